@@ -18,10 +18,10 @@ async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
             await inputs.halt_all(who, why)
-            return "Everything is halted: no call is sent until `incident-bot resume all`."
+            return "Everything is halted: no change is sent until `incident-bot resume all`."
         name = await _still_open(inputs, which)
         await _say(inputs, "halt", name, who, f"halted: {why}" if why else "")
-        return f"{name} is halted: no call is sent until `incident-bot resume {name}`."
+        return f"{name} is halted: no change is sent until `incident-bot resume {name}`."
 
 
 async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
@@ -29,7 +29,7 @@ async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
             await inputs.resume_all(who, why)
-            return "The halt of everything is lifted."
+            return "The global halt is lifted."
         name = await _still_open(inputs, which)
         if halter := await inputs.halted_by():
             raise CommandError(f"Not resumed: {halter} halted everything; `incident-bot resume all` lifts that.")

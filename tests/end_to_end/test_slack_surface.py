@@ -95,7 +95,7 @@ def test_people_open_answer_look_at_and_reopen_an_incident(world: Stage) -> None
     assert "open again" in say(world, f"reopen {FIRST} the score was of the wrong model")
     until(lambda: world.state() == "judge" and not world.closed_run(), "it is open again", 30, seen=world.told)
 
-    assert "comes as a picture" in say(world, "graph")
+    assert "will be posted as a picture" in say(world, "graph")
     until(lambda: files(world), "the picture is in the thread", 30, seen=world.told)
 
     assert "in its thread" in say(world, "status we are asking the model team")

@@ -143,9 +143,9 @@ async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed
     run = await scene.run()
     assert run is not None
     assert run.deadlines == {}
-    assert [post.data["text"] for post in run.posts if "cannot go on by itself" in post.data.get("text", "")] == [
-        "INC-1 cannot go on by itself: drill.yaml:3:1: unknown key 'at_most'. Nothing more will be decided or changed. "
-        "Let the version of the bot that opened it finish it, or close it with `/incident resolve INC-1`."
+    assert [post.data["text"] for post in run.posts if "cannot continue by itself" in post.data.get("text", "")] == [
+        "INC-1 cannot continue by itself: drill.yaml:3:1: unknown key 'at_most'. Nothing more will be decided or "
+        "changed. Let the version of the bot that opened it finish it, or close it with `/incident resolve INC-1`."
     ]
     close = Commanded(event_id="close", command="resolve", user="U0ANA", text="by hand")
     await scene.eyes.append("INC-1", [close])
@@ -182,7 +182,7 @@ async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothin
     await scene.eyes.append("INC-1", [judged])
     advanced = await AdvanceRun(scene.eyes, refused, RULES)("INC-1")
     (tell,) = [effect for effect in advanced.effects if isinstance(effect, Notify)]
-    assert "cannot be read any more" in tell.text
+    assert "can no longer be read" in tell.text
     after = await scene.run()
     assert after is not None
     assert after.requests["R2"].status == "open"

@@ -236,8 +236,8 @@ async def test_a_signal_that_is_missing_for_a_moment_right_before_the_call_does_
         pytest.param({}, "", id="the same"),
         pytest.param({"risk": "low"}, "", id="less risk"),
         pytest.param({"risk": "high"}, "its risk is high, not medium", id="more risk"),
-        pytest.param({"approved_by": ("platform",)}, "platform has to approve it too", id="one more team"),
-        pytest.param({"choices": {"to": 9}}, "the plan is another one now", id="another plan"),
+        pytest.param({"approved_by": ("platform",)}, "platform must approve it too", id="one more team"),
+        pytest.param({"choices": {"to": 9}}, "the plan has changed", id="another plan"),
     ],
 )
 def test_what_was_granted_is_asked_again_where_more_would_be_asked_for(now: dict[str, Any], said: str) -> None:

@@ -170,7 +170,7 @@ def test_a_picture_that_could_not_be_uploaded_is_on_the_timeline_and_asks_nobody
     story.happens(
         EffectFailed(event_id="f", effect_id="chart/s", effect_kind="draw_chart", reason="uploading: HTTP 500")
     )
-    assert story.texts("failed")[-1] == "the chart could not be put here: uploading: HTTP 500"
+    assert story.texts("failed")[-1] == "the chart could not be posted here: uploading: HTTP 500"
     assert story.run.question == ""
 
 

@@ -254,13 +254,13 @@ async def test_only_the_first_call_leases_the_room_that_the_plan_takes() -> None
             "breaker_open",
             "withheld",
             "the breaker is open: too many disruptive changes on this workload within the hour. "
-            "Look for one cause of all of it; `/incident reset` restarts the count",
+            "Look for a common cause; `/incident reset` restarts the count",
         ),
         (
             "node_breaker_open",
             "withheld",
             "the node breaker is open: too many nodes were cordoned or drained within the hour. "
-            "Look for one cause of all of it; `/incident reset` restarts the count",
+            "Look for a common cause; `/incident reset` restarts the count",
         ),
     ],
 )
@@ -279,7 +279,7 @@ async def test_what_another_incident_holds_is_waited_for_so_long_and_no_longer(v
     assert await put_off(outside, run) == (5.0, f"waiting: {why}")
     assert await put_off(outside, run, now=NOW - 60 + VALID) == (5.0, f"waiting: {why}")
     event = await settled(outside, run, now=NOW - 59 + VALID)
-    assert said(event) == ("lapsed", "the grant was not begun within 10 minutes")
+    assert said(event) == ("lapsed", "the approved change was not started within 10 minutes")
 
 
 async def test_a_later_step_is_put_off_for_the_same_time_and_then_withheld() -> None:
@@ -352,7 +352,7 @@ async def test_a_grant_holds_for_its_time_and_no_longer(waited: float) -> None:
     outside = Outside()
     event = await settled(outside, granted(), now=NOW - 60 + waited)
     if waited > VALID:
-        assert said(event) == ("lapsed", "the grant was not begun within 10 minutes")
+        assert said(event) == ("lapsed", "the approved change was not started within 10 minutes")
         assert outside.claims == []
     else:
         assert event.result == "done"
@@ -395,12 +395,10 @@ def test_another_plan_is_said_with_both_differences() -> None:
         choices={"to": 6},
         steps=(builders.call(differences=(builders.call().differences[0].model_copy(update={"text": ""}),)),),
     )
-    assert what_changed(builders.plan(), other) == (
-        "the plan is another one now: /spec/replicas instead of replicas 4 → 5"
-    )
+    assert what_changed(builders.plan(), other) == ("the plan has changed: /spec/replicas instead of replicas 4 → 5")
     worse = builders.plan(risk="high", approved_by=("platform", "lead"))
     assert what_changed(builders.plan(approved_by=("lead",)), worse) == (
-        "circumstances got worse: its risk is high, not low; platform has to approve it too"
+        "circumstances got worse: its risk is high, not low; platform must approve it too"
     )
 
 
@@ -500,7 +498,7 @@ async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:
     beyond = "the node breaker is open: too much of the fleet would be cordoned: 4 of 12 GPUs on gpu-node-1, besides"
     assert (await settled(outside, granted(CORDON))).detail == f"{beyond} gpu-node-2 (4)"
     outside.snapshot = snapshots.snapshot()
-    assert (await settled(outside, granted(CORDON))).detail == f"{beyond} those of a moment ago"
+    assert (await settled(outside, granted(CORDON))).detail == f"{beyond} nodes counted a moment ago"
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -543,7 +541,7 @@ async def test_a_last_attempt_without_an_answer_that_the_cluster_shows_is_done()
     ("seen", "attempts", "result", "detail"),
     [
         ("done", 0, "done", "seen in the cluster after an interrupted attempt"),
-        ("unclear", 2, "unclear", "the cluster shows neither the state before nor the one after"),
+        ("unclear", 2, "unclear", "the object is in neither its old nor its new state"),
     ],
 )
 async def test_after_an_earlier_attempt_the_cluster_tells_and_nothing_is_sent(
@@ -578,7 +576,7 @@ async def test_a_generation_that_was_interrupted_is_not_begun_again() -> None:
     assert event.call_id == CALL_ID
     assert said(event) == (
         "unclear",
-        "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended",
+        "it was started before the bot was interrupted; nothing shows whether it was sent or how it ended",
     )
     assert (outside.looks, outside.calls) == (0, [])
 

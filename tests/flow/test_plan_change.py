@@ -133,8 +133,8 @@ async def test_what_the_api_server_refuses_is_impossible_and_its_words_carry_no_
     ("down", "reason"),
     [
         pytest.param("snapshot", "the cluster cannot be read: nobody answers", id="reading"),
-        pytest.param("permissions", "did not rehearse the change: nobody answers", id="permissions"),
-        pytest.param("rehearsal", "did not rehearse the change: nobody answers", id="rehearsal"),
+        pytest.param("permissions", "did not dry-run the change: nobody answers", id="permissions"),
+        pytest.param("rehearsal", "did not dry-run the change: nobody answers", id="rehearsal"),
     ],
 )
 async def test_no_answer_is_neither_a_plan_nor_a_refusal(down: str, reason: str) -> None:

@@ -39,7 +39,7 @@ async def test_an_incident_goes_on_once_slack_lets_the_bot_in_again(scene: Scene
     ending = await play(scene)
     assert ending.ending == "fixed"
     assert ending.slack["card"] == 1
-    assert "could not be brought up to date" not in await told(scene)
+    assert "could not be updated" not in await told(scene)
 
 
 async def test_a_request_that_slack_refused_is_posted_once_it_may_be(scene: Scene, bot: Bot) -> None:

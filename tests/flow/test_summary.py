@@ -172,7 +172,7 @@ async def test_of_200_incidents_at_once_each_gets_one_card_and_the_rest_waits_in
     await storm.until(NEVER)
     assert storm.cards() == {f"INC-{number}": 1 for number in range(200)}
     [digest] = storm.messages("digest/")
-    assert digest["text"] == "Many incidents began at once; each of them has its card now."
+    assert digest["text"] == "Many incidents began at once; each has its card now."
 
 
 async def test_who_must_answer_gets_the_card_at_once_in_the_middle_of_a_storm(storm: Storm) -> None:
@@ -222,7 +222,7 @@ async def test_the_next_storm_has_a_message_of_its_own(storm: Storm) -> None:
         await storm.opens(incident(number), storm.time.now())
     await storm.until(NEVER)
     assert [m["text"] for m in storm.messages("digest/")] == [
-        "Many incidents began at once; each of them has its card now."
+        "Many incidents began at once; each has its card now."
     ] * 2
 
 

@@ -1,1 +1,1 @@
-"""Slack: how an incident looks in a channel, and how people's clicks and commands come in."""
+"""Slack: shows incidents in a channel, and receives people's clicks and commands."""

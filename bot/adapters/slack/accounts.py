@@ -1,6 +1,6 @@
-"""Where a person's account and the members of a group are read: from Slack now, or as Slack said them last.
+"""Reads a person's account and the members of a group: from Slack now, or as last read.
 
-What Slack says is kept, with its time, for what must be decided while Slack does not answer: the kill switch.
+Each answer is stored with its time, for the decision that must work while Slack does not answer: the kill switch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bot.flow.ports import Clock
 
 CHANNEL_PAGE = 200
 LIMITED_VALID_SECONDS = 60.0
-"""Slack allows about twenty reads of groups a minute. Past that, a membership of the last minute counts."""
+"""Slack allows about twenty reads of groups a minute. Beyond that, a membership read within the last minute counts."""
 NEVER_READ = Refusal("never read", lasting=True, happened="no")
 NEVER = {
     "is_bot": "bots never decide",
@@ -37,27 +37,27 @@ class Home:
 
 
 class Memory(Protocol):
-    """What was last read successfully. Raise `StorageUnavailableError` on no answer."""
+    """The last successful reads. Raise `StorageUnavailableError` on no answer."""
 
     async def keep(self, what: str, said: str, *, at: float) -> None: ...
 
     async def last(self, what: str) -> tuple[str, float] | None:
-        """What was said, and when; None when it was never read."""
+        """The stored answer and its time; None when it was never read."""
         ...
 
 
 class Accounts(Protocol):
     async def against(self, user: str) -> str | Refusal:
-        """Why this account may never decide; empty when it may. A refusal when that cannot be read."""
+        """Why this account may never decide; empty when it may. A refusal when it cannot be read."""
         ...
 
     async def is_member(self, user: str, group: str) -> bool | Refusal:
-        """Of a user group or of a channel, by its id."""
+        """Whether the person is a member of a user group or channel, by its id."""
         ...
 
 
 class SlackAccounts:
-    """Slack as it is now. What was read is read again once it is older than `valid_seconds`."""
+    """Slack as it is now. An answer is read again once it is older than `valid_seconds`."""
 
     def __init__(self, client: AsyncWebClient, clock: Clock, memory: Memory, *, valid_seconds: float) -> None:
         self._client, self._clock, self._memory, self._valid_seconds = client, clock, memory, valid_seconds
@@ -98,7 +98,7 @@ class SlackAccounts:
         return found
 
     async def _home_of_the_bot(self) -> Home | Refusal:
-        """A token belongs to one workspace for as long as it lives."""
+        """The bot's workspace, read once: a token belongs to one workspace for its lifetime."""
         if self._home is None:
             answer = await ask(self._client.auth_test())
             if isinstance(answer, Refusal):
@@ -126,15 +126,15 @@ class SlackAccounts:
 class LastKnown:
     """Slack as it was when it last answered.
 
-    An account that was never read may be anybody's. In a user group somebody put it there on purpose; a channel may
-    have guests and people of other companies, so that being in one is then not enough.
+    An account that was never read may be anyone's. Members of a user group were added on purpose; a channel may have
+    guests and people of other companies, so membership of a channel alone is then not enough.
     """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     async def account(self, user: str) -> str | Refusal:
-        """As `against`, and a refusal where it was never read."""
+        """Like `against`, but a refusal when it was never read."""
         last = await self._memory.last(f"account:{user}")
         return NEVER_READ if last is None else last[0]
 
@@ -156,7 +156,7 @@ def is_channel(group: str) -> bool:
 def reason_against(account: Any, home: Home) -> str:
     """Why this account may never decide; empty when it may."""
     if not isinstance(account, dict):
-        return "Slack did not describe your account: try again"
+        return "Slack did not return your account: try again"
     if not _is_of(account, home):
         return ELSEWHERE
     return next((reason for flag, reason in NEVER.items() if account.get(flag)), "")

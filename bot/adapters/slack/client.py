@@ -1,6 +1,6 @@
-"""The Web API client, and Slack's errors sorted into what a retry may cure and what it never will.
+"""The Web API client, and Slack's errors sorted into retryable and final ones.
 
-The SDK's own resending is off: after a lost reply it would post twice. One session is shared by all calls.
+The SDK's own retries are off: after a lost reply they would post twice. All calls share one session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OF_THE_BOT = frozenset(
         "enterprise_is_restricted", "not_allowed_token_type",
     }
 )  # fmt: skip
-"""Slack does not let the bot in: no message can change that, but people can."""
+"""Slack does not let the bot in. No other message can change that, but a person can."""
 OF_THE_CHANNEL = frozenset(
     {
         "channel_not_found", "not_in_channel", "is_archived", "restricted_action",
@@ -39,16 +39,16 @@ OF_THE_CHANNEL = frozenset(
         "restricted_action_non_threadable_channel",
     }
 )  # fmt: skip
-"""Nothing can be said in this channel, whatever it is."""
+"""Slack refuses every message in this channel."""
 OF_THE_SCOPES = frozenset({"missing_scope", "no_permission"})
 PEOPLE_TAKE_SECONDS = 60.0
-"""What only people can cure is tried again so often."""
+"""How often an error that only a person can fix is tried again."""
 LAYOUT_REFUSED = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
 
 
 def web_client(token: str, session: aiohttp.ClientSession, *, base_url: str = SLACK_API) -> AsyncWebClient:
     client = AsyncWebClient(token=token, base_url=base_url, session=session, retry_handlers=[])
-    # The SDK takes a proxy from the environment and does not look at no_proxy.
+    # The SDK takes a proxy from the environment and ignores no_proxy.
     host = urlsplit(base_url).hostname or ""
     if _is_loopback(host) or urllib.request.proxy_bypass(host):
         client.proxy = None
@@ -56,13 +56,13 @@ def web_client(token: str, session: aiohttp.ClientSession, *, base_url: str = SL
 
 
 def web_session() -> aiohttp.ClientSession:
-    """The session for `web_client`: every call has a deadline. Whoever opens it closes it."""
+    """The session for `web_client`: every call has a deadline. The caller closes it."""
     return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a call did not give an answer that can be used.
+    """Why a call returned no usable answer.
 
     `happened`: `no` when Slack said that it did nothing; `unknown` when it may have done it.
     """
@@ -74,7 +74,7 @@ class Refusal:
 
     @property
     def is_final(self) -> bool:
-        """Nothing cures it, or only another message. That the bot is not let in is cured by people."""
+        """Whether no retry can succeed, at most another message. A person can fix an error of the bot's access."""
         return self.lasting and self.error not in OF_THE_BOT
 
     def as_error(self, doing: str) -> MessengerError:
@@ -85,7 +85,7 @@ class Refusal:
 
 
 async def ask(call: Awaitable[Any]) -> dict[str, Any] | Refusal:
-    """Slack's answer, or what became of the call instead."""
+    """Slack's answer, or the refusal."""
     try:
         answer = (await call).data
     except SlackApiError as refused:

@@ -1,4 +1,4 @@
-"""Whether the app is installed as the bot needs it: token, scopes, channel, and people who may decide."""
+"""Checks the app's installation: token, scopes, channel, and people who may decide."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SCOPES = frozenset(
     {"chat:write", "commands", "files:read", "files:write", "reactions:read", "users:read", "usergroups:read"}
 )
 CHANNEL_SCOPES = {False: ("channels:history", "channels:read"), True: ("groups:history", "groups:read")}
-"""By whether the channel is private."""
+"""The keys are whether the channel is private."""
 SCOPES_OF_INCIDENT_CHANNELS = frozenset({"channels:manage", "channels:read"})
-"""Where each incident has a channel of its own."""
+"""Needed when each incident has its own channel."""
 
 
 async def installation(
@@ -45,7 +45,7 @@ async def installation(
                 broken(ABOUT, f"auth.test: {answer.error}", "Correct SLACK_BOT_TOKEN (xoxb-…), or slack.base_url."),
             )
         what = f"no usable answer from {client.base_url}: {answer.error}"
-        return (broken(ABOUT, what, "Check slack.base_url and the way there (DNS, proxy, firewall), or try again."),)
+        return (broken(ABOUT, what, "Check slack.base_url and the network path (DNS, proxy, firewall), or try again."),)
     known = fine(ABOUT, f"is @{answer.get('user', '?')} in {answer.get('team', '?')}")
     placed, is_private = await _channel(client, channel)
     groups = [await _group(client, group) for group in sorted(set(user_groups))]
@@ -55,7 +55,7 @@ async def installation(
 
 def _scoped(scopes: frozenset[str], is_private: bool, incident_channels: bool) -> Finding:
     if not scopes:
-        return weak(ABOUT, "did not say which scopes the token has", "Compare them with the app's manifest.")
+        return weak(ABOUT, "did not report which scopes the token has", "Compare them with the app's manifest.")
     optional = SCOPES_OF_INCIDENT_CHANNELS if incident_channels else frozenset()
     missing = sorted({*SCOPES, *CHANNEL_SCOPES[is_private], *optional} - scopes)
     if missing:
@@ -73,7 +73,7 @@ async def _channel(client: AsyncWebClient, channel: str) -> tuple[Finding, bool]
     if found.get("is_archived"):
         return broken(ABOUT, f"{name} is archived", "Choose another slack.channel."), is_private
     if not found.get("is_member"):
-        return broken(ABOUT, f"the bot is not in {name}", f"Write /invite with the bot's name in {name}."), is_private
+        return broken(ABOUT, f"the bot is not in {name}", f"Run /invite with the bot's name in {name}."), is_private
     return fine(ABOUT, f"is in {name}"), is_private
 
 

@@ -1,4 +1,4 @@
-"""Text from outside made harmless: what came from an alert, a log, the cluster or a person is only read.
+"""Makes untrusted text harmless: text from an alert, a log, the cluster or a person is only displayed.
 
 Nothing may ping a channel, disguise a link, end a code span, or hide characters. Cutting never splits an escape.
 """
@@ -31,14 +31,14 @@ def line(text: object, limit: int = 300) -> str:
 
 
 def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> str:
-    """mrkdwn that may have several lines and code spans; mentions of `people`, whom the run itself knows, stay."""
+    """mrkdwn that may have several lines and code spans; mentions of `people`, who take part in the run, stay."""
     lines = (part.strip() for part in _visible(text).replace("\r\n", "\n").split("\n"))
     escaped = _CODE.sub(r"`\1`", _cut(_escaped("\n".join(part for part in lines if part)), limit))
     return _ESCAPED_MENTION.sub(lambda found: f"<@{found[1]}>" if found[1] in people else found[0], escaped)
 
 
 def whisper(text: object, limit: int = 3_000) -> str:
-    """Text that only one person sees: mentions in it notify nobody, so they may stay."""
+    """Text for one person: its mentions notify no one, so they stay."""
     shown = _ESCAPED_MENTION.sub(r"<@\1>", _cut(_escaped(_visible(text)), limit))
     return _ESCAPED_CHANNEL.sub(r"<#\1>", shown)
 
@@ -49,7 +49,7 @@ def code(text: object, limit: int = 120) -> str:
 
 
 def code_block(lines: Iterable[str], limit: int) -> str:
-    """A code block of whole lines; those that do not fit are counted in its last one."""
+    """A code block of whole lines; its last line counts those that do not fit."""
     kept: list[str] = []
     every = [_escaped(_BREAKS.sub(" ", _visible(each))) for each in lines]
     room = limit - len("```\n\n```") - len("… 1000 more")
@@ -62,7 +62,7 @@ def code_block(lines: Iterable[str], limit: int) -> str:
 
 
 def plain(text: object, limit: int) -> str:
-    """A `plain_text` object, in which Slack reads no markup: angle brackets are replaced all the same."""
+    """Text of a `plain_text` object. Slack parses no markup in it; angle brackets are still replaced."""
     shown = _BREAKS.sub(" ", _visible(text)).strip().replace("<", "‹").replace(">", "›")
     shown = _BROADCAST.sub(_BROKEN_AT, shown)
     return (shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…") or "–"
@@ -74,7 +74,7 @@ def mention(user: str) -> str:
 
 
 def is_person(user: str) -> bool:
-    """Whether it is a person of Slack: who halts on the command line is none."""
+    """Whether it is a Slack user id; a user of the command line has none."""
     return _USER.fullmatch(user) is not None
 
 

@@ -1,6 +1,6 @@
 """Slack's sizes (facts: over a limit it answers `invalid_blocks` or `msg_too_long`), and fitting blocks into them.
 
-What is cut is cut from the end of the body; the foot, which holds buttons and the decision, is never cut.
+The body is cut from its end; the foot, which holds buttons and the decision, is never cut.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ BUTTON_TEXT = LABEL
 BUTTON_VALUE = 2_000
 MODAL_TITLE = 24
 INPUT_LABEL = 2_000
-"""Of an input; its hint has the same."""
+"""The limit of an input's label and of its hint."""
 ONE_LINE = 400
-"""A text that may be longer is given several lines to be written in: our choice, no limit of Slack's."""
+"""A field for longer text has several lines. This is our choice, not Slack's limit."""
 BLOCK_ID = 255
 OPTIONS = 100
 OPTION_TEXT = 75
@@ -34,9 +34,9 @@ CONFIRM_TEXT = 300
 CONFIRM_BUTTON = 30
 PRIVATE_METADATA = 3_000
 TEXT = 3_000
-"""Of the `text` beside the blocks: `chat.update` refuses more than 4,000."""
+"""The limit of the `text` beside the blocks: `chat.update` refuses more than 4,000."""
 MESSAGE_CHARACTERS = 12_000
-"""Of all texts of a message together: beyond about 13,000 Slack answers `msg_blocks_too_long`."""
+"""The limit of all texts of a message together: beyond about 13,000 Slack answers `msg_blocks_too_long`."""
 
 LEFT_OUT: Block = {
     "type": "context",

@@ -1,7 +1,7 @@
-"""Who a Slack user is and what they may do, read when it is needed; what cannot be read is not allowed.
+"""Reads who a Slack user is and what they may do, when it is needed; an unreadable permission is denied.
 
-Bots, guests, deactivated accounts and people of other workspaces never decide, whatever a list says. One thing goes on
-while Slack does not answer: who may halt, as Slack last said it, since a halt takes nothing away.
+Bots, guests, deactivated accounts and people of other workspaces never decide, even if a list names them. While Slack
+does not answer, only halting still works, by Slack's last answer, since a halt changes nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ log = structlog.get_logger(__name__)
 
 NAMES_VALID_SECONDS = 3600.0
 ACCOUNT_VALID_SECONDS = 60.0
-"""Of who may take part: a note decides nothing."""
+"""How long an account is valid for taking part; a note decides nothing."""
 SLACK_WAITS_SECONDS = 0.7
-"""So long Slack may take where what it last said will do."""
+"""How long to wait for Slack when its last answer is an acceptable fallback."""
 READ_EVERY_SECONDS, READ_AGAIN_SECONDS = 600.0, 60.0
 ON_THE_COMMAND_LINE = "incident-bot halt all, on the command line, needs no Slack"
 
@@ -42,7 +42,7 @@ class SlackPeople:
         steerers: Demand,
         members_valid_seconds: float = 0.0,
     ) -> None:
-        """`members_valid_seconds`: how old a membership may be; for what only shows something, not for presses."""
+        """`members_valid_seconds`: how old a membership may be; for views only, not for presses."""
         self._client, self._clock, self._steerers = client, clock, steerers
         self._now = SlackAccounts(client, clock, memory, valid_seconds=members_valid_seconds)
         self._last = LastKnown(memory)
@@ -54,21 +54,21 @@ class SlackPeople:
         return found
 
     async def may_steer(self, user: str, *, at: float) -> Authority:
-        found, _ = await self._judge(self._now, user, (self._steerers,), at, "steer incidents")
+        found, _ = await self._judge(self._now, user, (self._steerers,), at, "operate incidents")
         return found
 
     async def may_halt(self, user: str, *, at: float) -> Authority:
         try:
             async with asyncio.timeout(SLACK_WAITS_SECONDS):
-                found, is_unread = await self._judge(self._now, user, (self._steerers,), at, "steer incidents")
+                found, is_unread = await self._judge(self._now, user, (self._steerers,), at, "operate incidents")
         except TimeoutError:
             found, is_unread = Authority(allowed=False, reason="Slack did not answer in time", read_at=at), True
         if not is_unread:
             return found
-        last, _ = await self._judge(self._last, user, (self._steerers,), at, "steer incidents")
+        last, _ = await self._judge(self._last, user, (self._steerers,), at, "operate incidents")
         log.warning("halt.judged_by_last_known", user=user, allowed=last.allowed, reason=last.reason)
         if last.allowed:
-            return last.model_copy(update={"reason": f"{last.reason}, as Slack last said"})
+            return last.model_copy(update={"reason": f"{last.reason}, as Slack last reported"})
         return found.model_copy(update={"reason": f"{found.reason}; {ON_THE_COMMAND_LINE}"})
 
     async def takes_part(self, user: str, *, at: float) -> Authority:
@@ -93,7 +93,7 @@ class SlackPeople:
         return read if isinstance(last, Refusal) else last
 
     async def keep_reading(self) -> None:
-        """Until cancelled: who may halt is known also when Slack stops answering before anybody has steered."""
+        """Reads until cancelled, so that who may halt is known even if Slack fails before the first command."""
         while True:
             try:
                 is_read = await self.read_steerers()
@@ -103,7 +103,7 @@ class SlackPeople:
             await asyncio.sleep(READ_EVERY_SECONDS if is_read else READ_AGAIN_SECONDS)
 
     async def read_steerers(self) -> bool:
-        """Whether all of their groups could be read."""
+        """Reads the steerers' groups; whether all of them could be read."""
         groups = [group for each in self._steerers.sources for group in (each.user_group, each.channel) if group]
         read = [await self._now.members(group) for group in groups]
         return not any(isinstance(each, Refusal) for each in read)
@@ -111,9 +111,9 @@ class SlackPeople:
     async def _judge(
         self, accounts: Accounts, user: str, demands: Sequence[Demand], at: float, what: str
     ) -> tuple[Authority, bool]:
-        """Allowed is who is in at least one of the teams; which ones they are is kept.
+        """The authority of a person, who is allowed if in at least one team, and the teams.
 
-        And whether it is a no only because something could not be read.
+        Also whether the answer is no only because something could not be read.
         """
 
         def no(reason: str) -> Authority:
@@ -121,10 +121,10 @@ class SlackPeople:
 
         named = [demand for demand in demands if demand.sources]
         if not named:
-            return no(f"the settings name nobody who may {what}"), False
+            return no(f"the settings name no one who may {what}"), False
         against = await accounts.against(user)
         if isinstance(against, Refusal):
-            reason = f"could not read your Slack account ({against.error}): try again, or ask somebody else who may"
+            reason = f"could not read your Slack account ({against.error}): try again, or ask someone else who may"
             return no(reason), True
         if against:
             return no(against), False
@@ -137,7 +137,7 @@ class SlackPeople:
         return judged, not teams and any(each.is_unread for each in found.values())
 
     async def _belongs(self, accounts: Accounts, user: str, demand: Demand, what: str) -> _Found:
-        """Whether the person is in the team, and what says so or why not."""
+        """Whether the person is in the team, with the reason."""
         why_not: dict[str, None] = {}
         is_unread = False
         for source in demand.sources:
@@ -153,7 +153,7 @@ class SlackPeople:
         return _Found("; ".join(why_not) or f"you are not among those who may {what}", is_unread=is_unread)
 
     async def _name_of(self, group: str, accounts: Accounts) -> str:
-        """`@handle` for people; the id where the handle cannot be read, since only the words depend on it."""
+        """The group's `@handle`; its id when the handle cannot be read, since it only affects the text."""
         read_at, names = self._names
         if accounts is self._now and self._clock.now() - read_at >= NAMES_VALID_SECONDS:
             answer = await ask(self._client.usergroups_list())
@@ -172,5 +172,5 @@ class _Found:
 
 def _why_not(is_in: bool | Refusal, name: str, what: str) -> str:
     if isinstance(is_in, Refusal):
-        return f"could not read who is in {name} ({is_in.error}): try again, or ask somebody named in the settings"
+        return f"could not read the members of {name} ({is_in.error}): try again, or ask someone named in the settings"
     return f"you are not in {name}, whose members may {what}"

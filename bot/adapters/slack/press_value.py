@@ -1,4 +1,4 @@
-"""What a button carries: the incident, what it is about, the whole digest that was shown, and the choice."""
+"""The value of a button: the incident, the request or question, the whole digest that was shown, and the choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.adapters.slack import limits
 
 APPROVE = "approve"
 APPROVE_AGAIN = "approve_again"
-"""Opens a form: what was just asked for needs a new reason."""
+"""Opens a form: a repeated request needs a new reason."""
 REFUSE = "refuse"
 EDIT = "edit"
 MORE_TIME = "more_time"
@@ -19,9 +19,9 @@ CHOOSE = "choose:"
 FILL = "fill:"
 """The same for a choice with a form: pressing it opens the form."""
 SAY = "say:"
-"""Followed by a word of `/incident`: the button says it about its incident."""
+"""Followed by a command of `/incident`, which the button runs on its incident."""
 SEE = "see"
-"""A link; Slack tells of its press all the same."""
+"""A link; Slack still sends an event when it is pressed."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class ButtonValue:
     choice: str = ""
 
     def packed(self) -> str | None:
-        """Compact JSON, or None when Slack would not take it."""
+        """Compact JSON, or None when it is too long for Slack."""
         parts = {"i": self.incident_id, "a": self.about, "d": self.digest, "c": self.choice}
         text = json.dumps({key: part for key, part in parts.items() if part}, separators=(",", ":"))
         return text if len(text) <= limits.BUTTON_VALUE else None
 
     @classmethod
     def unpacked(cls, text: str) -> ButtonValue | None:
-        """None for anything that is not a value of ours: buttons may be older than this code."""
+        """None for a value of another format: buttons may be older than this code."""
         try:
             parts = json.loads(text)
         except ValueError:

@@ -1,4 +1,4 @@
-"""What people's clicks and commands need from the rest of the bot, as one Protocol that wiring fulfils."""
+"""The Protocols that clicks and commands need from the rest of the bot; the wiring implements them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class IncidentService(Protocol):
         ...
 
     async def recent_runs(self) -> Sequence[Run]:
-        """The newest incidents, open and closed, newest first; as many as a week has in all but the worst of times."""
+        """The newest incidents, open and closed, newest first; enough for a week except in extreme cases."""
         ...
 
     async def load(self, incident_id: str) -> Run | None: ...
@@ -51,11 +51,11 @@ class IncidentService(Protocol):
         ...
 
     async def halted_by(self) -> str:
-        """Who halted everything; empty while nobody has."""
+        """Who halted everything; empty when no one has."""
         ...
 
     async def halt_all(self, by: str, why: str = "") -> None:
-        """From here on no call of any incident is sent."""
+        """Stop sending the calls of every incident."""
         ...
 
     async def resume_all(self, by: str, why: str = "") -> None: ...
@@ -66,43 +66,43 @@ class IncidentService(Protocol):
 
 
 class PlaybookService(Protocol):
-    """The playbooks as they are now, and as open incidents keep them."""
+    """The current playbooks, and those stored with open incidents."""
 
     @property
     def library(self) -> Library: ...
 
     async def playbook_of(self, run: Run) -> CompiledPlaybook:
-        """The playbook that the run is in. Raise `PlaybookError` when it is not kept any more."""
+        """The playbook that the run is in. Raise `PlaybookError` when it is no longer stored."""
         ...
 
     async def workload(self, namespace: str, name: str) -> Target | None:
-        """The workload of that name, of whichever kind. Raise `ClusterError` on no answer."""
+        """The workload of that name, of any kind. Raise `ClusterError` on no answer."""
         ...
 
     async def open(self, opening: Opening) -> Opened:
-        """Raise `OpeningError` with what is wrong, by field. Nothing is stored then."""
+        """Raise `OpeningError` with the errors by field; nothing is stored then."""
         ...
 
 
 class Callers(People, Protocol):
-    """Who says something to the bot, and what that person may say."""
+    """Decides what a person may do in Slack."""
 
     async def may_halt(self, user: str, *, at: float) -> Authority:
-        """As `may_steer`; while Slack does not say it in time, what it last said counts: a halt takes nothing away."""
+        """Like `may_steer`. If Slack does not answer in time, its last answer counts, since a halt changes nothing."""
         ...
 
     async def takes_part(self, user: str, *, at: float) -> Authority:
-        """Whether this person belongs here at all: no guest, bot, deactivated account or other company's person."""
+        """Whether this person may take part: not a guest, a bot, a deactivated account or from another company."""
         ...
 
 
 async def _shown_already(incident_ids: Sequence[str]) -> None:
-    """Where nothing is ever refused."""
+    """The default where Slack refuses nothing."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Everything behind the counter: who stores, who judges, who answers, and what time it is."""
+    """The services that commands and clicks use."""
 
     incidents: IncidentService
     people: Callers
@@ -112,12 +112,12 @@ class Services:
     links: Callable[[str], Awaitable[Mapping[str, str]]]
     """The addresses of an incident's requests and questions in Slack, by slot."""
     want_card: Callable[[str], Awaitable[None]]
-    """Somebody looks at an incident: what waits of its card and thread waits no longer."""
+    """Call when a person looks at an incident: its waiting card and thread are posted at once."""
     draw: Callable[[CompiledPlaybook, str, str], Awaitable[None]] | None = None
-    """A playbook's picture into a channel, with a comment. Raise `MessengerError`."""
+    """Post a playbook's picture in a channel, with a comment. Raise `MessengerError`."""
     deployment: str = ""
-    """As the messages of this bot carry it."""
+    """The deployment's name, as the messages of this bot carry it."""
     silencers: Policy | None = None
-    """Whose word a silence needs; None where the bot does not know Alertmanager's own address."""
+    """Who may approve a silence; None when the bot does not know Alertmanager's address."""
     show_again: Callable[[Sequence[str]], Awaitable[None]] = _shown_already
-    """Somebody looks at these incidents: what Slack refused to show of them is tried now."""
+    """Call when a person looks at these incidents: messages that Slack refused are tried again now."""

@@ -46,12 +46,12 @@ SEEN_DONE = "seen in the cluster after an interrupted attempt"
 PATIENCE_SECONDS = 600.0
 """How long a budget (429) or another incident's lease may delay a call before people are asked."""
 
-ROOM_TAKEN = "another incident took accelerators a moment ago; the room is looked at again once its pods are seen"
+ROOM_TAKEN = "another incident took accelerators a moment ago; capacity is checked again once its pods are seen"
 HELD_BY_OTHERS: Mapping[str, str] = {
     "lease_held": "another incident is changing this workload",
     "room_held": ROOM_TAKEN,
 }
-AFTER_A_BREAKER = "Look for one cause of all of it; `/incident reset` restarts the count"
+AFTER_A_BREAKER = "Look for a common cause; `/incident reset` restarts the count"
 OPEN_BREAKERS: Mapping[str, str] = {
     "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
     "node_breaker_open": "the node breaker is open: too many nodes were cordoned or drained within the hour",
@@ -245,15 +245,13 @@ class ApplyCall:
     ) -> Done | Later | None:
         """The outcome of an earlier attempt; None if it had no effect and the call may be sent (only one can win)."""
         if call.method == "generate":
-            reason = "it was begun before the bot was interrupted; nothing shows whether it was sent or how it ended"
+            reason = "it was started before the bot was interrupted; nothing shows whether it was sent or how it ended"
             return self._settled(effect, "unclear", reason, call_id=call_id)
         seen = await self._look(context, call, call_id)
         if seen == "done":
             return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
         if seen == "unclear":
-            return self._unclear(
-                context, effect, "the cluster shows neither the state before nor the one after", call_id
-            )
+            return self._unclear(context, effect, "the object is in neither its old nor its new state", call_id)
         return self._lapsed(context, effect, request, PATIENCE_SECONDS) if effect.step == 0 else None
 
     async def _look(self, context: EffectContext, call: Call, call_id: str) -> Literal["done", "not_done", "unclear"]:
@@ -313,7 +311,9 @@ class ApplyCall:
         # A negative age: the storage's clock went back, so the age of the decision is unknown.
         if -CLOCK_STEP_SECONDS <= waited <= self._grant_valid + more_seconds:
             return None
-        return self._settled(effect, "lapsed", f"the grant was not begun within {self._grant_valid / 60:.0f} minutes")
+        return self._settled(
+            effect, "lapsed", f"the approved change was not started within {self._grant_valid / 60:.0f} minutes"
+        )
 
     async def _touched(self, context: EffectContext, effect: ApplyStep, call_id: str) -> Done | Later | None:
         """Whether somebody else has since changed what this run changed: then a person decides how to go on."""
@@ -393,7 +393,9 @@ def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
     text = OPEN_BREAKERS[verdict]
     if verdict == "too_many_gpus" and node is not None:
         # A share is not counted: only nodes that take pods again make room for it.
-        elsewhere = ", ".join(f"{name} ({gpus})" for name, gpus in node.cordoned.items()) or "those of a moment ago"
+        elsewhere = (
+            ", ".join(f"{name} ({gpus})" for name, gpus in node.cordoned.items()) or "nodes counted a moment ago"
+        )
         return f"{text}: {node.gpus} of {node.fleet_gpus} GPUs on {node.node}, besides {elsewhere}"
     return f"{text}. {AFTER_A_BREAKER}"
 
@@ -403,12 +405,12 @@ def what_changed(approved: Plan, now: Plan) -> str:
     if approved.digest != now.digest:
         old = [line.text or line.path for call in approved.calls for line in call.differences]
         new = [line.text or line.path for call in now.calls for line in call.differences]
-        return f"the plan is another one now: {'; '.join(new)} instead of {'; '.join(old)}"
+        return f"the plan has changed: {'; '.join(new)} instead of {'; '.join(old)}"
     worse = list(now.is_worse_than(approved))
     # A run may have raised the risk that was shown, never lowered it.
     if highest(now.risk, approved.risk) != approved.risk:
         worse.append(f"its risk is {now.risk}, not {approved.risk}")
-    worse += [f"{team} has to approve it too" for team in now.approved_by if team not in approved.approved_by]
+    worse += [f"{team} must approve it too" for team in now.approved_by if team not in approved.approved_by]
     return f"circumstances got worse: {'; '.join(worse)}" if worse else ""
 
 

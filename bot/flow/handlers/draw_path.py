@@ -32,7 +32,7 @@ class DrawPathHandler:
         # Drawing takes most of a second and must not delay button presses.
         content = await asyncio.to_thread(self._draw, drawing)
         where = f"now in {run.state}" if run.is_open else f"closed as {run.ending}"
-        comment = f"The way of {run.incident_id} through {run.playbook}, {where}"
+        comment = f"The path of {run.incident_id} through {run.playbook}, {where}"
         await self._messenger.upload(
             run, key=effect.effect_id, name=f"{run.incident_id}-path.png", content=content, comment=comment
         )

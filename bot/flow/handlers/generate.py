@@ -71,7 +71,7 @@ class GenerateOnReplica:
             return Made("failed", f"nothing was sent: {call.target.name} is gone, or not known to be out of rotation")
         before = await self._look(replica)
         if before.requests is None or before.requests > 0:
-            seen = "how many requests run on it is not known" if before.requests is None else "it is not empty"
+            seen = "its number of running requests is unknown" if before.requests is None else "it is not empty"
             return Made("failed", f"nothing was sent to {replica.name}: {seen}")
         sending = asyncio.create_task(self._generations.generate(approved, call, replica))
         try:

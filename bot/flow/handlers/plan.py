@@ -61,7 +61,7 @@ class PlanHandler:
         if verb == "rollback" and (done := await rollbacks_in_a_day(self._runs, run.target, at=at)):
             # Otherwise two revisions that are each taken for the good one would replace each other forever.
             why = f"{run.target} was rolled back within the last day already ({', '.join(done)})"
-            return PlanResult(outcome="impossible", reason=why, hint="look what both revisions have in common")
+            return PlanResult(outcome="impossible", reason=why, hint="check what both revisions have in common")
         try:
             snapshot = await self._see(run, context_of(run, playbook.settings), at=at)
         except ClusterError as error:
@@ -87,7 +87,7 @@ class PlanHandler:
                 return PlanResult(outcome="impossible", reason=lacking, hint=GRANT_IT)
             refusal = await self._cluster.dry_run(calls[0])
         except ClusterError as error:
-            return PlanResult(outcome="failed", reason=f"the API server did not rehearse the change: {error}")
+            return PlanResult(outcome="failed", reason=f"the API server did not dry-run the change: {error}")
         if refusal:
             return PlanResult(outcome="impossible", reason=f"the API server refuses it: {redacted(refusal)}")
         return result

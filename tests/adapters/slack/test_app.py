@@ -119,7 +119,7 @@ async def test_a_storage_that_hangs_is_given_up_before_slack_gives_up_the_bot(co
 async def test_a_press_for_an_incident_that_is_not_known_is_said(counter: Counter) -> None:
     counter.inbound.runs.clear()
     await pressed(counter, "approve")
-    await whispered(counter, "does not know incident INC-7")
+    await whispered(counter, "INC-7 does not exist")
 
 
 async def test_the_same_delivery_twice_is_one_press(counter: Counter) -> None:
@@ -250,7 +250,7 @@ async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: C
     many(counter)
     said = await counter.say("list")
     assert "2 open" in said
-    assert "Waits for approval" in said
+    assert "Waiting for approval" in said
     counter.inbound.runs.clear()
     assert await counter.say("list") == "No incident is open."
 
@@ -294,7 +294,7 @@ async def test_with_none_open_that_is_said(counter: Counter) -> None:
 
 
 async def test_a_note_needs_words(counter: Counter) -> None:
-    assert "needs words" in await counter.say("note INC-7")
+    assert "needs text" in await counter.say("note INC-7")
 
 
 async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
@@ -306,7 +306,7 @@ async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
 @pytest.mark.parametrize("word", ["show", "timeline", "resume", "reset", "undo"])
 async def test_a_word_that_takes_nothing_more_refuses_what_is_no_incident(counter: Counter, word: str) -> None:
     said = await counter.say(f"{word} INC7")
-    assert f"`INC7` is no incident: `/incident {word} [INC" in said
+    assert f"`INC7` is not an incident such as INC-7: `/incident {word} [INC" in said
     assert counter.inbound.commands == {}
 
 
@@ -322,21 +322,21 @@ async def test_one_incident_does_not_go_on_while_everything_is_halted(counter: C
     assert "<@U0LEA> halted everything, and `/incident resume all`" in await counter.say("resume INC-7")
     assert counter.inbound.commands == {}
     counter.inbound.halter = ""
-    assert "INC-7 goes on" in await counter.say("resume INC-7")
+    assert "INC-7 is resumed" in await counter.say("resume INC-7")
 
 
 async def test_an_undo_with_nothing_to_take_back_promises_none(counter: Counter) -> None:
     counter.inbound.runs["INC-7"] = waiting()
-    assert "Nothing that the bot changed in INC-7 is left" in await counter.say("undo")
+    assert "No change by the bot in INC-7 is left" in await counter.say("undo")
     assert counter.inbound.commands == {}
 
 
 async def test_a_playbook_that_is_not_offered_is_refused_with_those_that_are(counter: Counter) -> None:
-    assert "No alert of INC-7 is for another playbook." in await counter.say("divert")
+    assert "No alert of INC-7 matches another playbook." in await counter.say("divert")
     offers = {"gpu-fault": Offer(playbook="gpu-fault", title="A GPU is faulty", priority=9, digest="d")}
     counter.inbound.runs["INC-7"] = waiting().model_copy(update={"offers": offers})
-    assert "Say where to: `/incident divert INC-7 PLAYBOOK`. Offered: `gpu-fault`." in await counter.say("divert")
-    assert "is for `slo`. Offered: `gpu-fault`." in await counter.say("divert slo")
+    assert "Name the playbook: `/incident divert INC-7 PLAYBOOK`. Offered: `gpu-fault`." in await counter.say("divert")
+    assert "matches `slo`. Offered: `gpu-fault`." in await counter.say("divert slo")
 
 
 @pytest.mark.parametrize("word", ["halt", "resume", "reset", "undo", "resolve"])

@@ -45,7 +45,7 @@ def test_a_card_leads_to_what_waits_where_its_address_is_known() -> None:
 
 @pytest.mark.fast
 def test_a_halt_asks_whether_it_is_meant() -> None:
-    assert "No call is sent" in handles(run())["say:halt"]["confirm"]["text"]["text"]
+    assert "No change is sent" in handles(run())["say:halt"]["confirm"]["text"]["text"]
 
 
 async def test_who_presses_i_lead_leads(counter: Counter) -> None:

@@ -81,7 +81,9 @@ async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Count
     shown = waiting(policy=GLASS, half_passed=True)
     assert (await pressed(counter, "break_glass", shown=shown))["ok"]
     assert presses(counter) == []
-    assert "needs a reason" in (await submit(counter, {"field:reason": {"entry": "   "}}))["errors"]["field:reason"]
+    assert (
+        "A reason is required" in (await submit(counter, {"field:reason": {"entry": "   "}}))["errors"]["field:reason"]
+    )
     assert (await submit(counter, {"field:reason": {"entry": "users are cut off"}}))["ok"]
     [press] = presses(counter)
     assert (press.action, press.reason, press.digest) == (
@@ -94,7 +96,7 @@ async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Count
 async def test_approving_what_was_just_refused_asks_for_a_new_reason_and_stores_it(counter: Counter) -> None:
     assert (await pressed(counter, "approve_again", shown=asked_before()))["ok"]
     assert presses(counter) == []
-    assert "needs a reason" in (await submit(counter, {"field:reason": {"entry": " "}}))["errors"]["field:reason"]
+    assert "A reason is required" in (await submit(counter, {"field:reason": {"entry": " "}}))["errors"]["field:reason"]
     assert (await submit(counter, {"field:reason": {"entry": "the queue has doubled"}}))["ok"]
     [press] = presses(counter)
     assert (press.action, press.about, press.reason) == ("approve", "R3", "the queue has doubled")

@@ -70,7 +70,7 @@ async def test_who_is_in_one_of_the_teams_is_allowed_and_which_ones_is_kept(peop
 
 
 async def test_a_policy_that_names_nobody_lets_nobody(people: SlackPeople) -> None:
-    assert "name nobody" in await reason(people, "U0ANA", user_group="")
+    assert "name no one" in await reason(people, "U0ANA", user_group="")
 
 
 @pytest.mark.parametrize("method", ["users.info", "usergroups.users.list"])
@@ -105,7 +105,7 @@ async def test_past_slacks_rate_limit_a_membership_of_the_last_minute_counts(peo
     assert await reason(people, "U0ANA") == ""
     assert "not in @serving-oncall" in await reason(people, "U0MO")
     bench.clock.move(1)
-    assert "could not read who is in @serving-oncall (ratelimited)" in await reason(people, "U0ANA")
+    assert "could not read the members of @serving-oncall (ratelimited)" in await reason(people, "U0ANA")
 
 
 async def test_a_team_that_cannot_be_read_is_named_beside_the_team_that_counts(
@@ -116,7 +116,7 @@ async def test_a_team_that_cannot_be_read_is_named_beside_the_team_that_counts(
     demands = (Demand(team="model", user_group="S0SERVING"), Demand(team="platform", users=("U0ANA",)))
     ana = await people.authority("U0ANA", policy(demands=demands), at=1.0)
     assert (ana.allowed, ana.teams) == (True, ("platform",))
-    assert "could not read who is in" in ana.reason
+    assert "could not read the members of" in ana.reason
 
 
 async def test_what_is_only_shown_may_rest_on_an_older_membership(bench: Bench) -> None:
@@ -141,7 +141,7 @@ async def test_members_of_a_channel_may_decide_where_the_settings_name_it(people
     assert (ana.allowed, ana.teams, ana.reason) == (True, ("serving",), "is in <#C0INC>")
     unknown = await people.authority("U0ANA", policy(demands=(Demand(channel="C0NOWHERE"),)), at=1.0)
     assert not unknown.allowed
-    assert "could not read who is in <#C0NOWHERE>" in unknown.reason
+    assert "could not read the members of <#C0NOWHERE>" in unknown.reason
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ async def test_who_could_halt_can_halt_while_slack_does_not_answer(
     assert (await people.may_steer("U0ANA", at=1.0)).allowed
     await bench.slack.faults(*trouble)
     halts = await people.may_halt("U0ANA", at=1.0)
-    assert (halts.allowed, halts.reason) == (True, "is in @serving-oncall, as Slack last said")
+    assert (halts.allowed, halts.reason) == (True, "is in @serving-oncall, as Slack last reported")
 
 
 async def test_only_a_halt_rests_on_what_slack_last_said(people: SlackPeople, bench: Bench) -> None:

@@ -158,7 +158,7 @@ async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: C
     assert "|Cap llm at 6 sequences> until" in mine
     assert "/archives/C0INC/p" in mine
     theirs = await home_of(counter, "U0MO")
-    assert "Nothing waits for you." in theirs
+    assert "Nothing is waiting for you." in theirs
     assert "KV-cache OOM and preemption thrash" in theirs
 
 
@@ -175,18 +175,18 @@ async def test_a_question_of_one_team_waits_for_its_people(
 ) -> None:
     counter.people.teams = {"U0MO": ("model",)}
     counter.inbound.runs["INC-7"] = run(question="Q2", questions={"Q2": question(**asked)})
-    assert ("Nothing waits for you." not in await home_of(counter, "U0MO")) is is_for_mo
+    assert ("Nothing is waiting for you." not in await home_of(counter, "U0MO")) is is_for_mo
 
 
 async def test_nothing_waits_for_who_may_only_break_the_glass(counter: Counter) -> None:
     counter.people.teams = {"U0MO": ("lead",)}
     counter.inbound.runs["INC-7"] = waiting(policy=policy(demands=(SERVING, PLATFORM), break_glass=LEAD))
-    assert "Nothing waits for you." in await home_of(counter, "U0MO")
+    assert "Nothing is waiting for you." in await home_of(counter, "U0MO")
 
 
 async def test_home_without_storage_does_not_say_that_nothing_is_open(counter: Counter) -> None:
     counter.inbound.away = True
-    assert "not known what is open" in await home_of(counter, "U0ANA")
+    assert "open incidents are unknown" in await home_of(counter, "U0ANA")
 
 
 async def published(counter: Counter, user: str) -> int:
@@ -203,7 +203,7 @@ async def a_while_after_a_change(counter: Counter) -> None:
 
 async def test_home_follows_what_concerns_its_viewer_without_being_opened_again(counter: Counter) -> None:
     counter.inbound.runs.clear()
-    assert "Nothing waits for you." in await home_of(counter, "U0ANA")
+    assert "Nothing is waiting for you." in await home_of(counter, "U0ANA")
     counter.inbound.runs["INC-7"] = waiting()
     await a_while_after_a_change(counter)
     assert "Cap llm at 6 sequences" in str((await counter.slack.page())["homes"]["U0ANA"]["blocks"])

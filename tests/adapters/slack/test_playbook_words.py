@@ -44,7 +44,7 @@ async def test_every_playbook_is_named_with_what_opens_it_and_those_refused_with
 async def test_the_graph_of_an_incident_shows_its_way_and_comes_as_a_picture(counter: Counter) -> None:
     playbooks(counter)
     said = await counter.say("graph INC-7")
-    assert "comes as a picture into its thread" in said
+    assert "will be posted as a picture in its thread" in said
     assert "flowchart TD" in said
     assert "class s_grow current" in said
     assert "linkStyle" in said
@@ -54,7 +54,7 @@ async def test_the_graph_of_an_incident_shows_its_way_and_comes_as_a_picture(cou
 async def test_the_graph_of_a_playbook_comes_as_a_picture_into_the_channel_and_as_text(counter: Counter) -> None:
     playbooks(counter)
     said = await counter.say("graph small-one")
-    assert "comes as a picture into this channel" in said
+    assert "will be posted as a picture in this channel" in said
     assert "flowchart TD" in said
     assert "linkStyle" not in said
     assert counter.inbound.commands == {}
@@ -73,9 +73,9 @@ async def test_a_picture_that_cannot_be_put_there_is_told_with_what_to_do(counte
     fault = {"method": "files.completeUploadExternal", "kind": "error:not_in_channel"}
     await counter.slack.faults(fault)
     await counter.say("graph small-one")
-    await whispered(counter, "could not be put here")
-    told = next(text for text in await counter.slack.whispers("U0ANA") if "could not be put here" in text)
-    assert "Ask in a channel that the bot is in" in told
+    await whispered(counter, "could not be posted here")
+    told = next(text for text in await counter.slack.whispers("U0ANA") if "could not be posted here" in text)
+    assert "Ask in a channel that the bot has joined" in told
     assert "incident-bot playbook graph small-one --format png --out small-one.png" in told
 
 
@@ -147,9 +147,9 @@ async def test_only_who_may_steer_opens(counter: Counter) -> None:
 
 
 async def test_what_cannot_be_opened_by_hand_is_answered_with_what_can(counter: Counter) -> None:
-    assert "No playbook is opened by hand" in await counter.say("open")
+    assert "No playbook can be opened by hand" in await counter.say("open")
     playbooks(counter)
-    assert "Those are: `by-hand`, `either`" in await counter.say("open small-one")
+    assert "These can: `by-hand`, `either`" in await counter.say("open small-one")
     assert "write `/incident open either NAMESPACE/NAME`" in await counter.say("open either llm")
 
 

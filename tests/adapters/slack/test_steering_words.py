@@ -42,7 +42,7 @@ async def test_who_leads_is_who_says_so_or_whom_they_name(counter: Counter, text
 
 
 async def test_a_name_without_a_mention_leads_nothing(counter: Counter) -> None:
-    assert "`@ben` is no @mention of a person" in await counter.say("lead @ben")
+    assert "`@ben` is not an @mention of a person" in await counter.say("lead @ben")
     assert counter.inbound.commands == {}
 
 
@@ -80,7 +80,7 @@ async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None
     view = await view_of(counter, "skip")
     said, chosen, _ = view["blocks"]
     assert said["text"]["text"].split("\n") == [
-        "`watch` is left without its outcome:",
+        "Exits of `watch`, and the outcome that each assumes:",
         "• choose: as if it did not hold",
         "• calm: as if it held",
     ]
@@ -92,13 +92,13 @@ async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None
 
 async def test_a_skip_may_be_said_with_the_command(counter: Counter) -> None:
     watching(counter)
-    assert "on with `choose`" in await counter.say("skip INC-7 choose seen enough")
+    assert "next is `choose`" in await counter.say("skip INC-7 choose seen enough")
     assert (stored(counter).to, stored(counter).text) == ("choose", "seen enough")
 
 
 @pytest.mark.parametrize(
     ("text", "taught"),
-    [("skip grow now", "it can for `choose`, `calm`"), ("skip choose", "Skipping needs a reason")],
+    [("skip grow now", "it can skip to `choose`, `calm`"), ("skip choose", "Skipping needs a reason")],
 )
 async def test_a_skip_that_does_not_count_is_answered_with_one_that_would(
     counter: Counter, text: str, taught: str
@@ -146,7 +146,7 @@ async def test_a_silence_of_other_alerts_than_were_shown_is_not_made(counter: Co
     view = await view_of(counter, "silence")
     shown = counter.inbound.runs["INC-7"]
     counter.inbound.runs["INC-7"] = shown.with_(alerts=shown.alerts | {"f9": builders.alert(alertname="GpuFellOff")})
-    assert "Other alerts fire" in (await send_in(counter, view))["errors"]["field:text"]
+    assert "The firing alerts have changed" in (await send_in(counter, view))["errors"]["field:text"]
     assert counter.inbound.commands == {}
 
 
@@ -167,7 +167,7 @@ async def test_where_the_settings_ask_two_people_for_a_silence_nobody_makes_one_
     command = Command("c1", "U0ANA", "Ana", "silence", "INC-7 30m deploy at noon")
     answer = await Commands(services).answer(command)
     assert isinstance(answer, Message)
-    assert "ask 2 of approvers for a silence" in answer.text
+    assert "require 2 of approvers for a silence" in answer.text
 
 
 async def test_silences_are_ended(counter: Counter) -> None:
@@ -188,13 +188,13 @@ async def test_a_silence_without_end_or_reason_is_answered_with_how_it_would_cou
 
 async def test_a_closed_incident_is_reopened_with_a_reason(counter: Counter) -> None:
     counter.inbound.runs["INC-7"] = run(closed_at=BEGAN + 900, ending="fixed")
-    assert "Say which and why" in await counter.say("reopen INC-7")
+    assert "Name the incident and the reason" in await counter.say("reopen INC-7")
     assert "open again" in await counter.say("reopen inc-7 it came back")
     assert (stored(counter).command, stored(counter).text) == ("reopen", "it came back")
 
 
 async def test_an_incident_is_not_reopened_beside_another_of_its_target(counter: Counter) -> None:
-    assert "INC-7 is open" in await counter.say("reopen INC-7 x")
+    assert "INC-7 is already open" in await counter.say("reopen INC-7 x")
     counter.inbound.runs["INC-6"] = run(incident_id="INC-6", closed_at=BEGAN, ending="fixed")
     assert "newer incident" in await counter.say("reopen INC-6 x")
     assert "no incident `INC-99`" in await counter.say("reopen INC-99 x")

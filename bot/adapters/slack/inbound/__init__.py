@@ -1,1 +1,1 @@
-"""What comes from Slack: commands, buttons, forms, reactions and shortcuts."""
+"""Input from Slack: commands, buttons, forms, reactions and shortcuts."""

@@ -1,6 +1,6 @@
-"""Slack's requests: signed, and every one answered within three seconds.
+"""Registers the listeners for Slack's signed requests; each request is answered within three seconds.
 
-A press is stored first, acknowledged second, worked on third. What could not be stored is said, never swallowed.
+A press is stored, then acknowledged, then processed. A request that could not be stored gets an error reply.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ COMMAND = "/incident"
 REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 ANYTHING = re.compile(".*")
 COMMAND_NOT_STORED = (
-    "The bot's storage or Slack did not answer in time, so it is not known whether this was done. Please say it again; "
-    "saying it twice is harmless."
+    "The bot's storage or Slack did not answer in time, so this may or may not have been done. Please send it again; "
+    "sending it twice is harmless."
 )
 
 
@@ -45,13 +45,13 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
     app = AsyncApp(
         client=_without_token(client),
         signing_secret=signing_secret,
-        # One workspace and one token: Bolt's own way would ask `auth.test` before the first press may be stored.
+        # One workspace and one token: Bolt would otherwise call `auth.test` before it stores the first press.
         authorize=_authorize_with(client.token or ""),
         process_before_response=False,
         ignoring_self_events_enabled=False,
     )
     boundary, commands = Boundary(client, services.messenger), Commands(services)
-    # Bolt asks listener after listener whether it is meant, on the way to the acknowledgement: what is used most first.
+    # Bolt tries the listeners in order before it acknowledges, so the most used come first.
     app.command(COMMAND)(boundary.command(commands.answer, COMMAND_NOT_STORED))
     _listen_to_buttons(app, boundary, Presses(services.incidents), commands)
     _listen_to_forms(app, boundary, services, commands)
@@ -61,7 +61,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
     app.event(REACTION_ADDED, middleware=[pinned.reaction])(_acknowledge)
     app.event(HOME_OPENED)(homes.opened)
     app.view(ANYTHING)(_acknowledge)
-    # Unanswered events would be sent three times more.
+    # Slack resends an unanswered event three times.
     app.event(ANYTHING)(_acknowledge)
     return app
 
@@ -109,7 +109,7 @@ def _authorize_with(token: str) -> Callable[..., Awaitable[AuthorizeResult]]:
 
 
 def _without_token(client: AsyncWebClient) -> AsyncWebClient:
-    """What Bolt makes its own clients from; with a token in it, Bolt would insist on `auth.test`."""
+    """The client that Bolt copies for its own use. With a token in it, Bolt would call `auth.test`."""
     bare = AsyncWebClient(base_url=client.base_url, session=client.session, retry_handlers=[])
     bare.proxy = client.proxy
     return bare

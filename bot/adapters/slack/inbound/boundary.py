@@ -1,7 +1,6 @@
-"""The boundary that every command, click and form passes: a deadline, the work, the acknowledgement, the reply.
+"""Runs every command, click and form: under a deadline it does the work, acknowledges and replies.
 
-A handler returns its reply, or raises `NotDoneError` with the reason. What it stores is confirmed before the
-acknowledgement.
+A handler returns its reply, or raises `NotDoneError` with the reason. Storage is confirmed before the acknowledgement.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ T = TypeVar("T")
 Reply = Answer | str | None
 Listener = Callable[..., Awaitable[None]]
 ANSWER_SECONDS = 2.0
-"""Slack waits 3 s; what the storage has not confirmed by then counts as not stored."""
+"""Slack waits 3 s. A write that the storage has not confirmed by then counts as not stored."""
 PRESS_AGAIN = " Nothing was decided; please press again."
-COMMAND_AGAIN = " Nothing was done; please say it again."
+COMMAND_AGAIN = " Nothing was done; please send it again."
 
 
 class NotDoneError(Exception):
-    """Nothing was done; the text says why, and what would have worked. `fields` says it by field of a form."""
+    """Nothing was done. The text gives the reason and what would work; `fields` gives reasons by form field."""
 
     def __init__(self, text: str = "", fields: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -62,7 +61,7 @@ async def in_time(work: Awaitable[T], not_stored: str, **facts: str) -> T:
 
 
 async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> Authority:
-    """Raise `NotDoneError` with the reason when this person may not."""
+    """Raise `NotDoneError` with the reason when this person is not allowed."""
     authority = await asked
     if not authority.allowed:
         raise NotDoneError(f"{refusal}: {line(authority.reason, 500)}.")
@@ -70,9 +69,9 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
 
 
 async def notify(messenger: Messenger, user: str, channel: str, text: str, response_url: str = "") -> None:
-    """Show the text to this person alone; Slack refusing it is only logged."""
+    """Show the text to this person alone. A refusal by Slack is only logged."""
     try:
-        # It was escaped for blocks, and the messenger escapes it again.
+        # The text is already escaped for blocks, and the messenger escapes it again.
         await messenger.notify(user, channel, html.unescape(text), response_url=response_url)
     except MessengerError as refused:
         log.warning("slack.notify_failed", user=user, reason=refused.reason)
@@ -80,7 +79,7 @@ async def notify(messenger: Messenger, user: str, channel: str, text: str, respo
 
 @dataclass(frozen=True)
 class Click:
-    """A pressed button or a chosen shortcut: by whom, on which message, and the value of the button."""
+    """A pressed button or chosen shortcut: the person, the message, and the button's value."""
 
     user: str
     user_name: str
@@ -105,14 +104,14 @@ class Click:
 
     @property
     def kept(self) -> dict[str, str]:
-        """As the form that it opens keeps it; `Submission.click` is the way back."""
+        """The click as its form stores it; `Submission.click` restores it."""
         kept = {"channel": self.channel, "message_ts": self.message_ts, "action_ts": self.action_ts}
         return {"value": self.value, **kept, "response_url": self.response_url}
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A submitted form: by whom, what it kept since it was opened, and what was filled in."""
+    """A submitted form: the person, the data stored when it was opened, and the answers."""
 
     form: str
     view_id: str
@@ -129,7 +128,7 @@ class Submission:
 
     @property
     def click(self) -> Click:
-        """The click that opened the form, as the click of whoever submitted it."""
+        """The click that opened the form, attributed to the person who submitted it."""
         return Click(self.user, self.user_name, **self.kept)
 
     @property
@@ -163,7 +162,7 @@ class Boundary:
     def click(
         self, handle: Callable[[Click], Awaitable[Reply]], not_stored: str, *, again: str = PRESS_AGAIN
     ) -> Listener:
-        """A text is shown to whoever clicked, and a form is opened for them."""
+        """Shows a text reply, or opens a form, to the person who clicked."""
 
         async def listener(ack: AsyncAck, body: Json, action: Json | None) -> None:
             click = Click.read(body, action or {})
@@ -181,7 +180,7 @@ class Boundary:
         return listener
 
     def form(self, handle: Callable[[Submission], Awaitable[Modal | str | None]], not_stored: str) -> Listener:
-        """A form that was not accepted stays open as it was filled in, with the reasons below its fields."""
+        """A rejected form stays open with its answers, and shows the reasons below its fields."""
 
         async def listener(ack: AsyncAck, body: Json, view: Json) -> None:
             sent = Submission.read(body, view)
@@ -201,7 +200,7 @@ class Boundary:
         return listener
 
     async def _open(self, body: Json, form: Modal, again: str) -> str:
-        """Empty once the form is open; otherwise why it is not."""
+        """Opens the form. Returns an empty string, or the reason when it could not be opened."""
         result = await ask(self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=form.view))
         return f"The form could not be opened ({result.error}).{again}" if isinstance(result, Refusal) else ""
 

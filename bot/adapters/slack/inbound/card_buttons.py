@@ -1,4 +1,4 @@
-"""The buttons of a card: each says its word of `/incident`, by the same way and with the same permissions."""
+"""The buttons of a card: each runs one `/incident` command, with the same permissions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from bot.adapters.slack.inbound.command import Answer, Command
 from bot.adapters.slack.press_value import ButtonValue
 
 WORDS = ("lead", "halt", "resume")
-OLD = "This button is from an older card of the bot; say `/incident help`."
+OLD = "This button is from an older card; see `/incident help`."
 NOT_STORED = (
-    "The bot's storage did not answer in time, so it is not known whether this was done. Please press again; pressing "
+    "The bot's storage did not answer in time, so this may or may not have been done. Please press again; pressing "
     "twice is harmless."
 )
 

@@ -1,4 +1,4 @@
-"""One slash command as it arrived, and its answer: words for one person, or a form."""
+"""One slash command as it arrived, and its answer: a message for one person, or a form."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Command:
     def read(
         cls, text: str, *, user: str, user_name: str, trigger_id: str, channel: str = "", response_url: str = ""
     ) -> Command:
-        # Slack writes people, channels and links in brackets and escapes &, < and > in what was typed; all of it is
-        # escaped again wherever it is shown.
+        # Slack puts people, channels and links in brackets and escapes &, < and > in typed text. The text is escaped
+        # again wherever it is shown.
         plainly = _CHANNEL.sub(r"#\1", _LINK.sub(r"\1", _PERSON.sub(r"<@\1>", text)))
         word, _, rest = html.unescape(plainly).strip().partition(" ")
         digest = hashlib.sha256(f"{trigger_id}/{user}/{text}".encode()).hexdigest()[:24]
@@ -49,7 +49,7 @@ class Command:
 
     @classmethod
     def received(cls, body: Mapping[str, Any]) -> Command:
-        """As Slack sends it."""
+        """Reads the command from Slack's request."""
         return cls.read(
             str(body.get("text", "")),
             user=body["user_id"],
@@ -61,7 +61,7 @@ class Command:
 
     @property
     def place(self) -> dict[str, str]:
-        """Where to answer later, as a form keeps it."""
+        """Where to answer later, as a form stores it."""
         return {"channel": self.channel, "response_url": self.response_url}
 
 
@@ -71,10 +71,10 @@ def reply(*lines: str) -> Message:
 
 
 def closed(run: Run, word: str) -> str:
-    """What to tell who says a word that does nothing any more."""
+    """The reply to a command that has no effect on a closed incident."""
     name = line(run.incident_id, 40)
     how = f" ({line(run.ending.replace('_', ' '), 40)})" if run.ending else ""
     return (
-        f"Not done: {name} is closed{how}, and `/incident {word}` does nothing to a closed incident. "
-        f"`/incident reopen {name} WHY` opens it again; notes and exports need no reopening."
+        f"Not done: {name} is closed{how}, and `/incident {word}` has no effect on a closed incident. "
+        f"`/incident reopen {name} WHY` reopens it; notes and exports work without reopening."
     )

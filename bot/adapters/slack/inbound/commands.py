@@ -1,6 +1,6 @@
-"""`/incident …`: reads one line from a person, does it or says what would have worked.
+"""Handles `/incident …`: runs one command, or replies with what would work.
 
-Every answer is seen by that person alone. `WORDS` says who may say what.
+Only the person who sent it sees the reply. `WORDS` lists who may use which command.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class _Word:
     arguments: str
     does: str
     who: Literal["anybody", "members", "steerers", "halters"] = "steerers"
-    """Members are all but guests, bots, deactivated accounts and people of other workspaces. Halters steer; while
-    Slack does not say who they are, they are who they were."""
+    """Members are everyone except guests, bots, deactivated accounts and people of other workspaces. Halters are the
+    steerers; while Slack does not answer, the last known ones."""
     when_closed: bool = False
-    """Whether it does anything to an incident that is closed, or is about none."""
+    """Whether the command works on a closed incident, or needs no incident."""
 
 
 WORDS = {
@@ -64,7 +64,7 @@ WORDS = {
     "lead": _Word("[INC] [@PERSON]", "take the lead, or name another incident lead"),
     "status": _Word("[INC] [TEXT]", "post a status update"),
     "skip": _Word("[INC] [STATE WHY]", "stop waiting and take another exit"),
-    # Whose word a silence needs is asked where it is begun.
+    # `Silencing.begin` checks who may approve a silence.
     "silence": _Word("[INC] 30m WHY|off", "silence its alerts in Alertmanager for at most two hours", "members"),
     "reopen": _Word("INC WHY", "reopen a closed incident", when_closed=True),
     "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert", when_closed=True),
@@ -77,13 +77,13 @@ WORDS = {
     ),
     "unmatched": _Word("", "list the alerts that matched no playbook", "members", when_closed=True),
 }
-"""Every word of `/incident`: who may say it, and whether it means anything once its incident is closed."""
+"""Every `/incident` command: who may use it, and whether it works once its incident is closed."""
 
 
 GROUPS = {
     "See": ("list", "show", "timeline", "export", "graph", "playbooks", "settings", "unmatched", "help"),
-    "Say": ("note", "status", "lead"),
-    "Steer": ("open", "skip", "divert", "undo", "silence", "reset", "resolve", "reopen"),
+    "Update": ("note", "status", "lead"),
+    "Operate": ("open", "skip", "divert", "undo", "silence", "reset", "resolve", "reopen"),
     "Stop": ("halt", "resume"),
 }
 
@@ -119,7 +119,7 @@ class Commands:
         }
 
     async def answer(self, command: Command) -> Answer:
-        """Raise `StorageUnavailableError` when nothing can be known or stored."""
+        """Run the command. Raise `StorageUnavailableError` when the storage does not answer."""
         follow = self._words.get(command.word)
         if follow is None:
             return reply(_unknown_word(command.word))
@@ -145,7 +145,7 @@ class Commands:
         page = await self._incidents.open_page()
         if not page.count:
             return reply("No incident is open.")
-        # The newest of the most urgent first: of thousands nobody reads more.
+        # The most urgent first, then the newest.
         shown = sorted(page.runs, key=lambda run: URGENCY.index(run.severity))[:LISTED]
         await self._show_again([run.incident_id for run in shown])
         lines = [
@@ -154,14 +154,14 @@ class Commands:
             for run in shown
         ]
         rest = page.count - len(shown)
-        more = [f"… and {rest} more: `/incident show INC-7` shows one by its name."] if rest else []
+        more = [f"… and {rest} more: `/incident show INC-7` shows one by its ID."] if rest else []
         return reply(f"*{page.count} open*", *lines, *more, await self._switch())
 
     async def _switch(self) -> str:
-        """What the kill switch says, or how it is pulled."""
+        """Who pulled the kill switch, or how to pull it."""
         if by := await self._incidents.halted_by():
-            return f"⛔ *Everything is halted* by {mention(by)}: `/incident resume all` lifts that."
-        return "`/incident halt all WHY` stops every change of the bot at once."
+            return f"⛔ *Everything is halted* by {mention(by)}: `/incident resume all` lifts the halt."
+        return "`/incident halt all WHY` stops all changes by the bot at once."
 
     async def _show(self, command: Command) -> Message:
         run = await self._only_named(command)
@@ -181,62 +181,65 @@ class Commands:
         wanted = rest.lower() or "md"
         if wanted not in get_args(ExportFormat):
             raise NotDoneError(
-                f"{code(rest, 60)} is no format: `/incident export {run.incident_id} md`, `json` or `html`"
+                f"{code(rest, 60)} is not a format: `/incident export {run.incident_id} md`, `json` or `html`"
             )
         await self._incidents.export(run.incident_id, cast(ExportFormat, wanted), command.user)
-        return reply(f"The timeline of {line(run.incident_id, 40)} comes into its thread as a file ({wanted}).")
+        return reply(f"The timeline of {line(run.incident_id, 40)} will be uploaded to its thread ({wanted}).")
 
     async def _unmatched(self, command: Command) -> Message:
         del command
         alerts = await self._incidents.unmatched()
         if not alerts:
-            return reply("Every alert found its playbook.")
+            return reply("Every alert matched a playbook.")
         lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
-        return reply("*Alerts that opened nothing*", *lines, "`/incident playbooks` shows what each playbook opens on.")
+        return reply(
+            "*Alerts that opened no incident*", *lines, "`/incident playbooks` shows which alerts open each playbook."
+        )
 
     # --- steering ----------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
         incident_id, text = await self._named(command)
         if not text:
-            raise NotDoneError(f"A note needs words: `/incident note {incident_id} what you saw`")
+            raise NotDoneError(f"A note needs text: `/incident note {incident_id} what you saw`")
         return await self._store(
             command, incident_id, "note", text, f"Noted on the timeline of {line(incident_id, 40)}."
         )
 
     async def _halt(self, command: Command) -> Message:
-        """Whatever else is written, it stops: words after it are its reason."""
+        """Halts whatever text follows; that text is the reason."""
         first, _, why = command.rest.partition(" ")
         if first.lower() == ALL:
             await self._incidents.halt_all(command.user, why.strip())
-            return reply("⛔ *Everything is halted*: no call is sent until `/incident resume all`.")
+            return reply("⛔ *Everything is halted*: no change is sent until `/incident resume all`.")
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
-        done = f"⛔ *{name} is halted*: no call is sent until `/incident resume {name}`."
+        done = f"⛔ *{name} is halted*: no change is sent until `/incident resume {name}`."
         return await self._store(command, run.incident_id, "halt", f"halted: {why}" if why else "", done)
 
     async def _resume(self, command: Command) -> Message:
         if command.rest.lower() == ALL:
             await self._incidents.resume_all(command.user)
-            return reply("▶ *The halt of everything is lifted.*")
+            return reply("▶ *The global halt is lifted.*")
         run = await self._only_named(command)
         if by := await self._incidents.halted_by():
-            raise NotDoneError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts that.")
-        done = f"▶ *{line(run.incident_id, 40)} goes on.*"
+            raise NotDoneError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts the halt.")
+        done = f"▶ *{line(run.incident_id, 40)} is resumed.*"
         return await self._store(command, run.incident_id, "resume", "", done)
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)
-        done = f"The breakers of the workload of {line(run.incident_id, 40)} and those of nodes count anew."
+        done = f"The circuit breakers of the workload of {line(run.incident_id, 40)} and of nodes were reset."
         return await self._store(command, run.incident_id, "reset", "", done)
 
     async def _undo(self, command: Command) -> Message:
         run = await self._only_named(command)
         if not run.held:
-            raise NotDoneError(f"Nothing that the bot changed in {line(run.incident_id, 40)} is left to take back.")
+            raise NotDoneError(f"No change by the bot in {line(run.incident_id, 40)} is left to undo.")
         name = line(run.incident_id, 40)
         done = (
-            f"The undo of {line(run.held[-1].title, 200)} is being planned; a request in the thread of {name} will ask."
+            f"The undo of {line(run.held[-1].title, 200)} is being planned; "
+            f"a request for approval will follow in the thread of {name}."
         )
         return await self._store(command, run.incident_id, "undo", "", done)
 
@@ -244,13 +247,13 @@ class Commands:
         run, playbook = await self.pointed_at(command)
         name, known = line(run.incident_id, 40), ", ".join(code(each, 60) for each in run.offers)
         if not known:
-            raise NotDoneError(f"No alert of {name} is for another playbook.")
+            raise NotDoneError(f"No alert of {name} matches another playbook.")
         if not playbook:
-            raise NotDoneError(f"Say where to: `/incident divert {name} PLAYBOOK`. Offered: {known}.")
+            raise NotDoneError(f"Name the playbook: `/incident divert {name} PLAYBOOK`. Offered: {known}.")
         if playbook not in run.offers:
-            raise NotDoneError(f"No alert of {name} is for {code(playbook, 60)}. Offered: {known}.")
+            raise NotDoneError(f"No alert of {name} matches {code(playbook, 60)}. Offered: {known}.")
         return await self._store(
-            command, run.incident_id, "divert", playbook, f"{name} goes over to {code(playbook, 60)}."
+            command, run.incident_id, "divert", playbook, f"{name} switches to {code(playbook, 60)}."
         )
 
     async def _resolve(self, command: Command) -> Message:
@@ -282,9 +285,9 @@ class Commands:
     # --- which incident ----------------------------------------------------------------------------------------------
 
     async def _named(self, command: Command) -> tuple[str, str]:
-        """As `pointed_at`, without reading an incident that is named: storing tells whether there is one.
+        """Like `pointed_at`, but does not read a named incident: storing reveals whether it exists.
 
-        Not for the kill switch, which counts before it is stored with the incident.
+        Not for the kill switch, which takes effect before it is stored with the incident.
         """
         first, _, rest = command.rest.partition(" ")
         if INCIDENT_ID.fullmatch(first):
@@ -293,16 +296,16 @@ class Commands:
         return run.incident_id, rest
 
     async def _only_named(self, command: Command) -> Run:
-        """For a word that takes nothing else: what else was said is a mistake, perhaps in the incident's name."""
+        """For a command without further arguments. Extra text is an error, perhaps a mistyped incident ID."""
         run, rest = await self.pointed_at(command)
         if rest:
-            raise NotDoneError(f"{code(rest, 60)} is no incident: `{_usage(command.word)}`, as in INC-7.")
+            raise NotDoneError(f"{code(rest, 60)} is not an incident such as INC-7: `{_usage(command.word)}`.")
         return run
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
-        """The incident that is meant, and what follows it; the only open one when none is named.
+        """The named incident and the text after it; the only open one when none is named.
 
-        Raise `NotDoneError` where the word would do nothing, since that incident is closed.
+        Raise `NotDoneError` when the incident is closed and the command would have no effect.
         """
         first, _, rest = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(first):
@@ -323,7 +326,7 @@ class Commands:
             raise NotDoneError(f"No incident is open; name one: `{_usage(command.word)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])
         more = ", …" if page.count > LISTED else ""
-        raise NotDoneError(f"{page.count} incidents are open, say which one ({ids}{more}): `{_usage(command.word)}`")
+        raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{_usage(command.word)}`")
 
 
 def _usage(word: str) -> str:
@@ -339,7 +342,7 @@ def _unknown_word(word: str) -> str:
 def _no_such(incident_id: str, runs: Sequence[Run]) -> str:
     ids = [run.incident_id for run in runs]
     close = difflib.get_close_matches(incident_id, ids, n=1, cutoff=0.5)
-    hint = f" Did you mean {code(close[0], 40)}?" if close else " `/incident list` names the open ones."
+    hint = f" Did you mean {code(close[0], 40)}?" if close else " `/incident list` lists the open ones."
     return f"There is no incident {code(incident_id, 60)}.{hint}"
 
 

@@ -1,4 +1,4 @@
-"""The forms behind the buttons of a request or question: why not, why alone, other values, and more to answer."""
+"""The forms behind the buttons of a request or question: reasons, edited values, and answers with fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACK = "Back"
 
 @dataclass(frozen=True)
 class ReasonForm:
-    """A form with one field, opened by the button of the same id; `action` is what its reason is for."""
+    """A form with one field, opened by the button of the same id. `action` is the press that the reason belongs to."""
 
     callback_id: str
     action: Literal["approve", "refuse", "break_glass"]
@@ -34,14 +34,14 @@ class ReasonForm:
 
 
 REFUSE_FORM = ReasonForm(REFUSE, "refuse", "Refuse", "Refuse", "Why not?", is_optional=True)
-AGAIN_FORM = ReasonForm(APPROVE_AGAIN, "approve", "Approve", "Approve", "What is new since it was asked for last?")
+AGAIN_FORM = ReasonForm(APPROVE_AGAIN, "approve", "Approve", "Approve", "What has changed since the last request?")
 GLASS_FORM = ReasonForm(
     BREAK_GLASS,
     "break_glass",
     "Break the glass for",
     "Approve alone",
     "Why can this not wait for the others?",
-    hint="For this one change. Every team that was asked reads it, with your name.",
+    hint="For this change only. Every team that was asked sees it, with your name.",
 )
 REASON_FORMS = (REFUSE_FORM, AGAIN_FORM, GLASS_FORM)
 
@@ -55,11 +55,11 @@ def reason_form(form: ReasonForm, value: ButtonValue, kept: Mapping[str, str]) -
 
 def edit_form(value: ButtonValue, values: Sequence[EditableValue], kept: Mapping[str, str]) -> Modal:
     """One field for each number, with its range."""
-    note = "Nothing is approved by this. The new values are planned, and shown as a request of their own."
+    note = "This approves nothing. The new values are planned and shown as a separate request."
     form = {str(place): _value_field(each) for place, each in enumerate(values)}
     filled = {str(place): each.now for place, each in enumerate(values)}
     blocks = [*forms.inputs(form, filled=filled), *context([note])]
-    return Modal(EDIT_FORM, f"Edit {value.about}", "Plan it anew", blocks, kept, BACK)
+    return Modal(EDIT_FORM, f"Edit {value.about}", "Plan again", blocks, kept, BACK)
 
 
 def _value_field(value: EditableValue) -> FormField:
@@ -68,7 +68,7 @@ def _value_field(value: EditableValue) -> FormField:
 
 
 def written_values(fields: Mapping[str, Answer], values: Sequence[EditableValue]) -> dict[str, str]:
-    """What was written into the fields of `edit_form`, by the values' names."""
+    """The answers of `edit_form`, by the values' names."""
     return {each.name: str(fields.get(str(place), "")) for place, each in enumerate(values)}
 
 

@@ -1,6 +1,6 @@
-"""Fields as a modal's inputs, and what was filled in as answers; what is wrong is told below its field.
+"""Renders form fields as a modal's inputs, and reads the answers; an error is shown below its field.
 
-Slack checks ranges while people type; whoever reads the answers checks them again with `problems`.
+Slack checks ranges while people type; handlers check the answers again with `problems`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING: Mapping[str, Answer] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Modal:
-    """A form that is opened before one person. `kept` comes back with what was filled in."""
+    """A form for one person. `kept` comes back with the answers."""
 
     callback_id: str
     title: str
@@ -51,7 +51,7 @@ def kept_in(view: Mapping[str, Any]) -> dict[str, str]:
 
 
 def inputs(form: Mapping[str, FormField], *, filled: Mapping[str, Answer] = NOTHING) -> list[Block]:
-    """An input for each field, in order; `filled` is what stands there already."""
+    """An input for each field, in order; `filled` holds the initial values."""
     blocks = [_input(name, field, filled.get(name, "")) for name, field in form.items()]
     if len(blocks) == 1:
         blocks[0]["element"]["focus_on_load"] = True
@@ -59,7 +59,7 @@ def inputs(form: Mapping[str, FormField], *, filled: Mapping[str, Answer] = NOTH
 
 
 def given(view: Mapping[str, Any]) -> dict[str, Answer]:
-    """What was filled in, by field; empty where nothing was."""
+    """The answers by field; empty where nothing was filled in."""
     values: Mapping[str, Mapping[str, Any]] = view["state"]["values"]
     return {
         block_id.removeprefix(FIELD): _value(elements[ENTRY])
@@ -69,7 +69,7 @@ def given(view: Mapping[str, Any]) -> dict[str, Answer]:
 
 
 def errors(wrong: Mapping[str, str], shown: Iterable[str]) -> dict[str, str]:
-    """`wrong` by field as Slack wants it; what is about none of the fields that are shown stands below the last."""
+    """`wrong` by field in Slack's format. An error about no shown field goes below the last one."""
     names = list(shown)
     return {f"{FIELD}{name if name in names else names[-1]}": why for name, why in wrong.items()}
 

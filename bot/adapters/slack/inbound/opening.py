@@ -1,6 +1,6 @@
-"""`/incident open`: which playbook and workload first, then the playbook's own form. Only who may steer opens.
+"""`/incident open`: asks for playbook and workload, then shows the playbook's own form. Only steerers may open.
 
-Both forms stay open, as they were filled, until the incident is stored.
+Both forms stay open with their answers until the incident is stored.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PLAYBOOK, WORKLOAD = "playbook", "workload"
 TITLE = "Open an incident"
 SUBMIT = "Open"
 WORKLOAD_NAME = re.compile(r"([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
-NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please send it again; twice is harmless."
+NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please send it again; sending twice is harmless."
 
 
 class Opening:
-    """The command and its two forms. What is sent in twice opens once."""
+    """The command and its two forms. A form submitted twice opens one incident."""
 
     def __init__(self, services: Services) -> None:
         self._services, self._playbooks = services, services.playbooks
@@ -42,25 +42,25 @@ class Opening:
     async def begin(self, command: Command) -> Message | forms.Modal:
         by_hand = self._by_hand()
         if not by_hand:
-            raise NotDoneError("No playbook is opened by hand: none of them says `opens: by_hand`.")
+            raise NotDoneError("No playbook can be opened by hand: none has `opens: by_hand`.")
         name, _, rest = command.rest.partition(" ")
         if name and name not in by_hand:
             known = ", ".join(code(each, 80) for each in by_hand)
-            raise NotDoneError(f"{code(name, 80)} is no playbook that is opened by hand. Those are: {known}.")
+            raise NotDoneError(f"{code(name, 80)} cannot be opened by hand. These can: {known}.")
         if rest.strip() and not WORKLOAD_NAME.fullmatch(rest.strip()):
-            raise NotDoneError(f"{code(rest, 120)} is no workload: write `/incident open {name} NAMESPACE/NAME`.")
+            raise NotDoneError(f"{code(rest, 120)} is not a workload: write `/incident open {name} NAMESPACE/NAME`.")
         filled = {PLAYBOOK: name or next(iter(by_hand)), WORKLOAD: rest.strip()}
         blocks = forms.inputs(_first_form(by_hand), filled=filled)
         return forms.Modal(CHOOSING, TITLE, "Next" if _any_form(by_hand) else SUBMIT, blocks, command.place)
 
     async def chosen(self, sent: Submission) -> forms.Modal | str:
-        """Playbook and workload are known: ask the playbook's own form, or open where it has none."""
+        """Shows the playbook's own form, or opens the incident where it has none."""
         await self._must_steer(sent.user)
         name = str(sent.fields[PLAYBOOK])
         target = await self._target(str(sent.fields[WORKLOAD]))
         playbook = self._by_hand().get(name)
         if playbook is None:
-            raise NotDoneError(fields={PLAYBOOK: "not opened by hand any more"})
+            raise NotDoneError(fields={PLAYBOOK: "This playbook can no longer be opened by hand"})
         kept = {**sent.kept, PLAYBOOK: name, WORKLOAD: target.key}
         if playbook.form:
             return forms.Modal(FILLING, TITLE, SUBMIT, forms.inputs(playbook.form), kept, close="Back")
@@ -87,7 +87,7 @@ class Opening:
             raise _no_cluster(error) from error
         log.info("incident.opened_by_hand", incident=opened.incident_id, user=sent.user, is_new=opened.is_new)
         about = f"{opened.incident_id} about {wanted.target}"
-        return f"{about} is open." if opened.is_new else f"{about} was open already; nothing new was opened."
+        return f"{about} is open." if opened.is_new else f"{about} was open already; no new incident was opened."
 
     async def _target(self, typed: str) -> Target:
         name = WORKLOAD_NAME.fullmatch(typed.strip())

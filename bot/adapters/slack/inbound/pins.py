@@ -1,6 +1,6 @@
 """Messages that people put on an incident's timeline: the message shortcut, and the 📌 reaction. Once each.
 
-In an incident's thread it is that incident; elsewhere the only open one, or the one that is chosen in a form.
+In an incident's thread, that incident is used; elsewhere the only open one, or the one chosen in a form.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ PIN_FORM = "pin"
 REACTION = "pushpin"
 INCIDENT = "incident"
 MAX_CHARACTERS = 3_000
-NOT_STORED = "Slack or the bot's storage did not answer, so nothing was added. Please do it again; twice is harmless."
+NOT_STORED = (
+    "Slack or the bot's storage did not answer, so nothing was added. Please try again; adding it twice is harmless."
+)
 
 
 @dataclass(frozen=True)
 class PinnedMessage:
-    """Somebody's message, and the incident in whose thread it stands, if it does."""
+    """One message, and the incident whose thread it is in, if any."""
 
     channel: str
     ts: str
@@ -58,7 +60,7 @@ class Pins:
         self._client, self._services, self._incidents = client, services, services.incidents
 
     async def shortcut(self, click: Click) -> forms.Modal | str:
-        """Added at once, or the form that asks which incident it is for."""
+        """Adds the message at once, or returns the form that asks for the incident."""
         await self._must_take_part(click.user)
         message = await self._message(click.channel, click.message_ts)
         if message is None:
@@ -67,14 +69,14 @@ class Pins:
         incident = message.incident_id or (runs[0].incident_id if len(runs) == 1 else "")
         if incident:
             stored = await self._store(message, incident, click.user)
-            return f"Added to the timeline of {incident}." if stored else f"{incident} is not known any more."
+            return f"Added to the timeline of {incident}." if stored else f"{incident} is no longer known."
         if not runs:
             return "No incident is open, so there is no timeline to add it to."
         kept = {"channel": message.channel, "ts": message.ts}
         return forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(which(runs)), kept)
 
     async def chosen(self, sent: Submission) -> None:
-        """Which incident it is for."""
+        """Adds the message to the chosen incident."""
         await self._must_take_part(sent.user)
         if wrong := problems(which((await self._incidents.open_page()).runs), sent.fields):
             raise NotDoneError(fields=wrong)
@@ -84,7 +86,7 @@ class Pins:
         await self._store(message, str(sent.fields[INCIDENT]), sent.user)
 
     async def reaction(self, body: Json, next_: Callable[[], Awaitable[BoltResponse | None]]) -> BoltResponse | None:
-        """Before Bolt acknowledges: an event that could not be stored is refused, and Slack sends it again."""
+        """Runs before Bolt acknowledges: an event that could not be stored is refused, and Slack sends it again."""
         event = body["event"]
         item = event.get("item", {})
         if event.get("reaction") == REACTION and item.get("type") == "message":
@@ -95,7 +97,7 @@ class Pins:
         return await next_()
 
     async def _pin(self, channel: str, ts: str, user: str) -> None:
-        """Only in the thread or channel of an incident."""
+        """Adds the message if it is in the thread or channel of an incident."""
         message = await self._message(channel, ts)
         if message is None or not message.incident_id:
             return
@@ -124,7 +126,7 @@ class Pins:
         return await self._incidents.command(event, incident)
 
     async def _message(self, channel: str, ts: str) -> PinnedMessage | None:
-        """The message, and whose thread it is in; None when Slack has no such message any more.
+        """The message and the incident of its thread; None when Slack no longer has the message.
 
         Raise `MessengerError` when Slack does not answer.
         """
@@ -138,12 +140,12 @@ class Pins:
         return PinnedMessage(channel, ts, str(message.get("user", "")), text, incident)
 
     async def _whose(self, channel: str) -> str:
-        """The open incident whose own channel this is."""
+        """The ID of the open incident that owns this channel; empty when there is none."""
         found = of_channel((await self._incidents.open_page()).runs, channel)
         return found.incident_id if found is not None else ""
 
     async def _first(self, channel: str, ts: str) -> Json | None:
-        """The message at `ts`: of a thread its parent comes first, and a reply's own ts finds that reply alone."""
+        """The message at `ts`. A thread lists its parent first; a reply's own ts returns only that reply."""
         call = self._client.conversations_replies(channel=channel, ts=ts, limit=1, include_all_metadata=True)
         found = await ask(call)
         if isinstance(found, Refusal):
@@ -153,7 +155,7 @@ class Pins:
         return next(iter(found.get("messages", ())), None)
 
     def _incident_of(self, message: Mapping[str, Any]) -> str:
-        """The incident whose card it is."""
+        """The ID of the incident whose card this message is; empty when it is not a card."""
         metadata = message.get("metadata") or {}
         payload = metadata.get("event_payload") or {}
         incident, _, slot = str(payload.get("slot", "")).partition("/")

@@ -1,4 +1,4 @@
-"""What can be said about playbooks: which there are, and what they look like. `WORDS` says who may ask."""
+"""The `/incident` commands about playbooks: list, settings and graph. `WORDS` lists who may use them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 Draw = Callable[[CompiledPlaybook, str, str], Awaitable[None]]
 GRAPH_CHARACTERS = 11_500
-"""Of mermaid text in one answer, escaped; what is longer is of no use in parts."""
+"""Limit of escaped mermaid text in one answer; a longer text is left out, since parts of it are of no use."""
 BLOCK_CHARACTERS = 2_800
 
 
@@ -45,11 +45,11 @@ class PlaybookWords:
         lines = [f"• {code(each.name, 80)} {line(each.playbook.title, 150)}\n      {_opens(each)}" for each in shown]
         broken = [_broken(file, faults) for file, faults in library.faults.items()]
         if not lines and not broken:
-            return reply("The bot has no playbook: its folder of playbooks is empty.")
-        return reply(f"*{len(shown)} playbooks*", *lines, *broken, "`/incident graph NAME` shows one.")
+            return reply("The bot has no playbooks: the playbook folder is empty.")
+        return reply(f"*{len(shown)} playbooks*", *lines, *broken, "`/incident graph NAME` draws one.")
 
     async def settings(self, command: Command) -> Message:
-        """Of an incident those that it began with, whatever the files say now."""
+        """The settings of a playbook; for an incident, those it began with, even if the files have changed."""
         library = self._playbooks.library.playbooks
         if command.rest in library:
             compiled = library[command.rest]
@@ -63,7 +63,7 @@ class PlaybookWords:
         return reply(f"*Settings of {about}*", *(lines or ["It has none."]))
 
     async def graph(self, command: Command) -> Message:
-        """Of an incident the way that it took, into its thread; of a playbook into this channel. Text for who asked."""
+        """Draws an incident's path into its thread, or a playbook into this channel. The asker also gets the text."""
         library = self._playbooks.library.playbooks
         if command.rest in library:
             return self._playbook(command, library[command.rest])
@@ -73,7 +73,7 @@ class PlaybookWords:
         playbook = (await self._playbooks.playbook_of(run)).playbook
         wanted = Commanded(event_id=command.command_id, command="graph", user=command.user, user_name=command.user_name)
         await self._incidents.command(wanted, run.incident_id)
-        comes = f"The way of {line(run.incident_id, 40)} comes as a picture into its thread."
+        comes = f"The path of {line(run.incident_id, 40)} will be posted as a picture in its thread."
         return _drawn(comes, playbook, run)
 
     def _playbook(self, command: Command, compiled: CompiledPlaybook) -> Message:
@@ -84,7 +84,7 @@ class PlaybookWords:
         task = asyncio.create_task(self._share(self._draw, command, compiled), name=f"drawing {compiled.name}")
         self._drawing.add(task)
         task.add_done_callback(self._drawing.discard)
-        return _drawn(f"{about} comes as a picture into this channel.", compiled.playbook)
+        return _drawn(f"{about} will be posted as a picture in this channel.", compiled.playbook)
 
     async def _share(self, draw: Draw, command: Command, compiled: CompiledPlaybook) -> None:
         try:
@@ -100,8 +100,8 @@ class PlaybookWords:
 def _not_shared(compiled: CompiledPlaybook, error: MessengerError) -> str:
     by_hand = f"incident-bot playbook graph {compiled.name} --format png --out {compiled.name}.png"
     return (
-        f"The picture of {compiled.name} could not be put here: {error.reason}. "
-        f"Ask in a channel that the bot is in, or draw it: {by_hand}"
+        f"The picture of {compiled.name} could not be posted here: {error.reason}. "
+        f"Ask in a channel that the bot has joined, or draw it with: {by_hand}"
     )
 
 
@@ -117,7 +117,7 @@ def _setting(name: str, compiled: CompiledPlaybook) -> str:
 
 def _no_such(name: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {code(close[0], 80)}?" if close else " `/incident playbooks` names them."
+    hint = f" Did you mean {code(close[0], 80)}?" if close else " `/incident playbooks` lists them."
     return f"There is no playbook {code(name, 80)}.{hint}"
 
 
@@ -134,7 +134,7 @@ def _drawn(head: str, playbook: Playbook, run: Run | None = None) -> Message:
 
 
 def _parts(lines: list[str]) -> list[list[str]]:
-    """Lines in as few blocks as hold them, once their brackets and ampersands are escaped."""
+    """The lines in as few blocks as possible, measured after escaping."""
     parts: list[list[str]] = [[]]
     room = BLOCK_CHARACTERS
     for each in lines:
@@ -153,7 +153,7 @@ def _opens(compiled: CompiledPlaybook) -> str:
     alerts = (
         f"alerts with {' or '.join(code(each, 150) for each in playbook.opens_on[:3])}" if playbook.opens_on else ""
     )
-    exits = " or ".join(filter(None, (alerts, by_hand))) or "nothing: others divert to it"
+    exits = " or ".join(filter(None, (alerts, by_hand))) or "nothing: other playbooks divert to it"
     return f"opened by {exits}, {len(playbook.states)} states"
 
 

@@ -34,7 +34,7 @@ NOT_STORED = (
     "moment; pressing twice is harmless."
 )
 NOT_READ = "The bot's storage did not answer, so the request could not be read. Nothing was decided; please try again."
-OLD_BUTTON = "This button is from an older message of the bot; use the newest message of the thread."
+OLD_BUTTON = "This button is from an older message; use the newest message in the thread."
 
 
 class Presses:
@@ -56,7 +56,7 @@ class Presses:
             reason = str(sent.fields[REASON])
             value_of(sent.click)
             if not form.is_optional and not reason.strip():
-                raise NotDoneError("This needs a reason in words.")
+                raise NotDoneError("A reason is required.")
             await self._store(form.action, sent.click, reason=reason)
 
         return submitted
@@ -81,7 +81,7 @@ class Presses:
         await self._store("edit", sent.click, value=written)
 
     async def open_answer(self, click: Click) -> forms.Modal:
-        """The form of a choice that asks for more."""
+        """The form of a choice that has fields."""
         value = value_of(click)
         return answer_form(value, await self._form_of(value), click.kept)
 
@@ -96,15 +96,15 @@ class Presses:
         run = await self._incidents.load(value.incident_id)
         request = run.requests.get(value.about) if run is not None else None
         if request is None:
-            raise NotDoneError(f"The bot does not know {value.about} of {value.incident_id} (any more).")
+            raise NotDoneError(f"{value.about} of {value.incident_id} does not exist (any more).")
         if request.status != "open" or request.digest != value.digest:
-            raise NotDoneError(f"{value.about} was already {request.status}; nothing of it can be edited.")
+            raise NotDoneError(f"{value.about} was already {request.status}; it can no longer be edited.")
         if not editable_values(request.plan):
             raise NotDoneError(f"Nothing in {value.about} can be edited.")
         return request
 
     async def _form_of(self, value: ButtonValue) -> Form:
-        """What a choice asks for. Raise `NotDoneError` when it asks for nothing now."""
+        """The fields of a choice. Raise `NotDoneError` when it has none now."""
         run = await self._incidents.load(value.incident_id)
         question = run.questions.get(value.about) if run else None
         if question is None or not question.forms.get(value.choice):
@@ -117,7 +117,7 @@ class Presses:
         value = value_of(click)
         press = _press(action, value, click, more)
         if not await self._incidents.press(press, value.incident_id):
-            raise NotDoneError(f"The bot does not know incident {value.incident_id} (any more). Nothing was decided.")
+            raise NotDoneError(f"{value.incident_id} does not exist (any more). Nothing was decided.")
         log.info("press.stored", incident=value.incident_id, press=press.press_id, action=action, user=press.user)
 
 

@@ -1,4 +1,4 @@
-"""Only what Slack has signed is read. Anybody may reach the port: rubbish is refused, and no fault of ours."""
+"""Accepts only requests that Slack has signed. Anyone can reach the port, so bad requests are refused with a 4xx."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 log = structlog.get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 OLDEST_SECONDS = 300
-"""As Slack asks for: what is older may be somebody's recording."""
+"""The limit that Slack recommends: an older request may be a replay."""
 
 
 def only_signed(handle: Handler, secret: str) -> Handler:
@@ -39,7 +39,7 @@ def only_signed(handle: Handler, secret: str) -> Handler:
 
 
 def is_signed(body: bytes, stamp: str, signature: str, secret: str, *, now: float) -> bool:
-    """By the bytes as they came: what is no text can be signed too."""
+    """Checks the raw bytes, since a body that is not text can also be signed."""
     if not (stamp.isascii() and stamp.isdigit()) or abs(now - int(stamp)) > OLDEST_SECONDS:
         return False
     wanted = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()

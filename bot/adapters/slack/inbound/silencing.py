@@ -1,6 +1,6 @@
-"""`/incident silence`: what exactly would be silenced is shown first; one who may decide it confirms just that.
+"""`/incident silence`: shows exactly what would be silenced; a permitted person then confirms it.
 
-A silence hides alerts, so it is decided as a change of low risk is, and bound to what was shown.
+A silence hides alerts, so it is approved like a low-risk change and bound to the matchers that were shown.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SILENCE_FORM = "silence"
 LABEL, LABELS_A_LINE = 200, 6
 """As many as fit one line of a section, however long they are."""
 MAX_SILENCE_LENGTH = 2 * 3600.0
-"""What one person may decide; longer ones are made in Alertmanager, by whoever answers for them there."""
-WHY: Form = {"text": FormField(label="Why?", max_length=500, why="It stands in Alertmanager and on the timeline.")}
+"""The longest silence that one person may create here; longer ones are created in Alertmanager."""
+WHY: Form = {"text": FormField(label="Why?", max_length=500, why="Shown in Alertmanager and on the timeline.")}
 NOT_KNOWN = "The bot does not know Alertmanager's address: set `alertmanager.url` in its settings."
 
 
@@ -46,14 +46,14 @@ class Silencing:
         duration = _duration(how_long, why, run)
         matchers = matchers_of(run.alerts.values())
         if not matchers:
-            raise NotDoneError(f"No alert of {line(run.incident_id, 40)} fires, so there is nothing to silence.")
+            raise NotDoneError(f"No alert of {line(run.incident_id, 40)} is firing, so there is nothing to silence.")
         kept = {INCIDENT: run.incident_id, "seconds": f"{duration:.0f}", "shown": digest_of(matchers)}
         blocks = [
             *section(
                 [f"*Silenced for {span(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
             ),
             *section([text for name, labels in matchers.items() for text in _covered(name, labels)]),
-            *context(["An alert with these labels pages nobody meanwhile, nor does the bot hear of it."]),
+            *context(["Until then, alerts with these labels page nobody and do not reach the bot."]),
             *forms.inputs(WHY, filled={"text": why.strip()}),
         ]
         return forms.Modal(SILENCE_FORM, f"Silence {run.incident_id}", "Silence", blocks, command.place | kept)
@@ -69,7 +69,9 @@ class Silencing:
             raise NotDoneError(closed(run, "silence"))
         matchers = matchers_of(run.alerts.values()) if run is not None else {}
         if digest_of(matchers) != sent.kept["shown"]:
-            raise NotDoneError("Other alerts fire than when this was shown. Close it and say the command again.")
+            raise NotDoneError(
+                "The firing alerts have changed since this was shown. Close this form and send the command again."
+            )
         event = event_of(
             sent.command, "silence", text=str(sent.fields["text"]), seconds=float(sent.kept["seconds"]),
             silences=matchers, authority=authority,
@@ -77,16 +79,16 @@ class Silencing:
         await store(self._services.incidents, event, sent.kept[INCIDENT])
 
     async def _authority(self, user: str, policy: Policy) -> Authority:
-        """Of who may decide it alone. Raise `NotDoneError` for anybody else."""
+        """The authority of a person who may decide alone. Raise `NotDoneError` for anyone else."""
         authority = await permitted(self._services.people.authority(user, policy, at=self._services.clock.now()))
         missing = still_missing_at_best(policy, {user: authority.teams})
         if missing or not policy.own_work_counts:
             wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
-            raise NotDoneError(f"The settings ask {wants} for a silence, so nobody makes one alone from here.")
+            raise NotDoneError(f"The settings require {wants} for a silence, so one person cannot create it here.")
         return authority
 
     async def _end(self, command: Command, run: Run) -> Answer:
-        """Alerts that speak again hide nothing: whoever steers may do that."""
+        """Ends the silences. Every steerer may do this, since it hides nothing."""
         await permitted(self._services.people.may_steer(command.user, at=self._services.clock.now()))
         await store(self._services.incidents, event_of(command, "unsilence"), run.incident_id)
         return reply(f"The silences of {line(run.incident_id, 40)} are being ended.")
@@ -97,18 +99,18 @@ def _duration(how_long: str, why: str, run: Run) -> float:
     try:
         duration = seconds(how_long)
     except ValueError:
-        raise NotDoneError(f"Say for how long and why: {usage}.") from None
+        raise NotDoneError(f"Give a duration and a reason: {usage}.") from None
     if not 0 < duration <= MAX_SILENCE_LENGTH or not why.strip():
-        raise NotDoneError(f"A silence has an end within two hours and a reason: {usage}.")
+        raise NotDoneError(f"A silence lasts at most two hours and needs a reason: {usage}.")
     return duration
 
 
 def _covered(alertname: str, labels: Mapping[str, str]) -> list[str]:
-    """In lines that wrap on a phone: nobody should confirm what runs out of the form."""
+    """The matchers in lines that wrap on a phone, so that all of them are visible before they are confirmed."""
     pairs = [
         code(f"{name}={shown_value(name, value)}", LABEL)
         for name, value in sorted(labels.items())
         if name != "alertname"
     ]
     rows = [" ".join(pairs[at : at + LABELS_A_LINE]) for at in range(0, len(pairs), LABELS_A_LINE)]
-    return [f"*{line(alertname, LABEL)}*{' with' if rows else ', wherever it comes from'}", *rows]
+    return [f"*{line(alertname, LABEL)}*{' with' if rows else 'with any labels'}", *rows]

@@ -1,6 +1,6 @@
-"""Socket Mode: Slack's requests over a connection that the bot opens, where nothing from outside can reach it.
+"""Socket Mode: receives Slack's requests over a connection that the bot opens, for a bot without inbound access.
 
-The same app listens as over HTTP. Slack being away keeps nobody waiting: connecting goes on in the background.
+The app is the same as over HTTP. Connecting runs in the background, so an outage of Slack blocks nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PING_SECONDS = 10.0
 @contextlib.asynccontextmanager
 async def listening(app: AsyncApp, client: AsyncWebClient, app_token: str) -> AsyncIterator[None]:
     handler = AsyncSocketModeHandler(app, app_token, ping_interval=PING_SECONDS)
-    # The SDK takes a proxy from the environment and does not look at no_proxy; the client has looked.
+    # The SDK takes a proxy from the environment and ignores no_proxy; the client honours it.
     handler.client.proxy = client.proxy
     connect = handler.connect_async()  # type: ignore[no-untyped-call]  # slack-bolt leaves it untyped
     connecting = asyncio.create_task(connect, name="socket mode")

@@ -1,6 +1,6 @@
-"""Steering by command: who leads, how it stands, skipping, reopening. Only those who may steer do it.
+"""Commands for operators: lead, status, skip and reopen. Only steerers may use them.
 
-What needs several words may be said with the command, or in a form that the command opens.
+A longer text is given with the command, or in a form that the command opens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 
 STATUS_FORM, SKIP_FORM = "status", "skip"
 INCIDENT = "incident"
-NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; twice is harmless."
+NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; sending twice is harmless."
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
 NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
 PRETENDED = {
@@ -39,12 +39,12 @@ PRETENDED = {
     "impossible": "it was impossible",
     "failed": "it failed",
     "unclear": "it is not clear whether it was done",
-    "beyond": "it went on for too long",
+    "beyond": "it took too long",
 }
 """The outcomes of a state in words; anything else is a condition."""
 STATUS: Form = {
-    "text": FormField(label="How does it stand?", max_length=1_000, why="For everybody who waits for it to end."),
-    "next": FormField(label="When do you say more?", kind="choice", options=NEXT, why="You are reminded then."),
+    "text": FormField(label="What is the status?", max_length=1_000, why="For everyone waiting on this incident."),
+    "next": FormField(label="When is the next update?", kind="choice", options=NEXT, why="You will be reminded."),
 }
 
 
@@ -57,8 +57,8 @@ class SteeringWords:
         named = PERSON.fullmatch(rest)
         if rest and rest.lower() != "me" and named is None:
             raise NotDoneError(
-                f"{code(rest, 80)} is no @mention of a person: `/incident lead {run.incident_id} @PERSON`, "
-                "or leave the name out to lead yourself."
+                f"{code(rest, 80)} is not an @mention of a person: `/incident lead {run.incident_id} @PERSON`, "
+                "or omit the name to lead yourself."
             )
         who = named[1] if named else command.user
         await self._store(event_of(command, "lead", text=who), run)
@@ -83,23 +83,23 @@ class SteeringWords:
             return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", blocks, kept)
         if to not in ways:
             known = ", ".join(code(way, 60) for way in ways)
-            raise NotDoneError(f"{code(run.state, 60)} cannot be left for {code(to, 60)}; it can for {known}.")
+            raise NotDoneError(f"{code(run.state, 60)} cannot skip to {code(to, 60)}; it can skip to {known}.")
         if not why.strip():
             raise NotDoneError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
         await self._store(event_of(command, "skip", to=to, text=why.strip()), run)
-        return reply(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}: on with {code(to, 60)}.")
+        return reply(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}; next is {code(to, 60)}.")
 
     async def reopen(self, command: Command) -> Message:
         incident, _, why = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(incident) or not why.strip():
-            raise NotDoneError("Say which and why: `/incident reopen INC-7 it came back`.")
+            raise NotDoneError("Name the incident and the reason: `/incident reopen INC-7 it came back`.")
         run = await self._incidents.load(incident.upper())
         if run is None:
             raise NotDoneError(f"There is no incident {code(incident.upper(), 60)} (any more).")
         if run.is_open:
-            raise NotDoneError(f"{line(run.incident_id, 40)} is open already.")
+            raise NotDoneError(f"{line(run.incident_id, 40)} is already open.")
         if not await self._incidents.reopen(event_of(command, "reopen", text=why.strip()), run):
-            raise NotDoneError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that.")
+            raise NotDoneError(f"{code(run.target, 120)} has a newer incident than {run.incident_id}: use that one.")
         return reply(f"{line(run.incident_id, 40)} is open again, at the start of its playbook.")
 
     # --- what comes back from the forms ------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class SteeringWords:
         await permitted(self._services.people.may_steer(sent.user, at=self._services.clock.now()))
         run = await self._incidents.load(sent.kept[INCIDENT])
         if run is None:
-            raise NotDoneError("This incident is not known any more.")
+            raise NotDoneError("This incident is no longer known.")
         if not run.is_open:
             raise NotDoneError(closed(run, sent.form))
         is_status = sent.form == STATUS_FORM
@@ -126,7 +126,7 @@ class SteeringWords:
         written = exits_to_skip(run, playbook)
         ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
         if not ways:
-            waits = "what it waits for is answered on its message" if run.is_open else "it is closed"
+            waits = "answer the message that it waits for" if run.is_open else "it is closed"
             raise NotDoneError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
         return ways
 
@@ -147,24 +147,24 @@ def event_of(command: Command, verb: str, **more: Any) -> Commanded:
 
 @dataclass(frozen=True)
 class Way:
-    """Where a person may go on: what that state does, and the outcome that is taken for granted by it."""
+    """One exit that a person may skip to: the state's title, and the outcome that the skip assumes."""
 
     title: str
     outcome: str
 
 
 def _explained(run: Run, ways: Mapping[str, Way]) -> list[str]:
-    """What each way takes for granted: skipping pretends an outcome, it does not make one."""
+    """The outcome that each exit assumes; skipping does not produce it."""
     lines = [
         f"• {line(way.title or to, 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
         for to, way in ways.items()
     ]
-    return [f"{code(run.state, 60)} is left without its outcome:", *lines]
+    return [f"Exits of {code(run.state, 60)}, and the outcome that each assumes:", *lines]
 
 
 def _skip_form(ways: Mapping[str, Way]) -> Form:
     options = {to: f"{to.replace('_', ' ')}: {way.title}" if way.title else to for to, way in ways.items()}
     return {
-        "to": FormField(label="Go on with", kind="choice", options=options),
+        "to": FormField(label="Continue with", kind="choice", options=options),
         "text": FormField(label="Why?", max_length=500, why="It goes on the timeline with your name."),
     }

@@ -1,7 +1,7 @@
-"""Block Kit pieces, each within Slack's limits whatever it is given.
+"""Builds Block Kit blocks within Slack's limits.
 
-Texts are already escaped where they arrive here, except those of `header` and `button`, which Slack shows as they are.
-`verbatim` keeps Slack from finding links and mentions in a text by itself.
+Texts must already be escaped, except those of `header` and `button`, which Slack shows unparsed. `verbatim` stops Slack
+from detecting links and mentions in a text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def header(text: str) -> Block:
 
 
 def section(lines: Iterable[str]) -> list[Block]:
-    """The lines in as few sections as hold them; no line is split."""
+    """The lines in as few sections as possible; no line is split."""
     return [{"type": "section", "text": mrkdwn(text)} for text in _packed(lines, limits.SECTION)]
 
 

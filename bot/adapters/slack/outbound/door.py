@@ -1,6 +1,6 @@
-"""Whether Slack lets the bot say anything in its channel. While it does not, one message a minute asks again.
+"""Tracks whether Slack lets the bot post in its channel. While it does not, one message a minute tries again.
 
-What it refuses for a reason of the bot or of the channel is not the message's fault: nothing is given up for it.
+A refusal caused by the bot's token or by the channel is not the message's fault, so no message is given up for it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Door:
 
     @property
     def reason(self) -> str:
-        """Why nothing can be said now; empty while nothing is refused."""
+        """Why Slack refuses messages now; empty while it accepts them."""
         return next((reason for _, reason in self._shut.values()), "")
 
     def must_be_open(self, kind: Kind) -> None:
-        """Raise `MessengerError` within a minute of a refusal: others would only hear the same."""
+        """Raise `MessengerError` within a minute of a refusal: other calls would be refused too."""
         if kind not in self._shut:
             return
         shut_at, reason = self._shut[kind]
@@ -47,5 +47,5 @@ class Door:
             log.info("slack.open_again", kind=kind)
 
     def knock(self) -> None:
-        """Somebody looks: the next message may ask at once."""
+        """Lets the next message try at once, because a person is looking."""
         self._shut = {kind: (float("-inf"), reason) for kind, (_, reason) in self._shut.items()}

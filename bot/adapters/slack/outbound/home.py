@@ -1,6 +1,6 @@
-"""The app's Home: what is open, what waits for this very person, and last week's numbers.
+"""The app's Home: the open incidents, what waits for this person, and last week's numbers.
 
-Made when it is opened, and kept up to date for a day: a while after a change, at Slack's pace, where it differs.
+It is published when opened and updated for a day: shortly after a change, at Slack's pace, if its content differs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ WEEK_SECONDS = 7 * 24 * 3600.0
 VIEWED_SECONDS = 24 * 3600.0
 VIEWERS_AT_MOST = 100
 QUIET_SECONDS = 5.0
-"""Changes come in bursts; a Home follows them once."""
+"""Changes come in bursts; a Home is updated once per burst."""
 WEEK_READ_EVERY_SECONDS = 60.0
-"""The week's numbers rest on many runs and move slowly."""
+"""The week's numbers need many runs and change slowly."""
 OPEN_SHOWN = 20
-UNKNOWN = "The bot's storage does not answer, so it is not known what is open. Look again soon."
+UNKNOWN = "The bot's storage does not answer, so the open incidents are unknown. Try again soon."
 WAITING_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """One thing that waits, for whom it may be."""
+    """One request or question that waits for a person."""
 
     incident_id: str
     what: str
@@ -55,12 +55,12 @@ class Waiting:
 
 
 class Viewers(Protocol):
-    """Who opened their Home, and what stands there."""
+    """Who opened their Home, and what was last published there."""
 
     async def opened(self, user: str, at: float) -> None: ...
 
     async def since(self, at: float) -> Mapping[str, str]:
-        """Who opened it after that moment, the latest first, with the hash of what was published last."""
+        """The people who opened it after `at`, latest first, with the hash of the last published content."""
         ...
 
     async def published(self, user: str, content: str) -> None: ...
@@ -68,22 +68,22 @@ class Viewers(Protocol):
 
 @dataclass(frozen=True)
 class Seen:
-    """What every Home is made from, read once for all of them."""
+    """The data of every Home, read once for all of them."""
 
     still_open: Sequence[Run]
     recent: Sequence[Run]
     halted_by: str = ""
     unread: int = 0
-    """How many more are open, of which nothing was read."""
+    """How many more incidents are open but were not read."""
 
 
 class Homes:
-    """Published when they are opened, and again when what concerns their viewers has changed."""
+    """Publishes a Home when it is opened, and again when its content has changed."""
 
     def __init__(
         self, client: AsyncWebClient, services: Services, viewers: Viewers, pace: Pace, changed: asyncio.Event
     ) -> None:
-        """`changed` is set when something that people see is not as it was."""
+        """`changed` is set when something that people see has changed."""
         self._client, self._services, self._viewers, self._pace, self._changed = (
             client,
             services,
@@ -91,7 +91,7 @@ class Homes:
             pace,
             changed,
         )
-        # What changed while this process was not there is not known.
+        # Changes from before this process started are unknown.
         changed.set()
         self._noticed_at: float | None = None
         self._recent: tuple[float, Sequence[Run]] = (float("-inf"), ())
@@ -107,7 +107,7 @@ class Homes:
             await self._publish(user, tuple(section([UNKNOWN])))
 
     async def once(self) -> None:
-        """Bring up to date, a while after a change, whoever opened theirs within a day; the rest goes on next time."""
+        """Shortly after a change, update the Homes opened within a day; the next call continues with the rest."""
         if not self._changed.is_set():
             return
         now = self._services.clock.now()
@@ -126,7 +126,7 @@ class Homes:
                 self._changed.set()
 
     async def _refresh(self, now: float) -> bool:
-        """Whether every viewer's Home is as it should be."""
+        """Whether every viewer's Home is up to date."""
         seen: Seen | None = None
         for user, stands in list((await self._viewers.since(now - VIEWED_SECONDS)).items())[:VIEWERS_AT_MOST]:
             seen = seen or await self._seen(now)
@@ -150,7 +150,7 @@ class Homes:
         return home(seen, await self._waiting_for(user, seen.still_open, now), now=now)
 
     async def _publish(self, user: str, blocks: tuple[Block, ...]) -> bool:
-        """Whether Slack took it, or never will."""
+        """Whether Slack accepted it, or never will."""
         result = await ask(self._client.views_publish(user_id=user, view={"type": "home", "blocks": list(blocks)}))
         if isinstance(result, Refusal):
             log.warning("slack.home_failed", user=user, error=result.error)
@@ -173,7 +173,7 @@ class Homes:
         return waiting
 
     async def _may_approve(self, user: str, request: Request, now: float) -> bool:
-        """Not whoever may only break the glass: nothing waits for them while the teams have time."""
+        """False for a person who may only break the glass: nothing waits for them while the teams have time."""
         if any(judged.press.user == user for judged in request.presses):
             return False
         authority = await self._services.people.authority(user, request.policy, at=now)
@@ -191,33 +191,33 @@ class Homes:
 
 
 def _content(blocks: Sequence[Block]) -> str:
-    """Tells one Home from another by all but its last line, which says as of when it is."""
+    """A hash of all blocks except the last, which holds the time."""
     return hashlib.sha256(json.dumps(blocks[:-1], sort_keys=True).encode()).hexdigest()
 
 
 def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, ...]:
-    """Pure: the same runs give the same Home."""
+    """Renders a Home; the same runs give the same Home."""
     still_open, recent = seen.still_open, seen.recent
     blocks: list[Block] = []
     if seen.halted_by:
         blocks += section(
-            [f"⛔ *Everything is halted* by {mention(seen.halted_by)}: no call is sent until `/incident resume all`."]
+            [f"⛔ *Everything is halted* by {mention(seen.halted_by)}: no change is sent until `/incident resume all`."]
         )
-    blocks.append(header("What waits for you"))
-    blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing waits for you."])
+    blocks.append(header("Waiting for you"))
+    blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing is waiting for you."])
     blocks += _more(len(waiting) - WAITING_SHOWN)
     blocks += [divider(), header("Open incidents")]
-    # A block each: two lines of one and two of the next would run into each other.
+    # One block each, so that their lines do not run together.
     blocks += [block for run in still_open[:OPEN_SHOWN] for block in section([_stands(run)])]
     blocks += [] if still_open else section(["No incident is open."])
     blocks += _more(len(still_open) + seen.unread - OPEN_SHOWN)
     blocks += [divider(), header("The last seven days"), *fields(week([*recent, *still_open], now=now))]
-    blocks += context(["As of " + moment(now) + ". `/incident help` says what can be done."])
+    blocks += context(["As of " + moment(now) + ". `/incident help` lists the commands."])
     return limits.fitted(blocks)
 
 
 def week(runs: Iterable[Run], *, now: float) -> list[str]:
-    """Numbers of the incidents that opened within a week; a time is a median, and only of those that have it."""
+    """Numbers of the incidents opened within a week. A time is the median of the incidents that have it."""
     found = {run.incident_id: run for run in runs if now - run.opened_at <= WEEK_SECONDS}.values()
     closed = [run for run in found if run.closed_at is not None]
     lasted = [run.closed_at - run.starts_at for run in closed if run.closed_at is not None]

@@ -1,7 +1,7 @@
-"""A channel of its own for each incident, where the settings want one: made once, named, filled with people, archived.
+"""A separate channel for each incident, if the settings enable it: created once, named, filled with people, archived.
 
-Slack has no idempotency key for channels. A name that follows from the incident stands in for it: whoever finds it
-taken by this bot has found the channel whose making was cut off.
+Slack has no idempotency key for channels, so a name derived from the incident replaces it: if this bot already owns
+that name, an earlier attempt created the channel and was interrupted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bot.domain.kernel.errors import MessengerError
 log = structlog.get_logger(__name__)
 
 CHANNEL = INCIDENT_CHANNEL
-"""The slot whose `channel` is the incident's own; what was last done about it stands in slots beside it."""
+"""The slot whose `channel` is the incident's own; the slots below record what was last done to it."""
 TOPIC, PEOPLE, GROUPS, ARCHIVED = "channel:topic", "channel:people", "channel:groups", "channel:archived"
 REFUSED = "refused: "
 MAX_NAME_LENGTH = 80
 MAX_TOPIC_LENGTH = 250
 NAMES = 5
-"""How many names are tried when others have taken them."""
+"""How many names are tried when a name is taken."""
 PAGE = 1_000
 ALREADY = frozenset({"already_in_channel", "cant_invite_self", "no_user"})
 
@@ -41,7 +41,7 @@ Slots = Mapping[str, Shown]
 
 @dataclass(frozen=True)
 class ChannelRules:
-    """Whether incidents have channels, whom to invite besides those who take part, and whether to archive."""
+    """Whether incidents have channels, whom to invite besides participants, and whether to archive."""
 
     wanted: bool = False
     users: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ def thread_of(slots: Slots) -> Shown:
 
 
 def is_out_of_reach(slots: Slots, entry: Shown) -> bool:
-    """Whether it stands in a channel that was archived, where nothing can be edited."""
+    """Whether the message is in an archived channel, where nothing can be edited."""
     return ARCHIVED in slots and entry.channel == slots[CHANNEL].channel
 
 
 def of_channel(runs: Iterable[Run], channel: str) -> Run | None:
-    """The incident whose own channel it is: its card stands elsewhere."""
+    """The incident that owns the channel; its card is in another channel."""
     for run in runs:
         home, _ = run.places.get(CARD, ("", ""))
         if channel != home and channel in {place for place, _ in run.places.values()}:
@@ -70,7 +70,7 @@ def of_channel(runs: Iterable[Run], channel: str) -> Run | None:
 
 
 def names_of(run: Run, deployment: str) -> list[str]:
-    """As Slack takes them; a wiped storage counts incidents anew, so the time of opening is in it."""
+    """Valid Slack channel names. They include the opening time, since numbering restarts after a storage wipe."""
     mark = hashlib.sha256(f"{deployment}/{run.incident_id}/{run.opened_at}".encode()).hexdigest()[:6]
     words = re.sub("[^a-z0-9]+", "-", f"{run.incident_id}-{run.target.name}".lower()).strip("-")
     ends = ["", *(f"-{number}" for number in range(2, NAMES + 1))]
@@ -87,7 +87,7 @@ class IncidentChannels:
         self._client, self._store, self._deployment, self.rules = client, store, deployment, rules
 
     async def stand(self, run: Run, slots: dict[str, Shown]) -> MessengerError | None:
-        """Bring the channel to where it should be; the refusal where there can be none, until people know of it.
+        """Bring the channel up to date. Returns the refusal when there can be none, until people are notified of it.
 
         Raise `MessengerError` when Slack did not answer.
         """
@@ -110,13 +110,13 @@ class IncidentChannels:
         return None
 
     async def notified(self, run: Run, slots: dict[str, Shown]) -> None:
-        """The refusal is on the timeline from here on; the thread of the card serves."""
+        """Record that the refusal is on the timeline; the thread of the card is used."""
         entry = slots.get(CHANNEL, Shown())
         if entry.hash.startswith(REFUSED) and not entry.lookups:
             await self._save(run, slots, CHANNEL, replace(entry, lookups=1))
 
     async def close(self, run: Run, slots: dict[str, Shown]) -> None:
-        """Archive, where that is wanted, once everything is said and the timeline's file is there."""
+        """Archive, if enabled, once the incident is closed and its timeline is uploaded."""
         channel = slots.get(CHANNEL, Shown()).channel
         is_exported = any(slot.startswith("file:export/") and entry.hash for slot, entry in slots.items())
         if not self.rules.archive or run.is_open or not channel or ARCHIVED in slots or not is_exported:
@@ -130,10 +130,10 @@ class IncidentChannels:
         await self._save(run, slots, ARCHIVED, Shown(hash="archived"))
         log.info("channel.archived", incident=run.incident_id, channel=channel)
 
-    # --- making it ---------------------------------------------------------------------------------------------------
+    # --- creating it -------------------------------------------------------------------------------------------------
 
     async def _made(self, run: Run) -> str | Refusal:
-        """The channel's id; the refusal where Slack will never make one."""
+        """The channel's id, or the refusal when Slack will never create one."""
         taken = Refusal("name_taken", lasting=True, happened="no")
         for name in names_of(run, self._deployment):
             result = await ask(self._client.conversations_create(name=name))
@@ -148,7 +148,7 @@ class IncidentChannels:
         return taken
 
     async def _ours(self, name: str) -> str:
-        """The id of the channel of that name if this bot made it: an answer was lost, or the bot died after it."""
+        """The id of the channel of that name if this bot created it in an attempt whose answer was lost."""
         me = await self._sure(self._client.auth_test(), "asking who the bot is")
         cursor = ""
         while True:
@@ -168,10 +168,10 @@ class IncidentChannels:
         return result
 
     def _refusal(self, error: str) -> MessengerError:
-        reason = f"no channel of its own: Slack answered {error}; the thread of the card serves"
+        reason = f"no incident channel: Slack answered {error}; the thread of the card is used"
         return MessengerError(reason, lasting=True)
 
-    # --- what stands over it, and who is in it -----------------------------------------------------------------------
+    # --- its topic and its members -----------------------------------------------------------------------------------
 
     async def _name_it(self, run: Run, slots: dict[str, Shown]) -> None:
         topic = topic_of(run)
@@ -183,7 +183,7 @@ class IncidentChannels:
         await self._save(run, slots, TOPIC, Shown(hash=topic))
 
     async def _fill(self, run: Run, slots: dict[str, Shown]) -> None:
-        """The on-call people once, and whoever takes part since: who presses, notes, leads."""
+        """Invite the on-call people once, then everyone who takes part: who presses, notes or leads."""
         if GROUPS not in slots:
             await self._invite(run, slots, [*self.rules.users, *await self._on_call(run)])
             await self._save(run, slots, GROUPS, Shown(hash="invited"))
@@ -203,7 +203,7 @@ class IncidentChannels:
         return users
 
     async def _invite(self, run: Run, slots: Slots, users: Sequence[str]) -> None:
-        """One person who cannot be invited keeps nobody else out."""
+        """Invite people; one who cannot be invited does not block the others."""
         if not users:
             return
         wanted = ",".join(dict.fromkeys(users))
@@ -212,7 +212,7 @@ class IncidentChannels:
             self._tolerate(run, result, "inviting people")
 
     def _tolerate(self, run: Run, refusal: Refusal, doing: str) -> None:
-        """The channel serves without it; but what may be cured is tried again."""
+        """Log a final refusal, since the channel works without it. Raise when a retry may succeed."""
         if not refusal.is_final:
             raise refusal.as_error(doing)
         log.warning("channel.incomplete", incident=run.incident_id, doing=doing, error=refusal.error)
@@ -223,5 +223,5 @@ class IncidentChannels:
 
 
 def _has_thread(slots: Slots) -> bool:
-    """An incident that began in the thread of its card stays there."""
+    """Whether the incident already has messages in the thread of its card, where it then stays."""
     return any(entry.ts and slot != CARD for slot, entry in slots.items())

@@ -1,4 +1,4 @@
-"""Finds again in Slack what this bot posted there: each message carries a key, since Slack has no idempotency keys."""
+"""Finds messages that this bot posted: each carries a key, since Slack has no idempotency keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.adapters.slack.client import Refusal, ask
 
 METADATA_TYPE = "incident_bot"
 SETTLE_SECONDS = 3.0
-"""How long after an attempt a post that did happen is surely found by a look-up."""
+"""How long after an attempt a look-up reliably finds a post that happened."""
 CLOCK_SLACK_SECONDS = 60.0
 """How far our clock and Slack's may be apart."""
 
@@ -21,7 +21,7 @@ CLOCK_STEP_SECONDS = 5.0
 
 
 def time_left(seconds: float, since: float, now: float) -> float:
-    """How much of a wait is left. Nothing when it began in the future: our clock went back, by who knows how much."""
+    """The seconds left of a wait; 0 when it began in the future, because our clock went back by an unknown amount."""
     passed = now - since
     return seconds - passed if passed >= -CLOCK_STEP_SECONDS else 0.0
 

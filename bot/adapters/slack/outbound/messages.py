@@ -1,6 +1,6 @@
-"""What Slack should show of a run: its card and the messages of its thread, in order.
+"""Renders a run for Slack: its card and the messages of its thread, in order.
 
-Pure and derived from the run alone: the same run gives the same messages, so that a hash tells what is out of date.
+Pure and derived from the run alone: the same run gives the same messages, so a changed hash marks a stale message.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CHOICES = 50
 PATCH_CHARACTERS = 2_900
 
 SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
-"""A person or a user group; a word in capitals is none."""
+"""A person or a user group, but not a word in capitals."""
 
 GOOD_ENDINGS = frozenset({"fixed", "self_cleared"})
 
 
 @dataclass(frozen=True)
 class Message:
-    """`text` is the notification and what a screen reader reads; `blocks` is what is seen."""
+    """`text` is for notifications and screen readers; `blocks` is what people see."""
 
     text: str
     blocks: tuple[Block, ...]
@@ -58,15 +58,15 @@ class Message:
         return hashlib.sha256(json.dumps([self.text, self.blocks], sort_keys=True).encode()).hexdigest()
 
     def as_plain_text(self) -> Message:
-        """The fallback for blocks that Slack refused: it has no buttons, and says so."""
+        """The fallback for blocks that Slack refused, with a note that it has no buttons."""
         note = "\n(Slack refused the layout of this message, so it has no buttons; see `/incident show`.)"
         return Message(self.text[: limits.TEXT - len(note)] + note, ())
 
 
 def card(run: Run, *, links: Mapping[str, str]) -> Message:
-    """The one message of the incident in the channel; `links` maps a slot of the thread to its address.
+    """The incident's one message in the channel; `links` maps a slot of the thread to its address.
 
-    The incident's own channel, where it has one, is there by its id.
+    It also maps `INCIDENT_CHANNEL` to the id of the incident's own channel, if there is one.
     """
     title = f"{sign_of(run)} {run.incident_id} · {run.title}"
     now = now_line(run, links)
@@ -97,11 +97,11 @@ def sign_of(run: Run) -> str:
 
 
 def _facts(run: Run) -> list[str]:
-    """Where, since when, how bad, who leads, and what fires: a line for each two, since phones are narrow."""
+    """Target, start, severity, lead and alerts, two per line, since phones are narrow."""
     where = code(run.target, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
     if not run.target.resolved:
-        where += " (by the alert's labels alone)"
-    lead = f"{mention(run.lead)} leads" if run.lead else "nobody leads yet" if run.is_open else "nobody led"
+        where += " (from the alert's labels only)"
+    lead = f"{mention(run.lead)} leads" if run.lead else "no lead yet" if run.is_open else "no lead"
     return [f"{where} · since {day(run.starts_at)}", f"severity *{run.severity}* · {lead}", _alerts(run)]
 
 
@@ -122,25 +122,29 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
         return f"Closed as *{_words(run.ending)}* · {day(run.closed_at)} · after {lasted}"
     if (question := run.open_question) is not None:
         ask = linked(line(_sentence(question.text), 200), links.get(f"question:{question.question_id}"))
-        return f"❓ Waits for an answer{_until(question.expires_at)}: {ask}"
+        return f"❓ Waiting for an answer{_until(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
         by = f" by {teams}" if (teams := missing_teams(request)) else ""
-        return f"⏳ Waits for approval of {what}{by}{_until(request.expires_at)}"
+        return f"⏳ Waiting for approval of {what}{by}{_until(request.expires_at)}"
     if run.change is not None:
         progress = f": {line(run.change.progress, 300)}" if run.change.progress else ""
-        return f"🔧 {'Applies' if run.change.begun else 'Plans'} {code(run.change.verb)}{progress}"
+        return f"🔧 {'Applying' if run.change.begun else 'Planning'} {code(run.change.verb)}{progress}"
     if run.watch is not None:
         progress = f": {line(run.watch.progress, 300)}" if run.watch.progress else ""
-        doing = f"*{line(run.doing, 150)}*" if run.doing else f"Watches {code(run.state)}"
+        doing = f"*{line(run.doing, 150)}*" if run.doing else f"Watching {code(run.state)}"
         return f"👀 {doing}, at most until {moment(run.watch.until)}{progress}"
     return (
-        f"🔎 *{line(run.doing, 150)}*" if run.doing else f"🔎 Reads for {code(run.state)}" if run.state else "🔎 Looks"
+        f"🔎 *{line(run.doing, 150)}*"
+        if run.doing
+        else f"🔎 Reading for {code(run.state)}"
+        if run.state
+        else "🔎 Reading"
     )
 
 
 def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
-    """The buttons of a card: to what waits, to lead, and to stop; each does what its `/incident` word does."""
+    """The buttons of a card: open what waits, take the lead, and halt; each runs its `/incident` command."""
     if not run.is_open:
         return []
     buttons = []
@@ -150,11 +154,11 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
     if waiting and is_link(url):
         buttons.append(link_button(f"See {waiting}", SEE, url))
     if not run.lead:
-        buttons.append(button("I lead", f"{SAY}lead", _about(run, "lead")))
+        buttons.append(button("Take the lead", f"{SAY}lead", _about(run, "lead")))
     if run.halted_by:
         buttons.append(button("Resume", f"{SAY}resume", _about(run, "resume")))
     else:
-        ask = confirm("Halt this incident?", "No call is sent until somebody resumes it.", yes="Halt", no="Go on")
+        ask = confirm("Halt this incident?", "No change is sent until someone resumes it.", yes="Halt", no="Cancel")
         buttons.append(button("Halt", f"{SAY}halt", _about(run, "halt"), style="danger", confirm=ask))
     return actions(buttons)
 
@@ -172,7 +176,7 @@ def linked(text: str, url: str | None) -> str:
 
 
 def is_link(url: str | None) -> TypeGuard[str]:
-    """Whether it can stand in Slack as an address, and as nothing else."""
+    """Whether it is safe to use as a link address in Slack."""
     return url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
 
 
@@ -181,22 +185,22 @@ def _banners(run: Run) -> list[Block]:
     if run.halted_by:
         by = f" by {mention(run.halted_by)}"
         what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
-        banners.append(f"⛔ *{what}*{by}: no call is sent until `/incident resume {lifts}`.")
+        banners.append(f"⛔ *{what}*{by}: no change is sent until `/incident resume {lifts}`.")
     if any(request.policy.single_operator for request in run.requests.values()):
-        banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+        banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; the requester may also approve.")
     if run.silences:
         until = moment(max(run.silences.values()))
-        banners.append(f"🔇 *Silenced* until {until}: the bot does not hear meanwhile what becomes of these alerts.")
+        banners.append(f"🔇 *Silenced* until {until}: the bot gets no updates on these alerts until then.")
     if run.alerts_resolved_at is not None and run.is_open:
         banners.append(f"All alerts resolved at {moment(run.alerts_resolved_at)}.")
     return section(banners)
 
 
 def _path(run: Run) -> str:
-    """The states entered so far as a progress line, the present one marked."""
+    """The states entered so far as a progress line, with the current one marked."""
     shown = run.findings.path[-PATH_ON_CARD:]
     earlier = f"{len(run.findings.path) - len(shown)} earlier › " if len(run.findings.path) > len(shown) else ""
-    last = [f"{'▸' if run.is_open else '✔'} *{line(shown[-1], 40)}*"] if shown else ["begins"]
+    last = [f"{'▸' if run.is_open else '✔'} *{line(shown[-1], 40)}*"] if shown else ["starting"]
     return earlier + " › ".join([*(f"✔ {line(name, 40)}" for name in shown[:-1]), *last])
 
 
@@ -208,7 +212,7 @@ def _held(run: Run) -> list[str]:
 
 
 def _sentence(text: str) -> str:
-    """What the machine asks of itself begins with a reason, as it stands within a line of the timeline."""
+    """The text with a capital first letter: questions of the machine begin with a reason in lower case."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
@@ -235,7 +239,7 @@ def _readings_of(post: Post) -> dict[str, Reading]:
 
 
 def _above(run: Run, post: Post) -> list[Post]:
-    """The diagnostics that stand above this message, oldest first."""
+    """The diagnostics above this message, oldest first."""
     slots = [each.slot for each in run.posts]
     above = run.posts[: slots.index(post.slot)]
     return [each for each in above if each.kind == "diagnostics"]
@@ -286,8 +290,8 @@ def _choices(run: Run, question: Question) -> list[Block]:
 def _ways_to_answer(run: Run, question: Question) -> list[Block]:
     buttons = _choices(run, question)
     missing = len(question.choices) - len(buttons)
-    until = f"Please answer until {moment(question.expires_at)}." if question.expires_at is not None else ""
-    return [*actions(buttons), *context([until, f"{missing} more choices have no room here." if missing else ""])]
+    until = f"Please answer by {moment(question.expires_at)}." if question.expires_at is not None else ""
+    return [*actions(buttons), *context([until, f"{missing} more choices do not fit here." if missing else ""])]
 
 
 def _answer(question: Question) -> str:
@@ -297,7 +301,7 @@ def _answer(question: Question) -> str:
         return f"✅ {mention(question.answered_by)} answered *{chosen}*{at}."
     if question.status == "expired":
         return "⌛ Nobody answered in time."
-    return "🔁 Withdrawn: the incident went on without this answer."
+    return "🔁 Withdrawn: the incident continued without this answer."
 
 
 def _outcome(run: Run, post: Post) -> Message:
@@ -327,7 +331,7 @@ def _verdict(run: Run, post: Post) -> Message:
 
 
 def _verdict_of(part: object) -> str:
-    """The verdict that a part's words begin with; `not_held` and `not held` are one."""
+    """The verdict at the start of a part's text; `not_held` and `not held` are the same."""
     words = str(part).strip().lower().replace(" ", "_")
     return next((verdict for verdict in PARTS if words.startswith(verdict)), "unknown")
 
@@ -347,7 +351,7 @@ def _note(run: Run, post: Post) -> Message:
 
 
 def _named(group: str) -> str:
-    """`owner=U0ANA`, as a label says it: a person or group of Slack's is called, anybody else is only named."""
+    """A label such as `owner=U0ANA`: a Slack person or group is mentioned; any other value is only shown."""
     word, _, value = group.partition("=")
     if not SLACK_ID.fullmatch(value):
         return code(group, 160)
@@ -385,7 +389,7 @@ def _closed(run: Run, post: Post) -> Message:
 
 
 def _kept(post: Post, name: str, otherwise: Mapping[str, Reading]) -> Mapping[str, Reading]:
-    """As they were at the close; a close of an earlier version did not keep them."""
+    """The readings at the close; an earlier version of the bot did not store them."""
     kept = post.data.get(name)
     return {key: Reading.model_validate(dump) for key, dump in kept.items()} if kept is not None else otherwise
 

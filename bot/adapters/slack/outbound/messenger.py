@@ -1,6 +1,6 @@
-"""Brings Slack up to date with a run: new messages first and in order, then what has changed.
+"""Brings Slack up to date with a run: posts new messages in order, then updates changed ones.
 
-A post is sent again only after two look-ups have not found it: Slack has no idempotency key, a metadata key stands in.
+A post is sent again only after two look-ups have not found it. Slack has no idempotency keys; a metadata key is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 LOOKUPS_BEFORE_REPOST = 2
 SHARED = "shared"
-"""In place of the hash of a message: a file is never edited."""
+"""Replaces a message's hash for a file, which is never edited."""
 LINKED = ("request:", "question:")
 """Slots to which the card links."""
 
@@ -49,7 +49,7 @@ class Place:
     channel: str
     deployment: str
     incident_channels: ChannelRules = field(default_factory=ChannelRules)
-    """Whether each incident has a channel of its own besides."""
+    """Whether each incident also has its own channel."""
 
 
 class SlackMessenger:
@@ -64,7 +64,7 @@ class SlackMessenger:
         place: Place,
         summary: Summary | None = None,
     ) -> None:
-        """Without a summary every card comes as soon as Slack takes it."""
+        """Without a summary, every card is posted as soon as Slack's pace allows."""
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
         self._summary = summary
         self._channels = IncidentChannels(client, store, place.deployment, place.incident_channels)
@@ -72,7 +72,7 @@ class SlackMessenger:
 
     @property
     def refused(self) -> str:
-        """Why Slack takes no message of the bot now, until people change that; empty while it does."""
+        """Why Slack refuses the bot's messages until a person fixes it; empty while it accepts them."""
         return self._door.reason
 
     async def show(self, run: Run) -> Sequence[Event]:
@@ -93,11 +93,11 @@ class SlackMessenger:
                 if not error.lasting:
                     raise
                 refused.append(error)
-        # Events that are returned bring the run back here, where what was refused for good is tried and told then.
+        # Returned events bring the run back here; messages refused for good are tried again and reported then.
         if refused and not events:
             await self._channels.notified(run, shown.shown)
             for slot in untaken:
-                # As an edit that was refused: not tried again until its content changes.
+                # Like a refused edit: not tried again until its content changes.
                 await self._save(run, shown, slot, Shown(hash=shown.rendered(slot).hash))
             raise refused[0]
         rest = await self._summary.has_card(run) if self._summary is not None else 0.0
@@ -107,7 +107,7 @@ class SlackMessenger:
         return events
 
     async def _post_thread(self, run: Run, shown: _Slots, untaken: dict[str, MessengerError]) -> list[Event]:
-        """A message that Slack never takes is put into `untaken` and holds up none of those after it."""
+        """Puts a message that Slack will never accept into `untaken` and continues with the next."""
         posted: list[Event] = []
         for slot in shown.missing():
             try:
@@ -120,7 +120,7 @@ class SlackMessenger:
         return posted
 
     async def want_card(self, incident_id: str) -> None:
-        """Somebody looks for this incident: its card waits no longer, and Slack is asked again at once."""
+        """A person looks for this incident: post its card now, and try Slack again at once."""
         self.ask_again()
         if self._summary is not None:
             await self._summary.want(incident_id)
@@ -174,12 +174,12 @@ class SlackMessenger:
         await self._channels.close(run, slots)
 
     async def share(self, channel: str, name: str, content: bytes, comment: str) -> None:
-        """A file about no incident: it is not tried again, since who asked for it can. Raise `MessengerError`."""
+        """Upload a file that belongs to no incident. No retry: the asker can retry. Raise `MessengerError`."""
         file_id = await self._upload_bytes(name, content)
         await self._share(file_id, Shown(channel=channel), name=name, comment=comment)
 
     async def _hold_back(self, run: Run, slots: _Slots) -> None:
-        """A card that was never tried may have to wait in the summary, and its thread with it."""
+        """Raise while a card that was never posted waits in the summary, together with its thread."""
         if self._summary is None or slots.shown.get(CARD, Shown()) != Shown():
             return
         if (wait := await self._summary.hold_back(run)) > 0:
@@ -188,7 +188,7 @@ class SlackMessenger:
     # --- posting -----------------------------------------------------------------------------------------------------
 
     async def _post(self, run: Run, slots: _Slots, slot: str) -> Event | None:
-        """Make `slot` appear once; None when it already has."""
+        """Post `slot` once; None when it was already posted."""
         entry = slots.shown.get(slot, Shown())
         root = slots.root_of(slot)
         if entry.attempt_at:
@@ -210,7 +210,7 @@ class SlackMessenger:
         if root.channel in ("", self._place.channel):
             self._door.opened("post")
         if entry.first_attempt_at:
-            # An earlier attempt may have landed since it was looked for.
+            # An earlier attempt may have arrived since the look-up.
             found = await self._found(run, slots, slot, attempt)
             if found is not None:
                 return found
@@ -220,21 +220,21 @@ class SlackMessenger:
         return Key(self._place.deployment, f"{run.incident_id}/{slot}")
 
     async def _settled(self, run: Run, slots: _Slots, slot: str, ts: str, channel: str, content: str) -> Event:
-        """Record that the slot stands at `ts`."""
+        """Record that the slot was posted at `ts`."""
         link = await self._permalink(channel, ts) if slot.startswith(LINKED) else ""
         await self._save(run, slots, slot, Shown(ts=ts, channel=channel, hash=content, link=link))
         log.info("slack.posted", incident=run.incident_id, slot=slot, ts=ts)
         return _posted(slot, slots.shown[slot])
 
     async def _permalink(self, channel: str, ts: str) -> str:
-        """Empty when Slack does not say: the card then names the request without a link."""
+        """The message's address; empty when Slack does not return it, and the card then has no link."""
         result = await ask(self._client.chat_getPermalink(channel=channel, message_ts=ts))
         return "" if isinstance(result, Refusal) else str(result.get("permalink", ""))
 
     # --- after a lost reply ------------------------------------------------------------------------------------------
 
     async def _settle_attempt(self, run: Run, slots: _Slots, slot: str) -> Event | None:
-        """Find out whether the attempt landed. None: looked for twice, it did not; otherwise come back later."""
+        """Find out whether the attempt arrived. None when two look-ups did not find it. Raise to come back later."""
         entry = slots.shown[slot]
         rest = time_left(SETTLE_SECONDS * (1 + entry.lookups), entry.attempt_at, self._clock.now())
         if rest > 0:
@@ -249,7 +249,7 @@ class SlackMessenger:
         return None
 
     async def _found(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> Event | None:
-        """The message of an earlier attempt, if it landed; its content is brought up to date afterwards."""
+        """The message of an earlier attempt, if it arrived; its content is updated afterwards."""
         root = slots.root_of(slot)
         channel = root.channel or self._place.channel
         found = await find_only(
@@ -262,7 +262,7 @@ class SlackMessenger:
     # --- updating ----------------------------------------------------------------------------------------------------
 
     async def _update(self, run: Run, slots: _Slots, slot: str, message: Message, *, may_give_up: bool) -> None:
-        """Edit in place. What Slack refuses for good is not tried again until its content changes."""
+        """Edit in place. An edit that Slack refuses for good is not tried again until its content changes."""
         await self._wait_for_pace("update", "workspace")
         entry = slots.shown[slot]
         result = await self._edit(entry, message)
@@ -279,7 +279,7 @@ class SlackMessenger:
         await self._save(run, slots, slot, replace(entry, hash=message.hash))
 
     def _refused(self, refusal: Refusal, doing: str, kind: Kind, channel: str) -> MessengerError:
-        """What the bot or its channel is refused for is cured by people; all else belongs to this message."""
+        """The error for a refusal. One about the bot or its channel needs a person; any other concerns this message."""
         of_our_channel = channel in ("", self._place.channel) and refusal.error in OF_THE_CHANNEL | OF_THE_SCOPES
         if refusal.error in OF_THE_BOT or of_our_channel:
             return self._door.shut(kind, f"{doing}: Slack answered {refusal.error}")
@@ -302,7 +302,7 @@ class SlackMessenger:
     # --- answers and files -------------------------------------------------------------------------------------------
 
     async def _answer(self, response_url: str, text: str) -> bool:
-        """Whether Slack took it; an address that is used up or expired is no way to the person any more."""
+        """Whether Slack accepted it; a response address that is used up or expired no longer works."""
         body = {"text": text, "response_type": "ephemeral", "replace_original": False}
         try:
             async with self._session().post(response_url, json=body) as response:
@@ -340,7 +340,7 @@ class SlackMessenger:
             raise result.as_error(f"sharing {name}")
 
     async def _is_shared(self, file_id: str, channel: str) -> bool:
-        """Whether the file is in the thread already: the answer to sharing it may have been lost."""
+        """Whether the file is already in the thread; the answer to sharing it may have been lost."""
         result = await ask(self._client.files_info(file=file_id))
         if isinstance(result, Refusal):
             if result.error == "file_not_found":
@@ -351,7 +351,7 @@ class SlackMessenger:
 
 
 class _Slots:
-    """What a run wants shown beside what is shown; lives for one `show`."""
+    """The messages that a run needs and those that Slack shows; lives for one `show`."""
 
     def __init__(self, run: Run, shown: Mapping[str, Shown]) -> None:
         self.shown = dict(shown)
@@ -359,12 +359,12 @@ class _Slots:
         self._thread = dict(thread(run))
 
     def missing(self) -> list[str]:
-        """Slots that are not known to be in Slack, in their order; not those that Slack never takes as they are."""
+        """Slots not known to be in Slack, in order, without those that Slack refuses for their current content."""
         unposted = [slot for slot in (CARD, *self._thread) if not self.shown.get(slot, Shown()).ts]
         return [slot for slot in unposted if self.shown.get(slot, Shown()).hash != self.rendered(slot).hash]
 
     def root_of(self, slot: str) -> Shown:
-        """Under which message a slot goes, or with no `ts` in which channel."""
+        """The message under which a slot goes; without `ts`, the channel."""
         return self.shown.get(CARD, Shown()) if slot == CARD else thread_of(self.shown)
 
     def rendered(self, slot: str) -> Message:
@@ -375,13 +375,13 @@ class _Slots:
         return card(self._run, links=links)
 
     def out_of_date(self) -> list[tuple[str, Message]]:
-        """Decisions before the card: a button that no longer counts goes first."""
+        """Stale messages, the thread before the card: buttons that no longer count are removed first."""
         every = [(slot, self.rendered(slot)) for slot in (*self._thread, CARD) if self.shown[slot].ts]
         stale = [(slot, message) for slot, message in every if self.shown[slot].hash != message.hash]
         return [(slot, message) for slot, message in stale if not is_out_of_reach(self.shown, self.shown[slot])]
 
     def unreported(self, posted: Sequence[Event]) -> list[Event]:
-        """What stands in Slack and the run does not know: the event about it was lost."""
+        """Events for messages that are in Slack but unknown to the run, because the event was lost."""
         reported = {event.event_id for event in posted}
         slots = [] if self._run.card_posted else [CARD]
         slots += [post.slot for post in self._run.posts if self._waits_for(post)]
@@ -389,7 +389,7 @@ class _Slots:
         return [event for event in events if event.event_id not in reported]
 
     def _waits_for(self, post: Post) -> bool:
-        """A request's time and the anchoring of the timeline begin when the run hears of the message."""
+        """Whether the run needs the event: a request's time and the timeline's anchoring begin with it."""
         request = self._run.requests.get(post.ref) if post.kind == "request" else None
         is_waiting = request is not None and request.status == "open" and request.posted_at is None
         return is_waiting or ("head" in post.data and post.slot not in self._run.anchored)

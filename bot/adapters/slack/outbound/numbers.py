@@ -1,7 +1,7 @@
-"""What was read, in as few words as tell it: the numbers that moved, a compact table, and what could not be read.
+"""Renders readings briefly: the numbers that moved, a compact table, and the signals that could not be read.
 
-What a thread has already shown is not shown again; what could not be read is always named, with its reason. The
-moment of the last look is said once for all its numbers, and a number of another moment says its own. Nothing is
+A reading that the thread has already shown is not repeated; an unreadable signal is always named, with its reason. The
+time of the last sample is given once for all its numbers, and a number of another time shows its own. Nothing is
 called "now", because a message stays as it is while time passes.
 """
 
@@ -23,15 +23,15 @@ REASONS = 15
 NAMES = 12
 """How many names one reason is given for."""
 SAME_DAY_SECONDS = 12 * 3600.0
-"""Within it, a time of day needs no date."""
+"""Within this distance, a time of day needs no date."""
 
 Readings = Mapping[str, Reading]
 
 
 def numbers(baseline: Readings, latest: Readings) -> list[str]:
-    """`thrash` 3.67 → *0* per finished, for the signals that are plain numbers; what was never read is left out.
+    """`thrash` 3.67 → *0* per finished, for signals that are plain numbers; signals never read are left out.
 
-    Numbers of the last look come first.
+    Numbers of the last sample come first.
     """
     began, newest = moment_of(baseline), moment_of(latest)
     names = [name for name in {**baseline, **latest} if _is_number(baseline.get(name)) or _is_number(latest.get(name))]
@@ -41,13 +41,13 @@ def numbers(baseline: Readings, latest: Readings) -> list[str]:
 
 
 def of_last_look(latest: Readings) -> dict[str, Reading]:
-    """Without the numbers that were not read again."""
+    """The readings without numbers from earlier samples."""
     newest = moment_of(latest)
     return {name: reading for name, reading in latest.items() if not is_apart(reading, newest)}
 
 
 def moment_of(readings: Readings) -> float:
-    """When the newest of these numbers was read; 0 where none of them says it."""
+    """When the newest of these numbers was read; 0 when unknown."""
     return max((reading.at for reading in readings.values() if _is_number(reading)), default=0.0)
 
 
@@ -60,7 +60,7 @@ def _is_another_look(at: float, moment: float) -> bool:
 
 
 def when(baseline: Readings, latest: Readings) -> str:
-    """The moments of the numbers that do not say their own; empty where they are not known."""
+    """The times of the numbers that do not show their own; empty when unknown."""
     began, newest = moment_of(baseline), moment_of(latest)
     before = f", baseline at {_at(began, newest)}" if _is_another_look(began, newest) else ""
     return f"read at {_at(newest, newest)}{before}" if newest else ""
@@ -71,7 +71,7 @@ def _at(at: float, beside: float) -> str:
 
 
 def _dated(reading: Reading | None, usual: float) -> str:
-    """Where a number is of another moment than those around it."""
+    """The time of a number, if it differs from the others."""
     return f" (at {_at(reading.at, usual)})" if reading is not None and is_apart(reading, usual) else ""
 
 
@@ -86,7 +86,7 @@ def _arrow(before: Reading | None, last: Reading | None, began: str, ended: str)
 
 
 def _shown(reading: Reading | None) -> str:
-    """The number alone: its unit is said once, after both."""
+    """The number without its unit, which follows both numbers."""
     if reading is None or not reading.is_known:
         return "?"
     return line(value(reading.value, reading.unit if reading.unit == "ratio" else ""), 60)
@@ -107,7 +107,7 @@ def what_was_read(readings: Sequence[Reading], baseline: Readings, before: Readi
 
 
 def last_read(readings: Iterable[Reading]) -> float:
-    """When the newest of them was read; 0 where none of them says it."""
+    """When the newest of them was read; 0 when unknown."""
     return max((reading.at for reading in readings if reading.is_known), default=0.0)
 
 
@@ -124,7 +124,7 @@ def _has_parts(reading: Reading) -> bool:
 
 
 def _table(readings: Sequence[Reading], baseline: Readings, newest: float) -> list[str]:
-    """With the baseline where one of them has moved since, and the moment where one of them is of another one."""
+    """A table with a baseline column if a value has moved, and a time column if a sample time differs."""
     last = {each.name: value(each.value, each.unit) for each in readings}
     then = {name: value(old.value, old.unit) for name in last if (old := baseline.get(name)) and old.is_known}
     other = {each.name: clock(each.at, newest) for each in readings if is_apart(each, newest)}
@@ -141,7 +141,7 @@ def _parts(reading: Reading) -> str:
 
 
 def _unread(readings: Iterable[Reading]) -> list[str]:
-    """One line a reason: a signal that cannot be read is seldom alone."""
+    """One line per reason, since several signals often share one."""
     names: dict[str, list[str]] = {}
     for reading in readings:
         for name, why in reasons_of(reading):

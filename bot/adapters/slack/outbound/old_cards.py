@@ -1,4 +1,4 @@
-"""What Slack still shows of earlier incidents: whether an empty storage is a first start or a loss."""
+"""Finds cards of earlier incidents in Slack, to tell a first start from a lost storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CARD = re.compile(r"[A-Za-z]+-(\d+)/card")
 
 
 async def highest_number(client: AsyncWebClient, *, channel: str, deployment: str) -> int | None:
-    """The highest number on a card of this deployment among the newest messages; 0: none; None: Slack does not say."""
+    """The highest card number of this deployment among the newest messages; 0: none; None: Slack did not answer."""
     highest, cursor = 0, ""
     for _ in range(PAGES):
         page = {"channel": channel, "include_all_metadata": True, "limit": PER_PAGE}

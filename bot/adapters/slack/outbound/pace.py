@@ -4,7 +4,7 @@ from __future__ import annotations
 
 UPDATES_BURST = 10.0
 HOME_EVERY_SECONDS = 10.0
-"""How often one person's Home follows what changes."""
+"""The shortest time between two updates of one person's Home."""
 
 
 def slack_paces(

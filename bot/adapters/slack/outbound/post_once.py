@@ -1,4 +1,4 @@
-"""Posting a message once: it carries a key, by which an attempt whose answer was lost is found again."""
+"""Posts a message once: it carries a key that finds an attempt whose answer was lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 async def post(
     client: AsyncWebClient, message: Message, key: Key, *, channel: str, thread: str = ""
 ) -> dict[str, Any] | Refusal:
-    """Post; where Slack refuses the layout, once more as plain text that says so."""
+    """Post the message. If Slack refuses the layout, post it again as plain text with a note."""
     place: dict[str, Any] = {"channel": channel, "metadata": key.metadata, "unfurl_links": False, "unfurl_media": False}
     place |= {"thread_ts": thread} if thread else {}
     result = await ask(client.chat_postMessage(**place, **_content(message)))

@@ -20,7 +20,7 @@ Messages = list[Mapping[str, Any]]
 async def posted_heads(
     client: AsyncWebClient, *, deployment: str, incident_id: str, channels: Iterable[str], since: float
 ) -> tuple[PostedHead, ...]:
-    """In these channels and in the threads of the incident's card. Raise `MessengerError` when Slack does not say."""
+    """The heads in these channels and in the thread of the incident's card. Raise `MessengerError` on no answer."""
     found: list[PostedHead] = []
     for channel in dict.fromkeys(channels):
         history = await _all(client.conversations_history, channel=channel, oldest=f"{since - CLOCK_SLACK_SECONDS:.6f}")
@@ -47,7 +47,7 @@ async def _all(method: Any, **arguments: Any) -> Messages:
 
 
 def _slot(message: Mapping[str, Any], deployment: str, incident_id: str) -> str:
-    """Of a message of this incident; empty for any other."""
+    """The slot of a message of this incident; empty for any other message."""
     metadata = message.get("metadata") or {}
     payload = metadata.get("event_payload") or {}
     incident, _, slot = str(payload.get("slot", "")).partition("/")
@@ -62,7 +62,7 @@ def _heads(messages: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Posted
         ]
         heads = [head for text in foot for head in HEAD.findall(text)]
         if slot and heads:
-            # What people wrote comes before the foot.
+            # Text that people wrote comes before the foot.
             yield PostedHead(slot=slot, head=heads[-1], at=float(message["ts"]))
 
 

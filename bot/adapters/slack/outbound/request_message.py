@@ -1,6 +1,6 @@
-"""A request as people read it: what would be done, why, what to weigh, how it is undone, and who may decide until when.
+"""Renders a request: what would be done, why, the risks, the undo, who may decide, and the deadline.
 
-Buttons are there only while it is open; they carry the whole digest, so that a press binds to what was shown.
+An open request has buttons. They carry the whole digest, so a press is bound to the plan that was shown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIDE = 80
 
 
 def people_of(run: Run) -> frozenset[str]:
-    """Everybody who has a part in the run: the only ones whom a text of the run may mention."""
+    """Everyone who takes part in the run: the only people that a text of the run may mention."""
     people = {run.lead, run.halted_by, *(note.user for note in run.notes)}
     people |= {question.answered_by for question in run.questions.values()}
     for request in run.requests.values():
@@ -39,7 +39,7 @@ def people_of(run: Run) -> frozenset[str]:
 
 
 def request_text(request: Request) -> str:
-    """The whole of it in words, for a notification, a screen reader, and where Slack refuses the blocks."""
+    """The request as plain text, for notifications, screen readers, and when Slack refuses the blocks."""
     plan = request.plan
     asked = f"Request {request.request_id} ({plan.risk} risk): {plan.title}"
     if request.status != "open":
@@ -52,7 +52,7 @@ def request_text(request: Request) -> str:
         f"To weigh: {'; '.join(weighed)}" if weighed else "",
         f"Expected: {_expected(request)}" if plan.expected else "",
         f"Undo: {_undo_text(request)}",
-        f"Waits until {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
+        f"Expires at {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
     ]
     return line(". ".join(filter(None, parts)), TEXT)
 
@@ -80,7 +80,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
 
 
 def _circumstances(request: Request) -> list[Block]:
-    """What there is to weigh first and large; what is fine in small."""
+    """The circumstances: warnings and notes first and large, fine ones small."""
     every = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))[:20]
     lines = [(each.grade == "fine", f"{GRADES[each.grade]} {line(each.text, 400)}") for each in every]
     return [
@@ -90,13 +90,13 @@ def _circumstances(request: Request) -> list[Block]:
 
 
 def _grounds(request: Request) -> list[str]:
-    """What it rests on, and the condition that is looked at once more."""
-    still = f"Read again right before the first call: {code(request.still, 300)}" if request.still else ""
+    """The evidence, and the condition that is checked again."""
+    still = f"Checked again right before the first call: {code(request.still, 300)}" if request.still else ""
     return [*(f"• {line(each, 300)}" for each in request.evidence[:20]), still]
 
 
 def _expected(request: Request) -> str:
-    """A plan says `none` of the interruption; whoever reads `Expected` thinks of the effect."""
+    """The expected effect. A plan's `none` means no interruption, which readers of `Expected` would misread."""
     expected = request.plan.expected
     return f"no interruption{expected.removeprefix('none')}" if re.match(r"none\b", expected) else expected
 
@@ -112,7 +112,7 @@ def _undo_text(request: Request) -> str:
 
 
 def _steps(run: Run, request: Request) -> list[str]:
-    """Every step, its differences below it, marked with how far it has come once it is granted."""
+    """Every step with its differences, and progress marks once it is granted."""
     come_to = _come_to(run, request)
     texts: list[str] = []
     for place, step in enumerate(request.plan.steps):
@@ -153,25 +153,25 @@ def _difference(each: Difference) -> str:
 
 
 def _weigh(run: Run, request: Request) -> list[Block]:
-    """Who decides until when, and what they should know of that; nothing of it once it is decided."""
-    own = "" if request.policy.own_work_counts else ", and somebody else has to approve"
-    edited = f"📝 Its values were written by {mention(request.edited_by)}{own}." if request.edited_by else ""
+    """Who decides, until when, and related notes; left out once it is decided."""
+    own = "" if request.policy.own_work_counts else ", so someone else must approve"
+    edited = f"📝 Its values were edited by {mention(request.edited_by)}{own}." if request.edited_by else ""
     if request.status != "open":
         return section([edited])
     again = _asked_before(run, request.asked_before) if request.asked_before else ""
     needs = f"*Risk* {RISKS[request.plan.risk]} · *Needs* {approvers(request.policy)}"
     lines = [needs, edited, again, _time_left(request)]
     if request.policy.single_operator:
-        lines.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; who asks may also approve.")
+        lines.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; the requester may also approve.")
     if request.alerts_resolved_at is not None:
         at = moment(request.alerts_resolved_at)
         lines.append(
-            f"All alerts resolved at {at}: only a press after that counts. Approve again if it is still wanted."
+            f"All alerts resolved at {at}: only a press after that counts. Approve again if it is still needed."
         )
     if teams := stand_ins(request.policy):
         names = " and ".join(f"*{team}*" for team in teams)
         them = "it" if len(teams) == 1 else "them"
-        lines.append(f"⚠️ Nobody is named for {names}: the approvers stand in for {them}.")
+        lines.append(f"⚠️ Nobody is set for {names}: the approvers decide for {them}.")
     return section([*lines, *_so_far(request)])
 
 
@@ -184,7 +184,7 @@ def _asked_before(run: Run, name: str) -> str:
 
 
 def _so_far(request: Request) -> list[str]:
-    """Who has approved, which teams are missing, and what can be done while one of them is silent."""
+    """Who has approved, which teams are missing, and the way to proceed without a silent team."""
     lines = []
     if teams := missing_teams(request):
         lines.append(f"*Still missing* {teams}")
@@ -199,7 +199,7 @@ def _so_far(request: Request) -> list[str]:
 
 
 def _has_glass(request: Request) -> bool:
-    """Whether breaking it is of use: where only its own team is silent, that one approves."""
+    """Whether breaking the glass helps: if only its own team is silent, that team can approve instead."""
     leads = request.policy.break_glass
     silent = {demand.team for demand in silent_teams(request.policy, request.presses)}
     return request.half_passed and leads is not None and bool(silent - {leads.team})
@@ -218,12 +218,12 @@ def approvers(policy: Policy) -> str:
 
 
 def _so_many(demand: Demand) -> str:
-    who = ", ".join(mentions(demand)) or "nobody: no such people are set"
+    who = ", ".join(mentions(demand)) or "nobody: none are set"
     return f"{demand.needed} of {who}" if demand.team == APPROVERS else f"{demand.needed} of {demand.team} ({who})"
 
 
 def mentions(demand: Demand) -> list[str]:
-    """Everybody who is named for a team. A channel is named, not pinged."""
+    """Everyone named for a team. A channel is named, not pinged."""
     found: list[str] = []
     for source in demand.sources:
         found += map(mention, source.users[:10])
@@ -233,7 +233,7 @@ def mentions(demand: Demand) -> list[str]:
 
 
 def pinged(request: Request, *, everybody: bool) -> str:
-    """Whom a reminder calls: the teams that are missing and who is above them, or every team that was asked."""
+    """The people a reminder mentions: missing teams and their escalation, or every team that was asked."""
     policy = request.policy
     demands = policy.demands if everybody else still_missing(policy, request.presses)
     above = (policy.escalate_to,) if policy.escalate_to and not everybody else ()
@@ -263,7 +263,7 @@ def _time_left(request: Request) -> str:
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if request.status != "open":
         return section([_decision(request)])
-    # The digest is that of the request: what is approved is what was shown.
+    # The request's own digest: a press approves exactly what was shown.
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:
         return section(["This request cannot be put on a button; use `/incident show`."])
@@ -300,11 +300,9 @@ def _decision(request: Request) -> str:
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
-            return f"⌛ *Expired*: nobody decided in time; it is never applied later{because}"
+            return f"⌛ *Expired*: nobody decided in time; it will not be applied later{because}"
         case "superseded" if request.decided_by:
-            return (
-                f"📝 *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a request of its own."
-            )
+            return f"📝 *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a separate request."
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."
         case _:

@@ -1,4 +1,4 @@
-"""What is known to stand in Slack, slot by slot, and how fast more may be sent: the two Protocols of the messenger."""
+"""The messenger's two Protocols: what is known to be in Slack, slot by slot, and how fast more may be sent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Shown:
     ts: str = ""
     channel: str = ""
     hash: str = ""
-    """Of the rendered message that stands there."""
+    """The hash of the rendered message in Slack."""
     attempt_at: float = 0.0
     first_attempt_at: float = 0.0
-    """Look-ups begin here: even the oldest attempt may have landed."""
+    """Look-ups begin here: even the oldest attempt may have arrived."""
     lookups: int = 0
-    """How often it was looked for without being found since the last attempt."""
+    """How many look-ups since the last attempt did not find it."""
     link: str = ""
-    """The address of the message, where one was wanted."""
+    """The address of the message, if it was requested."""
 
 
 class ShownStore(Protocol):

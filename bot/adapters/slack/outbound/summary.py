@@ -1,6 +1,7 @@
-"""Too many new incidents at once share one message until their cards come: it is edited, and at last says that all did.
+"""Batches many new incidents into one message until their cards are posted; its last edit confirms that all are.
 
-A card waits only while nobody needs it: whoever is asked something, leads it or looks at it gets it at once.
+A card waits only while no person needs it: it is posted at once when the incident asks something, has a lead, or is
+looked up.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from bot.flow.ports import Clock
 log = structlog.get_logger(__name__)
 
 LINES = 12
-"""As many as fit one section whatever they say."""
+"""As many as always fit one section."""
 EDIT_EVERY_SECONDS = 5.0
-"""In a storm every second brings news, and each edit takes one from the cards."""
+"""In a storm the list changes every second, and each edit costs one card."""
 LOOK_AGAIN_SECONDS = 10.0
-"""How long it may at most go unnoticed that somebody looks for an incident."""
+"""The longest delay before a look-up of an incident is noticed."""
 NEXT = 20
-"""So many of those that wait may take the next card: the oldest."""
+"""How many of the oldest waiting incidents compete for the next card."""
 CURED_BY_PEOPLE = OF_THE_BOT | OF_THE_CHANNEL | OF_THE_SCOPES
 NEEDS_A_PERSON = frozenset({"question", "request", "note"})
 
@@ -45,9 +46,9 @@ class Folded:
     said: str
     """Its line in the summary, as it is sent."""
     comes_next: bool = False
-    """Its turn came, or somebody looked for it; only Slack's pace keeps its card back now."""
+    """Its turn came, or a person looked for it; only Slack's pace delays its card now."""
     is_listed: bool = False
-    """It had to wait: it stands in the summary until its card does in the channel."""
+    """It had to wait: it is in the summary until its card is posted."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Kept:
 
     @property
     def listed(self) -> dict[str, str]:
-        """The lines of those that the summary stands for."""
+        """The lines of the incidents in the summary."""
         return {incident_id: folded.said for incident_id, folded in self.folded.items() if folded.is_listed}
 
     @property
@@ -85,17 +86,17 @@ class SummaryStore(Protocol):
     async def load(self) -> Kept: ...
 
     async def fold(self, incident_id: str, before: Folded | None, now: Folded) -> bool:
-        """Whether it was done; nothing is when something other than `before` is kept by now."""
+        """Whether it was stored; False when something other than `before` is stored by now."""
         ...
 
     async def unfold(self, incident_id: str) -> None: ...
 
     async def claim(self) -> str:
-        """By which this process alone speaks for the summary now, or empty; ends by itself after some seconds."""
+        """A claim by which only this process may post the summary, or empty; it expires after some seconds."""
         ...
 
     async def keep(self, message: Shown, claim: str) -> bool:
-        """Whether it was done; nothing is when the claim has ended."""
+        """Whether it was stored; False when the claim has expired."""
         ...
 
     async def release(self, claim: str) -> None: ...
@@ -109,7 +110,7 @@ class Summary:
         self._channel, self._deployment = channel, deployment
 
     async def hold_back(self, run: Run) -> float:
-        """Seconds after which to ask again for the card of this run, which stands in the summary until then; or 0."""
+        """Seconds until the card of this run may be tried again, which is in the summary until then; or 0."""
         if _needs_a_person(run):
             return 0.0
         kept = await self._store.load()
@@ -122,7 +123,7 @@ class Summary:
         is_listed = wait > 0 or (before is not None and before.is_listed)
         now = Folded(said=summary_line(run), comes_next=wait <= 0, is_listed=is_listed)
         if now != before and not await self._store.fold(run.incident_id, before, now):
-            # Somebody looks for it since a moment ago.
+            # A person has looked for it in the meantime.
             return 1.0
         if now.comes_next:
             return 0.0
@@ -130,7 +131,7 @@ class Summary:
         return min(wait, LOOK_AGAIN_SECONDS)
 
     async def want(self, incident_id: str) -> None:
-        """Somebody looks for this incident: its card comes next."""
+        """A person looks for this incident: its card comes next."""
         while True:
             folded = (await self._store.load()).folded.get(incident_id)
             if folded is None or folded.comes_next:
@@ -139,7 +140,7 @@ class Summary:
                 return
 
     async def has_card(self, run: Run) -> float:
-        """Take it out of the summary; seconds after which to come again when nobody else will bring that up to date."""
+        """Remove it from the summary. Returns seconds until the next try, when no other incident will update it."""
         kept = await self._store.load()
         if run.incident_id in kept.folded:
             await self._store.unfold(run.incident_id)
@@ -150,7 +151,7 @@ class Summary:
     # --- the message -------------------------------------------------------------------------------------------------
 
     async def _bring_up_to_date(self, kept: Kept) -> float:
-        """Bring the message up to date; seconds after which to try again, 0 when it says what is so."""
+        """Update the message. Returns seconds until the next try, 0 when it is up to date."""
         if kept.is_nothing or (kept.listed and kept.message.hash == kept.hash):
             return 0.0
         # Before anything is claimed: in a storm hundreds come by in the seconds between two edits.
@@ -160,7 +161,7 @@ class Summary:
         if not (claim := await self._store.claim()):
             return 1.0
         try:
-            # Read again: another replica may have spoken before the claim was ours.
+            # Read again: another replica may have posted before the claim was ours.
             kept = await self._store.load()
             if kept.is_nothing:
                 return 0.0
@@ -196,7 +197,7 @@ class Summary:
             return self._refused(result, "posting the summary")
         ts = str(result["ts"])
         if entry.attempt_at:
-            # An earlier attempt may have landed since it was looked for.
+            # An earlier attempt may have arrived since the look-up.
             found = await self._found(attempt)
             ts = ts if isinstance(found, Refusal) else found or ts
         await self._store.keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=kept.hash), claim)
@@ -221,16 +222,16 @@ class Summary:
             if isinstance(result, Refusal):
                 if not result.lasting or result.error in CURED_BY_PEOPLE:
                     return self._refused(result, "editing the summary")
-                # Somebody deleted it, say: the next news are a new message.
+                # For example, it was deleted: the next change gets a new message.
                 log.error("slack.summary_lost", error=result.error)
                 await self._store.keep(Shown(), claim)
                 return 0.0
-        # The storm is over when nobody waits any more; the next one gets a message of its own.
+        # The storm is over when no incident waits; the next one gets a new message.
         await self._store.keep(replace(entry, hash=wanted, attempt_at=now) if kept.listed else Shown(), claim)
         return 0.0
 
     def _refused(self, refusal: Refusal, what: str) -> float:
-        """The summary is no reason to hold up a card: it is tried again with the next incident that comes by."""
+        """Log the refusal. The summary never blocks a card: the next incident tries it again."""
         error = refusal.as_error(what)
         log.warning("slack.summary_refused", reason=error.reason)
         return max(error.retry_after_seconds, EDIT_EVERY_SECONDS)
@@ -250,18 +251,18 @@ def summary_line(run: Run) -> str:
 
 def summary_message(waiting: Mapping[str, str]) -> Message:
     if not waiting:
-        done = "Many incidents began at once; each of them has its card now."
+        done = "Many incidents began at once; each has its card now."
         return Message(done, tuple(section([done])))
     count = len(waiting)
     title = f"{count} new {'incident waits for its card' if count == 1 else 'incidents wait for their cards'}"
     why = (
-        "More began at once than anybody could read. The bot works on each of them already; a card comes at once where "
-        "a person is needed, the others one by one."
+        "Too many began at once to post every card. The bot is already working on all of them; incidents that need a "
+        "person get their card at once, the others one by one."
     )
     names = sorted(waiting, key=_number)
     shown = [waiting[name] for name in names]
     more = [f"… and {count - LINES} more: `/incident list`"] if count > LINES else []
-    foot = context([f"`/incident show {line(names[0], 40)}` shows that one now and brings its card"])
+    foot = context([f"`/incident show {line(names[0], 40)}` shows that one and posts its card"])
     blocks = (header(title), *section([why]), *section([*shown[:LINES], *more]), *foot)
     return Message("\n".join([f"{title}.", *shown[:LINES], *more]), blocks)
 

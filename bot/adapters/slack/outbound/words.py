@@ -1,4 +1,4 @@
-"""Numbers, times and outcomes in the words and signs that people read in Slack."""
+"""Formats numbers, times and outcomes as people read them in Slack."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def moment(at: float) -> str:
 
 
 def ago(at: float) -> str:
-    """`in 9 minutes`, counted by the reader's Slack: nobody edits the message for it."""
+    """`in 9 minutes`, counted by the reader's Slack without an edit."""
     return f"<!date^{int(at)}^{{ago}}|{datetime.fromtimestamp(at, UTC):%H:%M} UTC>"
 
 
@@ -63,7 +63,7 @@ def value(shown: object, unit: str = "") -> str:
 
 
 def rows_of(reading: Reading) -> list[tuple[str, str]]:
-    """Name and value of a reading and of each of its parts; what could not be read is `?`."""
+    """Name and value of a reading and of each of its parts; `?` for an unreadable one."""
     if not reading.is_known:
         return [(reading.name, "?")]
     rows = [] if reading.value is None else [(reading.name, value(reading.value, reading.unit))]
@@ -72,7 +72,7 @@ def rows_of(reading: Reading) -> list[tuple[str, str]]:
 
 
 def reasons_of(reading: Reading) -> list[tuple[str, str]]:
-    """What could not be read, and why."""
+    """The parts that could not be read, and why."""
     if not reading.is_known:
         return [(reading.name, reading.unknown)]
     return [(f"{reading.name}.{part}", why) for part, why in reading.unknown_parts.items()]

@@ -21,8 +21,8 @@ from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 
 CRITICAL = "page"
-"""The severity at which a single lead may break the glass."""
-ROLLS_ON = "Kubernetes goes on with the rollout meanwhile, one replica after the other; taking it back turns it round."
+"""The severity in which one lead may break the glass."""
+ROLLS_ON = "Kubernetes continues the rollout meanwhile, one replica at a time; undoing it reverses the rollout."
 UNPOSTED_SECONDS = 600.0
 """A request's time starts at most this long after its creation, even if Slack does not accept its message."""
 SOMEBODY_ELSE = "somebody else"
@@ -85,7 +85,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
     risk, policy = _policy(draft, plan, written, is_strange=bool(strange))
     if strange:
-        note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one higher")
+        note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one level higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     expected = draft.text("expected") if written else ""
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
@@ -96,7 +96,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         plan=plan,
         digest=plan.digest,
         policy=policy,
-        why=draft.text("why") if written else "Take back what this run changed.",
+        why=draft.text("why") if written else "Undo what this run changed.",
         still=written.still if written else "",
         evidence=questions.evidence(draft, draft.playbook.needs(change.state)) if written else (),
         asked_at=draft.at,
@@ -205,10 +205,10 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
 def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """The bot's own guards sent nothing: the playbook's path for a failed change would undo an earlier one."""
     _close_request(draft, request, "withdrawn", event.detail)
-    draft.record("outcome", f"{change.verb}: not begun — {event.detail}", data={"request": request.request_id})
+    draft.record("outcome", f"{change.verb}: not started — {event.detail}", data={"request": request.request_id})
     draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
     draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
-    questions.ask_what_next(draft, f"'{request.plan.title}' was not begun: {event.detail}. Nothing was changed.")
+    questions.ask_what_next(draft, f"'{request.plan.title}' was not started: {event.detail}. Nothing was changed.")
 
 
 def _interfered(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
@@ -247,7 +247,7 @@ def go_on(draft: Draft) -> None:
     """Request the stopped step again; its wait starts from zero."""
     change = draft.run.change
     if change is None or not change.stopped:
-        return questions.ask_what_next(draft, "There is nothing to go on with.")
+        return questions.ask_what_next(draft, "There is nothing to continue.")
     again = {"stopped": False, "attempt": change.attempt + 1, "step_started_at": draft.at, "progress": ""}
     draft.set(change=change.model_copy(update=again))
     return want_step(draft)
@@ -268,7 +268,7 @@ def given_up(draft: Draft, reason: str) -> None:
     """The step could not be completed, and it is unknown whether its call arrived: unclear, not failed."""
     change = draft.run.change
     if change is not None:
-        _finish(draft, change, "unclear", f"given up, and it is not known whether its call arrived: {reason}")
+        _finish(draft, change, "unclear", f"gave up, and it is unknown whether its call arrived: {reason}")
 
 
 def settled_late(draft: Draft, event: StepSettled) -> None:
@@ -387,7 +387,7 @@ def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str)
     text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
     data = {"text": text, "user": "", "told": list(request.plan.told)}
     draft.post("note", f"told:{request_id}", request_id, data)
-    draft.record("note", f"told {', '.join(request.plan.told)}: {text}")
+    draft.record("note", f"notified {', '.join(request.plan.told)}: {text}")
 
 
 def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:

@@ -23,7 +23,7 @@ SHOW = ShowInSlack(effect_id="show")
 SHOWN = tuple(Run.model_fields.keys() - {"ignored", "version", "counter", "deadlines", "places"})
 """The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
-THREAD_IS_FULL = "the thread is full: what is not asked is only on the timeline from here on"
+THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"
 
 
 class Rules(BaseModel):

@@ -23,7 +23,7 @@ def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = No
             draft.set(at_state=draft.playbook.machine.entry(draft.run.state))
         draft.set(change=None, watch=None)
         questions.ask_what_next(
-            draft, because or f"'{draft.run.state}' ended with '{outcome}', and the playbook does not say what then."
+            draft, because or f"'{draft.run.state}' ended with '{outcome}', and the playbook has no exit for that."
         )
         return
     if outcome in PHASE_OUTCOMES:
@@ -133,7 +133,7 @@ def divert(draft: Draft, state: DivertState) -> None:
     run = draft.run
     if run.diverts >= MAX_DIVERTS:
         questions.ask_what_next(
-            draft, f"This run was diverted {run.diverts} times; it is not diverted again by itself."
+            draft, f"This run was diverted {run.diverts} times; it is not diverted again automatically."
         )
         return
     if state.divert not in draft.bundle.playbooks:
@@ -154,7 +154,7 @@ def begin(draft: Draft, playbook: str, *, because: str) -> None:
     draft.set(playbook=playbook, findings=Findings())
     if playbook != before:
         data = {"from": before, "to": playbook, "returns": bool(draft.run.frames)}
-        draft.record("diverted", f"goes on in {playbook} — {because}", data=data)
+        draft.record("diverted", f"continues in {playbook} — {because}", data=data)
     enter(draft, draft.playbook.start, because=because)
 
 

@@ -17,16 +17,16 @@ from bot.domain.signals.window import short
 NOT_DONE = {
     "read_signals": "the signals could not be read",
     "plan_change": "the change could not be planned",
-    "judge_press": "who pressed could not be looked up, so the press decided nothing",
-    "apply_step": "the step could not be carried through",
+    "judge_press": "the person who pressed could not be looked up, so the press decided nothing",
+    "apply_step": "the step could not be completed",
     "watch_signals": "the signals could not be watched",
-    "tell": "an answer did not reach the person it was for",
-    "show_in_slack": "Slack could not be brought up to date",
-    "release_leases": "the leases could not be given back; they end by themselves",
-    "export_timeline": "the timeline could not be put here as a file",
-    "draw_way": "the picture of the playbook could not be put here",
+    "tell": "an answer could not be delivered",
+    "show_in_slack": "Slack could not be updated",
+    "release_leases": "the leases could not be released; they will expire",
+    "export_timeline": "the timeline could not be uploaded here",
+    "draw_way": "the picture of the playbook could not be posted here",
     "read_series": "the history of the signals could not be read",
-    "draw_chart": "the chart could not be put here",
+    "draw_chart": "the chart could not be posted here",
     "silence_alerts": "the alerts could not be silenced",
     "end_silences": "the silences could not be ended",
 }
@@ -52,7 +52,7 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
 
 
 def opened_twice(draft: Draft, event: OpenedByHand) -> None:
-    draft.ignore(f"opened again by {event.user}")
+    draft.ignore(f"reopened by {event.user}")
 
 
 def _about(draft: Draft) -> dict[str, Any]:
@@ -68,9 +68,7 @@ def _about(draft: Draft) -> dict[str, Any]:
 
 def _say_what_is_unresolved(draft: Draft) -> None:
     if not draft.run.target.resolved:
-        draft.record(
-            "failed", f"the cluster did not name the workload in time; '{draft.run.target}' is what the labels say"
-        )
+        draft.record("failed", f"the cluster did not name the workload in time; the labels say '{draft.run.target}'")
 
 
 def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
@@ -104,7 +102,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
     if request is not None and all_resolved:
         waiting = request.model_copy(update={"alerts_resolved_at": draft.at, "presses": ()})
         draft.set(requests=draft.run.requests | {request.request_id: waiting})
-        draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a fresh press")
+        draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a new press")
 
 
 def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
@@ -114,8 +112,8 @@ def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
     if is_known or offer.playbook in run.offers or offer.priority <= draft.playbook.playbook.priority:
         return
     draft.set(offers=run.offers | {offer.playbook: offer})
-    how = f"`/incident divert {run.incident_id} {offer.playbook}` goes over to it"
-    say(draft, "", f"{alert_name} is one for '{offer.title}', which counts more than this playbook. {how}.")
+    how = f"`/incident divert {run.incident_id} {offer.playbook}` switches to it"
+    say(draft, "", f"{alert_name} matches '{offer.title}', which has priority over this playbook. {how}.")
 
 
 def _reopen(draft: Draft, because: str) -> None:
@@ -155,9 +153,7 @@ def _is_still_unposted(draft: Draft, ref: str) -> None:
     if request is None or request.status != "open" or request.posted_at is not None:
         return
     waited = short(draft.at - request.asked_at)
-    draft.record(
-        "slack", f"{ref} could not be posted for {waited}; its time begins all the same", data={"request": ref}
-    )
+    draft.record("slack", f"{ref} could not be posted for {waited}; its time starts anyway", data={"request": ref})
     _begin_its_time(draft, request)
 
 
@@ -270,7 +266,7 @@ def export(draft: Draft, event: Commanded) -> None:
 def _resume(draft: Draft, event: Commanded) -> None:
     change = draft.run.change
     if draft.run.halted_with_all and event.to != ALL:
-        return say(draft, event.user, "Everything is halted, and `/incident resume all` lifts that.")
+        return say(draft, event.user, "Everything is halted; `/incident resume all` lifts the halt.")
     if not draft.run.halted_by and not (change is not None and change.halted):
         return draft.ignore("resumed although nothing was halted")
     draft.set(halted_by="", halted_with_all=False)
@@ -354,10 +350,10 @@ def _divert(draft: Draft, event: Commanded) -> None:
     wanted = event.text.strip()
     if wanted not in draft.run.offers:
         known = ", ".join(draft.run.offers) or "none"
-        return say(draft, event.user, f"No alert of this incident is one for '{wanted}'. Offered: {known}.")
+        return say(draft, event.user, f"No alert of this incident matches '{wanted}'. Offered: {known}.")
     if is_applying(draft):
         return say(draft, event.user, "A change is being applied; its outcome must be known first.")
-    withdraw_what_waits(draft, f"the run goes over to {wanted}")
+    withdraw_what_waits(draft, f"the run switches to {wanted}")
     return diverting.take_offer(draft, wanted, event.user)
 
 

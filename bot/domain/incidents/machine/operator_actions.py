@@ -61,9 +61,7 @@ def _remind(draft: Draft) -> None:
     silent = draft.at - run.status_at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
     whom = f"<@{run.lead}>: " if run.lead else ""
-    text = (
-        f"{whom}nobody has said for {silent / 60:.0f} min how it stands. `/incident status {run.incident_id}` says it."
-    )
+    text = f"{whom}no status update for {silent / 60:.0f} min. `/incident status {run.incident_id}` posts one."
     draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
 
@@ -95,7 +93,7 @@ def _skip(draft: Draft, event: Commanded) -> None:
         return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
     if event.to not in ways:
         known = ", ".join(ways) or "none"
-        return events.say(draft, event.user, f"'{run.state}' cannot be left for '{event.to}'. Ways: {known}.")
+        return events.say(draft, event.user, f"'{run.state}' cannot skip to '{event.to}'. Exits: {known}.")
     events.withdraw_what_waits(draft, f"'{run.state}' was skipped")
     draft.set(steered_by=event.user)
     why = f"skipped '{run.state}': {event.text}"
@@ -110,9 +108,9 @@ def _silence(draft: Draft, event: Commanded) -> None:
     """Silence exactly what was shown to a person who may decide it; without that person's authority, nothing."""
     authority = event.authority
     if authority is None or not authority.allowed or not event.silences:
-        return events.say(draft, event.user, "Nothing is silenced: nobody who may decide it confirmed what to silence.")
+        return events.say(draft, event.user, "Nothing was silenced: nobody with permission confirmed it.")
     if not any(alert.status == "firing" for alert in draft.run.alerts.values()):
-        return events.say(draft, event.user, "No alert of this incident fires, so there is nothing to silence.")
+        return events.say(draft, event.user, "No alert of this incident is firing, so there is nothing to silence.")
     seconds = event.seconds or 0.0
     text = f"a silence of {seconds / 60:.0f} min decided: {event.text}"
     draft.record("decided", text, who=event.user, data={"matchers": event.silences, "reason": authority.reason})
@@ -129,8 +127,8 @@ def _silence(draft: Draft, event: Commanded) -> None:
 
 def _unsilence(draft: Draft, event: Commanded) -> None:
     if not draft.run.silences:
-        return events.say(draft, event.user, "The bot holds no silence for this incident.")
-    draft.record("undo", "the end of the silences asked for", who=event.user)
+        return events.say(draft, event.user, "The bot has no silence for this incident.")
+    draft.record("undo", "asked to end the silences", who=event.user)
     return entering.end_silences(draft, event.event_id)
 
 
@@ -156,7 +154,7 @@ def _silence_ends(draft: Draft) -> None:
     """Alertmanager ends a silence by itself: nothing to do, but people must not believe that it is still active."""
     over = [name for name, until in draft.run.silences.items() if until <= draft.at]
     _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in over})
-    draft.record("note", "the time of the silence is over: its alerts are told again", data={"silences": over})
+    draft.record("note", "the silence has expired: its alerts notify again", data={"silences": over})
 
 
 def _hold(draft: Draft, silences: Mapping[str, float]) -> None:

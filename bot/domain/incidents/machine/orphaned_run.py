@@ -13,9 +13,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.playbooks.bundle import Bundle
 
 NO_PLAYBOOKS = Bundle(entry="", playbooks={})
-NOTHING = (
-    "Nothing was decided: the playbook of this incident cannot be read any more. The note in the thread says more."
-)
+NOTHING = "Nothing was decided: the playbook of this incident can no longer be read. See the note in the thread."
 
 
 def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decision:
@@ -55,8 +53,9 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
 
 def _notify_once(draft: Draft, reason: str) -> None:
     text = (
-        f"{draft.run.incident_id} cannot go on by itself: {reason}. Nothing more will be decided or changed. Let the "
-        f"version of the bot that opened it finish it, or close it with `/incident resolve {draft.run.incident_id}`."
+        f"{draft.run.incident_id} cannot continue by itself: {reason}. Nothing more will be decided or changed. "
+        "Let the version of the bot that opened it finish it, or close it with "
+        f"`/incident resolve {draft.run.incident_id}`."
     )
     if text not in draft.run.ignored:
         events.say(draft, "", text)

@@ -33,7 +33,7 @@ def judged(draft: Draft, event: Judged) -> None:
     elif press.about.startswith("Q"):
         _judged_on_question(draft, event)
     else:
-        draft.notify(press, "This button is no longer active; use the newest message of the thread.")
+        draft.notify(press, "This button is no longer active; use the newest message in the thread.")
         draft.ignore(f"press on unknown '{press.about}'")
 
 
@@ -85,7 +85,7 @@ def _already(draft: Draft, request: Request, press: Press) -> str:
         return f"you have approved {request.request_id} already, and it was {request.status}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
-    see = f"; {newer.request_id} is the one that waits" if newer is not None else ""
+    see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""
     return f"request {request.request_id} was already {request.status}{by}{see}"
 
 
@@ -131,11 +131,11 @@ def _give_more_time(draft: Draft, request: Request, judged_press: JudgedPress) -
     """Extend the deadline once, by its own length, for any approver."""
     press, expires_at = judged_press.press, request.expires_at
     if expires_at is None:
-        raise ApprovalError("its time has not begun")
+        raise ApprovalError("its time has not started")
     if request.extended_by:
-        raise ApprovalError(f"<@{request.extended_by}> has asked for more time already, and it is given once")
+        raise ApprovalError(f"<@{request.extended_by}> has already asked for more time, which is given only once")
     if judged_press.at >= expires_at:
-        raise ApprovalError("its time is over")
+        raise ApprovalError("its deadline has passed")
     until = expires_at + request.policy.expires_seconds
     longer = request.model_copy(update={"expires_at": until, "extended_by": press.user})
     draft.set(requests=draft.run.requests | {request.request_id: longer})
@@ -149,7 +149,7 @@ def _edit(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     if press.digest != request.digest:
         raise ApprovalError("the plan changed after this form was opened; use the newer request")
     if request.expires_at is not None and judged_press.at >= request.expires_at:
-        raise ApprovalError("its time is over")
+        raise ApprovalError("its deadline has passed")
     changing.edited(draft, request, values_of(request.plan, press.value), press.user)
 
 
@@ -183,14 +183,14 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
-        became = "left behind" if question.status == "open" else question.status
+        became = "withdrawn" if question.status == "open" else question.status
         return _reject(draft, press, f"question {press.about} was already {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:
         return _reject(draft, press, f"'{press.value}' is not a choice of {press.about}")
     if question.not_by and press.user == question.not_by:
-        return _reject(draft, press, "you answered what this depends on; somebody else must answer this")
+        return _reject(draft, press, "you answered what this depends on; someone else must answer this")
     form = question.forms.get(press.value, {})
     if form and (wrong := problems(form, press.fields)):
         return _reject(draft, press, "; ".join(wrong.values()))
@@ -237,7 +237,7 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.state)
-        entering.close(draft, getattr(state, "end", "handed_over"), "what is still held was taken over by a person")
+        entering.close(draft, getattr(state, "end", "handed_over"), "a person took over the changes still in place")
     elif answer == "hand_over":
         draft.set(lead=press.user)
         questions.ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")

@@ -71,7 +71,7 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         state=draft.run.state,
         visit=draft.run.visit,
         text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
-        choices={"taken": "I take it"},
+        choices={"taken": "I will take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,
     )
@@ -91,7 +91,7 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     if draft.run.held:
         # The undo is named: it is not always the change that was last discussed.
         choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
-    choices |= {f"divert:{offer.playbook}": f"Go over to '{offer.title}'" for offer in draft.run.offers.values()}
+    choices |= {f"divert:{offer.playbook}": f"Switch to '{offer.title}'" for offer in draft.run.offers.values()}
     choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
     _ask_built_in(draft, why, choices)
 
@@ -103,12 +103,12 @@ def ask_about_residual_changes(draft: Draft) -> None:
     titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
     choices |= {KEEP: "Keep it: I own it from here"}
-    _ask_built_in(draft, f"Before this incident ends: the bot still holds {', '.join(titles)}.", choices)
+    _ask_built_in(draft, f"Before this incident ends: these changes are still in place: {', '.join(titles)}.", choices)
 
 
 def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
     """Ask whether to continue a change that stopped between two steps; the same grant still covers it."""
-    choices = {GO_ON: "Go on with it"}
+    choices = {GO_ON: "Continue the change"}
     if draft.run.held:
         choices["undo"] = "Take it back"
     choices |= {"hand_over": "Leave it as it is: hand over to me"}

@@ -319,7 +319,7 @@ def test_a_change_that_a_breaker_holds_back_is_neither_failed_nor_undone() -> No
     second = story.presses("approve", reason="one more is needed").request
     story.settles("withheld", detail="the breaker is open")
     assert story.run.open_question is not None
-    assert "was not begun: the breaker is open. Nothing was changed." in story.run.open_question.text
+    assert "was not started: the breaker is open. Nothing was changed." in story.run.open_question.text
     assert story.run.open_question.choices["undo"] == "Undo: scale llm from 4 to 5"
     assert story.run.requests[second].status == "withdrawn"
     assert [entry.undone_by for entry in story.run.ledger] == [""]
@@ -535,7 +535,7 @@ def test_slack_being_away_is_noted_and_stops_nothing() -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="show", effect_kind="show_in_slack", reason="channel_not_found"))
     assert story.run.open_question is None
-    assert story.texts("slack") == ["Slack could not be brought up to date: channel_not_found"]
+    assert story.texts("slack") == ["Slack could not be updated: channel_not_found"]
 
 
 def test_an_event_that_was_set_aside_is_kept_and_asks_a_person() -> None:

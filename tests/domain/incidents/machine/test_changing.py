@@ -135,12 +135,12 @@ def test_what_somebody_else_interfered_with_half_way_stays_granted() -> None:
 
 def test_a_stop_before_a_call_says_nothing_of_a_rollout_that_goes_on() -> None:
     story = stopped(builders.call(), builders.call(title="second call"))
-    assert "goes on with the rollout" not in pending(story).text
+    assert "continues the rollout" not in pending(story).text
 
 
 def test_a_wait_for_less_than_a_rollout_says_nothing_of_one_that_goes_on() -> None:
     story = stopped(builders.call(), ROLLOUT.model_copy(update={"condition": "scaled"}))
-    assert "goes on with the rollout" not in pending(story).text
+    assert "continues the rollout" not in pending(story).text
 
 
 @pytest.mark.parametrize("change", ["none", "not stopped"])
@@ -151,7 +151,7 @@ def test_there_is_nothing_to_go_on_with_where_nothing_was_stopped(change: str) -
     now = None if change == "none" else going.model_copy(update={"stopped": False})
     story.run = story.run.with_(change=now)
     story.chooses("go_on")
-    assert pending(story).text == "There is nothing to go on with."
+    assert pending(story).text == "There is nothing to continue."
     assert "apply_step" not in story.kinds()
 
 

@@ -131,7 +131,7 @@ def test_an_edit_on_the_deadline_is_too_late() -> None:
     request = story.run.requests["R2"]
     late = builders.press(press_id="e", action="edit", about="R2", digest=request.digest, value='{"replicas": "6"}')
     story.judged(late, at=request.expires_at)
-    assert "its time is over" in story.wanted(Notify).text
+    assert "its deadline has passed" in story.wanted(Notify).text
     assert story.run.requests["R2"].status == "open"
 
 
@@ -148,7 +148,7 @@ def test_more_time_is_given_once_and_is_on_the_timeline() -> None:
     assert story.run.deadlines["request:R2:expiry"] == before + 900
     assert "15 more minutes for R2" in story.texts("request")
     story.presses("more_time", user="ana")
-    assert "<@ben> has asked for more time already" in story.wanted(Notify).text
+    assert "<@ben> has already asked for more time" in story.wanted(Notify).text
     assert story.run.requests["R2"].expires_at == before + 900
 
 
@@ -163,12 +163,12 @@ def test_the_old_deadline_of_an_extended_request_decides_nothing() -> None:
 def test_time_that_is_over_cannot_be_made_longer() -> None:
     story = asked()
     story.presses("more_time", user="ben", at=story.run.requests["R2"].expires_at)
-    assert "its time is over" in story.wanted(Notify).text
+    assert "its deadline has passed" in story.wanted(Notify).text
 
 
 def test_a_request_that_is_not_posted_yet_has_no_time_to_make_longer() -> None:
     story = Story().opened().reads(0.95).chooses("grow").planned().presses("more_time")
-    assert "its time has not begun" in story.wanted(Notify).text
+    assert "its time has not started" in story.wanted(Notify).text
     assert story.run.requests[story.request].extended_by == ""
 
 
@@ -261,7 +261,9 @@ def test_a_press_on_an_old_card_names_the_request_that_waits() -> None:
     old = builders.press(press_id="old", about="R2", digest=PLAN.digest, user="ben")
     for _ in range(3):
         story.judged(old)
-    assert story.wanted(Notify).text.endswith("request R2 was already superseded by <@ana>; R3 is the one that waits.")
+    assert story.wanted(Notify).text.endswith(
+        "request R2 was already superseded by <@ana>; R3 is the one that is waiting."
+    )
     assert len([text for text in story.texts("press") if "R2" in text and "approve" in text]) == 2
     assert story.run.requests["R3"].status == "open"
 
@@ -272,7 +274,7 @@ def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
     story.run = story.run.with_(question="")
     story.chooses("grow", about=asked_then)
     assert story.run.state == "choose"
-    assert story.wanted(Notify).text == f"Your press does not count: question {asked_then} was already left behind."
+    assert story.wanted(Notify).text == f"Your press does not count: question {asked_then} was already withdrawn."
 
 
 @pytest.mark.parametrize(

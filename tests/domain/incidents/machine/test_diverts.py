@@ -237,7 +237,7 @@ def test_a_person_may_take_the_run_over_by_command() -> None:
 def test_a_person_may_take_the_run_over_by_an_answer() -> None:
     went = offered().reads(None)
     assert went.run.open_question is not None
-    assert went.run.open_question.choices["divert:urgent"] == "Go over to 'The urgent one'"
+    assert went.run.open_question.choices["divert:urgent"] == "Switch to 'The urgent one'"
     assert went.chooses("divert:urgent").run.playbook == "urgent"
 
 

@@ -67,7 +67,7 @@ def test_each_playbook_that_counts_more_is_offered_once() -> None:
     for name in ("urgent", "urgent", "urgent too"):
         hears(story, fingerprint=f"f{len(story.entries)}", offer=offer(name))
     assert list(story.run.offers) == ["urgent", "urgent too"]
-    assert len([text for text in story.texts("note") if "counts more" in text]) == 2
+    assert len([text for text in story.texts("note") if "has priority over" in text]) == 2
 
 
 @pytest.mark.parametrize("known", ["outer", "inner"])
@@ -91,9 +91,7 @@ def test_a_person_who_opens_an_incident_reads_that_its_workload_is_not_known() -
     story = Story()
     story.run = story.run.with_(target=builders.TARGET.model_copy(update={"resolved": False}))
     story.happens(OpenedByHand(event_id="o", user="ana", fields={}))
-    assert story.texts("failed") == [
-        "the cluster did not name the workload in time; 'serving/llm' is what the labels say"
-    ]
+    assert story.texts("failed") == ["the cluster did not name the workload in time; the labels say 'serving/llm'"]
 
 
 # --- halting and resuming ---------------------------------------------------------------------------------------------
@@ -212,7 +210,7 @@ def test_a_run_that_goes_over_to_another_playbook_withdraws_what_waits() -> None
     story = changing_outer().says("divert", text=" urgent ")
     request = story.run.requests[story.request]
     assert (story.run.playbook, request.status) == ("urgent", "withdrawn")
-    assert request.decision_reason == "the run goes over to urgent"
+    assert request.decision_reason == "the run switches to urgent"
 
 
 def test_a_run_does_not_leave_a_change_that_is_applied() -> None:
@@ -238,7 +236,7 @@ def test_what_waits_when_its_state_is_skipped_is_withdrawn_and_says_why() -> Non
 def test_every_written_way_is_named_to_who_skips_to_another() -> None:
     assert exits_to_skip(Story().applied().run, PLAYBOOK) == {"choose": "not_held", "calm": "held"}
     story = Story().applied().says("skip", to="left", text="x")
-    assert story.texts("note")[-1] == "'watch' cannot be left for 'left'. Ways: choose, calm."
+    assert story.texts("note")[-1] == "'watch' cannot skip to 'left'. Exits: choose, calm."
 
 
 @pytest.mark.parametrize(
@@ -272,7 +270,7 @@ def test_a_pinned_message_without_a_time_and_an_author_is_of_who_pinned_it_and_n
 
 def test_there_is_no_silence_to_end() -> None:
     story = Story().opened().says("unsilence")
-    assert story.texts("note")[-1] == "The bot holds no silence for this incident."
+    assert story.texts("note")[-1] == "The bot has no silence for this incident."
     assert story.kinds() == []
 
 
@@ -377,7 +375,7 @@ def test_none_of_these_is_left_behind_unasked(verb: str) -> None:
         story.presses("approve", user=user)
     story.settles().watched("held")
     assert story.run.open_question is not None
-    assert story.run.open_question.text.startswith("Before this incident ends: the bot still holds")
+    assert story.run.open_question.text.startswith("Before this incident ends: these changes are still in place:")
 
 
 def test_a_playbook_begins_without_anything_of_the_one_that_it_was_diverted_from() -> None:

@@ -87,7 +87,7 @@ def test_a_question_carries_its_forms_and_who_must_not_answer() -> None:
 def test_who_filled_in_the_earlier_form_must_not_answer() -> None:
     story = opened().chooses("none", user="eve")
     assert story.run.state == "ask"
-    assert "somebody else must answer this" in story.texts("press")[-1]
+    assert "someone else must answer this" in story.texts("press")[-1]
     assert story.chooses("none", user="ana").run.ending == "not_applicable"
 
 

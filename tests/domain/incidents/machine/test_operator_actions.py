@@ -32,7 +32,7 @@ def test_an_incident_that_pages_is_reminded_of_when_nobody_says_how_it_stands() 
     assert story.run.deadlines[NEXT_STATUS] == story.at + 1800
     story.at = story.run.deadlines[NEXT_STATUS] - 10
     story.due(NEXT_STATUS)
-    assert "nobody has said for 30 min how it stands" in story.run.posts[-1].data["text"]
+    assert "no status update for 30 min" in story.run.posts[-1].data["text"]
     assert story.run.deadlines[NEXT_STATUS] == story.at + 1800
 
 
@@ -85,7 +85,7 @@ def test_a_question_is_skipped_by_its_expiry_only_since_its_choices_are_for_answ
     asked = story.run.question
     story.says("skip", to="grow", text="now")
     assert story.run.state == "choose"
-    assert "cannot be left for 'grow'" in story.texts("note")[-1]
+    assert "cannot skip to 'grow'" in story.texts("note")[-1]
     story.says("skip", to="left", text="now")
     assert story.run.questions[asked].status == "withdrawn"
 
@@ -148,7 +148,7 @@ def test_nothing_is_silenced_without_the_word_of_one_who_may(without: dict[str, 
     confirmed = {"text": "x", "seconds": 60, "silences": SHOWN, "authority": MAY} | without
     story = Story().opened().says("silence", **confirmed)
     assert SilenceAlerts not in {type(effect) for effect in story.effects}
-    assert "Nothing is silenced" in story.texts("note")[-1]
+    assert "Nothing was silenced" in story.texts("note")[-1]
 
 
 def test_a_silence_is_ended_on_request() -> None:
@@ -169,7 +169,7 @@ def test_a_silence_whose_time_is_over_is_held_no_longer_wherever_the_run_is_by_t
     story.due(SILENCE_ENDS)
     assert list(story.run.silences) == ["s2"]
     assert story.run.deadlines[SILENCE_ENDS] == ends_at + 60
-    assert story.texts("note")[-1] == "the time of the silence is over: its alerts are told again"
+    assert story.texts("note")[-1] == "the silence has expired: its alerts notify again"
 
 
 def test_a_silence_that_could_not_be_ended_is_held_until_its_own_end() -> None:
@@ -258,5 +258,5 @@ def test_a_file_that_could_not_be_uploaded_is_told_with_the_way_that_needs_no_sl
     story = Story().opened()
     story.happens(failed)
     told = story.run.posts[-1].data["text"]
-    assert told.startswith(f"The timeline could not be put here as a file: {reason}; ")
+    assert told.startswith(f"The timeline could not be uploaded here: {reason}; ")
     assert "`incident-bot export INC-1`" in told

@@ -91,4 +91,4 @@ def test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held(
 ) -> None:
     question = stopped(builders.call(), ROLLOUT, holds=holds).run.open_question
     assert question is not None
-    assert ("Kubernetes goes on with the rollout" in question.text) is says_so
+    assert ("Kubernetes continues the rollout" in question.text) is says_so

@@ -37,7 +37,7 @@ def test_a_version_that_was_rehearsed_or_is_not_known_changes_nothing(version: s
 def test_another_version_is_told_and_raises_the_risk() -> None:
     request = request_on("0.11.0")
     assert request.plan.risk == "medium"
-    assert noted(request) == ["tested on vLLM 0.32, and 0.11 runs: the risk is one higher"]
+    assert noted(request) == ["tested on vLLM 0.32, and 0.11 runs: the risk is one level higher"]
 
 
 def test_a_playbook_without_rehearsed_versions_claims_nothing() -> None:

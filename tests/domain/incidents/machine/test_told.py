@@ -29,7 +29,9 @@ def test_whose_deploy_it_was_reads_it_once_it_is_taken_back() -> None:
     assert said["told"] == list(WHOSE)
     assert said["text"] == "Roll llm back to revision 6: done. The reason is in this thread: More room."
     assert said["user"] == ""
-    assert any(text.startswith("told change-cause=helm upgrade by ana, owner=U0ANA") for text in story.texts("note"))
+    assert any(
+        text.startswith("notified change-cause=helm upgrade by ana, owner=U0ANA") for text in story.texts("note")
+    )
 
 
 def test_whose_deploy_it_was_reads_too_that_nobody_knows_how_it_ended() -> None:
