@@ -186,8 +186,8 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, incident_channels=own)
     pace = RedisPace(storage.connection, paces_of(settings.slack))
     waiting = RedisSummary(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
-    digest = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
-    messenger = SlackMessenger(client, shown, pace, clock, place, digest)
+    summary = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
+    messenger = SlackMessenger(client, shown, pace, clock, place, summary)
     people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))
     return Slack(client, messenger, people, pace)
 

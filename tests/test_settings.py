@@ -376,6 +376,19 @@ overrides:
     )
 
 
+@pytest.mark.parametrize("command_line", [(), ("window=15s",)])
+def test_a_fault_of_an_override_is_found_where_it_is_written(tmp_path: Path, command_line: tuple[str, ...]) -> None:
+    path = written(tmp_path, "overrides:\n  - {settings: {window: 1m}}\n  - {playbok: small, settings: {window: 2m}}\n")
+    assert faults(ENOUGH, path, overrides=command_line) == (
+        f"{path}:3:6 (overrides.1.playbok) is no setting; did you mean playbook?",
+    )
+
+
+def test_an_override_without_settings_is_found_where_it_is_written(tmp_path: Path) -> None:
+    (fault,) = faults(ENOUGH, written(tmp_path, "overrides:\n  - {playbook: small}\n"))
+    assert fault == f"{tmp_path}/settings.yaml:2:5 (overrides.0): settings is not set"
+
+
 def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:
     without = {name: value for name, value in ENOUGH.items() if name != "SLACK_SIGNING_SECRET"}
     settings = load_settings({**without, "SLACK_APP_TOKEN": "xapp-1"})

@@ -204,7 +204,7 @@ def _faults_of_overrides(
     known = {name for playbook in playbooks.values() for name in playbook.settings}
     for override in overrides:
         name = override.playbook
-        for setting in [] if name else override.settings.keys() - known:
+        for setting in [] if name else sorted(override.settings.keys() - known):
             hint = did_you_mean(setting, known)
             yield Fault(override.place, f"no playbook has a setting '{setting}'", hint)
         if name and name not in playbooks and name not in refused:

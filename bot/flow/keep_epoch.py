@@ -14,6 +14,7 @@ import structlog
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import JUMP_AFTER_FAILOVER, Epoch, Why, announcement, notice, numbers_begin_at
 from bot.domain.kernel.errors import BotError
+from bot.flow.notify_once import Announce
 from bot.flow.ports import Clock, EpochStore, FiringAlerts, StorageSeen
 
 log = structlog.get_logger()
@@ -26,8 +27,6 @@ Accept = Callable[[Sequence[Alert]], Awaitable[None]]
 """Store alerts as if Alertmanager had just sent them."""
 Knows = Callable[[Alert], Awaitable[bool]]
 """Whether an incident has received this alert, or no playbook matches it."""
-Tell = Callable[[str, str], Awaitable[None]]
-"""Posts in the channel, once for each value of the first argument."""
 
 
 class KeepEpoch:
@@ -40,7 +39,7 @@ class KeepEpoch:
         firing: FiringAlerts | None,
         knows: Knows,
         accept: Accept,
-        tell: Tell,
+        tell: Announce,
     ) -> None:
         """`firing`: None if Alertmanager's address is not set."""
         self._epochs, self._clock, self._old_cards, self._firing = epochs, clock, old_cards, firing

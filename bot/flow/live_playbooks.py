@@ -15,14 +15,13 @@ from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
+from bot.flow.notify_once import Announce
 
 log = structlog.get_logger()
 FAULTS_SHOWN = 5
 
 Look = Callable[[], Mapping[str, str]]
 """The present content of the files: a hash for each."""
-NotifyOnce = Callable[[str, str], Awaitable[None]]
-"""(topic, text): posts it in the channel unless this or another replica of the bot already did."""
 Forget = Callable[[str], Awaitable[None]]
 """Allows a notice about this topic to be posted again."""
 
@@ -30,7 +29,7 @@ Forget = Callable[[str], Awaitable[None]]
 class LivePlaybooks:
     """`Playbooks`, from files that may change; `refresh` is called every second or so."""
 
-    def __init__(self, read: Callable[[], Library], look: Look, notify_once: NotifyOnce, forget: Forget) -> None:
+    def __init__(self, read: Callable[[], Library], look: Look, notify_once: Announce, forget: Forget) -> None:
         self._read, self._look, self._notify_once, self._forget = read, look, notify_once, forget
         self._seen = self._settling = look()
         self._library = read()

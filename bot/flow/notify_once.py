@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from bot.domain.kernel.errors import MessengerError
 from bot.flow.ports import Messenger
+
+Announce = Callable[[str, str], Awaitable[None]]
+"""(subject, text): posts the text in the channel, once by subject. Raises `MessengerError`."""
 
 
 class Notices(Protocol):

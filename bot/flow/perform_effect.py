@@ -119,8 +119,8 @@ class PerformEffect:
 
     async def _record(self, context: EffectContext, result: Done | Later) -> float | None:
         if isinstance(result, Done):
-            owed_anew = await self._effects.settle(context.owed, result.events)
-            return 0.0 if owed_anew else None
+            owed_again = await self._effects.settle(context.owed, result.events)
+            return 0.0 if owed_again else None
         if result.events:
             await self._runs.append(context.incident_id, result.events)
         await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic import ValidationError as Invalid
 
 from bot.settings.model import PREFIX
-from bot.settings.places import LEAVES, PLAIN_NAMES, Location, did_you_mean
+from bot.settings.places import LEAVES, PLAIN_NAMES, Location, did_you_mean, names_beside
 
 
 def explain(
@@ -29,9 +29,10 @@ class _Faults:
     sources: Mapping[Location, str]
 
     def of(self, error: Mapping[str, Any]) -> Iterator[str]:
+        found_at = tuple(map(str, error["loc"]))
         path = tuple(str(part) for part in error["loc"] if not isinstance(part, int))
         for line in _plain(error["msg"]).splitlines():
-            yield self._fault(path, error["type"], line)
+            yield self._fault(path, self._where(found_at, path), error["type"], line)
 
     def hidden_by(self, model: type[BaseModel], invalid: Invalid, values: dict[str, Any]) -> Iterator[str]:
         """The errors that checks of whole parts find once the errors that blocked these checks are removed."""
@@ -47,22 +48,20 @@ class _Faults:
                 if error["type"] != "missing" and (error["loc"], error["msg"]) not in known:
                     yield from self.of(error)
 
-    def _fault(self, path: Location, kind: str, what: str) -> str:
+    def _fault(self, path: Location, where: str, kind: str, what: str) -> str:
         known = path in LEAVES
-        where = self._where(path)
-        if kind == "missing" and known:
-            return f"{where} is not set; example: {_example(path)}"
+        if kind == "missing":
+            return f"{where} is not set; example: {_example(path)}" if known else f"{where}: {path[-1]} is not set"
         if kind == "extra_forbidden":
-            siblings = {leaf[len(path) - 1] for leaf in LEAVES if leaf[: len(path) - 1] == path[:-1]}
-            return f"{where} is no setting{did_you_mean(path[-1], siblings)}"
+            return f"{where} is no setting{did_you_mean(path[-1], names_beside(path))}"
         example = _example(path) if known else ""
         return f"{where}: {what}" + (f"; example: {example}" if example else "")
 
-    def _where(self, path: Location) -> str:
-        """Where the value came from; a part of a single setting's value has the location of the setting."""
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.sources:
-                return self.sources[path[:end]]
+    def _where(self, found_at: Location, path: Location) -> str:
+        """Where the value came from; a part without a location of its own has that of the setting."""
+        for end in range(len(found_at), 0, -1):
+            if found_at[:end] in self.sources:
+                return self.sources[found_at[:end]]
         if path not in LEAVES:
             return ".".join(path)
         plain = next((name for name, place in PLAIN_NAMES.items() if place == path), "")

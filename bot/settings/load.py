@@ -92,7 +92,8 @@ class _Gathered:
             return
         known = self.values.get("overrides", [])
         if isinstance(known, list):
-            self.put(OVERRIDES, [*known, {"settings": added}], source)
+            self.values["overrides"] = [*known, {"settings": added}]
+            self.sources.setdefault(OVERRIDES, source)
 
     def read_file(self, path: Path) -> None:
         from ruamel.yaml import YAML
@@ -126,9 +127,16 @@ class _Gathered:
 
 
 def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Location, str]]:
-    if getattr(node, "id", "") != "mapping" or len(path) > 8:  # an alias may contain itself
+    if len(path) > 8:  # an alias may contain itself
         return
-    for key, value in node.value:
-        here = (*path, str(key.value))
-        yield here, f"{file}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
-        yield from _positions(value, file, here)
+    match getattr(node, "id", ""):
+        case "mapping":
+            parts = [(str(key.value), key, value) for key, value in node.value]
+        case "sequence":
+            # A plain item, such as one id of several, is found at its setting.
+            parts = [(str(index), item, item) for index, item in enumerate(node.value) if item.id == "mapping"]
+        case _:
+            return
+    for name, at, value in parts:
+        yield (*path, name), f"{file}:{at.start_mark.line + 1}:{at.start_mark.column + 1}"
+        yield from _positions(value, file, (*path, name))

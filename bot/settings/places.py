@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -35,6 +36,22 @@ def leaves(model: type[BaseModel], path: Location = ()) -> Iterator[tuple[Locati
 
 def sections(model: type[BaseModel]) -> list[str]:
     return [name for name, info in model.model_fields.items() if _nested(info)]
+
+
+def names_beside(path: Location) -> list[str]:
+    """The names that may be in place of the last one of `path`, which has no list indexes."""
+    model: type[BaseModel] | None = Settings
+    for name in path[:-1]:
+        fields = model.model_fields if model else {}
+        model = next((_model_in(info.annotation) for key, info in fields.items() if (info.alias or key) == name), None)
+    return [info.alias or key for key, info in model.model_fields.items()] if model else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field is, or that its list contains."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 def _nested(info: FieldInfo) -> type[Section] | None:

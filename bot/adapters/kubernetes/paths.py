@@ -49,7 +49,7 @@ def is_name(text: str) -> bool:
 
 
 def path_of(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of one object, or of a list if there is no name; without a namespace, of all namespaces."""
+    """The path of one object, or of a list without a name. Without a namespace, the list covers all namespaces."""
     resource = KINDS[kind]
     if not all(is_name(part) for part in (namespace, name) if part):
         raise ClusterError(f"not a Kubernetes name: {namespace!r} {name!r}")

@@ -99,7 +99,7 @@ def is_in_force(operations: Iterable[Obj], document: Any) -> bool:
 
 def applied(operations: Iterable[Obj], document: Obj) -> Obj:
     """Returns a patched copy: all operations or none. Raise `PatchError` if a test fails or one does not fit."""
-    # In a parent of its own the whole document is a field like any other.
+    # Wrapped in a parent, the whole document can be replaced or removed like any field.
     root: Obj = {"": copy.deepcopy(document)}
     for operation in operations:
         _operate(root, operation)

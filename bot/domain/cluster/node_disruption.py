@@ -23,7 +23,7 @@ class NodeDisruption:
     fleet_gpus: int = 0
     """On all nodes; 0 if the workload requests no accelerator, so no share can be computed."""
     cordoned: Mapping[str, int] = field(default_factory=dict)
-    """Other nodes that accept no pods now, whoever cordoned them, to their accelerators."""
+    """Other unschedulable nodes, cordoned by anybody, with their accelerators."""
 
 
 def node_disruption(snapshot: ClusterSnapshot, name: str) -> NodeDisruption | str:

@@ -41,7 +41,7 @@ Slots = Mapping[str, Shown]
 
 @dataclass(frozen=True)
 class ChannelRules:
-    """Whether incidents have channels, whom to invite besides participants, and whether to archive."""
+    """The settings of incident channels: on or off, the people to invite, and whether to archive."""
 
     wanted: bool = False
     users: tuple[str, ...] = ()

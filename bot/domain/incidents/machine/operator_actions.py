@@ -61,7 +61,7 @@ def _remind(draft: Draft) -> None:
     silent = draft.at - run.status_at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
     whom = f"<@{run.lead}>: " if run.lead else ""
-    text = f"{whom}no status update for {silent / 60:.0f} min. `/incident status {run.incident_id}` posts one."
+    text = f"{whom}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
     draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
 

@@ -181,7 +181,7 @@ def _signal(
 def _probe(path: Path, signal: ProbeSignal, probes: Probes) -> Mistakes:
     yield from _known((*path, "probe"), signal.probe, probes, "probe")
     if probe := probes.get(signal.probe):
-        for name in signal.parameters.keys() - probe.parameters.keys():
+        for name in sorted(signal.parameters.keys() - probe.parameters.keys()):
             hint = did_you_mean(name, probe.parameters) or "It takes none."
             yield Mistake((*path, "parameters", name), f"'{signal.probe}' has no parameter '{name}'", hint, at_key=True)
 

@@ -11,11 +11,11 @@ from bot.domain.playbooks.language import PEOPLE, DivertState, EndState
 from bot.domain.playbooks.mistakes import Mistake
 
 Known = Mapping[str, CompiledPlaybook | None]
-"""All playbooks by name; None for one with faults of its own, or one that was not read."""
+"""All playbooks by name. None: the playbook has faults, or was not read."""
 
 
 def link_faults(playbook: CompiledPlaybook, known: Known) -> Iterator[Fault]:
-    """Returns the faults of `playbook`'s diverts. A target with faults of its own is none: people are asked there."""
+    """Returns the faults of `playbook`'s diverts. A divert to a faulty playbook is allowed: it asks people."""
     for name, state in playbook.playbook.states.items():
         if not isinstance(state, DivertState) or state.divert == PEOPLE:
             continue
