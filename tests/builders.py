@@ -75,13 +75,18 @@ def plan(**fields: Any) -> Plan:
 def policy(**fields: Any) -> Policy:
     """One of two people unless `needed` and `users` say otherwise, or `demands` all of it."""
     demand = Demand(needed=fields.pop("needed", 1), users=fields.pop("users", ("ana", "ben")))
-    defaults: dict[str, Any] = {"demands": (demand,), "expires_seconds": 900.0, "own_work_counts": False}
+    defaults: dict[str, Any] = {"demands": (demand,), "expires_seconds": 900.0}
     return Policy(**(defaults | fields))
 
 
 def rules(**fields: Any) -> Rules:
-    lenient = policy(own_work_counts=True)
+    lenient = policy()
     return Rules(approvals=ApprovalRules(low=lenient, medium=lenient, high=policy(**fields)))
+
+
+def four_eyes(rules: Rules) -> Rules:
+    """The same rules, with two people for every change."""
+    return rules.model_copy(update={"approvals": rules.approvals.model_copy(update={"four_eyes": ("all",)})})
 
 
 def press(**fields: Any) -> Press:

@@ -52,7 +52,7 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_SAMPLING_THROUGH": "proxy",
         "INCIDENT_BOT_GPU_EXEC": "true",
         "INCIDENT_BOT_PROMETHEUS_URL": "http://localhost:9090",
-        "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
+        "INCIDENT_BOT_APPROVALS_FOUR_EYES": "high,rollback",
         "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USER_GROUP": "S0123456780",
         "INCIDENT_BOT_APPROVALS_WHO": "scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform",
         "INCIDENT_BOT_APPROVALS_EXPIRES": "scale=20m",

@@ -53,15 +53,28 @@ def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
     rules = settings().approvals.rules()
     assert [p.expires_seconds for p in (rules.low, rules.medium, rules.high)] == [1800, 900, 900]
     assert [p.needed for p in (rules.low, rules.medium, rules.high)] == [1, 1, 1]
-    assert [p.own_work_counts for p in (rules.low, rules.medium, rules.high)] == [True, True, False]
     assert rules.high.demands[0].user_group == "S0SERVING"
     assert rules.grant_valid_seconds == 600
 
 
-def test_a_single_operator_may_approve_their_own_work_and_the_policy_says_so() -> None:
-    policy = settings(APPROVALS_SINGLE_OPERATOR="true").approvals.rules().high
-    assert policy.own_work_counts
-    assert policy.single_operator
+@pytest.mark.parametrize(
+    ("four_eyes", "two"),
+    [
+        ("all", ["scale", "promote", "set_flags"]),
+        ("high", ["promote", "set_flags"]),
+        ("scale,set_flags", ["scale", "set_flags"]),
+    ],
+)
+def test_four_eyes_are_asked_for_by_kind_or_risk(four_eyes: str, two: list[str]) -> None:
+    rules = settings(APPROVALS_FOUR_EYES=four_eyes).approvals.rules()
+    kinds = ("scale", "promote", "set_flags")
+    policies = {kind: rules.policy(rules.risk_of(kind, kind), kind=kind) for kind in kinds}
+    assert [kind for kind, policy in policies.items() if policy.needed == 2] == two
+
+
+def test_pre_approved_changes_are_bounded() -> None:
+    (rule,) = settings(APPROVALS_PRE_APPROVED="scale=2").approvals.rules().pre_approved
+    assert str(rule) == "scale (at most 2 in one incident)"
 
 
 def test_a_level_may_name_its_own_people() -> None:
@@ -72,9 +85,9 @@ def test_a_level_may_name_its_own_people() -> None:
 
 def test_a_team_without_people_is_stood_in_for_by_the_approvers() -> None:
     rules = settings(APPROVALS_TEAMS_PLATFORM_USERS="U0PLA").approvals.rules()
-    platform, serving = rules.policy("high", ("platform", "serving")).demands
-    assert platform == Demand(team="platform", users=("U0PLA",))
-    assert serving == Demand(team="serving", user_group="S0SERVING", falls_back=True)
+    (either,) = rules.policy("high", ("platform",), kind="drain_node").demands
+    assert (either.team, either.users) == ("platform or serving", ("U0PLA",))
+    assert either.or_of == (Demand(team="serving", user_group="S0SERVING", falls_back=True),)
 
 
 OPERATIONS = {
@@ -88,11 +101,11 @@ OPERATIONS = {
     "uncordon_node": ("medium", "platform", 60),
     "rollback": ("high", "approvers", 15),
     "promote": ("high", "approvers", 15),
-    "set_flags": ("high", "serving + lead", 10),
-    "client_contract": ("high", "serving + model", 30),
-    "answer_quality": ("high", "serving + model", 60),
-    "replace_busy_replica": ("high", "serving + lead", 10),
-    "drain_node": ("high", "platform + serving", 10),
+    "set_flags": ("high", "serving or lead", 10),
+    "client_contract": ("high", "serving or model", 30),
+    "answer_quality": ("high", "serving or model", 60),
+    "replace_busy_replica": ("high", "serving or lead", 10),
+    "drain_node": ("high", "platform or serving", 10),
 }
 
 
@@ -128,7 +141,7 @@ def test_any_of_several_teams_is_a_demand_that_each_of_them_meets() -> None:
 
 
 def test_only_a_critical_incident_with_two_teams_has_a_glass_to_break() -> None:
-    rules = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA").approvals.rules()
+    rules = settings(APPROVALS_TEAMS_LEAD_USERS="U0LEA", APPROVALS_FOUR_EYES="set_flags").approvals.rules()
     lead = Demand(team="lead", users=("U0LEA",))
     assert rules.policy("high", kind="set_flags", critical=True).break_glass == lead
     assert rules.policy("high", kind="set_flags").break_glass is None
@@ -276,9 +289,13 @@ def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: st
     ("changes", "fault"),
     [
         pytest.param({"HIGH_USERS": "U0ANA", "HIGH_NEEDED": "2"}, "need 2 people for high risk and name 1", id="few"),
-        pytest.param({"LOW_NEEDED": "2", "SINGLE_OPERATOR": "true"}, "say single_operator and need 2", id="single"),
         pytest.param(
-            {"TEAMS_SERVING_USERS": "U0ANA", "TEAMS_LEAD_USERS": "U0ANA"},
+            {"FOUR_EYES": "set_flags", "USER_GROUP": "", "USERS": "U0ANA"},
+            "name too few people for set_flags: 1 of lead missing",
+            id="four-eyes-of-one-person",
+        ),
+        pytest.param(
+            {"FOUR_EYES": "all", "TEAMS_SERVING_USERS": "U0ANA", "TEAMS_LEAD_USERS": "U0ANA"},
             "name too few people for replace_busy_replica, restart, set_flags: 1 of lead missing",
             id="one-person-in-both-teams",
         ),

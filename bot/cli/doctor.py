@@ -111,9 +111,6 @@ def of_settings(settings: Settings) -> list[Finding]:
     if settings.alertmanager.open:
         what = "anybody who reaches the port may open incidents (alertmanager.open)"
         found.append(weak("settings", what, "Set INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN."))
-    if settings.approvals.single_operator:
-        what = "one person may ask for and approve a high-risk change (approvals.single_operator)"
-        found.append(weak("settings", what, "Turn it off as soon as two people are on call."))
     if unnamed := sorted(teams_asked(settings.approvals.rules()) - settings.approvals.rules().teams.keys()):
         what = f"no people are set for {', '.join(unnamed)}: the approvers decide instead"
         if "lead" in unnamed:

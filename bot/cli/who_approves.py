@@ -31,12 +31,16 @@ def _in_general(rules: ApprovalRules) -> str:
     above, leads = rules.teams.get(rules.escalate_to), rules.teams.get(rules.break_glass)
     asked = f"and {_people(above)} " if above else ""
     glass = f"one of {_people(leads)} may then decide alone, with a reason" if leads else "nobody may break it"
-    return f"at half time those who have not approved {asked}are asked again; glass (critical incidents): {glass}"
+    enough = f"two people approve {', '.join(rules.four_eyes)}" if rules.four_eyes else "one approver is enough"
+    once = "; a canary's approval covers its rollout" if rules.plan_once else ""
+    before = f"; pre-approved: {', '.join(map(str, rules.pre_approved))}" if rules.pre_approved else ""
+    half = f"at half time those who have not approved {asked}are asked again"
+    return f"{enough}{once}{before}; {half}; glass (critical incidents): {glass}"
 
 
 def _silences(rules: ApprovalRules) -> str:
     policy, risk = rules.of_a_silence(), rules.risk_of(SILENCE, SILENCE)
-    alone = policy.needed == 1 and policy.own_work_counts
+    alone = policy.needed == 1
     return f"/incident silence: {explained(policy, risk)}{'' if alone else '; needs two people, so never from Slack'}"
 
 
@@ -104,12 +108,10 @@ def _is_fewer(by: Any) -> bool:
 
 
 def explained(policy: Policy, risk: Risk) -> str:
-    """`high risk: 1 of serving (S0SERVING) and 1 of lead (U0LEA), never its author alone; glass`."""
+    """`high risk: 1 of serving (S0SERVING) and 1 of lead (U0LEA), with a reason in words; glass`."""
     said = f"{risk} risk: {' and '.join(map(_demand, policy.demands))}"
-    if policy.single_operator:
-        said += ", who may be one person"
-    elif not policy.own_work_counts:
-        said += ", never its author alone"
+    if policy.needs_reason:
+        said += ", with a reason in words"
     return f"{said}; glass" if policy.break_glass else said
 
 

@@ -42,9 +42,7 @@ from bot.flow.perform_effect import Done, EffectContext, Handler, Later
 from bot.flow.ports import Owed, Signals, WatchSample
 
 MAX_VISITS = 200
-ANYBODY = Policy(
-    demands=(Demand(users=("anybody",)),), expires_seconds=900.0, own_work_counts=True, single_operator=True
-)
+ANYBODY = Policy(demands=(Demand(users=("anybody",)),), expires_seconds=900.0)
 RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
 
 Silence = Literal["silence"]
@@ -241,7 +239,7 @@ class DryRun:
             if outcome == "expired":
                 return "silence"
             action = "refuse" if outcome == "refused" else "approve"
-            why = "a rehearsal" if request.asked_before else ""
+            why = "a rehearsal" if request.needs_reason else ""
             number = len(request.presses)
             return self._made(action, request.request_id, digest=request.digest, reason=why, number=number)
         return "silence"

@@ -23,7 +23,7 @@ PATIENCE = 3
 """How often the same question gets the same answer before a real person must step in."""
 COMMAND = "/incident "
 """Text with this prefix is not a label: it is typed before the question is answered."""
-APPROVE = ("approve", "approve_again")
+APPROVE = ("approve", "approve_with_reason")
 """The second opens a form that asks for a reason."""
 REASON = {"": "as rehearsed"}
 MAX_SAID_LENGTH = 160

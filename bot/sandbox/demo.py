@@ -247,7 +247,6 @@ def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of t
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": alert_token,
         "INCIDENT_BOT_ALERTMANAGER_URL": alertmanager_url,
         "INCIDENT_BOT_APPROVALS_USER_GROUP": GROUP,
-        "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
         "INCIDENT_BOT_OVERRIDES": ",".join(f"{name}={value}" for name, value in windows.items()),
         "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
         "INCIDENT_BOT_SAMPLING_EVERY": "2s",

@@ -66,12 +66,10 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
     open_to_all = {
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "",
         "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
-        "INCIDENT_BOT_APPROVALS_SINGLE_OPERATOR": "true",
     }
     assert [finding.grade for finding in of_settings(load_settings(ENOUGH | usual))] == ["fine"]
     assert [finding.grade for finding in of_settings(load_settings(ENOUGH | usual | open_to_all))] == [
         "fine",
-        "weak",
         "weak",
     ]
     assert len(of_settings(load_settings(ENOUGH))) == 4
@@ -124,17 +122,15 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
     }
     rules = load_settings(ENOUGH | teams).approvals.rules()
     assert [finding.what for finding in who_approves([load_text(CHANGES)], rules)] == [
-        "at half time those who have not approved and U0LEA are asked again; "
+        "one approver is enough; at half time those who have not approved and U0LEA are asked again; "
         "glass (critical incidents): one of U0LEA may then decide alone, with a reason",
         "/incident silence: low risk: 1 of S0SERVING",
         "scale (small): medium risk: 1 of S0SERVING; 20 min; "
-        "if no accelerator stays free: 1 of serving (C0SERVING) and "
-        "1 of platform (S0SERVING: the approvers decide instead)",
-        "client_contract (small): high risk: 1 of serving (C0SERVING) and "
-        "1 of model (S0SERVING: the approvers decide instead), never its author alone; glass; 5 min",
-        "set_flags (small): high risk: 1 of serving (C0SERVING) and 1 of lead (U0LEA), never its author alone; "
-        "glass; 10 min",
-        "promote (small): high risk: 1 of S0SERVING, never its author alone; 15 min",
+        "if no accelerator stays free: 1 of approvers or serving or platform (S0SERVING, C0SERVING)",
+        "client_contract (small): high risk: 1 of serving or model (C0SERVING, S0SERVING), "
+        "with a reason in words; 5 min",
+        "set_flags (small): high risk: 1 of serving or lead (C0SERVING, U0LEA), with a reason in words; 10 min",
+        "promote (small): high risk: 1 of S0SERVING, with a reason in words; 15 min",
     ]
 
 
@@ -154,7 +150,8 @@ def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_n
 
 @pytest.mark.fast
 def test_the_doctor_counts_the_groups_that_a_playbook_adds_to_a_change() -> None:
-    rules = load_settings(ENOUGH | {"INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}).approvals.rules()
+    four_eyes = {"INCIDENT_BOT_APPROVALS_FOUR_EYES": "scale", "INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USERS": "U0MO"}
+    rules = load_settings(ENOUGH | four_eyes).approvals.rules()
     text = CHANGES.replace("risk: medium", "risk: medium, approvers: [model, lead]")
     first = who_approves([load_text(text)], rules)[2].what
     added = "1 of model (U0MO) and 1 of lead (S0SERVING: the approvers decide instead)"

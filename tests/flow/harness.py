@@ -310,7 +310,12 @@ def wanted_presses(run: Run, scene: Scene) -> list[Press]:
     if request is not None and (channel := scene.place_of(f"request:{request.request_id}")):
         presses += [
             builders.press(
-                channel=channel, action="approve", about=request.request_id, digest=request.digest, user=user
+                channel=channel,
+                action="approve",
+                about=request.request_id,
+                digest=request.digest,
+                user=user,
+                reason="users wait",
             )
             for user in APPROVERS[: request.policy.needed]
         ]

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, 
 from dataclasses import dataclass
 from typing import Any, cast
 
+from bot.domain.approvals.announced import PreApproved
 from bot.domain.approvals.grant import Approved, Authority, Demand, Press, Request
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.plan import Call, Circumstance, Plan, PlanResult
@@ -63,19 +64,20 @@ def _policies() -> tuple[ApprovalRules, ...]:
     serving, model = Demand(team="serving", users=("ana", "ben", "lea")), Demand(team="model", users=("mia",))
     wanted: tuple[dict[str, Any], ...] = (
         {},
-        {"own_work_counts": True},
+        {"needs_reason": True},
         {"needed": 2},
         {"demands": (serving, LEAD)},
-        {"demands": (serving, model), "own_work_counts": True},
+        {"demands": (serving, model)},
         {"demands": (serving.model_copy(update={"needed": 2}), LEAD), "expires_seconds": 300.0},
-        {"demands": (serving, LEAD), "single_operator": True, "own_work_counts": True},
     )
     levels = [builders.policy(**fields) for fields in wanted]
     teams = {"lead": LEAD}
-    return tuple(
+    every = [
         ApprovalRules(low=level, medium=level, high=level, teams=teams, escalate_to="lead", break_glass="lead")
         for level in levels
-    )
+    ]
+    twice = (PreApproved(change="scale", at_most=2),)
+    return (*every, every[0].model_copy(update={"pre_approved": twice}))
 
 
 POLICIES = _policies()
@@ -219,7 +221,8 @@ class History:
         self.rng = random.Random(seed)
         self.rules = Rules(approvals=self.rng.choice(POLICIES))
         self.machine = machine
-        self.memory, self.world, self.claims = Memory(), bugs.world(), bugs.claims()
+        permitted = sum(rule.at_most for rule in self.rules.approvals.pre_approved)
+        self.memory, self.world, self.claims = Memory(pre_approved=permitted), bugs.world(), bugs.claims()
         self.faults: list[str] = []
         self.at = builders.START
         self.owed: dict[str, Effect] = {}
@@ -261,8 +264,16 @@ class History:
         decision = self.machine(self.run, event.model_copy(update={"at": self.at}), BUNDLE, self.rules)
         self.run = decision.run.with_(version=self.run.version + 1)
         self.memory.saw_ends(self.run.requests, self.at)
+        for request in self.run.requests.values():
+            if request.policy.announced and request.request_id not in self.memory.announced:
+                self._is_announced(request)
         self.owed |= {effect.effect_id: effect for effect in decision.effects if effect.kind in PERFORMED}
         self.owed = {name: e for name, e in self.owed.items() if e.visit is None or e.visit == self.run.visit}
+
+    def _is_announced(self, request: Request) -> None:
+        self.memory.announced.append(request.request_id)
+        self.memory.shown[request.request_id] = (request.digest, tuple(as_seen(call) for call in request.plan.calls))
+        self.memory.shown_worse[request.request_id] = any(c.grade == "warning" for c in request.plan.circumstances)
 
     def _id(self) -> str:
         self.number += 1

@@ -35,6 +35,12 @@ class Memory:
     resolved_at: list[float] = field(default_factory=list)
     ended_at: dict[str, float] = field(default_factory=dict)
     """When a request was refused, left to expire, or carried out."""
+    pre_approved: int = 0
+    """How many changes of the incident the settings permit without a press."""
+    announced: list[str] = field(default_factory=list)
+    """Requests that were announced instead of asked for, in this order."""
+    shown_worse: dict[str, bool] = field(default_factory=dict)
+    """Whether a request showed a warning."""
     judged: list[str] = field(default_factory=list)
     """Presses by their ids, in the order in which somebody looked up who made them."""
 
@@ -60,6 +66,8 @@ def why_not(request: Request, call: Call, memory: Memory) -> str:
     digest, calls = memory.shown.get(request.request_id, ("", ()))
     if as_seen(call) not in calls:
         return f"{request.request_id}: this call was never shown"
+    if memory.pre_approved and request.request_id in memory.announced[: memory.pre_approved]:
+        return f"{request.request_id}: announced with a warning" if memory.shown_worse[request.request_id] else ""
     words = [done for done in memory.presses if _is_valid(done, request, digest, memory)]
     approvals = [done for done in words if done.press.action == "approve"]
     if any(_breaks_glass(done, request, approvals, memory) for done in words):
@@ -67,9 +75,6 @@ def why_not(request: Request, call: Call, memory: Memory) -> str:
     people = _people(approvals)
     if not _are_enough(request, people):
         return f"{request.request_id}: approved by {sorted(people)} only"
-    policy = request.policy
-    if not policy.own_work_counts and set(people) <= {*request.own_work_of, request.edited_by}:
-        return f"{request.request_id}: approved only by {sorted(people)}, whose own work it is"
     return ""
 
 
@@ -78,7 +83,8 @@ def _is_valid(done: Done, request: Request, digest: str, memory: Memory) -> bool
     is_in_time = done.at < _expires_at(request, memory)
     decided_at = request.decided_at or float("inf")
     is_after_the_calm = not any(done.at < at <= decided_at and at > request.asked_at for at in memory.resolved_at)
-    has_its_reason = bool(done.press.reason.strip()) or not memory.was_just_asked(request, digest)
+    needs_reason = request.policy.needs_reason or memory.was_just_asked(request, digest)
+    has_its_reason = bool(done.press.reason.strip()) or not needs_reason
     return is_about_it and is_in_time and is_after_the_calm and has_its_reason
 
 
@@ -104,8 +110,6 @@ def _people(approvals: Iterable[Done]) -> dict[str, frozenset[str]]:
 def _are_enough(request: Request, people: Mapping[str, frozenset[str]]) -> bool:
     """Try every way of giving each seat a person of its own."""
     policy = request.policy
-    if policy.single_operator:
-        return all(sum(demand.team in teams for teams in people.values()) >= demand.needed for demand in policy.demands)
     seats = [demand.team for demand in policy.demands for _ in range(demand.needed)]
     return any(
         all(team in people[user] for team, user in zip(seats, order, strict=True))
@@ -128,8 +132,6 @@ def _is_a_team_silent(request: Request, approvals: Sequence[Done]) -> bool:
     """Whether there is no way to give every team somebody of its own."""
     people = _people(approvals)
     teams = [demand.team for demand in request.policy.demands]
-    if request.policy.single_operator:
-        return not all(any(team in of for of in people.values()) for team in teams)
     return not any(
         all(team in people[user] for team, user in zip(teams, order, strict=True))
         for order in itertools.permutations(people, len(teams))

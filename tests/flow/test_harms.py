@@ -684,13 +684,15 @@ def test_8_other_peoples_pods_move_only_with_the_platform_team() -> None:
     seen = snapshot()
     seen = replace(seen, all_pods=(*seen.all_pods, theirs))
     rules = ApprovalRules(
-        low=builders.policy(), medium=builders.policy(), high=builders.policy(),
+        low=builders.policy(), medium=builders.policy(), high=builders.policy(), four_eyes=("all",),
         teams={"platform": Demand(team="platform", users=("pia",)), "serving": Demand(team="serving", users=("sam",))},
     )  # fmt: skip
     left = planned("drain_node", {"node": "gpu-node-1"}, seen)
     assert not any(call.target.name == "llm-9" for call in left.calls)
     moved = planned("drain_node", {"node": "gpu-node-1", "others": "evict"}, seen)
     assert "Job batch/train" in weighed(moved, "others_pods")
+    (one,) = rules.model_copy(update={"four_eyes": ()}).policy(moved.risk, moved.approved_by, kind="drain_node").demands
+    assert one.team == "approvers or platform or serving"
     asks = rules.policy(moved.risk, moved.approved_by)
     assert [(demand.team, demand.users) for demand in asks.demands] == [("platform", ("pia",)), ("serving", ("sam",))]
 
@@ -803,15 +805,15 @@ states:
 """
 
 
-def requested(tmp_path: Path, playbook: str) -> Request:
+def requested(tmp_path: Path, playbook: str, *, four_eyes: bool = False) -> Request:
     """What the machine puts to people for the first change of this playbook, with the floors of these settings."""
     file = tmp_path / "owned.yaml"
     file.write_text(playbook)
     bundle = Bundle.of(load_playbook(file))
     rules = Rules(
         approvals=ApprovalRules(
-            low=builders.policy(), medium=builders.policy(), high=builders.policy(needed=2),
-            teams={"model": Demand(team="model", users=(MODEL,))},
+            low=builders.policy(), medium=builders.policy(), high=builders.policy(),
+            teams={"model": Demand(team="model", users=(MODEL,))}, four_eyes=("all",) if four_eyes else (),
         )
     )  # fmt: skip
     run = opened("INC-1", builders.alert(), builders.TARGET, bundle)
@@ -825,9 +827,12 @@ def requested(tmp_path: Path, playbook: str) -> Request:
 
 
 @pytest.mark.fast
-def test_10_a_mitigation_that_clients_feel_needs_the_models_owner(tmp_path: Path) -> None:
-    """Any two of the approvers are not enough, however many press."""
-    request = requested(tmp_path, OWNED)
+def test_10_a_mitigation_that_clients_feel_needs_a_reason_and_with_four_eyes_the_models_owner(tmp_path: Path) -> None:
+    """With four eyes any two of the approvers are not enough, however many press."""
+    alone = requested(tmp_path, OWNED)
+    assert alone.needs_reason
+    assert [("model" in demand.team, demand.needed) for demand in alone.policy.demands] == [(True, 1)]
+    request = requested(tmp_path, OWNED, four_eyes=True)
     assert ("model", 1) in [(demand.team, demand.needed) for demand in request.policy.demands]
     assert request.policy.needed >= 2
 

@@ -13,7 +13,7 @@ from tests import builders
 
 pytestmark = pytest.mark.fast
 
-PLATFORM = Policy(demands=(Demand(team="platform", users=("pia",)),), expires_seconds=60.0, own_work_counts=True)
+PLATFORM = Policy(demands=(Demand(team="platform", users=("pia",)),), expires_seconds=60.0)
 
 
 class TeamsApart:

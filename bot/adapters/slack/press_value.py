@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot.adapters.slack import limits
 
 APPROVE = "approve"
-APPROVE_AGAIN = "approve_again"
+APPROVE_WITH_REASON = "approve_with_reason"
 """Opens a form: a repeated request needs a new reason."""
 REFUSE = "refuse"
 EDIT = "edit"

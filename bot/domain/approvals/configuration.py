@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from bot.domain.approvals.announced import PreApproved
 from bot.domain.approvals.grant import Demand, Policy, still_missing_at_best
 from bot.domain.approvals.kinds import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of, shares_of
 from bot.domain.approvals.rules import ApprovalRules, people_named
@@ -40,6 +41,18 @@ Times = Annotated[dict[str, Duration], BeforeValidator(pairs), AfterValidator(_n
 Users = Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[UW][A-Z0-9]+$")], ...], BeforeValidator(listed)]
 UserGroup = Annotated[str, StringConstraints(pattern=r"^(S[A-Z0-9]+)?$")]
 Channel = Annotated[str, StringConstraints(pattern=r"^([CG][A-Z0-9]+)?$")]
+
+
+def _four_eyes(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = (*KINDS, *VERBS, *RISKS, "all")
+    if strange := [name for name in names if name not in known]:
+        near = get_close_matches(strange[0], known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"'{strange[0]}' is no kind of change and no risk{hint}")
+    return names
+
+
+FourEyes = Annotated[tuple[str, ...], BeforeValidator(listed), AfterValidator(_four_eyes)]
 
 
 class People(Section):
@@ -86,6 +99,37 @@ class Teams(Section):
     """Incident commanders."""
 
 
+def _kind(name: str) -> str:
+    return next(iter(_named_kinds({name: None})))
+
+
+class PreApproval(Section):
+    """A kind of change that needs no press, within bounds."""
+
+    change: Annotated[str, AfterValidator(_kind)] = Field(examples=["scale"])
+    """The kind of change."""
+    at_most: int = Field(1, ge=1, le=20)
+    """How often in one incident."""
+    targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field((), examples=["serving/llm-*"])
+    """Namespace and name, with `*`; empty: every target."""
+    hours: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$|^$")] = Field(
+        "", examples=["22:00-06:00"]
+    )
+    """Time of day in UTC; empty: always."""
+
+    def rule(self) -> PreApproved:
+        return PreApproved(change=self.change, at_most=self.at_most, targets=self.targets, hours=self.hours)
+
+
+def _pre_approvals(raw: object) -> object:
+    """Reads `scale=1` as `{change: scale, at_most: 1}`; a settings file may write all bounds."""
+    found = pairs(raw)
+    return [{"change": kind, "at_most": count} for kind, count in found.items()] if isinstance(found, Mapping) else raw
+
+
+PreApprovals = Annotated[tuple[PreApproval, ...], BeforeValidator(_pre_approvals)]
+
+
 class Approvals(People):
     low: Level = Level()
     medium: Level = Level()
@@ -101,8 +145,12 @@ class Approvals(People):
     """The team that is asked besides at half time, where it has people."""
     break_glass: bool = True
     """In a critical incident, after half time, one of `lead` may decide with a typed reason while a team is silent."""
-    single_operator: bool = False
-    """For the demo and small teams: who asked for a high-risk change may approve it alone. Every card says so."""
+    four_eyes: FourEyes = Field((), examples=["high,rollback"])
+    """Kinds of change, verbs, risks, or `all`: two people approve these, one of each team that is asked."""
+    plan: Literal["each", "once"] = "each"
+    """`once`: the approval of a canary also covers its rollout, if the canary is judged good. The request says so."""
+    pre_approved: PreApprovals = Field((), examples=["scale=1,cordon_node=1"])
+    """Changes that need no press within these bounds. They are announced with their undo."""
     grant_valid: Duration = Field(timedelta(minutes=10), examples=["10m"])
     """How long an approval may be used after it was given."""
 
@@ -120,6 +168,9 @@ class Approvals(People):
             teams=self._teams(),
             kinds={kind: self._asked(kind) for kind in KINDS},
             risk_floors=self.risk_floors,
+            four_eyes=self.four_eyes,
+            plan_once=self.plan == "once",
+            pre_approved=tuple(rule.rule() for rule in self.pre_approved),
             escalate_to=self.escalate_to,
             break_glass="lead" if self.break_glass else "",
             grant_valid_seconds=self.grant_valid.total_seconds(),
@@ -130,9 +181,6 @@ class Approvals(People):
         return Policy(
             demands=(self.who_decides(level).demand(needed=level.needed),),
             expires_seconds=(level.expires or EXPIRES[risk]).total_seconds(),
-            # Authors may approve changes that are easy to undo; high risk needs a second person.
-            own_work_counts=risk != "high" or self.single_operator,
-            single_operator=self.single_operator,
         )
 
     def _asked(self, kind: str) -> Asked:
@@ -140,10 +188,12 @@ class Approvals(People):
         default = DEFAULTS.get(kind, Asked())
         verb = VERB_OF_KIND.get(kind, kind)
         shares = self.who[kind] if kind in self.who else more_of(default.shares, self.who.get(verb, ()))
+        is_set = kind in self.who or verb in self.who
         time = self.expires.get(kind) or self.expires.get(verb)
         if time is None and self.level(RISKS_OF_KINDS.get(kind, "low")).expires:
-            return Asked(shares=shares)
-        return Asked(shares=shares, expires_seconds=time.total_seconds() if time else default.expires_seconds)
+            return Asked(shares=shares, is_set=is_set)
+        seconds = time.total_seconds() if time else default.expires_seconds
+        return Asked(shares=shares, expires_seconds=seconds, is_set=is_set)
 
     def _teams(self) -> dict[str, Demand]:
         """Returns the teams that have people; `ApprovalRules` substitutes for the others."""
@@ -164,8 +214,6 @@ class Approvals(People):
             needed, people = self.level(risk).needed, self.who_decides(self.level(risk))
             if people.users and not (people.user_group or people.channel) and len(set(people.users)) < needed:
                 problems[risk] = f"need {needed} people for {risk} risk and name {len(set(people.users))}"
-            if self.single_operator and needed > 1:
-                problems[risk] = f"say single_operator and need {needed} people for {risk} risk; keep one of both"
         if listed := [*dict.fromkeys(problems.values()), *self._out_of_reach(problems)]:
             raise ValueError("\n".join(listed))
         return self

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.changes.plan import Plan
+from bot.domain.changes.plan import Plan, Risk
 from bot.domain.kernel.errors import ApprovalError
 
 RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn"]
@@ -53,10 +53,10 @@ class Policy(BaseModel):
 
     demands: tuple[Demand, ...]
     expires_seconds: float
-    own_work_counts: bool
-    """False: the person who requested or edited it is never the only approver. `single_operator` makes it True."""
-    single_operator: bool = False
-    """One person may meet every demand of their own teams, and approve their own work."""
+    needs_reason: bool = False
+    """An approval must come with a reason in words, as for every high-risk change."""
+    announced: str = ""
+    """Why nobody is asked: the change is announced and starts at once. Empty: people approve it."""
     escalate_to: Demand | None = None
     """The team that is also asked once half of the time has passed."""
     break_glass: Demand | None = None
@@ -117,6 +117,16 @@ class JudgedPress(BaseModel):
     at: float
 
 
+class Covered(BaseModel):
+    """A later change, by its state in the playbook, with its title and its least risk."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: str
+    title: str
+    risk: Risk
+
+
 class Request(BaseModel):
     """A plan that people are asked to approve."""
 
@@ -127,14 +137,16 @@ class Request(BaseModel):
     visit: int
     plan: Plan
     digest: str
+    kind: str = ""
+    """The kind of change, which decided the policy."""
     policy: Policy
     why: str
     still: str = ""
     """The reason of the change as an expression, for people; it is evaluated again right before the call."""
+    covers: tuple[Covered, ...] = ()
+    """The later changes that this approval covers as well; the request lists them."""
     evidence: tuple[str, ...] = ()
     asked_at: float
-    own_work_of: tuple[str, ...] = ()
-    """The people who requested this change or edited it."""
     edited_by: str = ""
     """The person who entered its values; empty if they are the playbook's."""
     posted_at: float | None = None
@@ -161,6 +173,15 @@ class Request(BaseModel):
     alerts_resolved_at: float | None = None
     """When all alerts resolved while it waited: presses before this moment no longer count."""
 
+    @property
+    def needs_reason(self) -> str:
+        """Why an approval must come with a reason in words; empty if it need not."""
+        if self.asked_before:
+            return (
+                f"{self.asked_before} asked for exactly this within the last half hour; approving it needs a new reason"
+            )
+        return "its risk is high, and approving it needs a reason in words" if self.policy.needs_reason else ""
+
 
 class Approved:
     """Proof that these presses satisfy the policy for exactly this plan. Only `grant` makes it; never serialised."""
@@ -182,8 +203,11 @@ _GRANT = object()
 def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
     """Returns permission for `request` from stored, judged presses.
 
-    Raise `ApprovalError`, with the reason for the presser, unless these presses satisfy the request's policy.
+    A request that is announced needs no press. Raise `ApprovalError`, with the reason for the presser, unless these
+    presses satisfy the request's policy.
     """
+    if request.policy.announced:
+        return Approved(request=request, presses=(), made_by=_GRANT)
     if not request.policy.demands:
         raise ApprovalError("nobody may approve this: no approvers are set")
     for judged in presses:
@@ -198,10 +222,6 @@ def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
 def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
     if missing := still_missing(request.policy, presses):
         raise ApprovalError(" and ".join(map(_more_needed, missing)))
-    asked = {demand.team for demand in request.policy.demands}
-    approvers = {judged.press.user for judged in presses if asked.intersection(judged.authority.teams)}
-    if not request.policy.own_work_counts and not approvers - set(request.own_work_of):
-        raise ApprovalError("somebody else must approve what you asked for or edited")
 
 
 def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
@@ -224,12 +244,9 @@ def still_missing(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Deman
 
 def still_missing_at_best(policy: Policy, people: Mapping[str, Collection[str]]) -> tuple[Demand, ...]:
     """Like `still_missing`, after each of these people, given with their teams, has approved."""
-    if policy.single_operator:
-        met = [sum(demand.team in teams for teams in people.values()) for demand in policy.demands]
-    else:
-        places = [number for number, demand in enumerate(policy.demands) for _ in range(demand.needed)]
-        seated = _seated([policy.demands[number].team for number in places], people)
-        met = [sum(places[seat] == number for seat in seated) for number in range(len(policy.demands))]
+    places = [number for number, demand in enumerate(policy.demands) for _ in range(demand.needed)]
+    seated = _seated([policy.demands[number].team for number in places], people)
+    met = [sum(places[seat] == number for seat in seated) for number in range(len(policy.demands))]
     lacking = [(demand, demand.needed - count) for demand, count in zip(policy.demands, met, strict=True)]
     return tuple(demand.model_copy(update={"needed": count}) for demand, count in lacking if count > 0)
 
@@ -270,10 +287,8 @@ def must_count(request: Request, judged: JudgedPress) -> None:
         raise ApprovalError(f"this request expired at {_clock(request.expires_at)} UTC; ask again")
     if request.alerts_resolved_at is not None and judged.at < request.alerts_resolved_at:
         raise ApprovalError("all alerts resolved after this press; if it is still wanted, press again")
-    if request.asked_before and not judged.press.reason.strip():
-        raise ApprovalError(
-            f"{request.asked_before} asked for exactly this within the last half hour; approving it needs a new reason"
-        )
+    if request.needs_reason and not judged.press.reason.strip():
+        raise ApprovalError(request.needs_reason)
     if judged.press.action == "break_glass":
         _may_break_glass(request, judged)
     elif not is_asked(request.policy, judged.authority):

@@ -42,6 +42,8 @@ class Asked(BaseModel):
     shares: tuple[Share, ...] = ()
     expires_seconds: float | None = None
     """None: the time of its risk level."""
+    is_set: bool = False
+    """The settings name these teams: they are asked exactly so. Else one person of any of them is enough."""
 
 
 def shares_of(text: str) -> tuple[Share, ...]:

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.approvals.grant import APPROVERS, Demand, Policy
-from bot.domain.approvals.kinds import OR, RISKS_OF_KINDS, SILENCE, Asked, Share, more_of
-from bot.domain.changes.plan import Risk, highest
+from bot.domain.approvals.announced import PreApproved, cleans_up, covered, pre_approved
+from bot.domain.approvals.grant import APPROVERS, Demand, Policy, Request
+from bot.domain.approvals.kinds import OR, RISKS_OF_KINDS, SILENCE, VERB_OF_KIND, Asked, Share, more_of
+from bot.domain.changes.plan import LedgerEntry, Plan, Risk, highest
+from bot.domain.kernel.target import Target
 
 
 class ApprovalRules(BaseModel):
-    """One policy per risk level, and the additional approvals of each kind of change.
+    """One policy per risk level, and the teams of each kind of change.
 
-    The level's number of people is the minimum, whatever teams a kind or a plan asks for.
+    One person of the right teams is enough, unless the settings ask for more: a level's number, a kind's own `who`, or
+    four eyes.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,6 +34,11 @@ class ApprovalRules(BaseModel):
     """The team that is also asked at half time, if it has people."""
     break_glass: str = ""
     """The team of which one person alone may decide in a critical incident; empty: none."""
+    four_eyes: tuple[str, ...] = ()
+    """Kinds, verbs or risks, or `all`: two people approve these, one of each team that is named."""
+    plan_once: bool = False
+    """An approval covers the later changes of the same plan even if their risk is higher."""
+    pre_approved: tuple[PreApproved, ...] = ()
     grant_valid_seconds: float = 600.0
     """A grant not begun within this time lapses."""
 
@@ -44,15 +52,51 @@ class ApprovalRules(BaseModel):
         """Returns who decides about a kind of this risk, with at least one person each of `teams`, if there are any."""
         level = {"low": self.low, "medium": self.medium, "high": self.high}[risk]
         asked = self.kinds.get(kind, Asked())
-        demands = self._demands(level, more_of(asked.shares, [Share(team=team) for team in teams]))
+        if self.asks_two(kind, risk):
+            demands = self._demands(_of_two(level), more_of(asked.shares, [Share(team=team) for team in teams]))
+        elif asked.is_set:
+            demands = self._demands(level, asked.shares)
+        else:
+            demands = self._demands(level, _any_of(asked.shares, teams))
         return level.model_copy(
             update={
                 "demands": demands,
+                "needs_reason": risk == "high",
                 "expires_seconds": asked.expires_seconds or level.expires_seconds,
                 "escalate_to": self.teams.get(self.escalate_to),
                 # With a single team there is no silent second team to overrule.
                 "break_glass": self.teams.get(self.break_glass) if critical and len(demands) > 1 else None,
             }
+        )
+
+    def asks_two(self, kind: str, risk: Risk) -> bool:
+        """Whether four eyes are required for this kind at this risk."""
+        return not {"all", risk, kind, VERB_OF_KIND.get(kind, kind)}.isdisjoint(self.four_eyes)
+
+    def announced(  # noqa: PLR0913 - the facts that decide it
+        self,
+        plan: Plan,
+        kind: str,
+        risk: Risk,
+        *,
+        state: str,
+        target: Target,
+        ledger: Iterable[LedgerEntry],
+        earlier: Iterable[Request],
+        at: float,
+    ) -> str:
+        """Returns why nobody is asked about this plan; empty if people approve it.
+
+        `earlier`: this incident's requests, oldest first. `state`: the playbook's state that proposes it.
+        """
+        earlier = tuple(earlier)
+        if self.asks_two(kind, risk) or kind in self.risk_floors or plan.verb in self.risk_floors:
+            return ""
+        begun = [one.kind for one in earlier if one.status == "granted"]
+        return (
+            cleans_up(plan, ledger)
+            or covered(plan, risk, state, earlier)
+            or pre_approved(self.pre_approved, plan, kind, target, begun, at=at)
         )
 
     def of_a_silence(self) -> Policy:
@@ -86,6 +130,23 @@ class ApprovalRules(BaseModel):
         if name == APPROVERS:
             return approvers
         return self.teams.get(name, approvers.model_copy(update={"team": name, "needed": 1, "falls_back": True}))
+
+
+def _of_two(level: Policy) -> Policy:
+    first, *others = level.demands or (Demand(),)
+    enough = 2 - sum(demand.needed for demand in others)
+    return level.model_copy(
+        update={"demands": (first.model_copy(update={"needed": max(first.needed, enough)}), *others)}
+    )
+
+
+def _any_of(shares: Iterable[Share], teams: Iterable[str]) -> tuple[Share, ...]:
+    """Returns one share that anybody of these teams meets; none if only the level's own people are asked."""
+    named = [name for share in shares for name in share.team.split(OR)]
+    teams = tuple(teams)
+    if not named and not teams:
+        return ()
+    return (Share(team=OR.join(dict.fromkeys([*(named or [APPROVERS]), *teams]))),)
 
 
 def people_named(demands: Iterable[Demand]) -> Mapping[str, frozenset[str]] | None:

@@ -81,6 +81,8 @@ class Verb:
     """The numbers that approvers may edit."""
     restores: bool = False
     """It undoes a change of ours: its reason need not still hold."""
+    cleans_up: bool = False
+    """It only removes or returns what the bot itself put there: it is announced, not approved."""
     leaves_behind: bool = False
     """Its effect must not outlive the incident without a person's consent."""
     takes_node: bool = False

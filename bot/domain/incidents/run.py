@@ -173,8 +173,6 @@ class Run(_Frozen):
     """Time of the last status update; initially, when it opened."""
     silences: dict[str, float] = {}
     """Alertmanager ids of the silences that the bot holds for it, with their ends."""
-    steered_by: str = ""
-    """The person who last answered a question or asked for an undo: the next proposal counts as their own work."""
     alerts: dict[str, Alert] = {}
     """Fingerprint to the newest alert."""
     alerts_resolved_at: float | None = None

@@ -108,7 +108,11 @@ class ChangeState(_Passed):
     against: str = ""
     """The diagnosis that flags are edited against: which way each may go is in the table of mitigations."""
     approvers: tuple[str, ...] = ()
-    """Groups of people of which one more each must approve."""
+    """Groups whose people may approve too; with four eyes, one of each must."""
+    approved_with: str = ""
+    """An earlier change of this playbook whose request lists this one: its approval covers this change too, unless this
+    one's risk is higher (`approvals.plan: once` lifts that), it shows a warning, or it edits something else.
+    """
     expires: str = ""
     expected: str = ""
     done: str

@@ -50,7 +50,7 @@ IDLE = ReplicaLoad(0.0, 0.0, arrivals_in_window=0.0, window_seconds=60.0)
 
 
 def granted(plan: Plan) -> Approved:
-    policy = Policy(demands=(Demand(users=("ana",)),), expires_seconds=900.0, own_work_counts=True)
+    policy = Policy(demands=(Demand(users=("ana",)),), expires_seconds=900.0)
     request = Request(
         request_id="R1", state="s", visit=1, plan=plan, digest=plan.digest, policy=policy, why="test", asked_at=0.0
     )

@@ -176,7 +176,7 @@ def services_of(bench: Bench) -> Services:
         bench.messenger.want_card,
         draw=DrawForChannel(bench.messenger.share, lambda picture: f"png of {picture.title}".encode()),
         deployment="tests",
-        silencers=policy(users=("U0ANA",), own_work_counts=True),
+        silencers=policy(users=("U0ANA",)),
     )
 
 

@@ -25,7 +25,7 @@ def policy(**changes: Any) -> Policy:
         name: changes.pop(name) for name in ("needed", "users", "user_group") if name in changes
     }
     demand = Demand(user_group="S0SERVING").model_copy(update=of_demand)
-    return Policy(demands=(demand,), expires_seconds=900, own_work_counts=False).model_copy(update=changes)
+    return Policy(demands=(demand,), expires_seconds=900).model_copy(update=changes)
 
 
 def plan(*, risk: Risk = "high", **changes: Any) -> Plan:

@@ -94,7 +94,7 @@ async def test_breaking_the_glass_asks_for_a_reason_and_stores_it(counter: Count
 
 
 async def test_approving_what_was_just_refused_asks_for_a_new_reason_and_stores_it(counter: Counter) -> None:
-    assert (await pressed(counter, "approve_again", shown=asked_before()))["ok"]
+    assert (await pressed(counter, "approve_with_reason", shown=asked_before()))["ok"]
     assert presses(counter) == []
     assert "A reason is required" in (await submit(counter, {"field:reason": {"entry": " "}}))["errors"]["field:reason"]
     assert (await submit(counter, {"field:reason": {"entry": "the queue has doubled"}}))["ok"]

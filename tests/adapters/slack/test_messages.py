@@ -88,9 +88,7 @@ CARDS = {
     "card-asks": questioned(),
     "card-applies": applying(),
     "card-watches": run(watch=ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")),
-    "card-halted-single-operator": waiting(policy=policy(single_operator=True)).with_(
-        halted_by="U0BEN", alerts_resolved_at=BEGAN + 500
-    ),
+    "card-halted-while-it-waits": waiting().with_(halted_by="U0BEN", alerts_resolved_at=BEGAN + 500),
     "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
     "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
     "card-closed": closed(),
@@ -98,7 +96,7 @@ CARDS = {
 THREADS = {
     "request-open-high-risk": waiting(),
     "request-open-not-yet-posted": waiting(risk="low", posted_at=None, expires_at=None),
-    "request-half-approved": waiting(policy=policy(needed=2, single_operator=True), presses=(approval(),)),
+    "request-half-approved": waiting(policy=policy(needed=2), presses=(approval(),)),
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
@@ -242,9 +240,10 @@ def test_a_decided_request_has_no_buttons(status: str) -> None:
     assert buttons(last(waiting(status=status))) == []
 
 
-def test_only_a_high_risk_asks_twice() -> None:
-    assert "confirm" in buttons(last(waiting()))[0]
-    assert "confirm" not in buttons(last(waiting(risk="low")))[0]
+def test_approving_a_high_risk_opens_a_form_for_the_reason() -> None:
+    high = waiting(policy=policy(needs_reason=True))
+    assert buttons(last(high))[0]["action_id"] == "approve_with_reason"
+    assert buttons(last(waiting(risk="low")))[0]["action_id"] == "approve"
 
 
 def test_a_reference_to_something_not_kept_is_said_and_not_an_error() -> None:

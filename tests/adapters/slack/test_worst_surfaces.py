@@ -59,7 +59,7 @@ def services(text: str, many: int = 100) -> Services:
     messenger = SlackMessenger(AsyncWebClient(), store, MemoryPace(), clock, Place(channel="C0INC", deployment="t"))
     people = KnownPeople("U0ANA")
     links, want_card = messenger.links, messenger.want_card
-    silencers = policy(users=("U0ANA",), own_work_counts=True)
+    silencers = policy(users=("U0ANA",))
     return Services(inbound, people, messenger, clock, shelf, links, want_card, deployment="t", silencers=silencers)
 
 

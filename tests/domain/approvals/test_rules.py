@@ -38,12 +38,13 @@ def level(needed: int = 1, **fields: Any) -> Policy:
 
 
 def rules(**fields: Any) -> ApprovalRules:
-    levels = {"low": level(), "medium": level(own_work_counts=True), "high": level(needed=2)}
+    levels = {"low": level(), "medium": level(), "high": level(needed=2)}
     return ApprovalRules.model_validate(levels | {"teams": {"serving": SERVING, "platform": PLATFORM}} | fields)
 
 
 def asks(who: str, expires_seconds: float | None = None) -> Asked:
-    return Asked(shares=shares_of(who), expires_seconds=expires_seconds)
+    """As the settings ask, so exactly these teams."""
+    return Asked(shares=shares_of(who), expires_seconds=expires_seconds, is_set=True)
 
 
 def asked(policy: Policy) -> list[tuple[str, int]]:
@@ -75,28 +76,40 @@ def test_a_risk_is_the_highest_that_anybody_says(
 
 
 @pytest.mark.parametrize(
-    ("risk", "kind", "teams", "who"),
+    ("risk", "kind", "who"),
     [
-        pytest.param("low", "", (), [("approvers", 1)], id="the-level"),
-        pytest.param("high", "", (), [("approvers", 2)], id="a-higher-level"),
-        pytest.param("low", "serving", (), [("serving", 1)], id="the-kind-instead"),
-        pytest.param("high", "serving", (), [("serving", 1), ("approvers", 1)], id="the-rest-by-the-level"),
-        pytest.param("high", "both", (), [("serving", 1), ("lead", 1)], id="enough-by-the-kind"),
-        pytest.param("high", "approvers", (), [("approvers", 2)], id="the-rest-of-the-same-people"),
-        pytest.param(
-            "high", "mixed", (), [("approvers", 1), ("serving", 1)], id="enough-with-the-same-people-among-them"
-        ),
-        pytest.param("high", "approvers", ("serving",), [("approvers", 1), ("serving", 1)], id="the-plans-team-counts"),
-        pytest.param("low", "serving", ("serving", "lead"), [("serving", 1), ("lead", 1)], id="each-team-once"),
-        pytest.param("low", "two", ("serving",), [("serving", 2)], id="the-larger-number"),
+        pytest.param("low", "", [("approvers", 1)], id="the-level"),
+        pytest.param("high", "", [("approvers", 2)], id="a-higher-level"),
+        pytest.param("low", "serving", [("serving", 1)], id="the-kind-instead"),
+        pytest.param("high", "serving", [("serving", 1), ("approvers", 1)], id="the-rest-by-the-level"),
+        pytest.param("high", "both", [("serving", 1), ("lead", 1)], id="enough-by-the-kind"),
+        pytest.param("high", "approvers", [("approvers", 2)], id="the-rest-of-the-same-people"),
+        pytest.param("high", "mixed", [("approvers", 1), ("serving", 1)], id="enough-with-the-same-people-among-them"),
     ],
 )
 def test_the_number_of_a_level_is_the_least_whatever_teams_are_asked(
-    risk: Risk, kind: str, teams: tuple[str, ...], who: list[tuple[str, int]]
+    risk: Risk, kind: str, who: list[tuple[str, int]]
 ) -> None:
-    kinds = {"serving": "serving", "both": "serving + lead", "approvers": "approvers", "two": "2 serving"}
+    kinds = {"serving": "serving", "both": "serving + lead", "approvers": "approvers"}
     found = rules(kinds={name: asks(text) for name, text in (kinds | {"mixed": "approvers + serving"}).items()})
-    assert asked(found.policy(risk, teams, kind=kind)) == who
+    assert asked(found.policy(risk, kind=kind)) == who
+
+
+@pytest.mark.parametrize(
+    ("kind", "teams", "one", "two"),
+    [
+        pytest.param("", (), ["approvers 1"], ["approvers 2"], id="no-teams"),
+        pytest.param("set_flags", (), ["serving or lead 1"], ["serving 1", "lead 1"], id="teams-of-the-kind"),
+        pytest.param("", ("model",), ["approvers or model 1"], ["model 1", "approvers 1"], id="a-team-of-the-playbook"),
+        pytest.param("set_flags", ("lead",), ["serving or lead 1"], ["serving 1", "lead 1"], id="each-team-once"),
+    ],
+)
+def test_one_person_of_any_team_is_enough_and_with_four_eyes_one_of_each(
+    kind: str, teams: tuple[str, ...], one: list[str], two: list[str]
+) -> None:
+    alone = rules(kinds=dict(DEFAULTS))
+    for found, who in ((alone, one), (alone.model_copy(update={"four_eyes": ("all",)}), two)):
+        assert [f"{team} {needed}" for team, needed in asked(found.policy("low", teams, kind=kind))] == who
 
 
 def test_the_people_that_fill_up_a_number_are_those_of_the_level() -> None:
@@ -144,7 +157,7 @@ def test_a_question_for_a_team_is_answered_by_one_of_it() -> None:
 
 def test_a_silence_is_decided_as_its_kind() -> None:
     policy = rules(kinds={SILENCE: asks("serving", 60)}, risk_floors={SILENCE: "medium"}).of_a_silence()
-    assert (asked(policy), policy.expires_seconds, policy.own_work_counts) == ([("serving", 1)], 60, True)
+    assert (asked(policy), policy.expires_seconds) == ([("serving", 1)], 60)
 
 
 # --- how long, and who besides ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Literal
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context
-from bot.adapters.slack.press_value import APPROVE_AGAIN, BREAK_GLASS, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, REFUSE, ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.kernel.form import Answer, Form, FormField
 
@@ -34,7 +34,7 @@ class ReasonForm:
 
 
 REFUSE_FORM = ReasonForm(REFUSE, "refuse", "Refuse", "Refuse", "Why not?", is_optional=True)
-AGAIN_FORM = ReasonForm(APPROVE_AGAIN, "approve", "Approve", "Approve", "What has changed since the last request?")
+APPROVE_FORM = ReasonForm(APPROVE_WITH_REASON, "approve", "Approve", "Approve", "Why now?")
 GLASS_FORM = ReasonForm(
     BREAK_GLASS,
     "break_glass",
@@ -43,7 +43,7 @@ GLASS_FORM = ReasonForm(
     "Why can this not wait for the others?",
     hint="For this change only. Every team that was asked sees it, with your name.",
 )
-REASON_FORMS = (REFUSE_FORM, AGAIN_FORM, GLASS_FORM)
+REASON_FORMS = (REFUSE_FORM, APPROVE_FORM, GLASS_FORM)
 
 
 def reason_form(form: ReasonForm, value: ButtonValue, kept: Mapping[str, str]) -> Modal:

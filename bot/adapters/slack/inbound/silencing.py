@@ -82,7 +82,7 @@ class Silencing:
         """The authority of a person who may decide alone. Raise `NotDoneError` for anyone else."""
         authority = await permitted(self._services.people.authority(user, policy, at=self._services.clock.now()))
         missing = still_missing_at_best(policy, {user: authority.teams})
-        if missing or not policy.own_work_counts:
+        if missing:
             wants = " and ".join(f"{demand.needed} of {demand.team}" for demand in policy.demands)
             raise NotDoneError(f"The settings require {wants} for a silence, so one person cannot create it here.")
         return authority

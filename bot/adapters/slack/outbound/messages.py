@@ -186,8 +186,6 @@ def _banners(run: Run) -> list[Block]:
         by = f" by {mention(run.halted_by)}"
         what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
         banners.append(f"⛔ *{what}*{by}: no change is sent until `/incident resume {lifts}`.")
-    if any(request.policy.single_operator for request in run.requests.values()):
-        banners.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; the requester may also approve.")
     if run.silences:
         until = moment(max(run.silences.values()))
         banners.append(f"🔇 *Silenced* until {until}: the bot gets no updates on these alerts until then.")

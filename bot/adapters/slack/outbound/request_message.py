@@ -11,9 +11,17 @@ from datetime import UTC, datetime
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, section
+from bot.adapters.slack.outbound.blocks import actions, button, context, header, section
 from bot.adapters.slack.outbound.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
-from bot.adapters.slack.press_value import APPROVE, APPROVE_AGAIN, BREAK_GLASS, EDIT, MORE_TIME, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import (
+    APPROVE,
+    APPROVE_WITH_REASON,
+    BREAK_GLASS,
+    EDIT,
+    MORE_TIME,
+    REFUSE,
+    ButtonValue,
+)
 from bot.domain.approvals.edits import editable_values
 from bot.domain.approvals.grant import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
 from bot.domain.changes.plan import Call, Difference
@@ -72,6 +80,9 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
             f"*Undo* {line(_undo_text(request), 600)}",
         ]
     )
+    if request.covers and request.status in ("open", "granted"):
+        later = [f"• {line(each.title, 160)} ({RISKS[each.risk]} risk)" for each in request.covers]
+        body += section(["*Approving it also approves*", *later])
     if request.status == "open":
         body += context(_grounds(request))
     foot = [*_weigh(run, request), *_decide_or_decided(run, request)]
@@ -154,15 +165,12 @@ def _difference(each: Difference) -> str:
 
 def _weigh(run: Run, request: Request) -> list[Block]:
     """Who decides, until when, and related notes; left out once it is decided."""
-    own = "" if request.policy.own_work_counts else ", so someone else must approve"
-    edited = f"📝 Its values were edited by {mention(request.edited_by)}{own}." if request.edited_by else ""
+    edited = f"📝 Its values were edited by {mention(request.edited_by)}." if request.edited_by else ""
     if request.status != "open":
         return section([edited])
     again = _asked_before(run, request.asked_before) if request.asked_before else ""
     needs = f"*Risk* {RISKS[request.plan.risk]} · *Needs* {approvers(request.policy)}"
     lines = [needs, edited, again, _time_left(request)]
-    if request.policy.single_operator:
-        lines.append("⚠️ *Single operator:* the four-eyes rule is relaxed here; the requester may also approve.")
     if request.alerts_resolved_at is not None:
         at = moment(request.alerts_resolved_at)
         lines.append(
@@ -267,13 +275,9 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:
         return section(["This request cannot be put on a button; use `/incident show`."])
-    ask = None
-    if request.plan.risk == "high":
-        ask = confirm("High risk: approve it?", request.plan.title, yes="Approve", no="Not yet")
-    approve = button("Approve", APPROVE, packed, style="primary", confirm=ask)
-    if request.asked_before:
-        approve = button("Approve…", APPROVE_AGAIN, packed, style="primary")
-    buttons = [approve]
+    approve = button("Approve", APPROVE, packed, style="primary")
+    with_reason = button("Approve…", APPROVE_WITH_REASON, packed, style="primary")
+    buttons = [with_reason if request.needs_reason else approve]
     if editable_values(request.plan):
         buttons.append(button("Edit…", EDIT, packed))
     if request.expires_at is not None and not request.extended_by:
@@ -294,7 +298,9 @@ def _decision(request: Request) -> str:
             ended = f" {OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
-            why = because if request.asked_before else ""
+            if request.policy.announced:
+                return f"📣 *Announced*{at}, no approval needed{because}.{ended}"
+            why = because if request.needs_reason else ""
             who = users or mention(request.decided_by)
             return f"✅ *Approved* by {who}{at}{why} · {RISKS[request.plan.risk]} risk.{ended}"
         case "refused":

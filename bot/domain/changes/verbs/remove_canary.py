@@ -83,5 +83,6 @@ VERB = Verb(
     kinds=(ChangeKind("remove_canary", "low", minutes=30),),
     access={"Deployment": (DELETE, PATCH_POD)},
     restores=True,
+    cleans_up=True,
     stub=Stub(method="delete", of="canary", has_undo=False),
 )

@@ -46,5 +46,6 @@ VERB = Verb(
     access=everywhere(PATCH_POD),
     arguments=(REPLICA,),
     restores=True,
+    cleans_up=True,
     stub=Stub(of="replica", has_undo=False),
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.domain.approvals.grant import Policy, Request
+from bot.domain.approvals.grant import Covered, Policy, Request
 from bot.domain.approvals.kinds import kind_of
 from bot.domain.approvals.repeats import asked_before
 from bot.domain.changes.catalogue import RESULTS, VERBS
-from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait, raised
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait, highest, raised
 from bot.domain.flags.flag_history import release_of
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
@@ -41,8 +41,10 @@ def planned(draft: Draft, event: Planned) -> None:
 
 def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcome: str) -> None:
     if result.outcome == "planned" and result.plan is not None:
-        ask_for(draft, change, result.plan, asked_elsewhere=result.asked_before)
+        request = ask_for(draft, change, result.plan, asked_elsewhere=result.asked_before)
         entering.go(draft, outcome)
+        if request.policy.announced:
+            begin(draft, request)
         return
     if result.outcome == "impossible" and change.values:
         _plan_without_the_edit(draft, change, result)
@@ -78,43 +80,87 @@ def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResul
     plan_again(draft, change.model_copy(update={"values": {}, "edited_by": ""}), "with the playbook's own values")
 
 
-def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> None:
-    """Request approval of a plan. The request's expiry starts when it is posted."""
+def begin(draft: Draft, request: Request) -> None:
+    """Apply the first step of a request that was granted just now."""
+    change = draft.run.change
+    if change is None:
+        raise ValueError("a request is granted although no change is under way")
+    draft.set(change=change.model_copy(update={"begun": True, "step": 0, "step_started_at": draft.at}))
+    entering.go(draft, "granted")
+    want_step(draft)
+
+
+def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> Request:
+    """Request approval of a plan, or announce it where no approval is needed.
+
+    The request's expiry starts when it is posted.
+    """
     state = draft.playbook.state(change.state)
     written = state if isinstance(state, ChangeState) and not change.undo_of else None
     strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
-    risk, policy = _policy(draft, plan, written, is_strange=bool(strange))
+    kind, risk, policy, covers = _policy(draft, plan, written, is_strange=bool(strange))
     if strange:
         note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one level higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     expected = draft.text("expected") if written else ""
+    repeats = asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
+    if not repeats:
+        policy = _announced(draft, plan, policy, kind, change.state)
     request = Request(
         request_id=f"R{draft.number()}",
         state=change.state,
         visit=draft.run.visit,
         plan=plan,
         digest=plan.digest,
+        kind=kind,
         policy=policy,
         why=draft.text("why") if written else "Undo what this run changed.",
         still=written.still if written else "",
         evidence=questions.evidence(draft, draft.playbook.needs(change.state)) if written else (),
         asked_at=draft.at,
-        own_work_of=tuple(dict.fromkeys(filter(None, (draft.run.steered_by, change.edited_by)))),
         edited_by=change.edited_by,
-        asked_before=asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere,
+        covers=covers,
+        asked_before=repeats,
     )
+    if policy.announced:
+        granted = {"status": "granted", "decided_at": draft.at, "decision_reason": policy.announced}
+        request = request.model_copy(update=granted)
     draft.set(
         requests=draft.run.requests | {request.request_id: request},
         change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
     )
     questions.draw_for_the_first(draft)
     draft.post("request", f"request:{request.request_id}", request.request_id, {"head": draft.run.timeline_head})
-    draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
+    if not policy.announced:
+        draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
+    said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
     draft.record(
-        "request", f"{request.request_id} ({risk} risk): {plan.title}",
+        "request", f"{request.request_id} ({risk} risk): {plan.title}{said}",
         data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json")},
     )  # fmt: skip
+    return request
+
+
+def _announced(draft: Draft, plan: Plan, policy: Policy, kind: str, state: str) -> Policy:
+    """Returns the policy with the reason why nobody is asked about this plan, if there is one."""
+    run = draft.run
+    why = draft.rules.approvals.announced(
+        plan, kind, plan.risk, state=state, target=run.target, ledger=run.ledger, earlier=run.requests.values(),
+        at=draft.at,
+    )  # fmt: skip
+    return policy.model_copy(update={"announced": why}) if why else policy
+
+
+def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
+    """Returns the later changes that the playbook puts under this one's approval, as far as the settings allow."""
+    found = []
+    for later, state in draft.playbook.playbook.states.items():
+        if isinstance(state, ChangeState) and state.approved_with == name:
+            needed = highest(VERBS[state.change].risk, state.risk or "low")
+            if draft.rules.approvals.plan_once or highest(needed, risk) == risk:
+                found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
+    return tuple(found)
 
 
 def _strange_version(draft: Draft) -> str:
@@ -129,19 +175,26 @@ def _strange_version(draft: Draft) -> str:
     return f"tested on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
 
 
-def _policy(draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool) -> tuple[Risk, Policy]:
-    """Returns risk and policy from the settings; a playbook may only raise the risk, shorten the time and add teams."""
+def _policy(
+    draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool
+) -> tuple[str, Risk, Policy, tuple[Covered, ...]]:
+    """Returns kind, risk, policy and what else it covers.
+
+    They follow from the settings; a playbook may only raise the risk, shorten the time and add teams.
+    """
     approvals = draft.rules.approvals
     earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
     risk = raised(risk) if is_strange else risk
+    covers = _covers(draft, draft.run.state, risk) if written else ()
+    risk = highest(risk, *(later.risk for later in covers))
     teams = (*plan.approved_by, *(written.approvers if written else ()))
     policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
     if written and written.expires:
         shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
         policy = policy.model_copy(update={"expires_seconds": shortest})
-    return risk, policy
+    return kind, risk, policy, covers
 
 
 def edited(draft: Draft, request: Request, values: Mapping[str, int | float], user: str) -> None:

@@ -15,10 +15,10 @@ def restart_playbook(draft: Draft, *, because: str) -> None:
     entering.begin(draft, draft.bundle.entry, because=because)
 
 
-def take_offer(draft: Draft, playbook: str, user: str) -> None:
+def take_offer(draft: Draft, playbook: str) -> None:
     """Move the run permanently to another playbook, on a person's decision."""
     offer, bundle = draft.run.offers[playbook], draft.bundle.offered[playbook]
     others = {name: other for name, other in draft.run.offers.items() if name != playbook}
-    draft.set(frames=(), offers=others, digest=offer.digest, steered_by=user)
+    draft.set(frames=(), offers=others, digest=offer.digest)
     draft.bundle = bundle
     entering.begin(draft, playbook, because=f"a person took it over to '{offer.title}'")

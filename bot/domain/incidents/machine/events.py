@@ -46,7 +46,7 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     """The person who opens the incident leads it; what is proposed next counts as that person's own work."""
     data = {"fields": event.fields} | _about(draft)
     draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
-    draft.set(lead=event.user, steered_by=event.user, visit=0)
+    draft.set(lead=event.user, visit=0)
     draft.learn(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
     _say_what_is_unresolved(draft)
 
@@ -316,7 +316,6 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
         )
     withdraw_what_waits(draft, "an undo was asked for")
     draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
-    draft.set(steered_by=user)
     calls = tuple(entry.call_id for entry in entries)
     draft.record(
         "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}
@@ -354,7 +353,7 @@ def _divert(draft: Draft, event: Commanded) -> None:
     if is_applying(draft):
         return say(draft, event.user, "A change is being applied; its outcome must be known first.")
     withdraw_what_waits(draft, f"the run switches to {wanted}")
-    return diverting.take_offer(draft, wanted, event.user)
+    return diverting.take_offer(draft, wanted)
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:

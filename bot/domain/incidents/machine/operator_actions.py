@@ -95,7 +95,6 @@ def _skip(draft: Draft, event: Commanded) -> None:
         known = ", ".join(ways) or "none"
         return events.say(draft, event.user, f"'{run.state}' cannot skip to '{event.to}'. Exits: {known}.")
     events.withdraw_what_waits(draft, f"'{run.state}' was skipped")
-    draft.set(steered_by=event.user)
     why = f"skipped '{run.state}': {event.text}"
     draft.record("answered", why, who=event.user, data={"skipped": run.state, "to": event.to})
     return entering.enter(draft, event.to, because=f"a person {why}")
@@ -168,7 +167,7 @@ def _hold(draft: Draft, silences: Mapping[str, float]) -> None:
 def reopen(draft: Draft, event: Commanded) -> None:
     if draft.run.is_open:
         return events.say(draft, event.user, f"{draft.run.incident_id} is open.")
-    draft.set(closed_at=None, ending="", steered_by=event.user)
+    draft.set(closed_at=None, ending="")
     draft.record("reopened", f"reopened by hand: {event.text}", who=event.user)
     return diverting.restart_playbook(draft, because="a person reopened it")
 

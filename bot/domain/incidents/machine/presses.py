@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.approvals.edits import values_of
 from bot.domain.approvals.grant import JudgedPress, Press, Request, grant, must_count, still_missing
-from bot.domain.incidents.effect import ApplyStep, JudgePress
+from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
 from bot.domain.incidents.machine import changing, diverting, entering, events, questions, residual
 from bot.domain.incidents.machine.draft import Draft
@@ -106,18 +106,11 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
         draft.notify(press, f"Your approval counts; {not_yet}.")
         draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
         return
-    reason = press.reason if is_breaking or request.asked_before else judged_press.authority.reason
+    reason = press.reason if is_breaking or request.needs_reason else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)
     if is_breaking:
         _notify_overruled(draft, request, press)
-    change = draft.run.change
-    if change is None:
-        raise ValueError("a request is open although no change is under way")
-    draft.set(change=change.model_copy(update={"begun": True, "step": 0, "step_started_at": draft.at}))
-    entering.go(draft, "granted")
-    draft.want(
-        ApplyStep(effect_id=draft.effect_id(f"apply/{request.request_id}/0/0"), request_id=request.request_id, step=0)
-    )
+    changing.begin(draft, request)
 
 
 def _notify_overruled(draft: Draft, request: Request, press: Press) -> None:
@@ -199,7 +192,7 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
     )
     answers = draft.run.questions | {question.question_id: answered}
-    draft.set(questions=answers, question="", steered_by=press.user)
+    draft.set(questions=answers, question="")
     draft.clear_deadlines(f"question:{question.question_id}")
     draft.record(
         "answered", f"{question.choices[press.value]}", who=press.user,
@@ -231,7 +224,7 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == "undo":
         events.start_undo(draft, press.user)
     elif answer.startswith("divert:"):
-        diverting.take_offer(draft, answer.removeprefix("divert:"), press.user)
+        diverting.take_offer(draft, answer.removeprefix("divert:"))
     elif answer == "close":
         entering.close(draft, "closed_by_hand", "a person closed it")
     elif answer == questions.KEEP:

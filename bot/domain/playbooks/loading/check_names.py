@@ -271,6 +271,9 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
         case ChangeState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
             yield from _verb(path, state)
+            if state.approved_with:
+                changes = {other for other, each in playbook.states.items() if isinstance(each, ChangeState)}
+                yield from _known((*path, "approved_with"), state.approved_with, changes - {str(path[-1])}, "change")
             for index, group in enumerate(state.approvers):
                 yield from _group((*path, "approvers", index), group)
         case WatchState():

@@ -29,7 +29,7 @@ Role = Literal["destination", "expression", "template", "text"]
 _DESTINATIONS = frozenset(
     {
         *("unknown", "expired", "taken", "done", "not_needed", "refused", "impossible", "failed", "unclear"),
-        *("held", "not_held", "beyond", "not_by"),
+        *("held", "not_held", "beyond", "not_by", "approved_with"),
     }
 )
 _PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")

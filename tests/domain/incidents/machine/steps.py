@@ -176,6 +176,8 @@ class Story:
 
     def presses(self, action: str, *, user: str = "ana", digest: str = "", reason: str = "", **more: Any) -> Story:
         request = self.run.requests[self.request]
+        # The form of a high risk asks for a reason; " " stands for a press without one.
+        reason = reason or ("users wait" if request.policy.needs_reason and not request.asked_before else "")
         press = builders.press(
             press_id=self.id(), action=action, about=request.request_id, digest=digest or request.digest, user=user,
             reason=reason,

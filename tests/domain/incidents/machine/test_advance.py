@@ -181,7 +181,9 @@ def test_two_people_are_needed_where_the_policy_says_so() -> None:
 
 def test_a_plan_that_asks_for_teams_waits_for_each_of_them() -> None:
     plan = builders.plan(approved_by=("platform", "serving"))
-    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+    story = Story()
+    story.rules = builders.four_eyes(story.rules)
+    story.opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
     assert [demand.falls_back for demand in story.run.requests[story.request].policy.demands] == [True, True]
     story.presses("approve", user="ana", teams=("serving",))
     assert story.run.requests[story.request].status == "open"
@@ -583,19 +585,25 @@ def test_a_full_thread_still_takes_what_people_must_see() -> None:
     assert story.says("resolve").run.posts[-1].kind == "closed"
 
 
-# --- whose work it is -----------------------------------------------------------------------------------------------
+# --- one person is enough -------------------------------------------------------------------------------------------
 
 
-def test_who_chose_a_high_risk_change_is_not_its_only_approver() -> None:
-    story = Story()
-    strict = builders.policy(own_work_counts=False)
-    approvals = story.rules.approvals.model_copy(update={"low": strict})
-    story.rules = story.rules.model_copy(update={"approvals": approvals})
-    story.asked().presses("approve", user="ana")
-    assert story.run.at_state == "grow/awaiting"
-    assert "somebody else must approve" in story.wanted(Notify).text
-    story.presses("approve", user="ben")
+def test_the_person_who_chose_a_change_may_approve_it() -> None:
+    story = Story().asked().presses("approve", user="ana")
     assert story.run.at_state == "grow/applying"
+
+
+def test_a_high_risk_is_approved_with_a_reason_in_words() -> None:
+    story = Story()
+    needs_reason = story.rules.approvals.low.model_copy(update={"needs_reason": True})
+    approvals = story.rules.approvals.model_copy(update={"risk_floors": {"scale": "high"}, "high": needs_reason})
+    story.rules = story.rules.model_copy(update={"approvals": approvals})
+    story.asked().presses("approve", user="ana", reason=" ")
+    assert story.run.at_state == "grow/awaiting"
+    assert "its risk is high, and approving it needs a reason in words" in story.wanted(Notify).text
+    story.presses("approve", user="ana", reason="users wait")
+    assert story.run.at_state == "grow/applying"
+    assert story.run.requests[story.request].decision_reason == "users wait"
 
 
 def test_alerts_that_alertmanager_left_out_are_said() -> None:

@@ -231,7 +231,7 @@ def test_a_person_may_take_the_run_over_by_command() -> None:
     digest = went.run.offers["urgent"].digest
     went.says("divert", text="urgent")
     assert (went.run.playbook, went.run.state, went.run.digest) == ("urgent", "ask", digest)
-    assert (went.run.offers, went.run.frames, went.run.steered_by) == ({}, (), "ana")
+    assert (went.run.offers, went.run.frames) == ({}, ())
 
 
 def test_a_person_may_take_the_run_over_by_an_answer() -> None:

@@ -142,11 +142,6 @@ def test_an_undo_takes_back_the_last_change_whole_and_no_other() -> None:
     assert story.texts("undo") == ["undo asked for: scale llm from 4 to 5, second call"]
 
 
-def test_an_undo_is_the_own_work_of_who_asked_for_it() -> None:
-    story = applied_twice().says("undo", user="ben").planned()
-    assert story.run.requests[story.request].own_work_of == ("ben",)
-
-
 def test_an_undo_withdraws_what_waits_and_says_why() -> None:
     story = applied_twice()
     waits = story.request
@@ -222,12 +217,6 @@ def test_a_run_does_not_leave_a_change_that_is_applied() -> None:
 # --- skipping, reopening, pinning ------------------------------------------------------------------------------------
 
 
-def test_who_skips_a_wait_steers_and_is_never_the_only_approver_of_what_follows() -> None:
-    story = Story().opened().reads(0.95).chooses("grow").planned().posted().presses("approve", user="ben").settles()
-    story.says("skip", to="choose", text="I see it", user="cay")
-    assert story.run.steered_by == "cay"
-
-
 def test_what_waits_when_its_state_is_skipped_is_withdrawn_and_says_why() -> None:
     story = Story().asked().says("skip", to="choose", text="not now")
     assert story.run.requests["R2"].decision_reason == "'grow' was skipped"
@@ -256,10 +245,6 @@ def test_nothing_that_a_change_leads_to_by_itself_is_skipped_to() -> None:
     playbook = load_text(text, file="small.yaml")
     run = Story(Bundle.of(playbook)).asked().run
     assert exits_to_skip(run, playbook) == {"choose": "refused", "calm": "failed"}
-
-
-def test_what_is_proposed_after_a_reopening_is_the_own_work_of_who_reopened_it() -> None:
-    assert Story().opened().says("resolve").says("reopen", text="again", user="cay").run.steered_by == "cay"
 
 
 def test_a_pinned_message_without_a_time_and_an_author_is_of_who_pinned_it_and_now() -> None:

@@ -58,7 +58,7 @@ def opened() -> Story:
 def test_who_opens_an_incident_leads_it_and_has_filled_in_its_form() -> None:
     story = opened()
     run = story.run
-    assert (run.state, run.visit, run.lead, run.steered_by) == ("ask", 1, "eve", "eve")
+    assert (run.state, run.visit, run.lead) == ("ask", 1, "eve")
     assert scope_values(run, {}, {})["forms.opening.gain"] == 2.0
     assert (story.entries[0].kind, story.entries[0].who) == ("opened", "eve")
     assert story.entries[0].data["incident"] == run.incident_id

@@ -1,0 +1,100 @@
+"""Changes that are announced instead of approved: cleaning up, what an earlier approval covered, and pre-approved ones.
+
+Each function returns the reason, as people read it (`no approval: …`); empty means that people are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, time
+from fnmatch import fnmatchcase
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.approvals.grant import Request
+from bot.domain.changes.catalogue import VERBS
+from bot.domain.changes.plan import RISKS, LedgerEntry, Plan, Risk
+from bot.domain.kernel.target import Target
+
+CLEANED_BY_UNDO = frozenset({"canary", "isolate_replica"})
+"""Verbs whose undo only removes or returns what the bot itself put there."""
+AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
+
+
+def cleans_up(plan: Plan, ledger: Iterable[LedgerEntry]) -> str:
+    """Whether the plan only removes the bot's own canary, returns a replica or puts an autoscaler's floor back."""
+    verb = VERBS.get(plan.verb)
+    if verb is None or _has_warnings(plan):
+        return ""
+    if verb.cleans_up:
+        return "it only cleans up what the bot did"
+    if verb.name != "undo" or not plan.calls:
+        return ""
+    verbs = {entry.call_id: entry.verb for entry in ledger}
+    is_own = all(verbs.get(call.undoes) in CLEANED_BY_UNDO for call in plan.calls)
+    is_floor = all(call.target.kind in AUTOSCALERS for call in plan.calls)
+    return "it only takes back what the bot added" if is_own or is_floor else ""
+
+
+def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> str:
+    """Whether an approved request of this run showed this change as its next step, and the plan is what it showed."""
+    asked = [one for one in earlier if one.status == "granted" and state in {step.state for step in one.covers}]
+    if not asked or not _is_as_shown(plan, asked[-1].plan):
+        return ""
+    if RISKS.index(risk) > RISKS.index(asked[-1].plan.risk) or _has_warnings(plan):
+        return ""
+    return f"{asked[-1].request_id} covers it"
+
+
+def _is_as_shown(plan: Plan, shown: Plan) -> bool:
+    """Whether both name the same edits or the same replica."""
+    both = plan.choices.keys() & shown.choices.keys() & {"edits", "replica", "uid", "node"}
+    return bool(both) and all(plan.choices[key] == shown.choices[key] for key in both)
+
+
+def _has_warnings(plan: Plan) -> bool:
+    return any(each.grade == "warning" for each in plan.circumstances)
+
+
+class PreApproved(BaseModel):
+    """One rule of the settings: this kind of change, within these bounds, needs no press."""
+
+    model_config = ConfigDict(frozen=True)
+
+    change: str
+    """A kind of change, as in `approvals.who`."""
+    at_most: int
+    """How often in one incident."""
+    targets: tuple[str, ...] = ()
+    """Namespace and name, with `*`; empty: every target."""
+    hours: str = ""
+    """`22:00-06:00`, UTC; empty: always."""
+
+    def permits(self, kind: str, target: Target, done: Iterable[str], *, at: float) -> bool:
+        """`done`: the kinds of the changes that this incident has begun."""
+        is_left = sum(earlier == kind for earlier in done) < self.at_most
+        return kind == self.change and is_left and self._is_for(target) and self._is_open(at)
+
+    def _is_for(self, target: Target) -> bool:
+        return not self.targets or any(fnmatchcase(str(target), pattern) for pattern in self.targets)
+
+    def _is_open(self, at: float) -> bool:
+        if not self.hours:
+            return True
+        start, end = (time.fromisoformat(text.strip()) for text in self.hours.split("-"))
+        now = datetime.fromtimestamp(at, UTC).time()
+        return start <= now < end if start <= end else now >= start or now < end
+
+    def __str__(self) -> str:
+        targets = "for " + ", ".join(self.targets) if self.targets else ""
+        hours = f"{self.hours} UTC" if self.hours else ""
+        return f"{self.change} ({', '.join(filter(None, [f'at most {self.at_most} in one incident', targets, hours]))})"
+
+
+def pre_approved(
+    rules: Iterable[PreApproved], plan: Plan, kind: str, target: Target, done: Iterable[str], *, at: float
+) -> str:
+    """Whether a rule of the settings permits this plan now. A plan with a warning is always asked about."""
+    done = tuple(done)
+    found = next((rule for rule in rules if rule.permits(kind, target, done, at=at)), None)
+    return f"the settings pre-approve {found}" if found and not _has_warnings(plan) else ""
