@@ -25,6 +25,7 @@ WIDTH_PIXELS = 1440
 FILLS = {
     "read": "#f2f4f5",
     "ask": "#fff3cd",
+    "recommend": "#ffe3c2",
     "change": "#fbdcd9",
     "watch": "#dcecfb",
     "divert": "#ece2f6",
@@ -35,6 +36,7 @@ FILLS = {
 STROKES = {
     "read": "#566573",
     "ask": "#9a7400",
+    "recommend": "#b45f06",
     "change": "#c0392b",
     "watch": "#2471a3",
     "divert": "#6c3483",

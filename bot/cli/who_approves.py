@@ -86,7 +86,8 @@ def kinds_of(state: ChangeState) -> tuple[str, ...]:
 
 def _edited(edits: Any) -> set[str]:
     listed = edits if isinstance(edits, list | tuple) else ()
-    return {str(edit.get("flag") or edit.get("env") or "") for edit in listed if isinstance(edit, dict)}
+    edits = [edit for edit in listed if isinstance(edit, dict)]
+    return {str(name) for edit in edits for name in edit.get("first_of") or [edit.get("flag") or edit.get("env") or ""]}
 
 
 def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules: ApprovalRules) -> str:

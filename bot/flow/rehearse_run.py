@@ -238,6 +238,9 @@ class DryRun:
             outcome = self._outcome(self.run)
             if outcome == "expired":
                 return "silence"
+            if outcome.startswith("option:"):
+                key = outcome.removeprefix("option:")
+                return self._made("choose", request.request_id, digest=request.digest, value=key)
             action = "refuse" if outcome == "refused" else "approve"
             why = "a rehearsal" if request.needs_reason else ""
             number = len(request.presses)

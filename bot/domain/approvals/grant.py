@@ -127,6 +127,18 @@ class Covered(BaseModel):
     risk: Risk
 
 
+class Alternative(BaseModel):
+    """Another option beside a request, as it was when it was recommended."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    label: str
+    effect: str = ""
+    why_not: str = ""
+    """Why it is not possible; empty if it is."""
+
+
 class Request(BaseModel):
     """A plan that people are asked to approve."""
 
@@ -166,6 +178,8 @@ class Request(BaseModel):
     """The outcome of its change (`done`, `failed`, `unclear`, …); empty until it ends."""
     ended_at: float | None = None
     """When its change ended."""
+    alternatives: tuple[Alternative, ...] = ()
+    """What may be done instead; a press on one withdraws this request."""
     asked_before: str = ""
     """The request that asked for exactly this within half an hour, `R3` or another incident's `INC-6/R3`: an approval
     needs a new reason in words.

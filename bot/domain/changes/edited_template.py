@@ -16,7 +16,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import PodTemplate, pod_templates
 from bot.domain.flags.command_words import Place
 from bot.domain.flags.flag_edits import Pen, Written, with_flag
-from bot.domain.flags.flag_history import is_v0
+from bot.domain.flags.flag_history import has_flag, is_v0
 from bot.domain.flags.flag_rules import (
     Edits,
     Engine,
@@ -99,11 +99,11 @@ def edited_template(
 
     `only_template`: do not edit ConfigMaps, for a canary beside replicas that read the same ones.
     """
-    wanted, directions = _without_directions(arguments.get("edits"))
     first, *others = pod_templates(workload)
     before = Written(bare(first.template), dict(config_maps or {}))
     flags = flags_of_template(before.template, None, before.config_maps)
-    version = version_of_image(image_wanted(wanted) or flags.image)
+    version = version_of_image(image_wanted(arguments.get("edits")) or flags.image)
+    wanted, directions = _without_directions(_with_chosen_flags(arguments.get("edits"), version))
     engine = Engine(version, bool(version) and is_v0(version, flags.variables.value("VLLM_USE_V1")))
     edits = check_edits(wanted, engine)
     pen = Pen(engine.table, only_template)
@@ -123,6 +123,19 @@ def edited_template(
     rest = [_followed(workload, other, change) for other in others]
     moves = tuple(_move(edit, flags, engine, directions.get(edit.flag, "")) for edit in done)
     return replace(_result(workload, change, rest), moves=moves)
+
+
+def _with_chosen_flags(wanted: Any, version: str) -> Any:
+    """Returns the edits with the first flag of each `first_of` that this engine version has, else the last."""
+
+    def chosen(edit: Any) -> Any:
+        if not isinstance(edit, dict) or "first_of" not in edit:
+            return edit
+        flags = [str(flag) for flag in edit["first_of"]]
+        flag = next((flag for flag in flags[:-1] if version and has_flag(version, flag)), flags[-1])
+        return {"flag": flag, **{key: value for key, value in edit.items() if key != "first_of"}}
+
+    return [chosen(edit) for edit in wanted] if isinstance(wanted, list | tuple) else wanted
 
 
 def _without_directions(wanted: Any) -> tuple[Any, dict[str, str]]:

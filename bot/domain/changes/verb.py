@@ -120,7 +120,9 @@ class Verb:
 
 EDITS = Argument(
     "edits",
-    "a list of {flag: --name, direction: raise|lower|set, value: …}, {env: NAME, value: …}, {image: …}",
+    "a list of {flag: --name, direction: raise|lower|set, value: …}, {env: NAME, value: …}, {image: …}; "
+    "instead of flag, `first_of: [--new, --old]` takes the first that the engine has; "
+    "an edit with `when` is made only if that is true",
 )
 REPLICA = Argument(
     "replica", "a replica's name, most often '${picked.replica}'; canary for our canary, where a verb takes it"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.approvals.grant import Policy, Request
+from bot.domain.approvals.grant import Alternative, Policy, Request
 from bot.domain.changes.plan import LedgerEntry
 from bot.domain.incidents.impact import Impact
 from bot.domain.kernel.alert import Alert
@@ -126,6 +126,8 @@ class Findings(_Frozen):
     picked: dict[str, str] = {}
     """Name of a pick to its replica."""
     baseline: dict[str, Reading] = {}
+    options: dict[str, tuple[Alternative, ...]] = {}
+    """Recommendation to its options, as they were when it was last made."""
 
 
 class Frame(_Frozen):

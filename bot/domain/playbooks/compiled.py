@@ -15,11 +15,19 @@ from bot.domain.kernel.errors import ExpressionError, Fault
 from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
 from bot.domain.playbooks.expressions.template import Template, as_written, compile_template
-from bot.domain.playbooks.language import ChangeState, Playbook, ReadState, State, WatchState, kind_of
+from bot.domain.playbooks.language import (
+    ChangeState,
+    Playbook,
+    ReadState,
+    RecommendState,
+    State,
+    WatchState,
+    kind_of,
+)
 from bot.domain.playbooks.machine import PlaybookMachine
 from bot.domain.playbooks.matchers import Matcher, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path, Report
-from bot.domain.playbooks.scope import scope_of, signals_of, texts_of
+from bot.domain.playbooks.scope import is_condition, path_of_text, scope_of, signals_of, texts_of
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import Kind, Value, in_words
@@ -131,6 +139,11 @@ class CompiledPlaybook:
     def successors(self, name: str) -> tuple[str, ...]:
         return successors(self.playbook, name)
 
+    def evidence(self, name: str) -> tuple[str, ...]:
+        """Returns the signals that a request for this change shows: those of the state that recommends it, if any."""
+        state = self.playbook.states[name]
+        return self.needs(state.option_of if isinstance(state, ChangeState) and state.option_of else name)
+
     def needs(self, name: str) -> tuple[str, ...]:
         """Returns all signals to read in this state: those it lists and those its expressions mention."""
         return self._states[name].needs
@@ -187,12 +200,29 @@ class CompiledPlaybook:
 
     def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
         """Returns the `with` of a change, evaluated with `data`."""
-        rendered = _render(self._states[name].arguments or {}, self._with_settings(data))
+        rendered = _render(self._states[name].arguments or {}, self._as_recommended(name, self._with_settings(data)))
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
     def text(self, name: str, key: str, data: Data) -> str:
         """Returns a text for people, evaluated with `data`: `ask`, `why`, `expected` or `say`."""
-        return self._states[name].texts[key].in_words(self._with_settings(data))
+        return self._states[name].texts[key].in_words(self._as_recommended(name, self._with_settings(data)))
+
+    def options(self, name: str, data: Data) -> dict[str, bool | Unknown]:
+        """Returns whether each option of a `recommend` is possible."""
+        data = self._with_settings(data)
+        state = self.playbook.states[name]
+        assert isinstance(state, RecommendState)
+        possible = self._states[name].parts
+        return {key: _flag(possible[key], data) if key in possible else True for key in state.options}
+
+    def _as_recommended(self, name: str, data: dict[str, Value]) -> dict[str, Value]:
+        """Returns the values with those that recommended this change in place of newer ones."""
+        state = self.playbook.states[name]
+        if not isinstance(state, ChangeState) or not state.option_of:
+            return data
+        prefix = f"results.{state.option_of}."
+        then = {known.removeprefix(prefix): value for known, value in data.items() if known.startswith(prefix)}
+        return {**data, **then}
 
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)
@@ -256,6 +286,14 @@ class _Compiler:
                     for i, go in enumerate(state.go)
                 )
                 return CompiledState(needs, picks=self._group((*path, "pick"), state.pick, "text"), clauses=clauses)
+            case RecommendState():
+                written = {key: option.possible for key, option in state.options.items() if option.possible}
+                parts = {
+                    key: self._expression((*path, "options", key, "possible"), source, "flag")
+                    for key, source in written.items()
+                }
+                known = {key: expression for key, expression in parts.items() if expression}
+                return CompiledState(needs, parts=known, texts=texts)
             case ChangeState():
                 still = self._expression((*path, "still"), state.still, "flag") if state.still else None
                 arguments = self._templates((*path, "with"), state.with_)
@@ -284,12 +322,19 @@ class _Compiler:
             return None
 
     def _texts(self, path: Path, state: State) -> dict[str, Template]:
-        compiled = {key: self._templates((*path, key), text) for key, text in texts_of(state).items()}
+        compiled = {
+            key: self._templates((*path, *path_of_text(state, key)), text) for key, text in texts_of(state).items()
+        }
         return {key: text for key, text in compiled.items() if isinstance(text, Template)}
 
     def _templates(self, path: Path, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._templates((*path, key), item) for key, item in value.items()}
+            return {
+                key: self._expression((*path, key), item, "flag")
+                if is_condition((*path, key), item)
+                else self._templates((*path, key), item)
+                for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self._templates((*path, index), item) for index, item in enumerate(value)]
         if not isinstance(value, str):
@@ -311,12 +356,18 @@ def _render(value: Any, data: Data) -> Any:
     if isinstance(value, Template):
         return value.render(data)
     if isinstance(value, dict):
-        rendered = {key: _render(item, data) for key, item in value.items()}
+        rendered = {key: _render(item, data) for key, item in value.items() if not isinstance(item, Expression)}
         return next((item for item in rendered.values() if isinstance(item, Unknown)), rendered)
     if isinstance(value, list):
-        items = [_render(item, data) for item in value]
+        items = [_render(item, data) for item in value if _is_wanted(item, data)]
         return next((item for item in items if isinstance(item, Unknown)), items)
     return value
+
+
+def _is_wanted(edit: Any, data: Data) -> bool:
+    """Whether the condition of an edit holds; an edit without one is always made, and an unknown one is left out."""
+    conditions = [item for item in edit.values() if isinstance(item, Expression)] if isinstance(edit, dict) else []
+    return all(_flag(condition, data) is True for condition in conditions)
 
 
 def _shown(value: Value) -> str:

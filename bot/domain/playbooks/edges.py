@@ -12,6 +12,7 @@ from bot.domain.playbooks.language import (
     EndState,
     Playbook,
     ReadState,
+    RecommendState,
     State,
     WatchState,
 )
@@ -60,10 +61,22 @@ def _edges(state: State) -> list[Edge]:
             ]
             return [*chosen, _edge("expired", state.expired)]
         case ChangeState():
-            return [
+            ended = [
                 Edge(outcome, getattr(state, outcome), (outcome,), outcome, by_person=outcome == "refused")
                 for outcome in CHANGE_OUTCOMES
             ]
+            others = [
+                Edge(f"option:{key}", to, ("alternatives", key), key, by_person=True)
+                for key, to in state.alternatives.items()
+            ]
+            return [*ended, *others]
+        case RecommendState():
+            options = [
+                Edge(f"option:{key}", option.to, ("options", key), option.label)
+                for key, option in state.options.items()
+                if option.is_change
+            ]
+            return [*options, _edge("none_possible", state.none_possible)]
         case WatchState():
             broken = [
                 Edge(f"broke:{i}", broke.to, ("broke", i, "to"), broke.when) for i, broke in enumerate(state.broke)

@@ -48,9 +48,20 @@ class Choice(Strict):
     """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
 
 
+class Runbook(Strict):
+    """A step of the runbook that a playbook follows."""
+
+    step: str
+    """The step as the runbook calls it."""
+    url: str = ""
+    """Where it is written."""
+
+
 class _State(Strict):
     title: str = ""
     """What it is called on the card; else its name."""
+    runbook: Runbook | None = None
+    """The step of the runbook that it is: on the card, in the graph and in the export."""
     covers: tuple[str, ...] = ()
     """Rows of the coverage table that it is for."""
     severity: Literal["page", "ticket"] | None = None
@@ -109,8 +120,8 @@ class ChangeState(_Passed):
     """The diagnosis that flags are edited against: which way each may go is in the table of mitigations."""
     approvers: tuple[str, ...] = ()
     """Groups whose people may approve too; with four eyes, one of each must."""
-    approved_with: str = ""
-    """An earlier change of this playbook whose request lists this one: its approval covers this change too, unless this
+    approved_with: tuple[str, ...] = ()
+    """Earlier changes of this playbook whose requests list this one: its approval covers this change too, unless this
     one's risk is higher (`approvals.plan: once` lifts that), it shows a warning, or it edits something else.
     """
     expires: str = ""
@@ -122,6 +133,11 @@ class ChangeState(_Passed):
     impossible: str = ""
     failed: str = ""
     unclear: str = ""
+
+    option_of: str = ""
+    """The state that recommends it; written by the loader."""
+    alternatives: dict[str, str] = {}
+    """The other options of that state; written by the loader."""
 
 
 class Broke(Strict):
@@ -140,6 +156,31 @@ class WatchState(_Passed):
     held: str
     not_held: str = ""
     unknown: str = ""
+
+
+class Option(Strict):
+    """One way of a `recommend`, made by `loading/options.py` from what is written; its change is a state of its own."""
+
+    label: str
+    to: str
+    possible: str = ""
+    why_not: str = ""
+    effect: str = ""
+    repeat: bool = False
+    is_change: bool = True
+    """False: it is only offered, never recommended."""
+    given: dict[str, Any] = {}
+    """The parts of its change that are evaluated with the readings of this state: `with`, `why` and `expected`."""
+
+
+class RecommendState(_Passed):
+    """Read what the options need, then propose the first that is possible; the others are offered beside it."""
+
+    recommend: str
+    why: str = ""
+    read: tuple[str, ...] = ()
+    options: dict[str, Option] = Field(min_length=1)
+    none_possible: str
 
 
 PEOPLE = "people"
@@ -178,6 +219,7 @@ class EndState(_State):
 
 
 KINDS: dict[str, type[_State]] = {
+    "recommend": RecommendState,
     "ask": AskState,
     "change": ChangeState,
     "watch": WatchState,
@@ -194,6 +236,7 @@ def state_kind(value: Any) -> str:
 
 State = Annotated[
     Annotated[ReadState, Tag("(read)")]
+    | Annotated[RecommendState, Tag("(recommend)")]
     | Annotated[AskState, Tag("(ask)")]
     | Annotated[ChangeState, Tag("(change)")]
     | Annotated[WatchState, Tag("(watch)")]
@@ -222,6 +265,8 @@ class Playbook(Strict):
     form: Form = {}
     """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
     settings: dict[str, Setting] = {}
+    define: dict[str, str] = {}
+    """Names for expressions of this playbook: each stands for its text wherever it is mentioned."""
     signals: dict[str, SignalSpec] = {}
     start: str
     states: Annotated[dict[str, State], Field(min_length=1)]

@@ -10,7 +10,16 @@ from bot.domain.kernel.errors import ExpressionError
 from bot.domain.kernel.form import OPENING, Form
 from bot.domain.playbooks.expressions.expression import names_in
 from bot.domain.playbooks.expressions.template import split_template
-from bot.domain.playbooks.language import AskState, ChangeState, EndState, Playbook, ReadState, State, WatchState
+from bot.domain.playbooks.language import (
+    AskState,
+    ChangeState,
+    EndState,
+    Playbook,
+    ReadState,
+    RecommendState,
+    State,
+    WatchState,
+)
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.settings import kind_of_setting
 from bot.domain.signals.probe_spec import Probes
@@ -65,6 +74,13 @@ def written_expressions(state: State) -> Iterator[Written]:
                 yield Written(("still",), state.still)
             yield from _in_templates(("with",), state.with_)
             yield from _in_texts(state)
+        case RecommendState():
+            for key, option in state.options.items():
+                at: Path = ("options", key)
+                if option.possible:
+                    yield Written((*at, "possible"), option.possible)
+                yield from _in_templates((*at, "given"), option.given)
+            yield from _in_texts(state)
         case WatchState():
             yield from (Written(("watch", part), source) for part, source in state.watch.items())
             yield from (Written(("broke", i, "when"), broke.when) for i, broke in enumerate(state.broke))
@@ -79,15 +95,32 @@ def texts_of(state: State) -> dict[str, str]:
             return {"ask": state.ask, "why": state.why}
         case ChangeState():
             return {"why": state.why, "expected": state.expected}
+        case RecommendState():
+            texts = {"recommend": state.recommend, "why": state.why}
+            for key, option in state.options.items():
+                for word in ("label", "effect", "why_not"):
+                    texts[f"{key}.{word}"] = getattr(option, word)
+            return texts
         case EndState():
             return {"say": state.say}
         case _:
             return {}
 
 
+def path_of_text(state: State, key: str) -> Path:
+    """Returns where a text of `texts_of` is written, below the state."""
+    option, dot, word = key.partition(".")
+    return ("options", option, word) if dot and isinstance(state, RecommendState) else (key,)
+
+
 def _in_texts(state: State) -> Iterator[Written]:
     for key, text in texts_of(state).items():
-        yield from _in_templates((key,), text)
+        yield from _in_templates(path_of_text(state, key), text)
+
+
+def is_condition(path: Path, value: object) -> bool:
+    """Whether the value is the condition of an edit, as in `with: {edits: [{flag: …, when: …}]}`."""
+    return len(path) >= 3 and path[-3] == "edits" and path[-1] == "when" and isinstance(value, str)
 
 
 def _in_templates(path: Path, value: object) -> Iterator[Written]:
@@ -99,7 +132,10 @@ def _in_templates(path: Path, value: object) -> Iterator[Written]:
         yield from (Written(path, text, start) for text, is_expression, start in pieces if is_expression)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _in_templates((*path, key), item)
+            if is_condition((*path, key), item):
+                yield Written((*path, key), item)
+            else:
+                yield from _in_templates((*path, key), item)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _in_templates((*path, index), item)
@@ -107,9 +143,12 @@ def _in_templates(path: Path, value: object) -> Iterator[Written]:
 
 def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
     """Returns all signals to read in a state: those it lists, then those that its expressions mention."""
-    listed = state.read if isinstance(state, ReadState | AskState) else ()
+    listed = state.read if isinstance(state, ReadState | AskState | RecommendState) else ()
     declared = list(signals)
-    heads = {name.split(".")[0] for written in written_expressions(state) for name in names_in(written.source)}
+    # An option is proposed with the readings that recommended it; only its reason is read again.
+    is_option = isinstance(state, ChangeState) and state.option_of
+    expressions = [each for each in written_expressions(state) if not is_option or each.path == ("still",)]
+    heads = {name.split(".")[0] for written in expressions for name in names_in(written.source)}
     ordered = [*listed, *(name for name in declared if name in heads)]
     return tuple(dict.fromkeys(ordered))
 
@@ -117,7 +156,8 @@ def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
 def rests_on(state: State) -> frozenset[str]:
     """Returns the earlier states whose results its expressions mention."""
     names = (name for written in written_expressions(state) for name in names_in(written.source))
-    return frozenset(name.split(".")[1] for name in names if name.startswith("results."))
+    earlier = {name.split(".")[1] for name in names if name.startswith("results.")}
+    return frozenset(earlier | ({state.option_of} if isinstance(state, ChangeState) and state.option_of else set()))
 
 
 def scope_of(playbook: Playbook, probes: Probes) -> dict[str, Kind]:

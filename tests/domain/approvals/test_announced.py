@@ -20,8 +20,16 @@ EDITS = {"edits": {"--max-num-seqs": 6}}
 
 def why(plan: Plan, kind: str = "", *, risk: Risk = "low", **fields: Any) -> str:
     level = builders.policy()
-    rules = {name: fields.pop(name) for name in ("four_eyes", "risk_floors", "pre_approved") if name in fields}
-    facts = {"state": "roll", "target": builders.TARGET, "ledger": (), "earlier": (), "at": builders.START} | fields
+    rules: dict[str, Any] = {
+        name: fields.pop(name) for name in ("four_eyes", "risk_floors", "pre_approved") if name in fields
+    }
+    facts: dict[str, Any] = {
+        "state": "roll",
+        "target": builders.TARGET,
+        "ledger": (),
+        "earlier": (),
+        "at": builders.START,
+    } | fields
     found = ApprovalRules(low=level, medium=level, high=level, **rules)
     return found.announced(plan, kind or plan.verb, risk, **facts)
 
@@ -153,7 +161,8 @@ def test_the_days_of_these_tests_are_what_they_say() -> None:
     ],
 )
 def test_a_pre_approved_change_is_announced_within_its_bounds(changes: dict[str, Any], is_permitted: bool) -> None:
-    said = why(builders.plan(), **{"kind": "scale", "at": NIGHT, "pre_approved": (ONE_MORE,)} | changes)
+    given: dict[str, Any] = {"kind": "scale", "at": NIGHT, "pre_approved": (ONE_MORE,)} | changes
+    said = why(builders.plan(), **given)
     text = "the settings pre-approve scale (at most 2 in one incident, for serving/ll*, 22:00-06:00 UTC)"
     assert said == (text if is_permitted else "")
 

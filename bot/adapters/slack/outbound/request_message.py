@@ -17,6 +17,7 @@ from bot.adapters.slack.press_value import (
     APPROVE,
     APPROVE_WITH_REASON,
     BREAK_GLASS,
+    CHOOSE,
     EDIT,
     MORE_TIME,
     REFUSE,
@@ -84,6 +85,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
         later = [f"• {line(each.title, 160)} ({RISKS[each.risk]} risk)" for each in request.covers]
         body += section(["*Approving it also approves*", *later])
     if request.status == "open":
+        body += section(_alternatives(request))
         body += context(_grounds(request))
     foot = [*_weigh(run, request), *_decide_or_decided(run, request)]
     marks = [f"plan {code(request.digest[:12])}"] + ([f"timeline {code(head[:16])}"] if head else [])
@@ -98,6 +100,19 @@ def _circumstances(request: Request) -> list[Block]:
         *section([text for is_fine, text in lines if not is_fine]),
         *context([text for is_fine, text in lines if is_fine]),
     ]
+
+
+def _alternatives(request: Request) -> list[str]:
+    """The other options, each with its effect or with the reason why it is not possible."""
+    if not request.alternatives:
+        return []
+    lines = [
+        f"• {line(each.label, 120)} — _not possible: {line(each.why_not, 200)}_"
+        if each.why_not
+        else f"• *{line(each.label, 120)}*" + (f": {line(each.effect, 240)}" if each.effect else "")
+        for each in request.alternatives
+    ]
+    return ["*Instead of this*", *lines]
 
 
 def _grounds(request: Request) -> list[str]:
@@ -283,6 +298,9 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if request.expires_at is not None and not request.extended_by:
         buttons.append(button("More time", MORE_TIME, packed))
     buttons.append(button("Refuse…", REFUSE, packed, style="danger"))
+    for place, each in enumerate(each for each in request.alternatives if not each.why_not):
+        value_of = ButtonValue(run.incident_id, request.request_id, digest=request.digest, choice=each.key).packed()
+        buttons += [button(each.label, f"{CHOOSE}{place}", value_of)] if value_of else []
     if _has_glass(request):
         buttons.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
     return actions(buttons)

@@ -14,7 +14,7 @@ from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.incidents.event import Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
-from bot.domain.incidents.machine import entering, questions, reading, residual
+from bot.domain.incidents.machine import entering, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import ActiveChange
 from bot.domain.playbooks.language import ChangeState, EndState
@@ -117,10 +117,11 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         policy=policy,
         why=draft.text("why") if written else "Undo what this run changed.",
         still=written.still if written else "",
-        evidence=questions.evidence(draft, draft.playbook.needs(change.state)) if written else (),
+        evidence=questions.evidence(draft, draft.playbook.evidence(change.state)) if written else (),
         asked_at=draft.at,
         edited_by=change.edited_by,
         covers=covers,
+        alternatives=recommending.alternatives(draft, written) if written else (),
         asked_before=repeats,
     )
     if policy.announced:
@@ -156,7 +157,7 @@ def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
     """Returns the later changes that the playbook puts under this one's approval, as far as the settings allow."""
     found = []
     for later, state in draft.playbook.playbook.states.items():
-        if isinstance(state, ChangeState) and state.approved_with == name:
+        if isinstance(state, ChangeState) and {name, _recommended_by(draft, name)} & set(state.approved_with):
             needed = highest(VERBS[state.change].risk, state.risk or "low")
             if draft.rules.approvals.plan_once or highest(needed, risk) == risk:
                 found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
@@ -173,6 +174,11 @@ def _strange_version(draft: Draft) -> str:
         return ""
     strange = [version for version in runs if version not in known]
     return f"tested on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+
+
+def _recommended_by(draft: Draft, name: str) -> str:
+    state = draft.playbook.playbook.states.get(name)
+    return state.option_of if isinstance(state, ChangeState) else ""
 
 
 def _policy(

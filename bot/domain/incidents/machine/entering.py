@@ -8,7 +8,15 @@ from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, Re
 from bot.domain.incidents.machine import questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import NEXT_STATUS, ActiveChange, ActiveWatch, Findings, Frame
-from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, ReadState, WatchState
+from bot.domain.playbooks.language import (
+    AskState,
+    ChangeState,
+    DivertState,
+    EndState,
+    ReadState,
+    RecommendState,
+    WatchState,
+)
 from bot.domain.signals.signal import Reading
 
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
@@ -61,7 +69,7 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     if state.severity:
         severity.set_by_playbook(draft, state.severity, title)
     match state:
-        case ReadState():
+        case ReadState() | RecommendState():
             want_readings(draft)
         case AskState():
             if draft.playbook.needs(name):

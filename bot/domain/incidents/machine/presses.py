@@ -73,6 +73,8 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
                 _give_more_time(draft, request, judged_press)
             case "edit":
                 _edit(draft, request, judged_press)
+            case "choose":
+                _choose_instead(draft, request, judged_press)
             case _:
                 must_count(request, judged_press)
                 _count(draft, request, judged_press)
@@ -144,6 +146,18 @@ def _edit(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     if request.expires_at is not None and judged_press.at >= request.expires_at:
         raise ApprovalError("its deadline has passed")
     changing.edited(draft, request, values_of(request.plan, press.value), press.user)
+
+
+def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
+    """Withdraw the request and propose another option of the recommendation."""
+    press = judged_press.press
+    if press.digest != request.digest:
+        raise ApprovalError("the plan changed after this button was posted; use the newer request")
+    other = next((each for each in request.alternatives if each.key == press.value), None)
+    if other is None or other.why_not:
+        raise ApprovalError(f"'{press.value}' is not possible instead" + (f": {other.why_not}" if other else ""))
+    _decide(draft, request, status="superseded", by=press.user, reason=f"{other.label}, instead")
+    entering.go(draft, f"option:{other.key}", because=f"{press.user_name or press.user} chose it instead")
 
 
 def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bot.domain.incidents.effect import DrawChart
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
-from bot.domain.incidents.machine import entering, questions
+from bot.domain.incidents.machine import entering, questions, recommending
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Post, scope_values
 from bot.domain.incidents.series import as_evidence, told
 from bot.domain.playbooks.expressions.expression import Unknown
-from bot.domain.playbooks.language import AskState, ReadState
+from bot.domain.playbooks.language import AskState, ReadState, RecommendState
 from bot.domain.signals.signal import Reading
 
 
@@ -26,6 +26,8 @@ def signals_read(draft: Draft, event: SignalsRead) -> None:
             draft.learn(baseline=event.readings)
             draft.record("baseline", "baseline kept before any change", data=_data(event.readings))
         _choose(draft, state)
+    elif isinstance(state, RecommendState):
+        recommending.recommend(draft, state)
 
 
 def keep(draft: Draft, readings: dict[str, Reading]) -> None:

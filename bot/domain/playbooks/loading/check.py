@@ -18,6 +18,7 @@ from bot.domain.playbooks.loading.check_paths import check_ways, lint
 from bot.domain.playbooks.loading.check_texts import check_texts, unfilled
 from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import expand
+from bot.domain.playbooks.loading.options import spread
 from bot.domain.playbooks.loading.structure import structure
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.settings import effective_settings
@@ -45,7 +46,10 @@ def check(
     only_known_overrides: bool = False,
 ) -> Checked:
     """Checks `source` with its included fragments."""
-    expanded = expand(source, fragments)
+    spread_out = spread(source)
+    if spread_out.faults:
+        return Checked(None, _sorted(source, spread_out.faults))
+    expanded = expand(spread_out.source, fragments)
     if expanded.source is None or (expanded.faults and not expanded.source.data["states"]):
         return Checked(None, _sorted(source, expanded.faults))
     source = expanded.source
@@ -74,7 +78,7 @@ def check(
 
 def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
     """Rebuilds a playbook that was checked before: only what keeps it from running is a fault now."""
-    expanded = expand(source, fragments)
+    expanded = expand(spread(source).source, fragments)
     if expanded.source is None or expanded.faults:
         raise PlaybookError(expanded.faults)
     source = expanded.source

@@ -24,6 +24,7 @@ from bot.domain.playbooks.language import (
     EndState,
     Playbook,
     ReadState,
+    RecommendState,
     State,
     WatchState,
 )
@@ -92,13 +93,16 @@ def _spelling(playbook: Playbook) -> Mistakes:
         name = str(path[-1])
         if not _NAME.fullmatch(name):
             yield Mistake(path, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
-        elif path[0] == "signals" and name in RESERVED | FUNCTION_NAMES | _CEL_WORDS:
+        elif path[0] == "define" and name in playbook.signals:
+            yield Mistake(path, f"'{name}' is a signal already", "Take another name.", at_key=True)
+        elif path[0] in ("signals", "define") and name in RESERVED | FUNCTION_NAMES | _CEL_WORDS:
             yield Mistake(path, f"'{name}' means something else in expressions", "Take another name.", at_key=True)
 
 
 def _named_things(playbook: Playbook) -> Iterator[Path]:
     yield from (("settings", name) for name in playbook.settings)
     yield from (("signals", name) for name in playbook.signals)
+    yield from (("define", name) for name in playbook.define)
     for name, state in playbook.states.items():
         yield ("states", name)
         match state:
@@ -106,6 +110,8 @@ def _named_things(playbook: Playbook) -> Iterator[Path]:
                 yield from (("states", name, "pick", pick) for pick in state.pick)
             case AskState():
                 yield from (("states", name, "choices", choice) for choice in state.choices)
+            case RecommendState():
+                yield from (("states", name, "options", option) for option in state.options)
             case WatchState():
                 yield from (("states", name, "watch", part) for part in state.watch)
             case _:
@@ -264,6 +270,8 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
         case ReadState():
             yield from _reads((*path, "read"), state.read, playbook)
             yield from _ways_out(path, state)
+        case RecommendState():
+            yield from _reads((*path, "read"), state.read, playbook)
         case AskState():
             yield from _reads((*path, "read"), state.read, playbook)
             yield from _answers(path, state, playbook)
@@ -271,9 +279,11 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
         case ChangeState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
             yield from _verb(path, state)
-            if state.approved_with:
-                changes = {other for other, each in playbook.states.items() if isinstance(each, ChangeState)}
-                yield from _known((*path, "approved_with"), state.approved_with, changes - {str(path[-1])}, "change")
+            changes = {
+                other for other, each in playbook.states.items() if isinstance(each, ChangeState | RecommendState)
+            }
+            for index, other in enumerate(state.approved_with):
+                yield from _known((*path, "approved_with", index), other, changes - {str(path[-1])}, "change")
             for index, group in enumerate(state.approvers):
                 yield from _group((*path, "approvers", index), group)
         case WatchState():
@@ -458,23 +468,36 @@ def _edits(path: Path, edits: Any) -> Mistakes:
         return
     for index, edit in enumerate(edits):
         at: Path = (*path, index)
-        keys = frozenset(edit) if isinstance(edit, dict) else frozenset()
-        if keys - {"direction"} != {"flag", "value"} and keys not in ({"env", "value"}, {"image"}):
+        keys = frozenset(edit) - {"when"} if isinstance(edit, dict) else frozenset()
+        of_flag = keys - {"direction"} in ({"flag", "value"}, {"first_of", "value"})
+        if not of_flag and keys not in ({"env", "value"}, {"image"}):
             hint = "Write {flag: --name, value: …}, {env: NAME, value: …} or {image: …}."
             yield Mistake(at, "this is no edit", hint)
-        elif "flag" not in edit or life_of_flag(str(edit["flag"])) is not None:
-            continue  # a variable, an image, or a flag of some engine versions
-        elif newest_table().name_of(str(edit["flag"])) is None:
-            flags = newest_table().spellings
-            hint = did_you_mean(str(edit["flag"]), flags)
-            yield Mistake((*at, "flag"), f"unknown flag '{edit['flag']}'", hint)
+            continue
+        for key, flag in _flags_of(edit):
+            # A flag may belong to some engine versions only.
+            if life_of_flag(flag) is None and newest_table().name_of(flag) is None:
+                yield Mistake((*at, *key), f"unknown flag '{flag}'", did_you_mean(flag, newest_table().spellings))
+
+
+def _flags_of(edit: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Yields the flags of an edit, each with its path; none for a variable or an image."""
+    if "flag" in edit:
+        yield ("flag",), str(edit["flag"])
+    listed = edit.get("first_of", ())
+    yield from (((("first_of", i), str(flag))) for i, flag in enumerate(listed if isinstance(listed, list) else ()))
 
 
 def _mitigations(path: Path, state: ChangeState) -> Mistakes:
     """Each flag of the mitigation table needs a diagnosis, and no written direction may make that worse."""
     edits = state.with_.get("edits")
     listed = enumerate(edits) if isinstance(edits, list) else ()
-    found = [(index, edit) for index, edit in listed if isinstance(edit, dict) and "flag" in edit]
+    found = [
+        (index, {**edit, "flag": flag})
+        for index, edit in listed
+        if isinstance(edit, dict)
+        for _, flag in _flags_of(edit)
+    ]
     if state.against and "edits" not in VERBS[state.change].takes:
         yield Mistake((*path, "against"), "'against' is for edits of flags", "Delete it.", at_key=True)
     elif state.against and found:

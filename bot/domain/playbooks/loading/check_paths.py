@@ -16,6 +16,7 @@ from bot.domain.playbooks.language import (
     EndState,
     Playbook,
     ReadState,
+    RecommendState,
     State,
     WatchState,
 )
@@ -82,14 +83,14 @@ def _loops(playbook: Playbook) -> Mistakes:
         name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
     }
     reading = {
-        name: to if isinstance(states[name], ReadState) or _is_limited(states[name]) else frozenset()
+        name: to if isinstance(states[name], ReadState | RecommendState) or _is_limited(states[name]) else frozenset()
         for name, to in by_itself.items()
     }
     for name, state in states.items():
         if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
             way = _shortest_loop(by_itself, name)
             yield Mistake(("states", name), f"a loop changes the cluster without asking: {way}", _PUT_ASK, at_key=True)
-        elif isinstance(state, ReadState) and name in reachable(reading, reading[name]):
+        elif isinstance(state, ReadState | RecommendState) and name in reachable(reading, reading[name]):
             way = _shortest_loop(reading, name)
             yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
 
@@ -147,7 +148,7 @@ def _before(playbook: Playbook, name: str, made: Collection[str]) -> Mistakes:
     for index, signal in enumerate(signals_of(state, playbook.signals)):
         of = playbook.signals[signal].of
         if of.startswith("picked.") and of not in made:
-            listed = isinstance(state, ReadState | AskState) and index < len(state.read)
+            listed = isinstance(state, ReadState | AskState | RecommendState) and index < len(state.read)
             where: Path = ("states", name, "read", index) if listed else ("states", name)
             yield Mistake(where, f"'{signal}' is of '{of}', which nothing before '{name}' picks", at_key=not listed)
 
@@ -245,5 +246,5 @@ def _durations(playbook: Playbook) -> Iterator[str]:
     for state in playbook.states.values():
         if isinstance(state, WatchState):
             yield from (state.for_, state.within, state.every)
-        elif not isinstance(state, ReadState | EndState):
+        elif not isinstance(state, ReadState | RecommendState | EndState):
             yield state.expires

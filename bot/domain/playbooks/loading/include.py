@@ -29,7 +29,7 @@ Role = Literal["destination", "expression", "template", "text"]
 _DESTINATIONS = frozenset(
     {
         *("unknown", "expired", "taken", "done", "not_needed", "refused", "impossible", "failed", "unclear"),
-        *("held", "not_held", "beyond", "not_by", "approved_with"),
+        *("held", "not_held", "beyond", "not_by", "option_of", "none_possible"),
     }
 )
 _PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")
@@ -57,7 +57,8 @@ class Expanded:
 def expand(source: Source, fragments: Fragments) -> Expanded:
     """Expands every include. Faults are reported where they are written; one fault never hides another include's."""
     states = source.data.get("states")
-    if not isinstance(states, Mapping) or not any(_is_include(state) for state in states.values()):
+    has_parts = isinstance(states, Mapping) and any(_is_include(state) for state in states.values())
+    if not isinstance(states, Mapping) or not (has_parts or source.data.get("define")):
         return Expanded(source)
     return _Expansion(source, fragments).expanded()
 
@@ -77,6 +78,16 @@ def _role(path: Path) -> Role:
             return "destination"
         case ("states", _, "go" | "broke", _, "when") | ("states", _, "still") | ("states", _, "watch" | "pick", _):
             return "expression"
+        case ("states", _, "with", "edits", _, "when") | ("define", _):
+            return "expression"
+        case ("states", _, "options", _, "given", "with", "edits", _, "when") | ("states", _, "options", _, "possible"):
+            return "expression"
+        case ("states", _, "options", _, "to") | ("states", _, "alternatives", _) | ("states", _, "approved_with", _):
+            return "destination"
+        case ("states", _, "options", _, "given", *_) | ("states", _, "options", _, "label" | "effect" | "why_not"):
+            return "template"
+        case ("states", _, "recommend"):
+            return "template"
         case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say"):
             return "template"
         case ("signals", _, "ending"):
@@ -145,6 +156,9 @@ class _Expansion:
         self._used: dict[str, Source] = {}
         self._texts: dict[tuple[_Site, str, Role], _Woven | None] = {}
         self._states = self._size = 0
+        define = source.data.get("define")
+        self._defined = {str(name) for name in define} if isinstance(define, Mapping) else set[str]()
+        self._defining: list[str] = []
         self._sheet = _Sheet(dict(source.values), dict(source.keys))
 
     def expanded(self) -> Expanded:
@@ -384,6 +398,8 @@ class _Expansion:
             new: _Woven | None = None
             if head == "parameters" and word:
                 new = self._parameter_in(written, word, tail, offset + start + 1)
+            elif name in self._defined and site is self._host:
+                new = self._definition_in(written, name, offset + start + 1)
             elif head in _OF_STATES and site.names.get(word, word) != word:
                 new = (
                     _renamed(written, ".".join([head, site.names[word], *([tail] if tail else [])]), offset + start),
@@ -392,6 +408,23 @@ class _Expansion:
                 parts += [_as_written(written, text[at:start], offset + at), *new]
                 at = start + len(name)
         return (*parts, _as_written(written, text[at:], offset + at))
+
+    def _definition_in(self, written: _Written, name: str, column: int) -> _Woven | None:
+        """Returns a definition of the playbook inside an expression: its text in brackets."""
+        host = self._host
+        value = host.source.data["define"][name]
+        if name in self._defining:
+            way = " → ".join([*self._defining[self._defining.index(name) :], name])
+            self._fault(host, Mistake(("define", name), f"'{name}' is defined by itself: {way}", at_key=True))
+            return None
+        if not isinstance(value, str):
+            self._fault(host, Mistake(("define", name), f"'{name}' is no expression", "Put it in quotes."))
+            return None
+        self._defining.append(name)
+        woven = self._expression(_Written(host, ("define", name), value), value, 0)
+        self._defining.pop()
+        place = Stretch(1, host.place(written.path).at_column(column))
+        return (("(", place), *woven, (")", place))
 
     def _parameter_in(self, written: _Written, word: str, tail: str, column: int) -> _Woven | None:
         """Returns a parameter inside an expression: its text in brackets, or a name continued by `tail`."""

@@ -12,6 +12,7 @@ from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.language import KINDS, Playbook
 from bot.domain.playbooks.loading.fragment import Fragment, Include
 from bot.domain.playbooks.loading.key_words import WORDS
+from bot.domain.playbooks.loading.options import Recommend
 from bot.domain.signals.metric import SHAPES
 from bot.domain.signals.probe_spec import Probes
 
@@ -24,6 +25,13 @@ def playbook_schema(probes: Probes) -> dict[str, Any]:
     definitions = schema["$defs"]
     definitions |= include.pop("$defs", {})
     definitions["Include"] = include
+    # What is written, not what the loader makes of it.
+    written = Recommend.model_json_schema(by_alias=True)
+    definitions |= written.pop("$defs", {})
+    definitions[KINDS["recommend"].__name__] = written
+    del definitions["Option"]
+    for made in ("option_of", "alternatives"):
+        del definitions[KINDS["change"].__name__]["properties"][made]
     schema["properties"]["states"]["additionalProperties"]["oneOf"].append({"$ref": "#/$defs/Include"})
     help_of = {name: verb.help for name, verb in VERBS.items()}
     help_of |= {name: probe.help for name, probe in probes.items()}

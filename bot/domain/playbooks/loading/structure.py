@@ -112,8 +112,8 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
     if not isinstance(item, Mapping):
         return f"a {noun} is a mapping of keys", f"Write what kind of {noun} it is: {', '.join(kinds)}."
     found = [kind for kind in kinds if kind in item]
-    if noun == "state" and "ask" in found and "read" in found:
-        found.remove("read")  # a question may show readings
+    if noun == "state" and {"ask", "recommend"} & set(found) and "read" in found:
+        found.remove("read")  # questions and recommendations may show readings
     if noun == "signal" and "share_above" in found and "histogram" in found:
         found.remove("histogram")  # a share has one
     if len(found) == 1:

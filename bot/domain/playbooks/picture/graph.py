@@ -11,6 +11,7 @@ from bot.domain.playbooks.language import Playbook, kind_of
 SHAPES: dict[str, tuple[str, str]] = {
     "read": ("[", "]"),
     "ask": ("{{", "}}"),
+    "recommend": ("{{", "}}"),
     "change": ("[[", "]]"),
     "watch": ("([", "])"),
     "divert": ("[/", "/]"),
@@ -18,6 +19,7 @@ SHAPES: dict[str, tuple[str, str]] = {
 }
 _STYLES = (
     "classDef ask fill:#fff3cd,stroke:#b58900",
+    "classDef recommend fill:#ffe3c2,stroke:#b45f06",
     "classDef change fill:#fde2e1,stroke:#c0392b",
     "classDef watch fill:#e1f0fd,stroke:#2471a3",
     "classDef divert fill:#eee6f7,stroke:#6c3483",

@@ -271,7 +271,8 @@ def _words(key: str, state: str, playbook: CompiledPlaybook) -> frozenset[str]:
     if key == "answers":
         return ANSWERS_ANYWHERE | frozenset(getattr(playbook.state(state), "choices", ()))
     if key == "changes":
-        return frozenset(CHANGE_OUTCOMES)
+        others = getattr(playbook.state(state), "alternatives", ())
+        return frozenset(CHANGE_OUTCOMES) | {f"option:{other}" for other in others}
     if key == "watches":
         broke = (f"broke:{index}" for index in range(len(getattr(playbook.state(state), "broke", ()))))
         return frozenset({"held", "not_held", "unknown", *broke})

@@ -128,13 +128,14 @@ class Story:
         self.happens(AlertChanged(event_id=self.id(), alert=builders.alert()))
         return self
 
-    def reads(self, usage: float | None) -> Story:
+    def reads(self, usage: float | None, **others: Reading) -> Story:
         reading = (
             unknown("usage", "the page did not answer", at=self.at)
             if usage is None
             else Reading(name="usage", value=usage, at=self.at)
         )
-        self.happens(SignalsRead(event_id=self.id(), effect_id=f"v{self.run.visit}/read", readings={"usage": reading}))
+        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit}/read"}
+        self.happens(SignalsRead.model_validate(event | {"readings": {"usage": reading} | others}))
         return self
 
     def chooses(
@@ -174,13 +175,15 @@ class Story:
         self.happens(Posted(event_id=self.id(), slot=f"request:{request}", ts="1.1", channel="C1"))
         return self
 
-    def presses(self, action: str, *, user: str = "ana", digest: str = "", reason: str = "", **more: Any) -> Story:
+    def presses(
+        self, action: str, *, user: str = "ana", digest: str = "", reason: str = "", value: str = "", **more: Any
+    ) -> Story:
         request = self.run.requests[self.request]
         # The form of a high risk asks for a reason; " " stands for a press without one.
         reason = reason or ("users wait" if request.policy.needs_reason and not request.asked_before else "")
         press = builders.press(
             press_id=self.id(), action=action, about=request.request_id, digest=digest or request.digest, user=user,
-            reason=reason,
+            reason=reason, value=value,
         )  # fmt: skip
         return self.judged(press, **more)
 

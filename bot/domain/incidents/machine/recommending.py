@@ -1,0 +1,65 @@
+"""A recommendation: the first possible option becomes a request with its plan; the others are offered beside it."""
+
+from __future__ import annotations
+
+from bot.domain.approvals.grant import Alternative
+from bot.domain.incidents.machine import entering
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import scope_values
+from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.playbooks.language import ChangeState, RecommendState
+
+NOT_NOW = "not possible now"
+
+
+def recommend(draft: Draft, state: RecommendState) -> None:
+    """Propose the first option that is possible and was not tried; without one, leave by `none_possible`."""
+    name = draft.run.state
+    options = _options(draft, name, state)
+    left = [
+        each.key
+        for each in options
+        if not each.why_not and state.options[each.key].is_change
+        and (state.options[each.key].repeat or not _was_tried(draft, state.options[each.key].to))
+    ]  # fmt: skip
+    draft.learn(options=draft.run.findings.options | {name: options})
+    text = "; ".join(f"{each.label}: {each.why_not or 'possible'}" for each in options)
+    if not left:
+        return entering.go(draft, "none_possible", because=f"no option is left: {text}")
+    because = f"recommended of {len(options)} options: {_label(options, left[0])}"
+    return entering.go(draft, f"option:{left[0]}", because=because)
+
+
+def _label(options: tuple[Alternative, ...], key: str) -> str:
+    return next(each.label for each in options if each.key == key)
+
+
+def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternative, ...]:
+    values = scope_values(draft.run, draft.run.readings, draft.playbook.settings)
+
+    def text(key: str) -> str:
+        return draft.playbook.text(name, key, values)
+
+    found = []
+    for key, verdict in draft.playbook.options(name, values).items():
+        why_not = ""
+        if isinstance(verdict, Unknown):
+            why_not = f"not known: {verdict.reason}"
+        elif not verdict:
+            why_not = text(f"{key}.why_not") or NOT_NOW
+        found.append(Alternative(key=key, label=text(f"{key}.label"), effect=text(f"{key}.effect"), why_not=why_not))
+    return tuple(found)
+
+
+def _was_tried(draft: Draft, state: str) -> bool:
+    """Whether the option was entered and was neither withdrawn nor replaced by another one."""
+    if state not in draft.run.findings.path:
+        return False
+    requests = [each for each in draft.run.requests.values() if each.state == state]
+    return not requests or any(each.status not in ("superseded", "withdrawn") for each in requests)
+
+
+def alternatives(draft: Draft, state: ChangeState) -> tuple[Alternative, ...]:
+    """Returns the other options of the recommendation that this change belongs to."""
+    options = draft.run.findings.options.get(state.option_of, ())
+    return tuple(each for each in options if each.key in state.alternatives)

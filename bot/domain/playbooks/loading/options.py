@@ -1,0 +1,206 @@
+"""Expands `recommend`: each of its options becomes a change of its own, and every value keeps its original position.
+
+An option `limit` of a state `relieve` becomes the change `relieve_limit`. With `try`, a flag edit becomes a canary
+first, and `relieve_limit_in_place` for where there can be no canary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import Field
+
+from bot.domain.changes.plan import Risk
+from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.strict import Strict
+from bot.domain.playbooks.language import Runbook
+from bot.domain.playbooks.loading.structure import shape
+from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.source import Position, Source
+
+
+class WrittenOption(Strict):
+    """One mitigation of a `recommend`: a change, or with `to` another state that is only offered, never recommended."""
+
+    label: str
+    """What it is called on the request and on its button."""
+    possible: str = ""
+    """True when it can be done now; absent, always. Unknown counts as not possible, with the reason."""
+    why_not: str = ""
+    """What people read when it is not possible."""
+    effect: str = ""
+    """One sentence on effect and cost."""
+    repeat: bool = False
+    """It may be recommended again after it was tried in this incident."""
+    runbook: Runbook | None = None
+    """The step of the runbook that it is."""
+    covers: tuple[str, ...] = ()
+    to: str = ""
+    """A state to go to instead of a change."""
+    change: str = ""
+    with_: dict[str, Any] = Field(default={}, alias="with")
+    still: str = ""
+    why: str = ""
+    against: str = ""
+    approvers: tuple[str, ...] = ()
+    risk: Risk | None = None
+    expires: str = ""
+    expected: str = ""
+    done: str = ""
+    not_needed: str = ""
+    refused: str = ""
+    expired: str = ""
+    impossible: str = ""
+    failed: str = ""
+    unclear: str = ""
+
+
+class Recommend(Strict):
+    """A state that recommends the first possible option, as a request with its plan, and offers the others beside it.
+
+    What an option does not say about its change (`still`, `against` and where its outcomes lead) is taken from here.
+    """
+
+    recommend: str
+    """The question that the options answer."""
+    why: str = ""
+    title: str = ""
+    covers: tuple[str, ...] = ()
+    runbook: Runbook | None = None
+    read: tuple[str, ...] = ()
+    options: dict[str, WrittenOption] = Field(min_length=1)
+    """In order of preference, by the name of the change that each becomes."""
+    none_possible: str
+    """Where it leads that no option is possible, or that each was tried."""
+    try_: str = Field(default="", alias="try")
+    """The state that judges a canary and rolls it out: flag edits are tried on a canary first, and go on there."""
+    still: str = ""
+    against: str = ""
+    done: str = ""
+    not_needed: str = ""
+    refused: str = ""
+    expired: str = ""
+    impossible: str = ""
+    failed: str = ""
+    unclear: str = ""
+    at_most: int | None = Field(default=None, ge=1)
+    beyond: str = ""
+
+
+_INHERITED = ("still", "against", "done", "not_needed", "refused", "expired", "impossible", "failed", "unclear")
+_OF_CHANGE = (
+    *("change", "with", "why", "approvers", "risk", "expires", "expected", "covers", "runbook"),
+    *_INHERITED,
+)
+_OF_OPTION = ("label", "possible", "why_not", "effect", "repeat")
+_OF_STATE = ("recommend", "why", "title", "covers", "runbook", "read", "none_possible", "at_most", "beyond")
+
+
+@dataclass(frozen=True)
+class Spread:
+    source: Source
+    faults: tuple[Fault, ...] = ()
+
+
+def spread(source: Source) -> Spread:
+    """Expands every `recommend` of a playbook."""
+    states = source.data.get("states")
+    found = states.items() if isinstance(states, Mapping) else ()
+    recommends = [name for name, state in found if isinstance(state, Mapping) and "recommend" in state]
+    if not isinstance(states, Mapping) or not recommends:
+        return Spread(source)
+    spreading = _Spreading(source)
+    for name in recommends:
+        spreading.expand(str(name), states[name])
+    data = {**source.data, "states": spreading.states}
+    whole = replace(source, data=data, values=spreading.values, keys=spreading.keys)
+    return Spread(whole, tuple(map(source.fault, spreading.mistakes)))
+
+
+class _Spreading:
+    def __init__(self, source: Source) -> None:
+        self.states: dict[str, Any] = dict(source.data["states"])
+        self.values: dict[Path, Position] = dict(source.values)
+        self.keys: dict[Path, Position] = dict(source.keys)
+        self.mistakes: list[Mistake] = []
+        self._source = source
+
+    def expand(self, name: str, state: Mapping[str, Any]) -> None:
+        at: Path = ("states", name)
+        mistakes = [*shape(Recommend, state, at), *_neither_nor(at, state)]
+        self.mistakes += mistakes
+        if mistakes:
+            del self.states[name]
+            return
+        kept = {key: state[key] for key in _OF_STATE if key in state}
+        targets = {key: option.get("to") or f"{name}_{key}" for key, option in state["options"].items()}
+        self.states[name] = kept | {
+            "options": {key: self._option(at, key, option, targets[key]) for key, option in state["options"].items()}
+        }
+        for key, option in state["options"].items():
+            if "change" in option:
+                others = {other: to for other, to in targets.items() if other != key}
+                self._add_changes(name, key, state, {"option_of": name, "alternatives": others})
+
+    def _option(self, at: Path, key: str, option: Mapping[str, Any], to: str) -> dict[str, Any]:
+        given = {word: option[word] for word in ("with", "why", "expected") if word in option}
+        for word in given:
+            self._alias((*at, "options", key, word), (*at, "options", key, "given", word))
+        kept = {word: option[word] for word in _OF_OPTION if word in option}
+        return {**kept, "to": to, "is_change": "change" in option, "given": given}
+
+    def _add_changes(self, name: str, key: str, state: Mapping[str, Any], links: Mapping[str, Any]) -> None:
+        at: Path = ("states", name, "options", key)
+        option, tried = state["options"][key], state.get("try", "")
+        final = f"{name}_{key}"
+        if final in self.states:
+            self.mistakes.append(Mistake(at, f"there is a state '{final}' already", "Rename one.", at_key=True))
+            return
+        change: dict[str, Any] = {"title": option["label"]}
+        self.keys["states", final] = self.keys.get(at, Position(1, 1))
+        self._alias((*at, "label"), ("states", final, "title"))
+        for word in _OF_CHANGE:
+            if word in option:
+                change[word] = option[word]
+                self._alias((*at, word), ("states", final, word))
+            elif (
+                word in _INHERITED
+                and word in state
+                and not (word == "against" and "edits" not in option.get("with", {}))
+            ):
+                change[word] = state[word]
+                self._alias(("states", name, word), ("states", final, word))
+        change.setdefault("why", option.get("effect") or option["label"])
+        change |= links
+        if not tried or option["change"] != "set_flags":
+            self.states[final] = change
+            return
+        in_place = f"{final}_in_place"
+        outcomes = {"done": tried, "failed": tried}
+        risks = {"risk": change["risk"]} if "risk" in change else {}
+        self.states[final] = {**_without(change, "risk"), "change": "canary", **outcomes, "impossible": in_place}
+        self.states[in_place] = {**change, **outcomes, **risks, "title": f"{option['label']}, without a canary"}
+        for word in (*_OF_CHANGE, "title"):
+            self._alias(("states", final, word), ("states", in_place, word))
+        self.keys["states", in_place] = self.keys["states", final]
+
+    def _alias(self, path: Path, other: Path) -> None:
+        """Gives all positions at `path` to `other` as well."""
+        for places in (self.values, self.keys):
+            size = len(path)
+            found = {(*other, *at[size:]): place for at, place in places.items() if at[:size] == path}
+            places.update(found)
+
+
+def _without(change: Mapping[str, Any], word: str) -> dict[str, Any]:
+    return {key: value for key, value in change.items() if key != word}
+
+
+def _neither_nor(at: Path, state: Mapping[str, Any]) -> Iterator[Mistake]:
+    options = state.get("options")
+    for key, option in options.items() if isinstance(options, Mapping) else ():
+        if isinstance(option, Mapping) and ("change" in option) == ("to" in option):
+            what = "an option has 'change' or 'to', and not both"
+            yield Mistake((*at, "options", key), what, "Write the change, or the state to go to.", at_key=True)

@@ -1,0 +1,182 @@
+"""A recommendation: a request for the first possible option, with the others beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.approvals.grant import Request
+from bot.domain.changes.plan import PlanResult
+from bot.domain.incidents.effect import Notify
+from bot.domain.incidents.machine import Rules
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.signals.signal import Reading
+from tests import builders
+from tests.domain.incidents.machine.steps import Story
+
+pytestmark = pytest.mark.fast
+
+TEXT = """\
+language: 1
+playbook: small
+title: Small
+opens_on: ['alertname="X"']
+settings: {ceiling: {default: 0.9, why: full}}
+define: {full: 'usage > settings.ceiling', twice: '2 * room'}
+signals:
+  usage: {metric: kv_cache_usage_perc, over: 5m}
+  room: {metric: num_requests_waiting, over: 5m}
+start: relieve
+states:
+  relieve:
+    recommend: Which mitigation?
+    read: [usage]
+    still: full
+    done: calm
+    refused: relieve
+    expired: gone
+    none_possible: gone
+    options:
+      grow:
+        label: Add ${twice} replicas
+        possible: room > 0
+        why_not: no GPU is free
+        effect: Restarts nothing.
+        change: scale
+        with: {by: '${twice}'}
+      restart: {label: Restart it, possible: full, effect: Cuts streams., change: restart, risk: high}
+      people: {label: Hand over, to: gone}
+  calm: {end: fixed}
+  gone: {end: handed_over}
+"""
+PLANNED = PlanResult(outcome="planned", plan=builders.plan())
+RESTART = PlanResult(outcome="planned", plan=builders.plan(verb="restart", title="Restart llm", risk="high"))
+
+
+def story(*, room: float | None = 1.0, usage: float = 0.95, text: str = TEXT) -> Story:
+    started = Story(Bundle.of(load_text(text, file="small.yaml"))).opened()
+    waiting = Reading(name="room", value=room, unknown="" if room is not None else "no answer", at=builders.START)
+    return started.reads(usage, room=waiting)
+
+
+def request_of(told: Story) -> Request:
+    request = told.run.open_request
+    assert request is not None
+    return request
+
+
+def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_it() -> None:
+    told = story().planned(PLANNED)
+    request = request_of(told)
+    assert (told.run.state, request.why) == ("relieve_grow", "Restarts nothing.")
+    beside = [(each.label, each.effect, each.why_not) for each in request.alternatives]
+    assert beside == [("Restart it", "Cuts streams.", ""), ("Hand over", "", "")]
+
+
+def test_its_numbers_are_those_that_recommended_it() -> None:
+    playbook = load_text(TEXT, file="small.yaml")
+    assert playbook.arguments("relieve_grow", {"results.relieve.room": 3.0, "room": 7.0}) == {"by": 6}
+
+
+@pytest.mark.parametrize(
+    ("room", "why_not"), [(0.0, "no GPU is free"), (None, "not known: not known: room")], ids=["no", "unknown"]
+)
+def test_an_option_that_is_not_possible_is_text_with_its_reason(room: float | None, why_not: str) -> None:
+    told = story(room=room).planned(RESTART)
+    assert told.run.state == "relieve_restart"
+    assert [each.why_not for each in request_of(told).alternatives] == [why_not, ""]
+
+
+def test_without_a_possible_option_it_leads_elsewhere() -> None:
+    assert story(room=0.0, usage=0.5).run.ending == "handed_over"
+
+
+def test_another_option_is_proposed_by_one_press_and_the_first_can_be_chosen_again() -> None:
+    told = story().planned(PLANNED).posted().presses("choose", value="restart")
+    assert told.run.requests["R1"].status == "superseded"
+    assert told.run.requests["R1"].decision_reason == "Restart it, instead"
+    told.planned(RESTART).posted()
+    assert told.run.state == "relieve_restart"
+    assert request_of(told).needs_reason
+    told.presses("choose", value="grow").planned(PLANNED)
+    assert told.run.state == "relieve_grow"
+
+
+def test_an_option_that_leads_elsewhere_is_taken_by_a_press() -> None:
+    assert story().planned(PLANNED).posted().presses("choose", value="people").run.ending == "handed_over"
+
+
+@pytest.mark.parametrize(("value", "why"), [("grow", "not possible instead: no GPU is free"), ("other", "'other' is")])
+def test_what_is_not_possible_cannot_be_pressed(value: str, why: str) -> None:
+    told = story(room=0.0).planned(RESTART).posted().presses("choose", value=value)
+    assert why in told.wanted(Notify).text
+    assert told.run.state == "relieve_restart"
+
+
+def test_a_press_on_an_older_plan_does_not_count() -> None:
+    told = story().planned(PLANNED).posted().presses("choose", value="restart", digest="0ld")
+    assert "the plan changed" in told.wanted(Notify).text
+
+
+def test_an_option_that_was_refused_is_not_recommended_again() -> None:
+    told = story().planned(PLANNED).posted().presses("refuse").reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    assert told.run.state == "relieve_restart"
+
+
+def test_an_option_that_may_repeat_is_recommended_again() -> None:
+    text = TEXT.replace("        change: scale\n", "        change: scale\n        repeat: true\n")
+    told = story(text=text).planned(PLANNED).posted().presses("refuse")
+    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
+
+
+# --- one approval for several changes ---------------------------------------------------------------------------------
+
+STAGED = TEXT.replace("    done: calm\n", "    done: calm\n    try: rolled\n").replace(
+    "  calm: {end",
+    "  rolled: {change: promote, approved_with: [relieve], still: full, why: It helped., done: calm}\n  calm: {end",
+)
+EDIT = "{label: Cap it, possible: full, effect: Queues., change: set_flags, with: {edits: [{flag: --seed, value: 6}]}}"
+STAGED = STAGED.replace("      restart: {label", f"      cap: {EDIT}\n      restart: {{label")
+CANARY = builders.plan(verb="canary", choices={"edits": {"--seed": 6}}, risk="medium")
+ROLLOUT = builders.plan(verb="promote", choices={"edits": {"--seed": 6}}, risk="high")
+
+
+def staged(*, once: bool) -> Story:
+    told = Story(Bundle.of(load_text(STAGED, file="small.yaml")))
+    approvals = told.rules.approvals.model_copy(update={"plan_once": once})
+    told.rules = Rules(approvals=approvals)
+    told.opened().reads(0.95, room=Reading(name="room", value=0.0, at=builders.START))
+    told.planned(PlanResult(outcome="planned", plan=CANARY)).posted()
+    assert told.run.state == "relieve_cap"
+    return told
+
+
+def test_a_flag_edit_is_tried_on_a_canary_and_its_rollout_is_asked_for() -> None:
+    told = staged(once=False)
+    assert request_of(told).covers == ()
+    told.presses("approve").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert (told.run.state, told.run.at_state) == ("rolled", "rolled/awaiting")
+
+
+def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reason() -> None:
+    told = staged(once=True)
+    request = request_of(told)
+    assert [(each.state, each.risk) for each in request.covers] == [("rolled", "high")]
+    assert request.plan.risk == "high"
+    told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert told.run.at_state == "rolled/applying"
+    assert told.run.requests[told.request].policy.announced == "R1 covers it"
+
+
+def test_a_rollout_of_other_edits_is_asked_for() -> None:
+    other = ROLLOUT.model_copy(update={"choices": {"edits": {"--seed": 5}}})
+    told = staged(once=True).presses("approve", reason="users wait").settles()
+    told.planned(PlanResult(outcome="planned", plan=other))
+    assert told.run.at_state == "rolled/awaiting"
+
+
+def test_without_room_for_a_canary_the_edit_is_proposed_in_place() -> None:
+    told = Story(Bundle.of(load_text(STAGED, file="small.yaml"))).opened()
+    told.reads(0.95, room=Reading(name="room", value=0.0, at=builders.START))
+    told.planned(PlanResult(outcome="impossible", reason="no GPU is free"))
+    assert told.run.state == "relieve_cap_in_place"
