@@ -6,6 +6,7 @@ Each source has its own deadline; if it fails or is late, its signals are unknow
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from bot.domain.signals.comparison import compare, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
-from bot.domain.signals.window import Window
+from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
 from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
@@ -100,7 +101,7 @@ class ReadSignals:
             # A failed query of the past must not discard the present values.
             reason = self._reason(error, self._history.source)
             return [unknown(one.name, reason, at=self._now()) for one in together]
-        windows = {one.name: Window(until - one.span, until) for one in together}
+        windows = {one.name: _window(one, until) for one in together}
         return [
             read_window(name, wanted[name], scrapes, window=window, picked=context.picked)
             for name, window in windows.items()
@@ -180,6 +181,11 @@ class _ReadOnce:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
+
+
+def _window(asked: _Asked, until: float) -> Window:
+    needed = FIRST_LOOK_SECONDS if asked.end is None else math.inf
+    return Window(until - asked.span, until, needed)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ COMMAND = "/incident "
 """Text with this prefix is not a label: it is typed before the question is answered."""
 APPROVE = ("approve", "approve_with_reason")
 """The second opens a form that asks for a reason."""
-REASON = {"": "as rehearsed"}
+REASON = {"reason": "as rehearsed"}
 MAX_SAID_LENGTH = 160
 """Maximum characters of a message in the output."""
 
@@ -113,9 +113,9 @@ class Approver:
 
     def _choose(self, message: Mapping[str, Any], buttons: list[dict[str, Any]]) -> dict[str, Any] | None:
         approve = next((button for button in buttons if button["action_id"] in APPROVE), None)
-        if approve is not None:
-            return approve
         choices = [button for button in buttons if button["action_id"].startswith(BUTTONS)]
+        if approve is not None:
+            return self._instead(message, choices) or approve
         # An answer that failed this often is given up: the next choice, which ends at handing over.
         tried = self._answered
         choices = [b for b in choices if tried[_asked(message), b["text"]["text"]] < PATIENCE] or choices[-1:]
@@ -123,6 +123,12 @@ class Approver:
         wanted = next((self._next(answer, message) for words, answer in self.answers.items() if words in text), None)
         named = next((button for button in choices if wanted and wanted in button["text"]["text"]), None)
         return named or next((button for button in choices if button["action_id"].startswith(BUTTONS[0])), None)
+
+    def _instead(self, message: Mapping[str, Any], others: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """The other option of a request that an answer names."""
+        answers = [answer for words, answer in self.answers.items() if words in message.get("text", "")]
+        wanted = self._next(answers[0], message) if answers else ""
+        return next((button for button in others if wanted and wanted in button["text"]["text"]), None)
 
     def _type_first(self, message: Mapping[str, Any]) -> None:
         """The commands that an answer begins with, once for each question."""

@@ -166,7 +166,7 @@ DEPLOY_IN_TIME = Scenario(
     healthy_load=STEADY,
     trouble_load=STEADY,
     deploy=Deploy({"--num-gpu-blocks-override": "66"}),
-    answers={"Which one was good?": "Roll back to", **ACCEPT},
+    answers={"Which revision was good?": "Roll back to", **ACCEPT},
     filled={"revision": "1"},
     # A tenth of eight milliseconds is noise; a pool of 66 blocks, of which a request takes 19, is full at 86 %.
     windows={"slower": "2", "kv_ceiling": "0.8"},
@@ -177,7 +177,7 @@ MORE_TRAFFIC = Scenario(
     # Short answers of almost one length: four replicas thrash for sure, and five do not.
     healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
     trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
-    answers={"Which mitigation?": "Scale out by one", "Replicas were added": "Not yet", **ACCEPT},
+    answers={"Replicas were added": "Not yet", **ACCEPT},
     # Both of yesterday's edges are in the calm time if the traffic is read 10 to 36 seconds after it rose.
     windows={"slower": "2", "load_window": "8s", "yesterday": "36s"},
     healthy_seconds=34.0,
@@ -200,7 +200,7 @@ OFFLOADED_IN_VAIN = Scenario(
     what="load rises, and KV in host memory is tried on a canary: it thrashes as before and goes; a person takes over",
     healthy_load=CALM,
     trouble_load=FULL,
-    answers={"Which mitigation?": ("More room for KV", "Hand over")},
+    answers={"Start one canary": ("Keep preempted blocks in host memory", "", "Hand over")},
     windows={"canary_within": "10s"},
     verified_by="",
     endings=("handed_over",),
@@ -215,9 +215,9 @@ EARLY_SIGNS = Scenario(
     alert_after_seconds=22.0,
     answers={
         **ACCEPT,
-        "Several early signs": "Scale out by one",
+        "Several early signs": "Treat it as a thrash",
         "requests wait longer": "Hand over",
-    },  # one is not enough
+    },  # one more replica is not enough
     # The present window must be mostly trouble, and the time before it free of it, even if the bot samples late. The
     # calm lasts longer than the comparison window: its load must not seem less because of a time without clients.
     windows={"load_window": "28s", "yesterday": "60s"},
@@ -239,13 +239,12 @@ SHEDDING_ALREADY = Scenario(
 )
 SICK_NODE = Scenario(
     name="sick-node",
-    what="the alert says KV cache, but a GPU has fallen off the bus (XID 79)",
+    what="the alert says KV cache, but nothing thrashes; the health of a GPU cannot be read, which stops nothing",
     healthy_load=CALM,
     trouble_load=CALM,
     gpu={"full_csv": True, "xid": 79},
     rule="",
     alert=KV_ALERT,
-    answers={"health cannot be read": "A GPU is faulty", "Who took it?": "It was a false alarm"},
     verified_by="flap",
     endings=("self_cleared",),
 )
@@ -271,7 +270,7 @@ BUSY = Scenario(
     rule="",
     alert=KV_ALERT,
     alert_after_seconds=12.0,
-    answers={"requests queue, but nothing is preempted": "Hand over"},
+    answers={"requests queue, nothing is preempted": "Hand over", "Scale": "Hand over"},
     verified_by="",
     endings=("handed_over",),
 )

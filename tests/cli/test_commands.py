@@ -162,14 +162,14 @@ def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_t
         return incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", *options).stdout
 
     # As text of the picture, where neither is cut.
-    assert "Which mitigation?" in drawn()
-    assert "Choose a mitigation" not in drawn()
-    assert "Choose a mitigation" in drawn("--section", "which mitigation?")
-    assert "Start a canary with the new flags" in drawn("--whole")
-    wrong = incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", "--section", "Which mitigations")
+    assert "Rollback" in drawn()
+    assert "Undo the last change" not in drawn()
+    assert "Undo the last change" in drawn("--section", "rollback")
+    assert "Judge the canary" not in drawn()
+    wrong = incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", "--section", "Rolback")
     assert (wrong.exit_code, wrong.stderr) == (
         1,
-        "kv-cache-oom has no section 'Which mitigations'. Did you mean 'Which mitigation?'?\n",
+        "kv-cache-oom has no section 'Rolback'. Did you mean 'Rollback'?\n",
     )
 
 

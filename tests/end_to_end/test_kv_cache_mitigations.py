@@ -13,32 +13,34 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 CHANGED: tuple[Branch, ...] = (
-    (scenarios.DEPLOY_IN_TIME, ["changed", "name_revision", "rollback_named", "verify_calm", "kept", "fixed"]),
+    (
+        scenarios.DEPLOY_IN_TIME,
+        ["changed", "way_back", "name_revision", "rollback_named", "verify_calm", "kept", "fixed_end"],
+    ),
     (
         scenarios.MORE_TRAFFIC,
-        ["changed", "mitigations", "choose_more", "scale", "settle", "verify_calm", "restore_cause", "fixed"],
+        ["changed", "relieve", "relieve_scale_out", "settle", "verify_calm", "restore_cause", "fixed_end"],
     ),
 )
 MITIGATIONS: tuple[Branch, ...] = (
     (
         scenarios.SHED_THE_REST,
-        ["cap_flag", "capacity_ask", "can_shed", "shed_edit_canary", "shed_roll_roll", "verify_calm", "fixed"],
+        ["relieve_limit_concurrency", "capacity_ask", "shed_edit_canary", "shed_roll_roll", "verify_calm", "fixed_end"],
     ),
     (
         scenarios.OFFLOADED_IN_VAIN,
         [
-            "supply",
-            "host_memory",
-            "offload_canary",
-            "roll_out_host_judge",
-            "roll_out_host_drop",
-            "choose",
+            "relieve_limit_concurrency",
+            "relieve_host_memory",
+            "roll_out_judge",
+            "roll_out_drop",
+            "relieve",
             "handed_over",
         ],
     ),
     (
         scenarios.EARLY_SIGNS,
-        ["is_thrash", "early", "pressure", "scale", "verify_calm", "capacity_ask", "handed_over"],
+        ["is_thrash", "early", "pressure", "relieve", "verify_calm", "capacity_ask", "handed_over"],
     ),
 )
 

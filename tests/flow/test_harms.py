@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ import redis.asyncio as aioredis
 
 from bot.adapters.vllm.recording import Recording, read_recording
 from bot.adapters.yaml_playbooks import load_playbook, load_table, load_text
+from bot.cli.who_approves import kinds_of
 from bot.domain.approvals.grant import Demand, Request
+from bot.domain.approvals.kinds import CONTRACT, QUALITY, kind_of
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.plan import Call, LedgerEntry, PlanResult, Wait
 from bot.domain.changes.progress import progress
@@ -194,15 +196,16 @@ async def test_2_somebody_who_undoes_the_bots_change_is_asked_about_and_not_undo
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
-    assert changes_before("join_look", shipped(name)) == set()
+    gates = {"join_look", "beside_look"} & shipped(name).playbook.states.keys()
+    assert set.intersection(*(changes_before(gate, shipped(name), gates) for gate in gates)) == set()
     asks = shipped(name).state("join_beside")
     assert {edge.outcome for edge in edges_of(asks) if edge.by_person} >= {"choice:go_on", "choice:wait"}
 
 
-def changes_before(gate: str, playbook: CompiledPlaybook) -> set[str]:
-    """The changes that a run comes to without `gate`, and without a person who sends it there."""
+def changes_before(gate: str, playbook: CompiledPlaybook, gates: Set[str]) -> set[str]:
+    """The changes that a run comes to without any of the gates, and without a person who sends it there."""
     found: set[str] = set()
-    seen, ahead = {gate}, [playbook.start]
+    seen, ahead = {gate, *gates}, [playbook.start]
     while ahead:
         name = ahead.pop()
         if name in seen:
@@ -245,19 +248,23 @@ async def test_3_two_saturated_replicas_are_not_restarted_untried() -> None:
     found = await shipped_case(
         "kv-cache-oom",
         given={"rotation": {"in_rotation": 2, "ready": 2, "wanted": 2}},
-        changes={"cap_active_canary": "impossible"},
-        answers={"choose": ["cap", "hand_over"], "cap_active_no_canary": "in_place"},
-    )
-    assert "cap_active_enough" in found.path
-    assert [proposed.verb for proposed in found.proposed] == []
+        changes={"relieve_limit_concurrency": "impossible", "relieve_scale_anyway": "refused",
+                 "relieve_limit_answers": "impossible", "relieve_shorten": "impossible",
+                 "relieve_larger_pool": "impossible", "relieve_host_memory": "impossible"},
+        answers={"what_now": "hand_over"},
+    )  # fmt: skip
+    assert "relieve_limit_concurrency_enough" in found.path
+    assert [proposed.verb for proposed in found.proposed] == ["scale"]
 
 
 async def test_3_a_canary_that_does_not_help_is_removed_and_the_fleet_stays_as_it_is() -> None:
     found = await shipped_case(
         "kv-cache-oom",
         watches={"roll_out_judge": "not_held"},
-        answers={"choose": ["cap", "hand_over"]},
-    )
+        given={"capacity": {"free_gpus": 0, "replicas_that_fit": 0}, "request_lengths": {"above": 1},
+               "limits": {"output_cap": 5, "host_room": 0}},
+        answers={"what_now": "hand_over"},
+    )  # fmt: skip
     assert [proposed.verb for proposed in found.proposed] == ["canary", "remove_canary"]
 
 
@@ -542,7 +549,9 @@ def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
     """A revision that served a day well, that had no compression yet, or that a person names."""
-    known = re.compile(r"\$\{(results\.\w+\.last_good\.revision|results\.\w+\.since\.revision|forms\.\w+\.revision)\}")
+    known = re.compile(
+        r"\$\{(last_good\.revision|results\.\w+\.last_good\.revision|results\.\w+\.since\.revision|forms\.\w+\.revision)\}"
+    )
     states = shipped(name).playbook.states
     back = {at: state for at, state in states.items() if isinstance(state, ChangeState) and state.change == "rollback"}
     assert back or name in ("gpu-fault", "thermal-emergency")
@@ -553,7 +562,7 @@ def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
 async def test_7_the_bots_own_rollout_is_not_called_the_deploy_that_caused_it(name: str) -> None:
     own = {"happened": True, "matters": True, "by_bot": True, "summary": "--max-num-seqs 64 → 6"}
     found = await shipped_case(name, given={"rollout": own})
-    assert not {"rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.path)
+    assert not {"way_back", "rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.path)
 
 
 OLD_IMAGE = "vllm/vllm-openai:v0.11.0"
@@ -769,8 +778,12 @@ def test_9_expandable_segments_are_refused_where_ranks_share_a_model() -> None:
 
 async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
     """4,064 tokens hold six requests of 608; three run."""
-    found = await shipped_case("kv-cache-oom", given={"running": 3}, answers={"choose": "cap", "no_cap": "hand_over"})
-    assert "no_cap" in found.path
+    given = {
+        "running": 3, "capacity": {"free_gpus": 0, "replicas_that_fit": 0}, "request_lengths": {"above": 1},
+        "limits": {"host_room": 0},
+    }  # fmt: skip
+    found = await shipped_case("kv-cache-oom", given=given, answers={"what_now": "hand_over"})
+    assert "what_now" in found.path
     assert found.proposed == ()
 
 
@@ -844,11 +857,15 @@ def test_a_playbook_that_was_edited_to_call_it_harmless_lowers_no_risk(tmp_path:
     assert (request.plan.risk, request.policy.needed) == ("high", requested(tmp_path, OWNED).policy.needed)
 
 
-async def test_after_four_mitigations_a_person_leads_instead_of_more_cards() -> None:
+async def test_what_was_refused_is_not_proposed_again_and_a_person_leads_in_the_end() -> None:
+    options = [name for name in shipped("kv-cache-oom").playbook.states if name.startswith("relieve_")]
     found = await shipped_case(
-        "kv-cache-oom", answers={"choose": "cap"}, changes=dict.fromkeys(("cap_active_canary", "cap_canary"), "refused")
+        "kv-cache-oom",
+        changes=dict.fromkeys((name for name in options if not name.endswith("_enough")), "refused"),
+        answers={"what_now": "hand_over"},
     )
-    assert [proposed.verb for proposed in found.proposed] == ["canary"] * 4
+    proposed = [one.state for one in found.proposed]
+    assert len(proposed) == len(set(proposed)) == 5
     assert found.path[-2:] == ("hand_over", "handed_over")
 
 
@@ -864,6 +881,12 @@ def felt_by_clients(name: str, *verbs: str) -> list[str]:
             edits = state.with_.get("edits", ())
             if FELT & {edit.get("flag") for edit in edits if isinstance(edit, Mapping)}:
                 found.append(state_name)
+    return found
+
+
+def change_of(name: str, state: str) -> ChangeState:
+    found = shipped(name).state(state)
+    assert isinstance(found, ChangeState)
     return found
 
 
@@ -888,8 +911,11 @@ def test_10_no_fleet_gets_a_mitigation_that_clients_feel_without_the_models_owne
     untried = felt_by_clients(name, "set_flags")
     tried = {after for canary in felt_by_clients(name, "canary") for after in rollouts_after(name, canary)}
     changes = {state: shipped(name).state(state) for state in (*untried, *sorted(tried))}
-    without = [at for at, state in changes.items() if isinstance(state, ChangeState) and "model" not in state.approvers]
-    assert without == []
+    assert [at for at in untried if not {CONTRACT, QUALITY} & set(kinds_of(change_of(name, at)))] == []
+    # The plan of a rollout has the canary's edits, which decide its kind.
+    felt = builders.plan(verb="promote", choices={"edits": dict.fromkeys(FELT, 1)})
+    assert kind_of(felt) in (CONTRACT, QUALITY)
+    assert all(isinstance(state, ChangeState) for state in changes.values())
     assert changes or name not in ("kv-cache-oom", "vllm-oom-triage")
 
 
@@ -898,10 +924,10 @@ async def test_10_a_shorter_length_that_somebody_needed_is_not_offered() -> None
     found = await shipped_case(
         "kv-cache-oom",
         given={"request_lengths": {"longest": 4096, "above": 0.01, "requests": 90000}},
-        answers={"choose": ["shorten", "hand_over"]},
+        changes={"relieve_limit_concurrency": "option:shorten"},
     )
-    assert "proof" in found.path
-    assert found.proposed == ()
+    assert "'shorten' is not possible instead: requests of the last day asked for the full length" in found.stopped
+    assert [one.state for one in found.proposed] == ["relieve_limit_concurrency"]
 
 
 def test_10_an_untested_compression_answers_nobody() -> None:

@@ -96,7 +96,7 @@ async def play(
 
 # --- A: a thrash, and a cap that ends it; the queue stays ------------------------------------------------------------
 
-CAP = {"choose": "cap", "capacity_ask": "hand_over", "hand_over": "taken"}
+CAP = {"capacity_ask": "hand_over", "hand_over": "taken"}
 
 
 async def kv_cache_oom(recording: Recording, opens_at: float, **answers: Any) -> Rehearsed:
@@ -106,8 +106,10 @@ async def kv_cache_oom(recording: Recording, opens_at: float, **answers: Any) ->
 async def test_over_the_thrash_of_a_it_proposes_the_cap_that_ended_it(recorded: Callable[[str], Recording]) -> None:
     found = await kv_cache_oom(recorded(THRASHES), 110)
     first = found.proposed[0]
-    assert (first.state, first.verb) == ("cap_active_canary", "canary")
-    assert first.arguments["edits"][0] == {"flag": "--max-num-active-seqs", "direction": "lower", "value": 6}
+    assert (first.state, first.verb) == ("relieve_limit_concurrency", "canary")
+    assert first.arguments["edits"][0] == {
+        "first_of": ["--max-num-active-seqs", "--max-num-seqs"], "direction": "lower", "value": 6,
+    }  # fmt: skip
 
 
 async def test_over_a_the_thrash_is_gone_and_the_capacity_is_not(recorded: Callable[[str], Recording]) -> None:
@@ -132,7 +134,7 @@ async def test_over_a_the_calm_of_a_quarter_of_the_load_is_not_called_fixed(
 async def test_over_the_healthy_minute_of_a_nothing_is_proposed(recorded: Callable[[str], Recording]) -> None:
     found = await kv_cache_oom(recorded(THRASHES), 35)
     assert found.proposed == ()
-    assert (found.path[-1], found.run.ending) == ("self_cleared", "self_cleared")
+    assert (found.path[-1], found.run.ending) == ("self_cleared_end", "self_cleared")
 
 
 # --- E: it sheds load; its highest usage is 0.99 and it does not thrash ----------------------------------------------
@@ -142,7 +144,7 @@ async def test_over_the_healthy_minute_of_a_nothing_is_proposed(recorded: Callab
 async def test_over_the_shedding_of_e_no_cap_is_proposed(recorded: Callable[[str], Recording], opens_at: float) -> None:
     found = await kv_cache_oom(recorded(SHEDS), opens_at)
     assert found.proposed == ()
-    assert "choose" not in found.path
+    assert "relieve" not in found.path
     assert "flap" in found.path
 
 

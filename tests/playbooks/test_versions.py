@@ -19,24 +19,33 @@ from tests.domain.changes.snapshots import CONTEXT, deployment, planned, snapsho
 from tests.flow.test_harms import shipped, shipped_case
 
 ASKED: dict[str, dict[str, Any]] = {
-    "fewer at once": {"answers": {"choose": ["cap", "hand_over"]}},
-    "shorter answers": {"answers": {"choose": ["emergency", "hand_over"]}},
+    "fewer at once": {"state": "relieve_limit_concurrency"},
+    "shorter answers": {
+        "state": "relieve_limit_answers",
+        "changes": {"relieve_limit_concurrency": "refused", "relieve_scale_anyway": "refused"},
+    },
     "blocks on the host": {
-        "answers": {"choose": ["supply", "hand_over"]},
-        "given": {"memory": {"least_free": 1, "least_free_day": 1}},
+        "state": "relieve_host_memory",
+        "given": {
+            "memory": {"least_free": 1, "least_free_day": 1},
+            "running": 6,
+            "request_lengths": {"above": 1},
+            "capacity": {"free_gpus": 0, "replicas_that_fit": 0},
+        },
     },
     "refuse what is too much": {
-        "answers": {"choose": ["scale", "hand_over"], "capacity_ask": ["shed", "hand_over"]},
+        "state": "shed_edit_canary",
+        "given": {"running": 6},
+        "answers": {"capacity_ask": ["shed", "hand_over"]},
         "at": {"verify_capacity": {"waiting": 50}},
-        "changes": {"scale": "done"},
     },
 }
-"""What people ask kv-cache-oom for, in a thrash."""
+"""What kv-cache-oom proposes in a thrash, and the state that does."""
 SEQS, ACTIVE, WATERMARK = "--max-num-seqs", "--max-num-active-seqs", "--watermark"
 ANSWERS, QUEUE = "--override-generation-config", "--max-num-queued-reqs"
 SWAP, OFFLOAD = "--swap-space", "--kv-offloading-size"
 MITIGATIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "0.6.6": {"fewer at once": (SEQS,), "shorter answers": (), "blocks on the host": (SWAP,)},
+    "0.6.6": {"fewer at once": (SEQS,), "shorter answers": (), "blocks on the host": ()},
     "0.8.5": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": ()},
     "0.10.2": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": ()},
     "0.12.0": {"fewer at once": (SEQS,), "shorter answers": (SEQS, ANSWERS), "blocks on the host": (OFFLOAD,)},
@@ -48,7 +57,7 @@ MITIGATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "0.32.0": {
         "fewer at once": (ACTIVE, WATERMARK),
-        "shorter answers": (SEQS, WATERMARK, ANSWERS),
+        "shorter answers": (ACTIVE, WATERMARK, ANSWERS),
         "blocks on the host": (OFFLOAD,),
         "refuse what is too much": (QUEUE,),
     },
@@ -63,13 +72,20 @@ async def edits_for(version: str | None, asked: str) -> list[dict[str, Any]]:
     flags: dict[str, Any] = {"max_num_seqs": 256}
     flags |= {"version": version} if version else {"version": {"unknown": "no replica says it"}}
     given = {"engine_flags": flags, "limits": {"v0": version == "0.6.6"}} | what.get("given", {})
-    found = await shipped_case("kv-cache-oom", **(what | {"given": given}))
-    return next((list(one.arguments["edits"]) for one in found.proposed if "edits" in one.arguments), [])
+    met = {name: value for name, value in what.items() if name != "state"} | {"given": given}
+    found = await shipped_case("kv-cache-oom", **met)
+    return next((list(one.arguments["edits"]) for one in found.proposed if one.state == what["state"]), [])
+
+
+def flag_of(edit: Mapping[str, Any], version: str | None) -> str:
+    """The flag that the planner takes: the first of `first_of` that the engine has, else the last."""
+    flags = edit.get("first_of") or [edit["flag"]]
+    return str(next((flag for flag in flags[:-1] if version and has_flag(version, flag)), flags[-1]))
 
 
 @pytest.mark.parametrize(("version", "asked"), CASES)
 async def test_each_version_gets_the_mitigations_that_it_has(version: str, asked: str) -> None:
-    flags = tuple(edit["flag"] for edit in await edits_for(version, asked))
+    flags = tuple(flag_of(edit, version) for edit in await edits_for(version, asked))
     assert flags == MITIGATIONS[version].get(asked, ())
     assert [flag for flag in flags if not has_flag(version, flag)] == []
 
@@ -81,13 +97,15 @@ async def test_the_planner_takes_what_the_playbook_chose(version: str, asked: st
     seen = snapshot(workload=deployment(template("--max-num-seqs=256", "--gpu-memory-utilization=0.9", image=image)))
     plan = planned("canary", {"edits": edits, "rotation": "in"}, seen, CONTEXT)
     shown = "; ".join(line.text for call in plan.calls for line in call.differences)
-    assert all(edit["flag"] in shown for edit in edits), shown
+    assert all(flag_of(edit, version) in shown for edit in edits), shown
 
 
 @pytest.mark.parametrize("asked", ASKED)
 async def test_of_an_unknown_version_nothing_is_assumed(asked: str) -> None:
     """Only the cap, whose flag every version has."""
-    assert [edit["flag"] for edit in await edits_for(None, asked)] == ([SEQS] if asked == "fewer at once" else [])
+    assert [flag_of(edit, None) for edit in await edits_for(None, asked)] == (
+        [SEQS] if asked == "fewer at once" else []
+    )
 
 
 # --- every mitigation of every playbook -------------------------------------------------------------------------------
@@ -141,7 +159,9 @@ def edits_in(name: str) -> dict[str, list[dict[str, Any]]]:
     return {
         at: list(edits)
         for at, edits in found.items()
-        if isinstance(edits, list | tuple) and any("flag" in edit for edit in edits) and not at.endswith("_in_place")
+        if isinstance(edits, list | tuple)
+        and any("flag" in edit or "first_of" in edit for edit in edits)
+        and not at.endswith("_in_place")
     }
 
 

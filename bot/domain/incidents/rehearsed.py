@@ -14,7 +14,7 @@ from typing import Any
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.timeline import Entry
 from bot.domain.playbooks.edges import Edge, edges_of
-from bot.domain.playbooks.language import Playbook
+from bot.domain.playbooks.language import ChangeState, Playbook
 from bot.domain.playbooks.loading.other_playbook import is_inside
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.testing.cases import GAP, Expected, Proposal
@@ -206,10 +206,24 @@ class Origin:
 NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
 
 
+def _written_once(playbook: Playbook, name: str, edge: Edge) -> tuple[str, str, str] | None:
+    """Returns the same for all edges of a recommendation's options that are written there only once."""
+    state = playbook.states[name]
+    if not isinstance(state, ChangeState) or not state.option_of:
+        return None
+    other = playbook.states.get(edge.to)
+    if edge.outcome.startswith("option:") and isinstance(other, ChangeState) and other.option_of == state.option_of:
+        return state.option_of, "another option", ""
+    return state.option_of, edge.outcome, "in place" if edge.to == f"{name}_in_place" else edge.to
+
+
 def missing_edges(
     playbook: Playbook, taken: Iterable[EdgeKey], origins: Mapping[str, Origin] = NO_ORIGINS
 ) -> list[tuple[EdgeKey, Edge]]:
     """Returns the written edges that were not taken.
+
+    The options of a `recommend` share the exits that are written there, and each is offered beside all others: one of
+    them is enough.
 
     An edge within a fragment is written once, so taking it in one include is enough. Each include leads elsewhere when
     its fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
@@ -218,10 +232,14 @@ def missing_edges(
     in_fragments = {(origins[name].fragment, origins[name].state, path) for name, path in reached if name in origins}
     left = {(origins[name].include, written[name, path].to) for name, path in reached if name in origins}
 
+    shared = {_written_once(playbook, name, written[name, path]) for name, path in reached} - {None}
+
     def is_reached(key: EdgeKey, edge: Edge) -> bool:
         origin = origins.get(key[0])
-        if key in reached or origin is None:
-            return key in reached
+        if key in reached or _written_once(playbook, key[0], edge) in shared:
+            return True
+        if origin is None:
+            return False
         inside = edge.to in origins and origins[edge.to].include == origin.include
         known = (origin.fragment, origin.state, key[1]) in in_fragments
         return known and (inside or (origin.include, edge.to) in left)

@@ -31,6 +31,10 @@ class Go(Strict):
     when: str = ""
     to: str = ""
     otherwise: str = ""
+    severity: Literal["page", "ticket"] | None = None
+    """How urgent the incident is from here on, where this clause has found that out."""
+    note: str = ""
+    """What the timeline says about this way."""
 
     @property
     def destination(self) -> str:
@@ -214,6 +218,8 @@ class EndState(_State):
     """The incident ends, or the divert that led to this playbook."""
 
     end: End
+    before: str = ""
+    """A fragment with the exit `done` that runs first; the end is then called `<name>_end`."""
     say: str = ""
     """What people are told."""
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from bot.domain.signals.metric import value_of
 from bot.domain.signals.scrape import Scrape
-from bot.domain.signals.window import NEEDED_SHARE, STALE_SECONDS, Point, Window, counted_seconds, increase, short
+from bot.domain.signals.window import STALE_SECONDS, Point, Window, counted_seconds, increase, short
 
 Reader = Callable[[Scrape, str], float | None]
 """One value of a scrape for an engine rank; None when the page does not have it."""
@@ -115,7 +115,7 @@ def measured(
 
 
 def short_history(covered: float, window: Window) -> Missing | None:
-    if covered >= NEEDED_SHARE * window.seconds:
+    if window.is_covered(covered):
         return None
     return Missing(f"only {short(covered)} of {short(window.seconds)} of history")
 

@@ -18,6 +18,8 @@ STALE_SECONDS = 60.0
 
 NEEDED_SHARE = 0.5
 """How much of a window its samples must cover before it may be read."""
+FIRST_LOOK_SECONDS = 40.0
+"""Enough samples for a window that ends now: people read the first diagnosis within a minute of the alert."""
 
 SLICES = 5
 """Number of slices of a window in the search for a steady rate."""
@@ -29,10 +31,16 @@ MIN_A_SLICE = 2
 class Window:
     start: float
     end: float
+    needed_seconds: float = math.inf
+    """How much of it must have been sampled, if that is less than `NEEDED_SHARE` of it."""
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
+
+    def is_covered(self, seconds: float) -> bool:
+        """Whether so many sampled seconds are enough to read it."""
+        return seconds >= min(NEEDED_SHARE * self.seconds, self.needed_seconds)
 
 
 @dataclass(frozen=True, slots=True)

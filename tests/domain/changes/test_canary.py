@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -150,3 +151,23 @@ def test_the_canaries_pods_do_not_count_as_replicas_of_the_workload() -> None:
     seen = with_canary(pods=(pod(1), canary_pod()))
     result = declined("isolate_replica", {"replica": "llm-1"}, replace(seen, workload=deployment(template())))
     assert "last replica" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("image", "flag"),
+    [
+        ("vllm/vllm-openai:v0.32.0", "--max-num-active-seqs"),
+        ("vllm/vllm-openai:v0.30.0", "--max-num-seqs"),
+        ("example/engine:latest", "--max-num-seqs"),
+    ],
+    ids=["the-engine-has-the-first", "only-the-last", "an-unknown-version"],
+)
+def test_of_several_flags_the_first_that_the_engine_has_is_edited_and_kept_for_the_rollout(
+    image: str, flag: str
+) -> None:
+    edits = [{"first_of": ["--max-num-active-seqs", "--max-num-seqs"], "direction": "lower", "value": 6}]
+    workload = deployment(template("--max-num-seqs=64", image=image))
+    body = planned("canary", {"edits": edits}, snapshot(workload=workload)).calls[0].body
+    kept = json.loads(body["metadata"]["annotations"]["incident-bot/edits"])
+    assert kept == [{"flag": flag, "direction": "lower", "value": 6}]
+    assert f"{flag}=6" in body["spec"]["template"]["spec"]["containers"][0]["args"]

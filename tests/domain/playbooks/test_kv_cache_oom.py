@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
+from bot.cli.who_approves import kinds_of
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
-from bot.domain.playbooks.language import ChangeState
+from bot.domain.playbooks.language import ChangeState, ReadState
 from bot.domain.signals.signal import Value
 from bot.domain.signals.specs import MetricSignal
 from tests.domain.signals.test_sampling import read, series
-from tests.flow.test_harms import shipped_case
 
 pytestmark = pytest.mark.fast
 
@@ -24,27 +24,27 @@ COMPRESSION = load_playbook(FILE.with_name("kv-compression-no-savings.yaml"))
 THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=lambda playbook: playbook.name)
 
 
-@pytest.mark.parametrize("state", ["cap_canary", "cap_in_place"])
+@pytest.mark.parametrize("state", ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place"])
 def test_the_canary_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: str) -> None:
-    then: dict[str, Value] = {
-        "results.cap_binds.kv_budget.tokens": 4064.0,
-        "results.cap_binds.prompt_length": 96.0,
-        "results.cap_binds.output_length": 512.0,
-        "results.cap_binds.prompt_p95": 120.0,
-        "results.cap_binds.output_p95": 700.0,
-    }
-    arguments = PLAYBOOK.arguments(state, then)
+    read: dict[str, Value] = {
+        "kv_budget.tokens": 4064.0, "prompt_length": 96.0, "output_length": 512.0, "prompt_p95": 120.0,
+        "output_p95": 700.0,
+    }  # fmt: skip
+    arguments = PLAYBOOK.arguments(state, {f"results.relieve.{name}": value for name, value in read.items()})
     assert not isinstance(arguments, Unknown)
-    assert arguments["edits"] == [{"flag": "--max-num-seqs", "direction": "lower", "value": 6}]
+    flags = ["--max-num-active-seqs", "--max-num-seqs"]
+    assert arguments["edits"] == [{"first_of": flags, "direction": "lower", "value": 6}]
     assert isinstance(PLAYBOOK.arguments(state, {}), Unknown)
 
 
 @pytest.mark.parametrize(
     ("data", "state"),
     [
-        pytest.param({"thrash": 43 / 48, "kv_usage": 0.99, "stall": False}, "changed", id="a-watermark-still-thrashes"),
+        pytest.param(
+            {"thrash": 43 / 48, "kv_usage": 0.99, "stall": False}, "join_look", id="a-watermark-still-thrashes"
+        ),
         pytest.param({"thrash": 1 / 22, "kv_usage": 0.85, "stall": False}, "early", id="shedding-is-fine"),
-        pytest.param({"stall": True, "kv_usage": 1.0}, "changed", id="a-stall-has-no-ratio"),
+        pytest.param({"stall": True, "kv_usage": 1.0}, "join_look", id="a-stall-has-no-ratio"),
         pytest.param({"stall": False, "kv_usage": 0.3}, "early", id="idle-has-no-ratio-and-is-fine"),
         pytest.param({"stall": False, "kv_usage": 0.99}, "", id="full-without-a-ratio-is-not-known"),
     ],
@@ -117,20 +117,6 @@ def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | 
     assert (None if isinstance(parts["users"], Unknown) else parts["users"]) is are_served
 
 
-@pytest.mark.parametrize(
-    ("now", "said"),
-    [
-        ({"thrash": 2.8, "stall": False, "waiting": 30.0}, "the fleet thrashes"),
-        ({"stall": True, "waiting": 30.0}, "the fleet thrashes"),
-        ({"thrash": 0.0, "stall": False, "waiting": 30.0}, "nothing thrashes, but requests wait"),
-        ({"thrash": 0.0, "stall": False, "waiting": 0.0}, "nothing thrashes and no queue is left"),
-        ({"stall": False}, "not known"),
-    ],
-)
-def test_the_question_about_mitigations_says_what_is_true_now(now: dict[str, Value], said: str) -> None:
-    assert PLAYBOOK.text("choose", "ask", now) == f"Which mitigation? Right now {said}."
-
-
 CANARY: dict[str, Value] = {"canary_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
 
 
@@ -167,7 +153,11 @@ def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
 )
 @pytest.mark.parametrize(
     ("state", "read_in"),
-    [("fixed", "results.verify_capacity."), ("accepted_degraded", "results.capacity_ask."), ("capacity_ask", "")],
+    [
+        ("fixed_end", "results.verify_capacity."),
+        ("accepted_degraded_end", "results.capacity_ask."),
+        ("capacity_ask", ""),
+    ],
 )
 def test_the_verdict_tells_what_the_fleet_paid(
     state: str, read_in: str, finished: float, first_token: float, price: str
@@ -182,28 +172,19 @@ def test_the_verdict_tells_what_the_fleet_paid(
     )
 
 
-async def test_who_chooses_a_mitigation_again_reads_what_was_tried() -> None:
-    answers, changes = {"choose": ["cap", "expired"]}, {"cap_active_canary": "refused"}
-    found = await shipped_case("kv-cache-oom", answers=answers, changes=changes)
-    first, second = [one.evidence for one in found.run.questions.values() if one.state == "choose"]
-    assert not any(line.startswith("tried") for line in first)
-    assert [line for line in second if line.startswith("tried")] == [
-        f"tried: R2 {found.run.requests['R2'].plan.title}: refused"
-    ]
-
-
 def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> None:
-    states = PLAYBOOK.playbook.states
-    assert (states["to_oom_triage"].severity, states["to_stuck_rollout"].severity) == ("page", None)
+    state = PLAYBOOK.state("crash")
+    assert isinstance(state, ReadState)
+    assert {go.destination: go.severity for go in state.go} == {
+        "to_stuck_rollout": None, "to_oom_triage": "page", "users": None,
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("mitigation", ["emergency", "emergency_reserve", "shorten"])
-def test_what_clients_feel_needs_the_models_owner_and_untried_a_lead_too(mitigation: str) -> None:
-    in_place, roll = (PLAYBOOK.playbook.states[name] for name in (f"{mitigation}_in_place", "roll_out_cut_roll"))
-    assert isinstance(in_place, ChangeState)
-    assert isinstance(roll, ChangeState)
-    assert set(in_place.approvers) == {"lead", "model"}
-    assert set(roll.approvers) == {"model"}
+@pytest.mark.parametrize("state", ["relieve_limit_answers", "relieve_shorten", "relieve_shorten_in_place"])
+def test_what_clients_feel_is_of_the_kind_that_asks_the_models_owner_too(state: str) -> None:
+    change = PLAYBOOK.playbook.states[state]
+    assert isinstance(change, ChangeState)
+    assert kinds_of(change) == ("client_contract",)
 
 
 def test_every_wait_of_the_playbook_can_be_shortened_for_a_demo() -> None:

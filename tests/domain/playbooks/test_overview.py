@@ -70,7 +70,7 @@ def test_a_heading_is_a_comment_up_to_its_first_full_stop() -> None:
 def test_what_a_fragment_brings_stands_in_the_section_that_includes_it() -> None:
     compiled = SHIPPED["kv-cache-oom"]
     sections, fragments = sections_of(compiled), rows_of_fragments(compiled)
-    assert sections["shed_edit_canary"] == "Did it help?"  # a fragment in a fragment
+    assert sections["shed_edit_canary"] == "Verification"  # a fragment in a fragment
     assert fragments["shed_edit_canary"] == "shed_edit"
 
 
@@ -93,7 +93,7 @@ def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named()
 
 def test_a_run_inside_a_fragment_says_which_and_what_it_does_there() -> None:
     made = overview(SHIPPED["kv-cache-oom"], path=("gather", "look", "shed_edit_canary"), current="shed_edit_canary")
-    assert "▶ Shed edit: Start a canary with the new flags" in texts(made, "Did it help?")
+    assert "▶ Shed edit: Start a canary with the new flags" in texts(made, "Verification")
 
 
 def test_a_closed_run_stands_nowhere() -> None:
@@ -103,11 +103,13 @@ def test_a_closed_run_stands_nowhere() -> None:
 
 
 def test_the_picture_of_a_section_has_its_states_and_names_the_sections_that_it_leads_to() -> None:
-    made = section_picture(SHIPPED["kv-cache-oom"], "Which mitigation?")
-    assert made.title == "KV-cache OOM and preemption thrash: Which mitigation?"
+    made = section_picture(SHIPPED["kv-cache-oom"], "Procedure: relieve the pressure")
+    assert made.title == "KV-cache OOM and preemption thrash: Procedure: relieve the pressure"
     names = {row.name for row in made.rows}
     assert names == {
-        state for state, title in sections_of(SHIPPED["kv-cache-oom"]).items() if title == "Which mitigation?"
+        state
+        for state, title in sections_of(SHIPPED["kv-cache-oom"]).items()
+        if title == "Procedure: relieve the pressure"
     }
     outside = {made.titles[way.to] for row in made.rows for way in row.exits if way.to not in names}
-    assert {"Demand ›", "Supply ›", "Scale ›"} <= outside
+    assert {"Verification ›", "Rollback ›"} <= outside

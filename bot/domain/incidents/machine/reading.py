@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.incidents.effect import DrawChart
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
-from bot.domain.incidents.machine import entering, questions, recommending
+from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Post, scope_values
 from bot.domain.incidents.series import as_evidence, told
@@ -54,7 +54,10 @@ def _choose(draft: Draft, state: ReadState) -> None:
     taken = draft.playbook.choose(draft.run.state, values)
     if isinstance(taken, Unknown):
         return _unknown(draft, taken)
-    _show_diagnostics(draft, f"{taken.seen} → {taken.destination}")
+    clause = state.go[taken.index]
+    if clause.severity:
+        severity.set_by_playbook(draft, clause.severity, clause.note or draft.playbook.called(draft.run.state))
+    _show_diagnostics(draft, f"{clause.note or taken.seen} → {taken.destination}")
     return entering.go(draft, f"go:{taken.destination}", because=taken.text, clause=taken.index)
 
 

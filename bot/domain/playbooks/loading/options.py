@@ -1,4 +1,4 @@
-"""Expands `recommend`: each of its options becomes a change of its own, and every value keeps its original position.
+"""Expands `recommend` and `before`; every value keeps its original position.
 
 An option `limit` of a state `relieve` becomes the change `relieve_limit`. With `try`, a flag edit becomes a canary
 first, and `relieve_limit_in_place` for where there can be no canary.
@@ -76,6 +76,8 @@ class Recommend(Strict):
     """Where it leads that no option is possible, or that each was tried."""
     try_: str = Field(default="", alias="try")
     """The state that judges a canary and rolls it out: flag edits are tried on a canary first, and go on there."""
+    in_place: str = ""
+    """True when a flag edit may be made without a canary, where there is no room for one; absent, always."""
     still: str = ""
     against: str = ""
     done: str = ""
@@ -109,11 +111,14 @@ def spread(source: Source) -> Spread:
     states = source.data.get("states")
     found = states.items() if isinstance(states, Mapping) else ()
     recommends = [name for name, state in found if isinstance(state, Mapping) and "recommend" in state]
-    if not isinstance(states, Mapping) or not recommends:
+    ends = [name for name, state in found if isinstance(state, Mapping) and {"end", "before"} <= state.keys()]
+    if not isinstance(states, Mapping) or not (recommends or ends):
         return Spread(source)
     spreading = _Spreading(source)
     for name in recommends:
         spreading.expand(str(name), states[name])
+    for name in ends:
+        spreading.precede(str(name), states[name])
     data = {**source.data, "states": spreading.states}
     whole = replace(source, data=data, values=spreading.values, keys=spreading.keys)
     return Spread(whole, tuple(map(source.fault, spreading.mistakes)))
@@ -143,6 +148,19 @@ class _Spreading:
             if "change" in option:
                 others = {other: to for other, to in targets.items() if other != key}
                 self._add_changes(name, key, state, {"option_of": name, "alternatives": others})
+
+    def precede(self, name: str, state: Mapping[str, Any]) -> None:
+        """Puts the fragment that an end names as `before` in front of it; the end itself becomes `<name>_end`."""
+        at: Path = ("states", name)
+        end = f"{name}_end"
+        if not isinstance(state["before"], str) or end in self.states:
+            what = f"there is a state '{end}' already" if end in self.states else "'before' is the name of a fragment"
+            self.mistakes.append(Mistake((*at, "before"), what, at_key=True))
+            return
+        self._alias(at, ("states", end))
+        self.states[end] = _without(state, "before")
+        self._alias((*at, "before"), (*at, "include"))
+        self.states[name] = {"include": state["before"], "exits": {"done": end}}
 
     def _option(self, at: Path, key: str, option: Mapping[str, Any], to: str) -> dict[str, Any]:
         given = {word: option[word] for word in ("with", "why", "expected") if word in option}
@@ -180,11 +198,28 @@ class _Spreading:
         in_place = f"{final}_in_place"
         outcomes = {"done": tried, "failed": tried}
         risks = {"risk": change["risk"]} if "risk" in change else {}
-        self.states[final] = {**_without(change, "risk"), "change": "canary", **outcomes, "impossible": in_place}
+        without_room = f"{final}_enough" if state.get("in_place") else in_place
+        self.states[final] = {**_without(change, "risk"), "change": "canary", **outcomes, "impossible": without_room}
+        if without_room != in_place:
+            self._add_guard(name, state, without_room, in_place)
         self.states[in_place] = {**change, **outcomes, **risks, "title": f"{option['label']}, without a canary"}
         for word in (*_OF_CHANGE, "title"):
             self._alias(("states", final, word), ("states", in_place, word))
         self.keys["states", in_place] = self.keys["states", final]
+
+    def _add_guard(self, name: str, state: Mapping[str, Any], guard: str, in_place: str) -> None:
+        """Adds the state between a canary that is not possible and the same edit in place."""
+        otherwise = state.get("impossible", "")
+        self.states[guard] = {
+            "title": "May it be changed without a canary?",
+            "read": [],
+            "go": [{"when": state["in_place"], "to": in_place}, {"otherwise": otherwise}],
+            "unknown": otherwise,
+        }
+        self.keys["states", guard] = self.keys["states", name]
+        self._alias(("states", name, "in_place"), ("states", guard, "go", 0, "when"))
+        for path in (("go", 1, "otherwise"), ("unknown",)):
+            self._alias(("states", name, "impossible"), ("states", guard, *path))
 
     def _alias(self, path: Path, other: Path) -> None:
         """Gives all positions at `path` to `other` as well."""
