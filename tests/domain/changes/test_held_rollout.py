@@ -210,3 +210,31 @@ def test_a_canary_of_another_incident_is_not_promoted() -> None:
 
 def test_rotation_is_in_or_out() -> None:
     assert "'in' or 'out'" in declined("canary", EDIT | {"rotation": "maybe"}, snapshot()).reason
+
+
+@pytest.mark.parametrize(
+    ("replicas", "free", "batches"),
+    [
+        pytest.param(4, 8, [1, 1, 1, 1], id="a-quarter-of-four"),
+        pytest.param(20, 8, [5, 5, 5, 5], id="a-quarter-of-twenty"),
+        pytest.param(20, 3, [3, 3, 3, 3, 3, 3, 2], id="as-many-as-fit"),
+        pytest.param(10, 8, [2, 2, 2, 2, 2], id="a-quarter-rounded-down"),
+    ],
+)
+def test_up_to_a_quarter_is_replaced_at_a_time_where_so_many_new_ones_fit(
+    replicas: int, free: int, batches: list[int]
+) -> None:
+    made = deployment(template("--tensor-parallel-size=1", lifecycle={}), replicas=replicas)
+    pods = tuple(pod(number) for number in range(1, replicas + 1))
+    room = node(99)
+    room["status"]["allocatable"]["nvidia.com/gpu"] = str(free)
+    plan = planned("set_flags", EDIT, snapshot(workload=made, pods=pods, nodes=(room,), all_pods=()))
+    ends = [
+        call.ends for call in plan.calls if call.ends and call.method == "patch" and call.target.kind == "Deployment"
+    ]
+    assert [len(batch) for batch in ends] == batches
+    assert len({uid for batch in ends for uid in batch}) == replicas
+    first = plan.calls[0].body
+    assert {"maxSurge": max(batches), "maxUnavailable": 0} in [
+        op["value"].get("rollingUpdate") for op in first if op["path"] == "/spec/strategy" and op["op"] != "test"
+    ]

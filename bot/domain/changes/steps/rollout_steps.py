@@ -1,8 +1,9 @@
 """The steps of every rolling update. If the engine does not drain itself, each old pod is drained before it ends.
 
 A held rollout: the new pods do not count as available (minReadySeconds), so the Deployment controller ends no old pod
-unprompted. Each step of maxUnavailable lets it end exactly one: the drained one, which its deletion cost marks. If the
-bot stops in between, for a minute or forever, nothing else ends.
+unprompted. Each step of maxUnavailable lets it end exactly the drained ones, which their deletion costs mark: up to a
+quarter of the replicas at a time where so many new ones fit. If the bot stops in between, for a minute or forever,
+nothing else ends.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.plan import Call, Difference, Step, Wait
 from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
 from bot.domain.changes.steps.rolling import emptied_first, rolled_out, workload_of
+from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
 from bot.domain.cluster.objects import dig, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of, template_digest
@@ -27,6 +29,8 @@ HELD_SECONDS = 30 * 86400
 """Longer than any rollout. If the bot never returns, the rollout continues by itself after this time."""
 MIN_READY, DEADLINE, STRATEGY = "/spec/minReadySeconds", "/spec/progressDeadlineSeconds", "/spec/strategy"
 MAX_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
+AT_A_TIME = 0.25
+"""Share of the replicas that are replaced together, where capacity allows; at least one."""
 ORDINARY: dict[str, Any] = {
     MIN_READY: ABSENT,
     DEADLINE: 600,
@@ -71,8 +75,17 @@ class _Held:
         self._kept = max(0, replicas - len(leaving))
         """Pods that already run the template when a rollout is reversed; they also stop counting as available."""
         self._is_turned_round = len(self._alive()) > replicas > len(leaving)
+        size = 1 if self._is_turned_round else self._at_a_time(replicas)
+        self._batches = [leaving[at : at + size] for at in range(0, len(leaving), size)]
+        self._surge = size
         self._so_far = self._workload
         """The Deployment after the calls planned so far."""
+
+    def _at_a_time(self, replicas: int) -> int:
+        """How many are replaced together: a quarter, or fewer if there is no room or it is not known."""
+        room = capacity_for(self._world, self._change.template)
+        fits = 1 if isinstance(room, str) else room.replicas_that_fit
+        return max(1, min(int(replicas * AT_A_TIME), fits))
 
     def _alive(self) -> list[Obj]:
         return [pod for pod in pods_of_workload(self._world) if not is_going_away(pod)]
@@ -82,27 +95,29 @@ class _Held:
         # which costs no capacity.
         early = self._emptied(self._leaving[0]) if self._is_turned_round else []
         steps: list[Step] = [*early, self._begin()]
-        for number, pod in enumerate(self._leaving, start=1):
-            steps.append(self._surge_ready(number))
-            if number > 1 or not early:
-                steps += self._emptied(pod)
-            if number < len(self._leaving):
-                steps += [self._release(number, pod), self._released(number, pod)]
-        # The last replica has the longest wait; the ones before it were awaited one by one.
+        gone = 0
+        for number, batch in enumerate(self._batches):
+            gone += len(batch)
+            steps.append(self._surge_ready(gone))
+            if number > 0 or not early:
+                steps += self._emptied(*batch)
+            if gone < len(self._leaving):
+                steps += [self._release(gone, batch), *(self._released(gone, pod) for pod in batch)]
+        # The last replicas have the longest wait; the ones before them were awaited batch by batch.
         seen = rolled_out(self._workload, self._change.templates, self._context)
-        return (*steps, self._finish(self._leaving[-1]), seen)
+        return (*steps, self._finish(self._batches[-1]), seen)
 
-    def _emptied(self, pod: Obj) -> list[Step]:
-        mark = victim_call(self._world, pod, self._context, out=True)
-        is_serving = is_in_rotation(pod, self._world.endpoint_slices)
-        return [mark, *(emptied_steps(pod, self._context) if is_serving else ())]
+    def _emptied(self, *pods: Obj) -> list[Step]:
+        marks = [victim_call(self._world, pod, self._context, out=True) for pod in pods]
+        serving = [pod for pod in pods if is_in_rotation(pod, self._world.endpoint_slices)]
+        return [*marks, *(step for pod in serving for step in emptied_steps(pod, self._context))]
 
     def _begin(self) -> Call:
         """Apply the new template, held: the first new pod is created and no old one ends."""
         templates = [edit for edit in self._change.edits if edit.path.startswith("/spec/template")]
         strategy = {
             "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            "rollingUpdate": {"maxSurge": self._surge, "maxUnavailable": 0},
         }
         held = {MIN_READY: HELD_SECONDS, DEADLINE: HELD_SECONDS + 1, STRATEGY: strategy}
         settings = [edit_of(self._workload, path, value) for path, value in held.items()]
@@ -111,27 +126,28 @@ class _Held:
         begun = self._call([*templates, *settings], wording, guards=self._change.guards)
         return begun.model_copy(update={"holds": True})
 
-    def _release(self, number: int, pod: Obj) -> Call:
-        wanted = self._kept + number
+    def _release(self, gone: int, batch: Sequence[Obj]) -> Call:
+        wanted, names = self._kept + gone, _names(batch)
+        ends = "ends, its successor is" if len(batch) == 1 else "end, their successors are"
         wording = Wording(
-            title=f"Let {name_of(pod)} end, which is empty",
+            title=f"Let {names} end, {_empty(batch)}",
             undo_title="Hold the rollout here",
-            differences=(Difference(path=MAX_UNAVAILABLE, text=f"{name_of(pod)} ends, its successor is made"),),
+            differences=(Difference(path=MAX_UNAVAILABLE, text=f"{names} {ends} made"),),
         )
         return self._call([edit_of(self._so_far, MAX_UNAVAILABLE, wanted)], wording).model_copy(
-            update={"ends": (uid_of(pod),), "holds": True}
+            update={"ends": tuple(map(uid_of, batch)), "holds": True}
         )
 
-    def _finish(self, pod: Obj) -> Call:
-        """Apply the final settings; that lets the last old pod end."""
+    def _finish(self, batch: Sequence[Obj]) -> Call:
+        """Apply the final settings; that lets the last old pods end."""
         wanted = applied([op for edit in self._change.edits for op in edit.operations()], self._workload)
         edits = [edit_of(self._so_far, path, self._ordinary(wanted, path)) for path in (STRATEGY, DEADLINE, MIN_READY)]
         wording = Wording(
-            title=f"Let {name_of(pod)} end, which is empty, and the rollout go",
+            title=f"Let {_names(batch)} end, {_empty(batch)}, and the rollout go",
             undo_title="Hold the rollout again",
             differences=(Difference(path=MIN_READY, text="rollout settings as they were before"),),
         )
-        return self._call(edits, wording).model_copy(update={"ends": (uid_of(pod),), "holds": False})
+        return self._call(edits, wording).model_copy(update={"ends": tuple(map(uid_of, batch)), "holds": False})
 
     def _ordinary(self, wanted: Obj, path: str) -> Any:
         """Returns the final value of a setting; the default if the present one is from an abandoned held rollout."""
@@ -144,8 +160,8 @@ class _Held:
         self._so_far = applied(call.body, self._so_far)
         return call
 
-    def _surge_ready(self, number: int) -> Wait:
-        ready = self._kept + number
+    def _surge_ready(self, gone: int) -> Wait:
+        ready = self._kept + gone
         return Wait(
             condition="surge_ready",
             about=ref_of(self._workload, "Deployment"),
@@ -154,12 +170,20 @@ class _Held:
             title=f"{ready} new replica{'s are' if ready > 1 else ' is'} Ready",
         )
 
-    def _released(self, number: int, pod: Obj) -> Wait:
+    def _released(self, gone: int, pod: Obj) -> Wait:
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
         return Wait(
             condition="released",
             about=ref_of(pod, "Pod"),
-            parameters={"uid": uid_of(pod), "stay": [uid_of(one) for one in self._leaving[number:]]},
+            parameters={"uid": uid_of(pod), "stay": [uid_of(one) for one in self._leaving[gone:]]},
             within_seconds=grace + MARGIN_SECONDS,
             title=f"{name_of(pod)} is gone, and no other",
         )
+
+
+def _names(pods: Sequence[Obj]) -> str:
+    return " and ".join(filter(None, [", ".join(map(name_of, pods[:-1])), name_of(pods[-1])]))
+
+
+def _empty(pods: Sequence[Obj]) -> str:
+    return "which is empty" if len(pods) == 1 else "which are empty"
