@@ -50,8 +50,12 @@ def check(
         typer.Argument(metavar="[PATHS]...", help="Files, folders or names; default: the packaged ones."),
     ] = None,
     overrides: Overrides = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show where each state leads, also where no exit is written.")
+    ] = False,
 ) -> None:
     """Report every fault with file, line and column; exit 1 if there is one."""
+    from bot.cli.playbook_explain import explained
 
     sound, faults, warnings = 0, 0, 0
     for path in paths or [packaged_playbooks()]:
@@ -59,6 +63,8 @@ def check(
             sound += compiled is not None
             faults += len(wrong)
             warnings += len(doubtful)
+            for line in explained(compiled) if explain and compiled is not None else ():
+                typer.echo(line)
             for fault in wrong:
                 typer.echo(str(fault))
             for fault in doubtful:

@@ -1,0 +1,288 @@
+"""`python -m tests.bench.mutants [PLAYBOOK …]`: makes small faults in playbooks, and lists those that no case notices.
+
+    python -m tests.bench.mutants gpu-fault thermal-emergency
+    python -m tests.bench.mutants kv-cache-oom --sample 60
+    python -m tests.bench.mutants gpu-fault --states look,drain
+
+A mutant is killed when a case that comes through its state deviates, or else when the check refuses the playbook. A
+state of a fragment is mutated in all its includes at once, because it is written once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TypeVar
+
+from bot.adapters.yaml_playbooks import load_playbook, origins_in
+from bot.cli.playbook_test import ENDING, read_table, tables_in
+from bot.domain.incidents.rehearsed import Origin
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook, _Compiler, compile_playbook
+from bot.domain.playbooks.language import State
+from bot.domain.playbooks.loading.check_names import check_names
+from bot.domain.playbooks.loading.check_paths import check_ways, lint
+from bot.domain.playbooks.loading.other_playbook import with_stand_ins
+from bot.domain.playbooks.mistakes import Mistake
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.scope import signals_of
+from bot.domain.playbooks.testing.cases import Case
+from bot.flow.rehearse_case import CaseResult, play_case, settings_of
+from tests.bench.mutations import Mutation, mutated, mutations_of
+
+JOBS = 2
+WIDTH = 120
+SettingsKey = tuple[tuple[str, str], ...]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    states: tuple[str, ...]
+    """One state, or all states that come from the same state of a fragment."""
+    mutation: Mutation
+    includes: str = ""
+    """For a state of a fragment: its name there, and how often it is included."""
+
+    def __str__(self) -> str:
+        return f"{self.includes or self.states[0]}: {self.mutation}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mutant: Mutant
+    killed_by: str = ""
+    """The case, or `CHECK`; empty for a survivor."""
+    cases: int = 0
+    """How many cases come through the mutated state."""
+    warning: str = ""
+    """What the check warns about in a survivor, and not in the playbook itself."""
+
+
+CHECK = "the check"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A playbook with its table, parsed and compiled once."""
+
+    bundles: Mapping[SettingsKey, Bundle]
+    """With stubs for other playbooks, for each combination of settings in the table."""
+    cases: tuple[Case, ...]
+    origins: Mapping[str, Origin]
+    passes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The cases that come through each state, the shortest first; those that deviate anyway are left out."""
+    mutants: tuple[Mutant, ...] = ()
+
+    @property
+    def playbook(self) -> CompiledPlaybook:
+        return self.bundles[()].entry_playbook
+
+
+@dataclass(frozen=True)
+class Report:
+    name: str
+    verdicts: tuple[Verdict, ...]
+    deviating: tuple[str, ...]
+    """Cases that deviate without any mutation."""
+
+    @property
+    def survivors(self) -> tuple[Verdict, ...]:
+        return tuple(one for one in self.verdicts if not one.killed_by)
+
+
+# --- what is mutated --------------------------------------------------------------------------------------------------
+
+
+def subject_of(table: Path) -> Subject:
+    file = table.with_name(table.name.removesuffix(ENDING) + ".yaml")
+    default = load_playbook(file)
+    cases = read_table(table, default).whole()
+    bundles: dict[SettingsKey, Bundle] = {(): with_stand_ins(default)}
+    for settings in map(settings_of, cases):
+        if _key(settings) not in bundles:
+            bundles[_key(settings)] = with_stand_ins(load_playbook(file, settings))
+    return Subject(bundles, cases, origins_in(file))
+
+
+def _key(settings: Mapping[str, str]) -> SettingsKey:
+    return tuple(sorted(settings.items()))
+
+
+def mutants_of(subject: Subject, only: Collection[str] = ()) -> Iterator[Mutant]:
+    """Yields the mutants of all states, or of those in `only`."""
+    states = subject.playbook.playbook.states
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in states:
+        origin = subject.origins.get(name)
+        places[(origin.fragment, origin.state) if origin else ("", name)].append(name)
+    for (fragment, state), names in places.items():
+        if only and not set(only) & {*names, state}:
+            continue
+        includes = f"{names[0]} ({fragment}.{state}, {len(names)} times)" if len(names) > 1 else ""
+        found = dict.fromkeys(mutation for name in names for mutation in mutations_of(states[name]))
+        # Guards of a fragment differ by what each include gives it; one mutant stands for all of them.
+        unique = {(each.how, each.at, each.other): each for each in reversed(found)}
+        yield from (Mutant(tuple(names), each, includes) for each in reversed(unique.values()))
+
+
+def changed_states(playbook: CompiledPlaybook, mutant: Mutant) -> dict[str, State]:
+    states = {name: mutated(playbook.state(name), mutant.mutation) for name in mutant.states}
+    return {name: state for name, state in states.items() if state is not None}
+
+
+def recompiled(playbook: CompiledPlaybook, changed: Mapping[str, State], faults: list[Mistake]) -> CompiledPlaybook:
+    """Returns the playbook with these states instead; only their expressions are compiled."""
+    written = playbook.playbook.model_copy(update={"states": {**playbook.playbook.states, **changed}})
+    compiler = _Compiler(playbook._scope, faults.append)
+    own = {
+        name: compiler.state(("states", name), state, signals_of(state, written.signals))
+        for name, state in changed.items()
+    }
+    return replace(playbook, playbook=written, _states={**playbook._states, **own})
+
+
+def faults_of(playbook: CompiledPlaybook) -> list[Mistake]:
+    """Returns what `playbook check` would report, as far as a mutation can cause it."""
+    written = playbook.playbook
+    found = list(check_names(written, playbook.settings, playbook.probes))
+    compile_playbook(written, playbook.settings, source=playbook.source, probes=playbook.probes, report=found.append)
+    return found or list(check_ways(written))
+
+
+# --- how it is played -------------------------------------------------------------------------------------------------
+
+
+def play(subject: Subject, number: int) -> tuple[str, tuple[str, ...]]:
+    """Returns how the case deviates from its expectation, and the states that it comes through."""
+    case = subject.cases[number]
+    result = _played(case, subject.bundles[_key(settings_of(case))])
+    visits = result.rehearsed.visits
+    return result.deviation, tuple(name for visit in visits for name in (*visit.instead_of, visit.state))
+
+
+def judge(subject: Subject, number: int) -> Verdict:
+    mutant = subject.mutants[number]
+    numbers = {each: None for name in mutant.states for each in subject.passes.get(name, ())}
+    changed = changed_states(subject.playbook, mutant)
+    bundles: dict[SettingsKey, Bundle] = {}
+    for case in (subject.cases[each] for each in numbers):
+        key = _key(settings_of(case))
+        if key not in bundles:
+            faults: list[Mistake] = []
+            bundle = subject.bundles[key]
+            playbook = recompiled(bundle.entry_playbook, changed, faults)
+            if faults:
+                return Verdict(mutant, CHECK, len(numbers))
+            bundles[key] = Bundle(bundle.entry, {**bundle.playbooks, bundle.entry: playbook})
+        if _played(case, bundles[key]).deviation:
+            return Verdict(mutant, case.name, len(numbers))
+    playbook = recompiled(subject.playbook, changed, [])
+    if faults_of(playbook):
+        return Verdict(mutant, CHECK, len(numbers))
+    known = {(each.path, each.what) for each in lint(subject.playbook.playbook)}
+    warnings = [each.what for each in lint(playbook.playbook) if (each.path, each.what) not in known]
+    return Verdict(mutant, "", len(numbers), next(iter(warnings), ""))
+
+
+def _played(case: Case, bundle: Bundle) -> CaseResult:
+    results: list[CaseResult] = []
+
+    async def once() -> None:  # asyncio would write out the result of a task
+        results.append(await play_case(case, bundle))
+
+    asyncio.run(once())
+    return results[0]
+
+
+def report(table: Path, *, only: Collection[str] = (), sample: int | None = None, jobs: int = JOBS) -> Report:
+    subject = subject_of(table)
+    numbers = range(len(subject.cases))
+    played = _each(play, subject, numbers, jobs)
+    passes: dict[str, list[int]] = defaultdict(list)
+    for number in sorted(numbers, key=lambda each: len(played[each][1])):
+        deviation, states = played[number]
+        for state in dict.fromkeys(states) if not deviation else ():
+            passes[state].append(number)
+    mutants = tuple(mutants_of(subject, only))
+    if sample is not None and sample < len(mutants):
+        mutants = tuple(random.Random(0).sample(mutants, sample))
+    subject = replace(subject, passes=dict(passes), mutants=mutants)
+    verdicts = _each(judge, subject, range(len(mutants)), jobs)
+    deviating = tuple(subject.cases[number].name for number in numbers if played[number][0])
+    return Report(subject.playbook.name, tuple(verdicts), deviating)
+
+
+_subject: list[Subject] = []
+"""The subject of a worker: compiled expressions cannot be sent to it, so it inherits them."""
+
+
+def _inherit(subject: Subject) -> None:
+    _subject[:] = [subject]
+    gc.freeze()
+
+
+def _in_worker(work: Callable[[Subject, int], Result], number: int) -> Result:
+    return work(_subject[0], number)
+
+
+def _each(work: Callable[[Subject, int], Result], subject: Subject, numbers: Sequence[int], jobs: int) -> list[Result]:
+    if jobs == 1:
+        return [work(subject, number) for number in numbers]
+    with ProcessPoolExecutor(jobs, get_context("fork"), _inherit, (subject,)) as pool:
+        return list(pool.map(_in_worker, [work] * len(numbers), numbers, chunksize=4))
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def told(found: Report) -> Iterator[str]:
+    killed = len(found.verdicts) - len(found.survivors)
+    by_check = sum(one.killed_by == CHECK for one in found.verdicts)
+    score = f"{100 * killed / len(found.verdicts):.1f} %" if found.verdicts else "-"
+    yield (
+        f"{found.name}: {len(found.verdicts)} mutants, {killed} killed ({by_check} only by the check), "
+        f"{len(found.survivors)} survive, score {score}"
+    )
+    for name in found.deviating:
+        yield f"  left out, it deviates without a mutation: {name}"
+    for one in found.survivors:
+        seen = f"{one.cases} {'case comes' if one.cases == 1 else 'cases come'} through"
+        text = " ".join(str(one.mutant).split())
+        room = WIDTH - len(seen) - 5
+        yield f"  {text if len(text) <= room else text[: room - 1] + '…'} ({seen})"
+        if one.warning:
+            yield f"    the check warns: {one.warning}"
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("playbooks", nargs="*", metavar="PLAYBOOK", help="names or files; default: the packaged ones")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants of each playbook, always the same ones")
+    parser.add_argument("--states", default="", metavar="A,B", help="only mutants of these states")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    chosen = options(arguments)
+    only = [name for name in chosen.states.split(",") if name]
+    for table in tables_in(map(Path, chosen.playbooks) if chosen.playbooks else [packaged_playbooks()]):
+        begun = time.monotonic()
+        for line in told(report(table, only=only, sample=chosen.sample)):
+            print(line)
+        print(f"  {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
