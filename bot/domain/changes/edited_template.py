@@ -67,6 +67,8 @@ class EditedTemplate:
     """Patched before the template, whose annotation then rolls the pods."""
     moves: tuple[Move, ...] = ()
     """Each changed flag, from its present to its future value."""
+    wanted: Any = ()
+    """The edits as the playbook writes them, with the flag that was chosen in place of each `first_of`."""
 
     @property
     def template(self) -> Obj:
@@ -103,7 +105,8 @@ def edited_template(
     before = Written(bare(first.template), dict(config_maps or {}))
     flags = flags_of_template(before.template, None, before.config_maps)
     version = version_of_image(image_wanted(arguments.get("edits")) or flags.image)
-    wanted, directions = _without_directions(_with_chosen_flags(arguments.get("edits"), version))
+    chosen = _with_chosen_flags(arguments.get("edits"), version)
+    wanted, directions = _without_directions(chosen)
     engine = Engine(version, bool(version) and is_v0(version, flags.variables.value("VLLM_USE_V1")))
     edits = check_edits(wanted, engine)
     pen = Pen(engine.table, only_template)
@@ -122,7 +125,7 @@ def edited_template(
     change = _Change(first, before, after, asked, lines, engine, flags.container_index)
     rest = [_followed(workload, other, change) for other in others]
     moves = tuple(_move(edit, flags, engine, directions.get(edit.flag, "")) for edit in done)
-    return replace(_result(workload, change, rest), moves=moves)
+    return replace(_result(workload, change, rest), moves=moves, wanted=chosen)
 
 
 def _with_chosen_flags(wanted: Any, version: str) -> Any:

@@ -50,7 +50,7 @@ def plan_canary(situation: Situation) -> Plan:
     edited = edited_template(workload, edits, snapshot.config_maps, only_template=True)
     refuse_what_harms(edited.moves, context.against)
     body = canary_object(workload, edited.template, context)
-    annotations_of(body)[EDITS_ANNOTATION] = json.dumps(edits["edits"], sort_keys=True)
+    annotations_of(body)[EDITS_ANNOTATION] = json.dumps(edited.wanted, sort_keys=True)
     if rotation == "out":
         _keep_out(snapshot, body)
     if snapshot.canary is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, Playbook, State
+from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, Playbook, RecommendState, State
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.text_sizes import CHOICES, EXPECTED, LABEL, NOTE, TEXT
+from bot.domain.playbooks.text_sizes import CHOICES, EFFECT, EXPECTED, LABEL, NOTE, TEXT, WHY_NOT
 
 Sized = tuple[Path, str, int]
 PLACEHOLDER = "CHANGE_ME"
@@ -44,6 +44,11 @@ def _texts(state: State) -> Iterator[Sized]:
             for key, choice in state.choices.items():
                 yield ("choices", key, "label"), choice.label, LABEL
                 yield ("choices", key, "note"), choice.note, NOTE
+        case RecommendState():
+            for key, option in state.options.items():
+                yield ("options", key, "label"), option.label, LABEL
+                yield ("options", key, "effect"), option.effect, EFFECT
+                yield ("options", key, "why_not"), option.why_not, WHY_NOT
         case ChangeState():
             yield from ((("why",), state.why, TEXT), (("expected",), state.expected, EXPECTED))
         case DivertState():
