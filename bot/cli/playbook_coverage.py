@@ -5,15 +5,15 @@ Only the shipped playbooks have to cover the table; for other playbooks only the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli.playbook_test import ENDING, play_file
 from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.packaged import packaged_playbooks
-from bot.domain.playbooks.testing.rows import Played, RowCoverage, coverage
+from bot.domain.playbooks.testing.rows import Played, RowCoverage, coverage, runbook_steps
 from bot.flow.rehearse_case import TableResult
 
 
@@ -25,6 +25,8 @@ class Covered:
     faults: tuple[Fault, ...]
     """Faults of playbooks and tables that cannot be played: they cover nothing."""
     is_own: bool = False
+    steps: Mapping[str, list[str]] = field(default_factory=dict)
+    """The steps of the runbooks that the playbooks follow, each with its states."""
 
     @property
     def is_whole(self) -> bool:
@@ -45,9 +47,9 @@ def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Cov
             faults += error.faults
     rows, strange = coverage(own, played)
     if folder.resolve() == packaged_playbooks().resolve():
-        return Covered(rows, strange, tuple(dict.fromkeys(faults)))
+        return Covered(rows, strange, tuple(dict.fromkeys(faults)), steps=runbook_steps(own))
     claimed = [row for row in (*rows, *strange) if row.states or row.cases]
-    return Covered(claimed, [], tuple(dict.fromkeys(faults)), is_own=True)
+    return Covered(claimed, [], tuple(dict.fromkeys(faults)), is_own=True, steps=runbook_steps(own))
 
 
 def _played(result: TableResult) -> Iterator[Played]:
@@ -71,6 +73,9 @@ def told(covered: Covered) -> Iterator[str]:
             yield f"       {other.what}: {other.test}"
     for found in covered.strange:
         yield f"✖ {found.row.id} is not a row; it is named in {', '.join(found.states or found.cases)}"
+    for step, states in covered.steps.items():
+        yield f"📋 {step}"
+        yield f"       states  {', '.join(states)}"
     yield from (f"✖ {fault}" for fault in covered.faults)
     missing = [found.row.id for found in rows if found.lacks]
     if covered.is_own and not rows and not covered.faults:

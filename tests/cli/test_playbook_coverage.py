@@ -64,6 +64,13 @@ def test_an_own_playbook_that_claims_nothing_is_told_how_and_lacks_nothing(tmp_p
     assert lines(tmp_path, PLAYBOOK, TABLE)[0].startswith("nothing is claimed: add `covers: [ID]` to a state")
 
 
+def test_the_steps_of_the_runbook_are_listed_with_their_states(tmp_path: Path) -> None:
+    playbook = PLAYBOOK.replace("    change: scale\n", "    runbook: {step: 3 Scale}\n    change: scale\n")
+    playbook = playbook.replace("  left: {end", "  left: {runbook: {step: 3 Scale}, end")
+    found = lines(tmp_path, playbook, TABLE)
+    assert found[found.index("📋 3 Scale") + 1].split() == ["states", "grow.grow,", "grow.left"]
+
+
 def test_an_id_of_a_shipped_playbook_that_is_no_row_is_named_with_its_place() -> None:
     playbook = load_text(PLAYBOOK.replace("    change: scale\n", "    covers: [K99]\n    change: scale\n")).playbook
     rows, strange = coverage([playbook], [])

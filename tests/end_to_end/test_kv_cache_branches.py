@@ -13,11 +13,11 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 ELSEWHERE: tuple[Branch, ...] = (
-    (scenarios.SICK_NODE, ["to_gpu_fault", "cordon", "uncordon", "crash", "is_thrash", "flap", "self_cleared"]),
+    (scenarios.SICK_NODE, ["node", "crash", "is_thrash", "flap", "self_cleared_end"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
 )
 NO_THRASH: tuple[Branch, ...] = (
-    (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "report_cleared", "self_cleared"]),
+    (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "self_cleared_recurs", "self_cleared_end"]),
     (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
     (scenarios.BLIND, ["gather", "blind", "hand_over", "handed_over"]),
 )

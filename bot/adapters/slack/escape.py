@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from typing import TypeGuard
+
+from bot.domain.kernel.runbook import Runbook
 
 # Controls but tab and newline, soft hyphens, bidirectional overrides, zero-width characters, tags, lone surrogates.
 _UNSEEN = re.compile(
@@ -84,6 +87,21 @@ def channel_mention(channel: str) -> str:
 
 def group_mention(group: str) -> str:
     return f"<!subteam^{group}>" if _GROUP.fullmatch(group) else line(group, 80)
+
+
+def is_link(url: str | None) -> TypeGuard[str]:
+    """Whether it is safe to use as a link address in Slack."""
+    return url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
+
+
+def link(text: str, url: str | None) -> str:
+    """Escaped text as a link if the address is safe, else as it is."""
+    return f"<{url}|{text.replace('|', '¦')}>" if is_link(url) else text
+
+
+def runbook_step(runbook: Runbook | None) -> str:
+    """The step of the runbook, linked to its text; empty without one."""
+    return link(line(runbook.step, 120), runbook.link) if runbook else ""
 
 
 def _visible(text: object) -> str:

@@ -81,11 +81,12 @@ def _editable(verb: str) -> str:
 
 
 def _edited(edit: Any, values: Mapping[str, Number]) -> Any:
-    if not isinstance(edit, Mapping) or "flag" not in edit:
+    if not isinstance(edit, Mapping):
         return edit
-    flag = str(edit["flag"])
-    name = newest_table().name_of(flag if flag.startswith("-") else f"--{flag}") or flag
-    return {**edit, "value": values[name]} if name in values else edit
+    flags = map(str, edit.get("first_of") or [edit.get("flag", "")])
+    names = [newest_table().name_of(flag if flag.startswith("-") else f"--{flag}") or flag for flag in flags]
+    # A person edits the flag that was chosen, so only one of `first_of` has a value.
+    return next(({**edit, "value": values[name]} for name in names if name in values), edit)
 
 
 def _is_number(value: EditableValue) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.changes.plan import Plan, Risk
 from bot.domain.kernel.errors import ApprovalError
+from bot.domain.kernel.runbook import Runbook
 
 RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn"]
 
@@ -153,6 +154,8 @@ class Request(BaseModel):
     """The kind of change, which decided the policy."""
     policy: Policy
     why: str
+    runbook: Runbook | None = None
+    """The step of the runbook that the change is."""
     still: str = ""
     """The reason of the change as an expression, for people; it is evaluated again right before the call."""
     covers: tuple[Covered, ...] = ()

@@ -123,6 +123,8 @@ def image_wanted(wanted: Any) -> str:
 
 def check_edits(wanted: Any, engine: Engine) -> Edits:
     """Returns the edits with full names and parsed values; raise `NoPlanError` for an invalid one."""
+    if wanted == []:  # what is written is never empty: the check of a playbook refuses that
+        raise impossible("no edits given: the 'when' of each is false or unknown")
     if not isinstance(wanted, Sequence) or isinstance(wanted, str) or not wanted:
         raise impossible("no edits given", FORMS)
     flags: list[FlagEdit] = []

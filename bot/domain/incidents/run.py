@@ -14,6 +14,7 @@ from bot.domain.changes.plan import LedgerEntry
 from bot.domain.incidents.impact import Impact
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import Form, moment_in
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import GENESIS
 from bot.domain.signals.signal import Reading, Value
@@ -195,6 +196,8 @@ class Run(_Frozen):
     """The written state."""
     doing: str = ""
     """Display name of that state; empty in runs from before this field existed."""
+    runbook: Runbook | None = None
+    """The step of the runbook that this state is."""
     visit: int = 1
     """Counts entries into states; effects carry it."""
     entered_at: float

@@ -262,6 +262,7 @@ def compile_playbook(
     """Compiles every expression and reports each fault; a playbook with faults must not be run."""
     scope = scope_of(playbook, probes)
     compiler = _Compiler(scope, report)
+    compiler.definitions(playbook.define)
     states = {
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
@@ -274,6 +275,11 @@ class _Compiler:
 
     def __init__(self, scope: Scope, report: Report) -> None:
         self._scope, self._report = scope, report
+
+    def definitions(self, define: Mapping[str, str]) -> None:
+        """Reports the faults of those that nothing uses too."""
+        for name, source in define.items():
+            self._expression(("define", name), source, None)
 
     def state(self, path: Path, state: State, needs: tuple[str, ...]) -> CompiledState:
         texts = self._texts(path, state)
@@ -314,7 +320,7 @@ class _Compiler:
         compiled = {name: self._expression((*path, name), source, wants) for name, source in sources.items()}
         return {name: expression for name, expression in compiled.items() if expression}
 
-    def _expression(self, path: Path, source: str, wants: Kind) -> Expression | None:
+    def _expression(self, path: Path, source: str, wants: Kind | None) -> Expression | None:
         try:
             return compile_expression(source, self._scope, wants)
         except ExpressionError as error:

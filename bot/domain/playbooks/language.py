@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag
 
 from bot.domain.changes.plan import Risk
 from bot.domain.kernel.form import Form
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
 from bot.domain.signals.specs import SignalSpec, tag
 
@@ -50,15 +51,6 @@ class Choice(Strict):
     style: Literal["", "primary", "danger"] = ""
     form: Form = {}
     """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
-
-
-class Runbook(Strict):
-    """A step of the runbook that a playbook follows."""
-
-    step: str
-    """The step as the runbook calls it."""
-    url: str = ""
-    """Where it is written."""
 
 
 class _State(Strict):

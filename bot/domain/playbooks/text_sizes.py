@@ -8,4 +8,8 @@ TEXT = 2_000
 """A question, and the reason of a question or change."""
 NOTE = 300
 """The meaning of a choice, in small print."""
+EFFECT = 240
+"""The effect and cost of an option of a recommendation."""
+WHY_NOT = 200
+"""Why an option is not possible."""
 EXPECTED = 600

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
 from bot.domain.reports.escaping import plain
 from bot.domain.signals.signal import Reading
@@ -36,6 +37,8 @@ class Visit(_Fact):
     entered_at: float
     took_seconds: float | None
     """None for the state it is in, or ended in."""
+    runbook: Runbook | None = None
+    """The step of the runbook that it is."""
 
 
 class Waited(_Fact):
@@ -206,7 +209,17 @@ def _path(entries: Sequence[Entry]) -> Iterator[Visit]:
             continue
         took = after.at - here.at if after is not None else None
         kind, because = _str(here.data, "kind"), here.text.partition(" — ")[2]
-        yield Visit(state=here.state, kind=kind, because=because, entered_at=here.at, took_seconds=took)
+        runbook = _runbook(here.data.get("runbook"))
+        yield Visit(
+            state=here.state, kind=kind, because=because, entered_at=here.at, took_seconds=took, runbook=runbook
+        )
+
+
+def _runbook(raw: object) -> Runbook | None:
+    try:
+        return Runbook.model_validate(raw)
+    except ValidationError:
+        return None  # none is written, or it was altered: the broken chain says so
 
 
 def _waits(entries: Sequence[Entry]) -> Iterator[Waited]:

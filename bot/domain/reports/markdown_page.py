@@ -47,5 +47,8 @@ def _span(span: Span) -> str:
             return f"**{escaped(span.words)}**"
         case "br":
             return "<br>"
+        case "link":
+            # Brackets are escaped in the text; the address has no space and no angle bracket.
+            return f"[{escaped(span.words)}](<{span.url}>)"
         case _:
             return escaped(span.words)

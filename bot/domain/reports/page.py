@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
 from bot.domain.reports.facts import Report, readings_of
@@ -34,7 +35,9 @@ class Span(NamedTuple):
     """Words on one line, not escaped: each format does that for itself."""
 
     words: str
-    style: Literal["", "code", "strong", "br"] = ""
+    style: Literal["", "code", "strong", "br", "link"] = ""
+    url: str = ""
+    """Of a link: safe as it is."""
 
 
 Cell = tuple[Span, ...]
@@ -133,12 +136,22 @@ def _who(report: Report, user: str, nobody: str) -> str | Cell:
 
 
 def _path(report: Report) -> Section:
-    rows = [
+    rows: list[Row] = [
         (str(number), _code(visit.state), visit.kind, moment(visit.entered_at), lasting(visit.took_seconds),
-         visit.because)
+         visit.because, _step(visit.runbook))
         for number, visit in enumerate(report.path, start=1)
     ]  # fmt: skip
-    return Section("The path it took", ("#", "state", "kind", "entered (UTC)", "took", "because"), rows)
+    columns: tuple[str, ...] = ("#", "state", "kind", "entered (UTC)", "took", "because", "runbook")
+    if not any(visit.runbook for visit in report.path):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return Section("The path it took", columns, rows)
+
+
+def _step(runbook: Runbook | None) -> Cell:
+    if runbook is None:
+        return ()
+    step = one_line(runbook.step, MAX_NAME)
+    return (Span(step, "link", runbook.link),) if runbook.link else (Span(step),)
 
 
 def _decisions(report: Report) -> Section:

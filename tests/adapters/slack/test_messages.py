@@ -11,6 +11,7 @@ from bot.adapters.slack.outbound.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.grant import Demand
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, Findings, Note, Run
+from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
     BEGAN,
@@ -80,6 +81,7 @@ GLASS = policy(
 BROKEN = approval("U0LEA", teams=("lead",)).model_copy(
     update={"press": approval("U0LEA").press.model_copy(update={"action": "break_glass"})}
 )
+STEP = Runbook(step="3.2 Reduce the load", url="https://wiki.example.test/kv?page=3#reduce")
 EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
 
 CARDS = {
@@ -92,8 +94,11 @@ CARDS = {
     "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
     "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
     "card-closed": closed(),
+    "card-with-a-runbook": waiting().with_(runbook=STEP),
+    "card-with-a-runbook-without-a-link": run(runbook=Runbook(step="<!here> 3|2", url="javascript:alert(1)")),
 }
 THREADS = {
+    "request-with-a-runbook": waiting(runbook=STEP),
     "request-open-high-risk": waiting(),
     "request-open-not-yet-posted": waiting(risk="low", posted_at=None, expires_at=None),
     "request-half-approved": waiting(policy=policy(needed=2), presses=(approval(),)),

@@ -119,6 +119,12 @@ def test_the_numbers_of_the_playbook_are_replaced_and_its_other_edits_stay() -> 
     }
 
 
+def test_a_number_of_a_person_reaches_the_flag_that_was_chosen_of_several() -> None:
+    edits = [{"first_of": ["--max-num-active-seqs", "--max-num-seqs"], "value": 6}]
+    wanted = with_values("set_flags", {"edits": edits}, {"--max-num-seqs": 8})
+    assert wanted == {"edits": [{**edits[0], "value": 8}]}
+
+
 CANARY = builders.plan(verb="canary", choices={"edits": {"--max-num-seqs": "6"}, "rotation": "out"})
 
 

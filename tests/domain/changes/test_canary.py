@@ -56,6 +56,13 @@ def test_it_is_one_replica_with_the_edited_flags_under_a_fixed_name() -> None:
     assert body["metadata"]["annotations"]["incident-bot/incident"] == "INC-42"
 
 
+def test_it_notes_the_flag_that_was_chosen_of_several() -> None:
+    several = {"edits": [{"first_of": ["--max-num-active-seqs", "--max-num-seqs"], "value": 6.0, "direction": "lower"}]}
+    body = planned("canary", several, snapshot()).calls[0].body
+    (noted,) = json.loads(body["metadata"]["annotations"]["incident-bot/edits"])
+    assert noted == {"flag": "--max-num-active-seqs", "value": 6.0, "direction": "lower"}
+
+
 def test_its_pods_are_in_the_services_rotation_and_no_selector_claims_what_is_not_its_own() -> None:
     body = planned("canary", EDIT, snapshot()).calls[0].body
     labels, selector = body["spec"]["template"]["metadata"]["labels"], body["spec"]["selector"]

@@ -195,6 +195,28 @@ def test_an_edit_that_cannot_be_or_changes_nothing_says_why(
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
+FIRST_OF = {"edits": [{"first_of": ["--max-num-active-seqs", "--max-num-seqs"], "value": 6}]}
+
+
+@pytest.mark.parametrize(
+    ("image", "flag"),
+    [
+        pytest.param("vllm/vllm-openai:v0.32.0", "--max-num-active-seqs", id="the-first-that-it-has"),
+        pytest.param("vllm/vllm-openai:v0.30.0", "--max-num-seqs", id="the-next-one"),
+        pytest.param("registry/vllm:ours", "--max-num-seqs", id="of-an-unknown-version-the-last"),
+    ],
+)
+def test_of_several_flags_the_first_that_the_engine_has_is_edited(image: str, flag: str) -> None:
+    seen = snapshot(workload=deployment(template("--max-num-seqs=64", image=image)))
+    assert planned("set_flags", FIRST_OF, seen).choices["edits"] == {flag: "6"}
+
+
+def test_of_several_flags_the_image_that_is_edited_in_decides() -> None:
+    seen = snapshot(workload=deployment(template("--max-num-seqs=64", image="vllm/vllm-openai:v0.32.0")))
+    to_older = {"edits": [*FIRST_OF["edits"], {"image": "vllm/vllm-openai:v0.30.0"}]}
+    assert "--max-num-seqs" in planned("set_flags", to_older, seen).choices["edits"]
+
+
 def test_a_queue_is_bounded_on_top_of_what_the_lower_cap_lets_run() -> None:
     capped = snapshot(workload=deployment(template("--max-num-seqs=64", "--max-num-active-seqs=6")))
     assert planned("set_flags", edits(max_num_queued_reqs=7), capped).calls

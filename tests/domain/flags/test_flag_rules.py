@@ -53,7 +53,7 @@ def as_written(values: dict[str, str | bool]) -> FlagsInSpec:
 @pytest.mark.parametrize(
     ("wanted", "reason", "hint"),
     [
-        pytest.param([], "no edits given", FORMS, id="none"),
+        pytest.param([], "no edits given: the 'when' of each is false or unknown", "", id="none"),
         pytest.param("--max-num-seqs", "no edits given", FORMS, id="a-text"),
         pytest.param(7, "no edits given", FORMS, id="a-number"),
         pytest.param([flag("--seed", 6) | {"why": "x"}], None, FORMS, id="a-flag-and-more"),

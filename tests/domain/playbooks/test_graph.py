@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.playbooks.picture.graph import mermaid
 
 pytestmark = pytest.mark.fast
@@ -45,6 +46,21 @@ def test_the_way_taken_and_the_present_state_are_marked() -> None:
         "s_caps_calm",
     ]
     assert lines[-1] == "  class s_calm current"
+
+
+def with_runbook(runbook: Runbook) -> str:
+    state = PLAYBOOK.states["over"].model_copy(update={"runbook": runbook})
+    return mermaid(PLAYBOOK.model_copy(update={"states": {**PLAYBOOK.states, "over": state}}))
+
+
+def test_a_step_of_the_runbook_is_in_the_label_and_links_to_it() -> None:
+    drawn = with_runbook(Runbook(step='3 "Close"', url="https://wiki/kv#3"))
+    assert '  s_over(("over<br>Runbook: 3 &quot;Close&quot;"))' in drawn
+    assert '  click s_over href "https://wiki/kv#3" "3 &quot;Close&quot;"' in drawn
+
+
+def test_an_address_that_is_no_safe_link_is_not_in_the_graph() -> None:
+    assert "click" not in with_runbook(Runbook(step="3", url='https://wiki/"\nx'))
 
 
 def test_text_from_a_playbook_cannot_break_out_of_its_label() -> None:

@@ -94,6 +94,38 @@ def test_a_limit_of_the_include_is_one_of_its_start() -> None:
     assert (load.at_most, load.beyond, wait.at_most) == (3, "question", None)
 
 
+def test_the_runbook_of_an_include_is_that_of_its_states_without_one() -> None:
+    host = HOST.replace("    covers: [K3]\n", "    runbook: {step: 4 Verify, url: https://wiki/4}\n")
+    verify = VERIFY.replace("    ask: What now?\n", "    ask: What now?\n    runbook: {step: 4.1 Ask}\n")
+    playbook = load_text(host, fragments={"verify": verify})
+    steps = {name: state.runbook.step for name, state in playbook.playbook.states.items() if state.runbook}
+    assert steps == {"calm_load": "4 Verify", "calm_ask": "4.1 Ask", "calm_wait": "4 Verify"}
+
+
+def test_the_runbook_of_the_innermost_include_counts() -> None:
+    outer = """\
+language: 1
+fragment: outer
+exits: {out: done}
+start: inner
+states:
+  inner: {include: leaf, exits: {out: plain}, runbook: {step: inner}}
+  plain: {include: leaf, exits: {out: exits.out}}
+"""
+    leaf = "language: 1\nfragment: leaf\nexits: {out: done}\nstart: a\nstates:\n  a: {ask: A?, choices: {}}\n"
+    leaf = leaf.replace("choices: {}", "choices: {b: {label: B, to: exits.out}}")
+    host = "language: 1\nplaybook: p\ntitle: t\nopens: by_hand\nstart: a\nstates:\n"
+    host += "  a: {include: outer, exits: {out: over}, runbook: {step: outer}}\n  over: {end: fixed}\n"
+    states = load_text(host, fragments={"outer": outer, "leaf": leaf}).playbook.states
+    steps = {name: state.runbook.step for name, state in states.items() if state.runbook}
+    assert steps == {"a_inner_a": "inner", "a_plain_a": "outer"}
+
+
+def test_a_fault_in_the_runbook_of_an_include_is_told_once_and_there() -> None:
+    text, place = marked(HOST, "    covers: [K3]\n", "    runbook: {«stp: 4, step: four}\n")
+    assert faults(text) == [f"p.yaml:{place}: unknown key 'stp'. Did you mean 'step'?"]
+
+
 def test_fragments_may_include_fragments() -> None:
     outer = """\
 language: 1

@@ -166,6 +166,26 @@ def test_the_report_of_a_fixed_incident_reads_as_reviewed() -> None:
     assert now == SNAPSHOT.read_text(), "review the difference, then run with UPDATE_SNAPSHOTS=1"
 
 
+def entered(runbook: object) -> list[Chained]:
+    entry = Entry(kind="entered", at=START, state="cap", text="Cap", data={"kind": "change", "runbook": runbook})
+    return list(chain([entry], head="0" * 64, length=0))
+
+
+def test_a_step_of_the_runbook_is_in_the_path_with_its_link() -> None:
+    linked = markdown(entered({"step": "3.2 [Cap]", "url": "https://wiki/kv#3"}))
+    assert r"| [3.2 \[Cap\]](<https://wiki/kv#3>) |" in linked
+    assert "| 3.2 |" in markdown(entered({"step": "3.2", "url": "javascript:alert(1)"}))
+    assert "runbook" not in markdown(entered("altered"))
+
+
+def test_entering_a_state_records_its_step_of_the_runbook() -> None:
+    text = PLAYBOOK.source.text.replace("    title: Look at the fleet\n", "    runbook: {step: 1 Look, url: wiki}\n")
+    decision = advance(run(), AlertChanged(event_id="a", alert=alert(), at=START), Bundle.of(load_text(text)), rules())
+    assert decision.run.runbook is not None
+    recorded = [entry.data.get("runbook") for entry in decision.entries if entry.kind == "entered"]
+    assert recorded == [{"step": "1 Look", "url": "wiki"}]
+
+
 def test_the_opening_names_the_incident_when_it_is_recorded() -> None:
     named = {"incident": "INC-7", "title": "Thrash", "target": "serving/llm", "severity": "page", "playbook": "kv"}
     report = Report.of(chain([Entry(kind="opened", at=START, text="opened", data=named)], head="0" * 64, length=0))

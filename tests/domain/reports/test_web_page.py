@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.adapters.charts import drawn
 from bot.domain.incidents.series import Series
+from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.reports import html
 from bot.domain.reports.chart import Chart
 from tests.domain.reports.charted import fixed, thrash_line, usage_line
@@ -91,6 +92,13 @@ def test_the_page_says_what_the_markdown_says() -> None:
     said = " ".join(Read(html(fixed(thrash_line()), no_picture)).words)
     for words in ("What people decided", "64 → 6", "no exporter answers", "Everything, in order"):
         assert words in said
+
+
+def test_a_step_of_the_runbook_is_a_link_in_the_path() -> None:
+    step = {"step": "3 <Cap>", "url": "https://wiki/kv?a=1&b=2"}
+    entry = Entry(kind="entered", at=0.0, state="cap", text="Cap", data={"kind": "change", "runbook": step})
+    page = html(chain([entry], head=GENESIS, length=0), no_picture)
+    assert '<a href="https://wiki/kv?a=1&amp;b=2" rel="noreferrer">3 &lt;Cap&gt;</a>' in page
 
 
 def test_a_timeline_without_lines_is_a_page_without_a_picture() -> None:

@@ -10,10 +10,21 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, plain, prose
+from bot.adapters.slack.escape import (
+    channel_mention,
+    code,
+    code_block,
+    group_mention,
+    is_link,
+    line,
+    link,
+    mention,
+    plain,
+    prose,
+    runbook_step,
+)
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import (
     actions,
@@ -77,7 +88,8 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     body += section(_held(run))
     own = links.get(INCIDENT_CHANNEL, "")
     body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
-    foot = [*context([f"*{line(run.playbook, 80)}* {_path(run)}"]), *_handles(run, links)]
+    step = f" · 📋 {runbook_step(run.runbook)}" if run.runbook else ""
+    foot = [*context([f"*{line(run.playbook, 80)}* {_path(run)}{step}"]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -172,12 +184,7 @@ def _until(at: float | None) -> str:
 
 
 def linked(text: str, url: str | None) -> str:
-    return f"<{url}|{text.replace('|', '¦')}>" if is_link(url) else f"*{text}*"
-
-
-def is_link(url: str | None) -> TypeGuard[str]:
-    """Whether it is safe to use as a link address in Slack."""
-    return url is not None and url.startswith(("https://", "http://")) and not set(url) & set("<>| \n")
+    return link(text, url) if is_link(url) else f"*{text}*"
 
 
 def _banners(run: Run) -> list[Block]:

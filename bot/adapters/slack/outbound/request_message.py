@@ -9,7 +9,16 @@ import re
 from datetime import UTC, datetime
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.escape import channel_mention, code, code_block, group_mention, line, mention, prose
+from bot.adapters.slack.escape import (
+    channel_mention,
+    code,
+    code_block,
+    group_mention,
+    line,
+    mention,
+    prose,
+    runbook_step,
+)
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, header, section
 from bot.adapters.slack.outbound.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
@@ -71,7 +80,11 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
     body: list[Block] = [header(f"{request.request_id} · {plan.title}")]
     targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
     body += section(
-        [prose(request.why, text_sizes.TEXT, people=people_of(run)), f"*Target* {targets}" if targets else ""]
+        [
+            prose(request.why, text_sizes.TEXT, people=people_of(run)),
+            f"*Runbook* {runbook_step(request.runbook)}" if request.runbook else "",
+            f"*Target* {targets}" if targets else "",
+        ]
     )
     body += section(_steps(run, request))
     body += _circumstances(request)
@@ -107,9 +120,9 @@ def _alternatives(request: Request) -> list[str]:
     if not request.alternatives:
         return []
     lines = [
-        f"• {line(each.label, 120)} — _not possible: {line(each.why_not, 200)}_"
+        f"• {line(each.label, 120)} — _not possible: {line(each.why_not, text_sizes.WHY_NOT)}_"
         if each.why_not
-        else f"• *{line(each.label, 120)}*" + (f": {line(each.effect, 240)}" if each.effect else "")
+        else f"• *{line(each.label, 120)}*" + (f": {line(each.effect, text_sizes.EFFECT)}" if each.effect else "")
         for each in request.alternatives
     ]
     return ["*Instead of this*", *lines]

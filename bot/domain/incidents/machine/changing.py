@@ -116,6 +116,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         kind=kind,
         policy=policy,
         why=draft.text("why") if written else "Undo what this run changed.",
+        runbook=written.runbook if written else None,
         still=written.still if written else "",
         evidence=questions.evidence(draft, draft.playbook.evidence(change.state)) if written else (),
         asked_at=draft.at,

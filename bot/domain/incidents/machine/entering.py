@@ -52,6 +52,7 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     draft.set(
         state=name,
         doing=title,
+        runbook=state.runbook,
         at_state=draft.playbook.machine.entry(name),
         visit=draft.run.visit + 1,
         entered_at=draft.at,
@@ -62,7 +63,9 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     )
     draft.learn(path=(*draft.run.findings.path, name))
     draft.clear_waits()
-    entered = {"kind": draft.playbook.kind(name), **(by or {})}
+    entered: dict[str, object] = {"kind": draft.playbook.kind(name), **(by or {})}
+    if state.runbook:
+        entered["runbook"] = state.runbook.model_dump()
     if instead_of:
         entered["instead_of"] = instead_of
     draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
@@ -171,7 +174,8 @@ def come_back(draft: Draft, ended: EndState) -> None:
     *outer, frame = draft.run.frames
     left, said = draft.run.playbook, draft.text("say")
     draft.set(frames=tuple(outer), playbook=frame.playbook, state=frame.state, findings=frame.findings)
-    draft.set(at_state=draft.playbook.machine.entry(frame.state))
+    back = draft.playbook.state(frame.state)
+    draft.set(at_state=draft.playbook.machine.entry(frame.state), runbook=back.runbook)
     because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
     draft.record("diverted", f"back in {frame.playbook} — {because}", data={"from": left, "end": ended.end})
     outcome = f"returned:{ended.end}"

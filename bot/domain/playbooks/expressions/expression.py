@@ -111,11 +111,7 @@ class _Token:
 
 def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Expression:
     """Check `source` against the names of `scope`; raise `ExpressionError` with the column of its first fault."""
-    if len(source) > MAX_LENGTH:
-        raise ExpressionError(f"the expression is longer than {MAX_LENGTH} characters", 1, "Split it over two states.")
-    tokens = _tokens(source)
-    if not tokens:
-        raise ExpressionError("the expression is empty", 1)
+    tokens = _words_of(source)
     names = _names(tokens, scope)
     text, columns = _as_cel(tokens)
     program = _compile(text, columns, _environment(frozenset(scope.items())))
@@ -127,6 +123,25 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
         raise ExpressionError(what, 1, _WRITE.get(wants, ""))
     kinds = {name: scope[name] for name in names}
     return Expression(source, gives, names, kinds, program)
+
+
+def check_syntax(source: str) -> None:
+    """Raise `ExpressionError` unless the text alone is an expression, whatever its names mean."""
+    text, columns = _as_cel(_words_of(source))
+    try:
+        _environment(frozenset()).compile(text)
+    except RuntimeError as error:
+        if "Syntax error" in str(error):
+            raise _fault_in(error, columns) from error
+
+
+def _words_of(source: str) -> tuple[_Token, ...]:
+    if len(source) > MAX_LENGTH:
+        raise ExpressionError(f"the expression is longer than {MAX_LENGTH} characters", 1, "Split it over two states.")
+    tokens = _tokens(source)
+    if not tokens:
+        raise ExpressionError("the expression is empty", 1)
+    return tokens
 
 
 def names_in(source: str) -> dict[str, int]:
@@ -291,12 +306,16 @@ def _compile(text: str, columns: Sequence[int], environment: Any) -> Any:
     try:
         return environment.compile(text)
     except RuntimeError as error:
-        fault = _FAULT.search(str(error))
-        if fault is None:  # its depth limits carry no position
-            raise ExpressionError("the expression is too deep", 1, "Split it over two states.") from error
-        at = min(int(fault.group(1)), len(columns)) - 1
-        what, hint = _in_our_words(fault.group(2))
-        raise ExpressionError(what, columns[at] if columns else 1, hint) from error
+        raise _fault_in(error, columns) from error
+
+
+def _fault_in(error: RuntimeError, columns: Sequence[int]) -> ExpressionError:
+    fault = _FAULT.search(str(error))
+    if fault is None:  # its depth limits carry no position
+        return ExpressionError("the expression is too deep", 1, "Split it over two states.")
+    at = min(int(fault.group(1)), len(columns)) - 1
+    what, hint = _in_our_words(fault.group(2))
+    return ExpressionError(what, columns[at] if columns else 1, hint)
 
 
 def _in_our_words(message: str) -> tuple[str, str]:

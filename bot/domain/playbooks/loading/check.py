@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook, compile_playbook
+from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
@@ -47,17 +48,16 @@ def check(
 ) -> Checked:
     """Checks `source` with its included fragments."""
     spread_out = spread(source)
-    if spread_out.faults:
-        return Checked(None, _sorted(source, spread_out.faults))
     expanded = expand(spread_out.source, fragments)
-    if expanded.source is None or (expanded.faults and not expanded.source.data["states"]):
-        return Checked(None, _sorted(source, expanded.faults))
+    earlier = [*spread_out.faults, *expanded.faults]
+    if expanded.source is None or (earlier and not expanded.source.data["states"]):
+        return Checked(None, _sorted(source, earlier))
     source = expanded.source
     mistakes: list[Mistake] = []
-    structured = structure(source.data, mistakes.append, broken=expanded.broken)
+    structured = structure(source.data, mistakes.append, broken=expanded.broken | spread_out.broken)
     playbook = structured.playbook
     if playbook is None:
-        return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
+        return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
     found: list[Mistake] = []
     if only_known_overrides:
         overrides = {name: value for name, value in overrides.items() if name in playbook.settings}
@@ -67,13 +67,14 @@ def check(
     compiled = compile_playbook(
         playbook, settings, source=source, fragments=expanded.fragments, probes=probes, report=found.append
     )
-    if not mistakes and not found and not expanded.faults:
+    if not mistakes and not found and not earlier:
         found.extend(check_ways(playbook))
     unbuilt = _unbuilt(playbook, structured.broken, probes) | expanded.unbuilt
-    mistakes += [mistake for mistake in found if not _mentions(mistake, unbuilt)]
-    if mistakes or expanded.faults:
-        return Checked(None, _sorted(source, [*expanded.faults, *_faults(source, mistakes)]))
-    return Checked(compiled, (), _sorted(source, _faults(source, [*lint(playbook), *unfilled(source.data)])))
+    mistakes += [_hinted(mistake, playbook.define) for mistake in found if not _mentions(mistake, unbuilt)]
+    if mistakes or earlier:
+        return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
+    advice = [*lint(playbook, expanded.unused), *unfilled(source.data)]
+    return Checked(compiled, (), _sorted(source, _faults(source, advice)))
 
 
 def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
@@ -108,7 +109,16 @@ def _mentions(mistake: Mistake, words: frozenset[str]) -> bool:
     return mistake.what.startswith(_REFERENCES) and bool(words & set(re.split(r"[^\w]+", quoted)))
 
 
-_REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown setting ", "'picked.")
+def _hinted(mistake: Mistake, define: Mapping[str, str]) -> Mistake:
+    """Returns an unknown name with the definition that it may mean: expressions are compiled without those."""
+    unknown = re.fullmatch(r"unknown name '(\w+)'", mistake.what)
+    if unknown and unknown[1] in define:  # in a fragment: everywhere else it was replaced
+        return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
+    hint = did_you_mean(unknown[1], define) if unknown and "Did you mean" not in mistake.hint else ""
+    return replace(mistake, hint=hint) if hint.startswith("Did you mean") else mistake
+
+
+_REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown setting ", "unknown change ", "'picked.")
 """Prefixes of mistakes that refer to another part of the file; only these may follow from another mistake."""
 
 

@@ -104,7 +104,8 @@ def _named_things(playbook: Playbook) -> Iterator[Path]:
     yield from (("signals", name) for name in playbook.signals)
     yield from (("define", name) for name in playbook.define)
     for name, state in playbook.states.items():
-        yield ("states", name)
+        if not _has_bad_option(name, state):
+            yield ("states", name)
         match state:
             case ReadState():
                 yield from (("states", name, "pick", pick) for pick in state.pick)
@@ -116,6 +117,12 @@ def _named_things(playbook: Playbook) -> Iterator[Path]:
                 yield from (("states", name, "watch", part) for part in state.watch)
             case _:
                 pass
+
+
+def _has_bad_option(name: str, state: State) -> bool:
+    """Whether the change's name is wrong only because that of its option is, which is reported there."""
+    option = name.removeprefix(f"{state.option_of}_") if isinstance(state, ChangeState) and state.option_of else ""
+    return bool(option) and not _NAME.fullmatch(option)
 
 
 def _alerts(playbook: Playbook) -> Mistakes:
@@ -474,6 +481,10 @@ def _edits(path: Path, edits: Any) -> Mistakes:
             hint = "Write {flag: --name, value: …}, {env: NAME, value: …} or {image: …}."
             yield Mistake(at, "this is no edit", hint)
             continue
+        if not isinstance(edit.get("when", ""), str):
+            yield Mistake((*at, "when"), "'when' is no expression", "Put it in quotes.")
+        if "first_of" in edit and not (isinstance(edit["first_of"], list) and edit["first_of"]):
+            yield Mistake((*at, "first_of"), "'first_of' is a list of flags", "Write [--new, --old].")
         for key, flag in _flags_of(edit):
             # A flag may belong to some engine versions only.
             if life_of_flag(flag) is None and newest_table().name_of(flag) is None:

@@ -178,8 +178,10 @@ def _made_by(playbook: Playbook, name: str) -> set[str]:
 # --- advice ----------------------------------------------------------------------------------------------------------
 
 
-def lint(playbook: Playbook) -> Mistakes:
-    """Warns about what may run but is probably not intended."""
+def lint(playbook: Playbook, unused: Iterable[str] = ()) -> Mistakes:
+    """Warns about what may run but is probably not intended; `unused` are definitions that nothing mentions."""
+    for name in unused:
+        yield Mistake(("define", name), f"nothing uses the definition '{name}'", "Delete it, or name it.", at_key=True)
     for name, state in playbook.states.items():
         if not isinstance(state, ChangeState):
             continue

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, Playbook, State
+from bot.domain.kernel.errors import ExpressionError
+from bot.domain.playbooks.expressions.template import split_template
+from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, Playbook, RecommendState, State
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.text_sizes import CHOICES, EXPECTED, LABEL, NOTE, TEXT
+from bot.domain.playbooks.text_sizes import CHOICES, EFFECT, EXPECTED, LABEL, NOTE, TEXT, WHY_NOT
 
 Sized = tuple[Path, str, int]
 PLACEHOLDER = "CHANGE_ME"
+READING = 8
+"""Characters of a reading in a text."""
 
 
 def check_texts(playbook: Playbook) -> Iterator[Mistake]:
     for name, state in playbook.states.items():
         path: Path = ("states", name)
         for below, text, most in _texts(state):
-            if len(text) > most:
-                yield Mistake((*path, *below), f"this has {len(text)} characters, and {most} are shown", "Shorten it.")
+            if (shown := shown_length(text)) > most:
+                yield Mistake((*path, *below), f"this has {shown} characters, and {most} are shown", "Shorten it.")
         if isinstance(state, AskState) and len(state.choices) > CHOICES:
             what = f"{len(state.choices)} choices, and a message has room for {CHOICES} buttons"
             yield Mistake((*path, "choices"), what, "Ask two questions.", at_key=True)
+
+
+def shown_length(text: str) -> int:
+    """Returns how long the text is for people, if what each `${…}` gives is short."""
+    try:
+        parts = split_template(text)
+    except ExpressionError:  # this fault is reported when the template is compiled
+        return len(text)
+    return sum(READING if is_expression else len(part) for part, is_expression, _ in parts)
 
 
 def unfilled(data: object, path: Path = ()) -> Iterator[Mistake]:
@@ -44,6 +57,11 @@ def _texts(state: State) -> Iterator[Sized]:
             for key, choice in state.choices.items():
                 yield ("choices", key, "label"), choice.label, LABEL
                 yield ("choices", key, "note"), choice.note, NOTE
+        case RecommendState():
+            for key, option in state.options.items():
+                yield ("options", key, "label"), option.label, LABEL
+                yield ("options", key, "effect"), option.effect, EFFECT
+                yield ("options", key, "why_not"), option.why_not, WHY_NOT
         case ChangeState():
             yield from ((("why",), state.why, TEXT), (("expected",), state.expected, EXPECTED))
         case DivertState():

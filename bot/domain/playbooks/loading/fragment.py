@@ -9,8 +9,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
 from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.loading.options import spread
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake
 from bot.domain.playbooks.source import Source
@@ -63,6 +65,8 @@ class Include(Strict):
     """Where each of its ways out leads."""
     covers: tuple[str, ...] = ()
     """Rows of the coverage table, added to each of its states."""
+    runbook: Runbook | None = None
+    """The step of the runbook that its states are, but those that name another."""
     at_most: int | None = Field(default=None, ge=1)
     """How often its start may be entered."""
     beyond: str = ""
@@ -84,6 +88,10 @@ Fragments = Mapping[str, ReadFragment]
 
 def read_fragment(name: str, source: Source) -> ReadFragment:
     """Reads the structure of a fragment. Its states are checked where they are included."""
+    spread_out = spread(source)
+    if spread_out.faults:
+        return ReadFragment(source, None, spread_out.faults)
+    source = spread_out.source
     mistakes = list(shape(Fragment, source.data, ()))
     fragment = None if mistakes else Fragment.model_validate(source.data)
     if fragment is not None:

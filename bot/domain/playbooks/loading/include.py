@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bot.domain.kernel.errors import ExpressionError, Fault
-from bot.domain.playbooks.expressions.expression import MAX_LENGTH, did_you_mean, mentions_in
+from bot.domain.playbooks.expressions.expression import MAX_LENGTH, check_syntax, did_you_mean, mentions_in
+from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.loading.fragment import Fragment, Fragments, Include
 from bot.domain.playbooks.loading.structure import shape
@@ -52,6 +53,8 @@ class Expanded:
     """Words that are unknown only because of a fault that is already reported."""
     fragments: tuple[Source, ...] = ()
     """The files of the included fragments."""
+    unused: tuple[str, ...] = ()
+    """Definitions that nothing mentions."""
 
 
 def expand(source: Source, fragments: Fragments) -> Expanded:
@@ -106,6 +109,8 @@ class _Site:
     parameters: Mapping[str, _Written] = field(default_factory=dict)
     exits: Mapping[str, _Written] = field(default_factory=dict)
     covers: tuple[_Written, ...] = ()
+    runbook: _Written | None = None
+    """The include's, or that of the include around it: for states without one."""
     limit: tuple[_Written, ...] = ()
     """The include's `at_most` and `beyond`, for its start."""
     names: dict[str, str] = field(default_factory=dict)
@@ -157,8 +162,12 @@ class _Expansion:
         self._texts: dict[tuple[_Site, str, Role], _Woven | None] = {}
         self._states = self._size = 0
         define = source.data.get("define")
-        self._defined = {str(name) for name in define} if isinstance(define, Mapping) else set[str]()
+        # That a definition is named like a function is reported elsewhere.
+        self._defined = {str(name) for name in define} - FUNCTION_NAMES if isinstance(define, Mapping) else set[str]()
         self._defining: list[str] = []
+        self._definitions_woven: dict[str, _Woven | None] = {}
+        self._mentions: dict[str, set[str]] = {}
+        """Definitions by the one that mentions them; by the empty name where something else does."""
         self._sheet = _Sheet(dict(source.values), dict(source.keys))
 
     def expanded(self) -> Expanded:
@@ -168,6 +177,8 @@ class _Expansion:
             self._no_collisions()
             data: dict[str, Any] = dict(host.source.data)
             data["states"] = self._states_of(host)
+            if isinstance(data.get("define"), Mapping):
+                data["define"] = self._define(data["define"])
             for section in ("settings", "signals"):
                 if merged := self._merged(section, host, data.get(section)):
                     data[section] = merged
@@ -178,7 +189,7 @@ class _Expansion:
             return Expanded(None, tuple(self._faults))
         built = replace(host.source, data=data, values=self._sheet.values, keys=self._sheet.keys)
         broken, unbuilt = frozenset(self._broken), frozenset(self._unbuilt)
-        return Expanded(built, tuple(self._faults), broken, unbuilt, tuple(self._used.values()))
+        return Expanded(built, tuple(self._faults), broken, unbuilt, tuple(self._used.values()), self._unused())
 
     def _fault(self, site: _Site, mistake: Mistake) -> None:
         self._faults[site.source.fault(mistake)] = None
@@ -226,8 +237,10 @@ class _Expansion:
             for key in ("with", "exits")
         }
         covers = (*site.covers, *([_Written(site, (*at, "covers"), state["covers"])] if "covers" in state else []))
+        runbook = _Written(site, (*at, "runbook"), state["runbook"]) if "runbook" in state else site.runbook
         limit = tuple(_Written(site, (*at, key), state[key]) for key in ("at_most", "beyond") if key in state)
-        return _Site(read.source, f"{site.prefix}{name}_", read.fragment, given["with"], given["exits"], covers, limit)
+        prefix = f"{site.prefix}{name}_"
+        return _Site(read.source, prefix, read.fragment, given["with"], given["exits"], covers, runbook, limit)
 
     def _wrong_fragment(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
         if wanted not in self._fragments:
@@ -271,6 +284,9 @@ class _Expansion:
             if isinstance(own, list):
                 ids = self._copy(covers, ("states", final, "covers"), self._sheet)
                 state["covers"] = [*own, *(row for row in ids if row not in own)]
+        if site.runbook and "runbook" not in state:
+            self._sheet.keys["states", final, "runbook"] = site.runbook.site.place_of_key(site.runbook.path)
+            state["runbook"] = self._copy(site.runbook, ("states", final, "runbook"), self._sheet)
         for written in site.limit if is_start and "at_most" not in state else ():
             key = str(written.path[-1])
             self._sheet.keys["states", final, key] = written.site.place_of_key(written.path)
@@ -411,20 +427,67 @@ class _Expansion:
 
     def _definition_in(self, written: _Written, name: str, column: int) -> _Woven | None:
         """Returns a definition of the playbook inside an expression: its text in brackets."""
-        host = self._host
-        value = host.source.data["define"][name]
-        if name in self._defining:
-            way = " → ".join([*self._defining[self._defining.index(name) :], name])
-            self._fault(host, Mistake(("define", name), f"'{name}' is defined by itself: {way}", at_key=True))
+        self._mentions.setdefault(self._defining[-1] if self._defining else "", set()).add(name)
+        woven = self._definition(name)
+        if woven is None:
             return None
-        if not isinstance(value, str):
-            self._fault(host, Mistake(("define", name), f"'{name}' is no expression", "Put it in quotes."))
-            return None
-        self._defining.append(name)
-        woven = self._expression(_Written(host, ("define", name), value), value, 0)
-        self._defining.pop()
-        place = Stretch(1, host.place(written.path).at_column(column))
+        place = Stretch(1, self._host.place(written.path).at_column(column))
         return (("(", place), *woven, (")", place))
+
+    def _definition(self, name: str) -> _Woven | None:
+        """Returns a definition with those that it mentions; None if it has a fault, which is reported there."""
+        if name in self._defining:
+            circle = self._defining[self._defining.index(name) :]
+            self._unbuilt.update(circle)
+            what = f"'{name}' is defined by itself: {' → '.join([*circle, name])}"
+            self._fault(self._host, Mistake(("define", name), what, "Write one of them out.", at_key=True))
+            return None
+        if name not in self._definitions_woven:
+            self._defining.append(name)
+            self._definitions_woven[name] = self._checked_definition(name)
+            self._defining.pop()
+            if self._definitions_woven[name] is None:
+                self._unbuilt.add(name)
+        return self._definitions_woven[name]
+
+    def _checked_definition(self, name: str) -> _Woven | None:
+        host, path, value = self._host, ("define", name), self._host.source.data["define"][name]
+        if not isinstance(value, str):  # this fault is reported with the shape of the file
+            return None
+        try:
+            check_syntax(value)
+        except ExpressionError as error:
+            self._fault(host, Mistake(path, error.what, error.hint, error.column))
+            return None
+        woven = self._expression(_Written(host, path, value), value, 0)
+        if sum(len(part) for part, _ in woven) > MAX_LENGTH:
+            what = f"with the definitions that it mentions it has over {MAX_LENGTH} characters"
+            self._fault(host, Mistake(path, what, "Shorten it."))
+            return None
+        return woven
+
+    def _define(self, define: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the definitions as they are used, each with those that it mentions, without those with a fault."""
+        built = dict(define)
+        for name, value in define.items():
+            woven = self._definition(str(name))
+            if woven is None and isinstance(value, str):
+                del built[name]
+            elif woven is not None and len(woven) > 1:
+                place = self._host.place(("define", name))
+                stretches = tuple(stretch for _, stretch in woven)
+                self._sheet.values["define", name] = replace(place, text_column=None, stretches=stretches)
+                built[name] = "".join(part for part, _ in woven)
+        return built
+
+    def _unused(self) -> tuple[str, ...]:
+        used: set[str] = set()
+        todo = [""]
+        while todo:
+            found = self._mentions.get(todo.pop(), set()) - used
+            used |= found
+            todo += found
+        return tuple(sorted(self._defined - used))
 
     def _parameter_in(self, written: _Written, word: str, tail: str, column: int) -> _Woven | None:
         """Returns a parameter inside an expression: its text in brackets, or a name continued by `tail`."""

@@ -62,7 +62,7 @@ WORDS = {
     "signals": "What can be read, by the name that expressions use.",
     "stall": "The sign of a full stall while preemptions are silent.",
     "start": "The first state.",
-    "states": "The states, by name. Each has one kind: read, ask, change, watch, divert, end or include.",
+    "states": "The states, by name. Each has one kind: read, recommend, ask, change, watch, divert, end or include.",
     "still": "The reason for the change: read again right before the call; gone means not needed.",
     "style": "How the button looks.",
     "summary": "What it does, in two sentences.",

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from bot.domain.changes.plan import Risk
 from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
-from bot.domain.playbooks.language import Runbook
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source
@@ -60,7 +60,8 @@ class WrittenOption(Strict):
 class Recommend(Strict):
     """A state that recommends the first possible option, as a request with its plan, and offers the others beside it.
 
-    What an option does not say about its change (`still`, `against` and where its outcomes lead) is taken from here.
+    What an option does not say about its change (`runbook`, `still`, `against` and where its outcomes lead) is taken
+    from here.
     """
 
     recommend: str
@@ -91,9 +92,10 @@ class Recommend(Strict):
     beyond: str = ""
 
 
-_INHERITED = ("still", "against", "done", "not_needed", "refused", "expired", "impossible", "failed", "unclear")
+_OUTCOMES = ("done", "not_needed", "refused", "expired", "impossible", "failed", "unclear")
+_INHERITED = ("runbook", "still", "against", *_OUTCOMES)
 _OF_CHANGE = (
-    *("change", "with", "why", "approvers", "risk", "expires", "expected", "covers", "runbook"),
+    *("change", "with", "why", "approvers", "risk", "expires", "expected", "covers"),
     *_INHERITED,
 )
 _OF_OPTION = ("label", "possible", "why_not", "effect", "repeat")
@@ -102,8 +104,11 @@ _OF_STATE = ("recommend", "why", "title", "covers", "runbook", "read", "none_pos
 
 @dataclass(frozen=True)
 class Spread:
+    """The playbook with its options as changes; `broken` are recommendations that could not be expanded."""
+
     source: Source
     faults: tuple[Fault, ...] = ()
+    broken: frozenset[Path] = frozenset()
 
 
 def spread(source: Source) -> Spread:
@@ -121,7 +126,7 @@ def spread(source: Source) -> Spread:
         spreading.precede(str(name), states[name])
     data = {**source.data, "states": spreading.states}
     whole = replace(source, data=data, values=spreading.values, keys=spreading.keys)
-    return Spread(whole, tuple(map(source.fault, spreading.mistakes)))
+    return Spread(whole, tuple(map(source.fault, spreading.mistakes)), frozenset(spreading.broken))
 
 
 class _Spreading:
@@ -130,14 +135,16 @@ class _Spreading:
         self.values: dict[Path, Position] = dict(source.values)
         self.keys: dict[Path, Position] = dict(source.keys)
         self.mistakes: list[Mistake] = []
+        self.broken: set[Path] = set()
         self._source = source
 
     def expand(self, name: str, state: Mapping[str, Any]) -> None:
         at: Path = ("states", name)
         mistakes = [*shape(Recommend, state, at), *_neither_nor(at, state)]
+        mistakes += [] if mistakes else _nothing_to_try(at, state)
         self.mistakes += mistakes
         if mistakes:
-            del self.states[name]
+            self._leave_out(name, state)
             return
         kept = {key: state[key] for key in _OF_STATE if key in state}
         targets = {key: option.get("to") or f"{name}_{key}" for key, option in state["options"].items()}
@@ -162,6 +169,12 @@ class _Spreading:
         self._alias((*at, "before"), (*at, "include"))
         self.states[name] = {"include": state["before"], "exits": {"done": end}}
 
+    def _leave_out(self, name: str, state: Mapping[str, Any]) -> None:
+        options = state.get("options")
+        made = [f"{name}_{key}" for key in options] if isinstance(options, Mapping) else []
+        del self.states[name]
+        self.broken |= {("states", each) for each in (name, *made)}
+
     def _option(self, at: Path, key: str, option: Mapping[str, Any], to: str) -> dict[str, Any]:
         given = {word: option[word] for word in ("with", "why", "expected") if word in option}
         for word in given:
@@ -176,9 +189,14 @@ class _Spreading:
         if final in self.states:
             self.mistakes.append(Mistake(at, f"there is a state '{final}' already", "Rename one.", at_key=True))
             return
-        change: dict[str, Any] = {"title": option["label"]}
+        # A title is no template.
+        change: dict[str, Any] = {} if "${" in option["label"] else {"title": option["label"]}
         self.keys["states", final] = self.keys.get(at, Position(1, 1))
+        self.values["states", final] = self.values.get(at, Position(1, 1))
         self._alias((*at, "label"), ("states", final, "title"))
+        for other in links["alternatives"]:
+            written = self.values.get(("states", name, "options", other, "to"))
+            self.values["states", final, "alternatives", other] = written or self.values["states", final]
         for word in _OF_CHANGE:
             if word in option:
                 change[word] = option[word]
@@ -190,22 +208,30 @@ class _Spreading:
             ):
                 change[word] = state[word]
                 self._alias(("states", name, word), ("states", final, word))
-        change.setdefault("why", option.get("effect") or option["label"])
+        if "why" not in option:
+            text = "effect" if option.get("effect") else "label"
+            change["why"] = option[text]
+            self._alias((*at, text), ("states", final, "why"))
         change |= links
         if not tried or option["change"] != "set_flags":
             self.states[final] = change
             return
         in_place = f"{final}_in_place"
+        if in_place in self.states:
+            self.mistakes.append(Mistake(at, f"there is a state '{in_place}' already", "Rename one.", at_key=True))
+            return
+        for word in ("done", "failed"):
+            self._alias(("states", name, "try"), ("states", final, word))
         outcomes = {"done": tried, "failed": tried}
         risks = {"risk": change["risk"]} if "risk" in change else {}
         without_room = f"{final}_enough" if state.get("in_place") else in_place
         self.states[final] = {**_without(change, "risk"), "change": "canary", **outcomes, "impossible": without_room}
         if without_room != in_place:
             self._add_guard(name, state, without_room, in_place)
-        self.states[in_place] = {**change, **outcomes, **risks, "title": f"{option['label']}, without a canary"}
-        for word in (*_OF_CHANGE, "title"):
-            self._alias(("states", final, word), ("states", in_place, word))
-        self.keys["states", in_place] = self.keys["states", final]
+        self.states[in_place] = {**change, **outcomes, **risks}
+        if "title" in change:
+            self.states[in_place]["title"] = f"{option['label']}, without a canary"
+        self._alias(("states", final), ("states", in_place))
 
     def _add_guard(self, name: str, state: Mapping[str, Any], guard: str, in_place: str) -> None:
         """Adds the state between a canary that is not possible and the same edit in place."""
@@ -239,3 +265,8 @@ def _neither_nor(at: Path, state: Mapping[str, Any]) -> Iterator[Mistake]:
         if isinstance(option, Mapping) and ("change" in option) == ("to" in option):
             what = "an option has 'change' or 'to', and not both"
             yield Mistake((*at, "options", key), what, "Write the change, or the state to go to.", at_key=True)
+
+
+def _nothing_to_try(at: Path, state: Mapping[str, Any]) -> Iterator[Mistake]:
+    if state.get("try") and not any(option.get("change") == "set_flags" for option in state["options"].values()):
+        yield Mistake((*at, "try"), "no option edits flags, so nothing is tried", "Delete 'try'.", at_key=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from bot.domain.kernel.form import FormField
+from bot.domain.kernel.runbook import Runbook
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import KINDS, Broke, Choice, Go, Playbook, Setting, state_kind
 from bot.domain.playbooks.loading.key_words import WORDS
@@ -144,10 +146,23 @@ def shape(model: type[BaseModel], data: Any, at: Path) -> Iterator[Mistake]:
     try:
         model.model_validate(data)
     except ValidationError as error:
-        found = [_mistake(d, _path(d["loc"], data), model) for d in error.errors(include_url=False)]
+        paths = [(d, _path(d["loc"], data)) for d in error.errors(include_url=False)]
+        found = [_mistake(d, path, _model_below(model, path[:-1])) for d, path in paths]
         for mistake in found:
             if not _is_misspelt_elsewhere(mistake, found):
                 yield replace(mistake, path=(*at, *mistake.path))
+
+
+def _model_below(model: object, path: Path) -> type[BaseModel] | None:
+    """Returns the model of what is written at `path` in a `model`; None if it has none."""
+    for step in path:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            fields = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+            model = fields.get(str(step))
+        else:
+            model = get_args(model)[-1] if get_origin(model) is dict else None
+        model = get_args(model)[0] if get_args(model)[1:] == (NoneType,) else model
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
 def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) -> Mistake:
@@ -217,6 +232,8 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
             return Playbook
         case ("settings", _):
             return Setting
+        case ("states", _, "runbook"):
+            return Runbook
         case ("signals", _, "compared"):
             return COMPARABLE.get(comparable_kind(data).strip("()"))
         case ("signals", _):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from bot.domain.playbooks.edges import Edge, edges_of
-from bot.domain.playbooks.language import Playbook, kind_of
+from bot.domain.playbooks.language import Playbook, State, kind_of
 
 SHAPES: dict[str, tuple[str, str]] = {
     "read": ("[", "]"),
@@ -35,7 +35,7 @@ def mermaid(playbook: Playbook, *, path: Sequence[str] = (), current: str = "") 
     lines = ["flowchart TD"]
     for name, state in playbook.states.items():
         begin, end = SHAPES[kind_of(state)]
-        lines.append(f"  {_id(name)}{begin}{_quoted(state.title or name.replace('_', ' '))}{end}")
+        lines.append(f"  {_id(name)}{begin}{_label(state, name)}{end}")
     taken = set(pairwise(path))
     thick: list[int] = []
     edges = [(name, edge) for name, state in playbook.states.items() for edge in _joined(edges_of(state))]
@@ -44,6 +44,11 @@ def mermaid(playbook: Playbook, *, path: Sequence[str] = (), current: str = "") 
         lines.append(f"  {_id(name)} -->{label} {_id(edge.to)}")
         if (name, edge.to) in taken:
             thick.append(number)
+    lines += [
+        f'  click {_id(name)} href "{state.runbook.link}" {_quoted(state.runbook.step)}'
+        for name, state in playbook.states.items()
+        if state.runbook and state.runbook.link
+    ]
     lines += [f"  {style}" for style in _STYLES]
     for kind in SHAPES:
         members = [_id(name) for name, state in playbook.states.items() if kind_of(state) == kind]
@@ -67,6 +72,11 @@ def _joined(edges: Sequence[Edge]) -> list[Edge]:
 def _id(name: str) -> str:
     # Mermaid would read a bare `end` or `default` as a keyword.
     return f"s_{name}"
+
+
+def _label(state: State, name: str) -> str:
+    title = _quoted(state.title or name.replace("_", " "))
+    return f"{title[:-1]}<br>{_quoted(f'Runbook: {state.runbook.step}')[1:]}" if state.runbook else title
 
 
 def _quoted(text: str) -> str:

@@ -89,5 +89,15 @@ def coverage(playbooks: Iterable[Playbook], played: Iterable[Played]) -> tuple[l
     return each[: len(known)], each[len(known) :]
 
 
+def runbook_steps(playbooks: Iterable[Playbook]) -> dict[str, list[str]]:
+    """Returns each step of a runbook with its states, as `playbook.state`."""
+    found: dict[str, list[str]] = {}
+    for playbook in playbooks:
+        for name, state in playbook.states.items():
+            if state.runbook:
+                found.setdefault(state.runbook.step, []).append(f"{playbook.playbook}.{name}")
+    return found
+
+
 def covered_by(playbook: Playbook) -> Mapping[str, tuple[str, ...]]:
     return {name: state.covers for name, state in playbook.states.items() if state.covers}

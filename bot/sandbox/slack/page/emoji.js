@@ -98,7 +98,7 @@ const GLYPHS = {
   thumbsup: "👍", "+1": "👍", thumbsdown: "👎", "-1": "👎", tada: "🎉", pray: "🙏", wave: "👋", heart: "❤️",
   smile: "😄", slightly_smiling_face: "🙂", thinking_face: "🤔", raised_hands: "🙌", clap: "👏", point_right: "👉",
   hammer_and_wrench: "🛠️", checkered_flag: "🏁", snowflake: "❄️", skull: "💀", ghost: "👻", bug: "🐛", books: "📚",
-  book: "📖", calendar: "📅", loudspeaker: "📢", shield: "🛡️", key: "🔑", satellite: "🛰️", wastebasket: "🗑️",
+  book: "📋", calendar: "📅", loudspeaker: "📢", shield: "🛡️", key: "🔑", satellite: "🛰️", wastebasket: "🗑️",
   page_facing_up: "📄", file_folder: "📁", test_tube: "🧪", microscope: "🔬", telescope: "🔭", dart: "🎯", crossed_fingers: "🤞",
 };
 
