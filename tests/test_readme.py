@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.adapters.yaml_playbooks import check_text
 from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import load_settings
 
@@ -36,6 +37,18 @@ def test_every_shipped_playbook_is_in_the_table() -> None:
 @pytest.mark.parametrize("linked", sorted(set(re.findall(r"\]\(([\w./-]+)\)", README))))
 def test_every_linked_file_exists(linked: str) -> None:
     assert (ROOT / linked).exists()
+
+
+def test_the_example_of_a_playbook_is_sound_and_proposes_what_it_says() -> None:
+    (example,) = re.findall(r"```yaml\n(.+?)```", README, re.DOTALL)
+    checked = check_text(example, {}, file="slow-queue.yaml")
+    assert [*checked.faults, *checked.warnings] == []
+    assert checked.compiled is not None
+    assert checked.compiled.options("relieve", {"room.free_gpus": 1.0}) == {
+        "grow": True,
+        "bound": True,
+        "hand_over": True,
+    }
 
 
 def test_the_settings_shown_are_enough_and_known() -> None:

@@ -29,6 +29,7 @@ class Words(StrEnum):
     fragments = "fragments"
     mitigations = "mitigations"
     endings = "endings"
+    keys = "keys"
 
 
 Overrides = Annotated[
@@ -200,7 +201,7 @@ def schema(
 def words(
     which: Annotated[Words | None, typer.Argument(help="Which list; default: all.")] = None,
 ) -> None:
-    """List what a playbook may name: verbs, probes, metrics, functions and fragments."""
+    """List what a playbook may name: verbs, probes, metrics, functions, fragments; and keys, with examples."""
     from bot.cli.playbook_words import words as all_words
 
     for line in all_words(which.value if which else ""):

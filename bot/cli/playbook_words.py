@@ -85,6 +85,58 @@ def _endings() -> Iterator[str]:
     yield ", ".join(ENDS)
 
 
+KEYS = {
+    "define": (
+        "of a playbook: names for expressions; each stands for its text wherever the playbook mentions it",
+        ("define: {waits: waiting > settings.queue_limit}",),
+    ),
+    "when": (
+        "of an edit: it is made only if this is true; false and unknown leave it out",
+        ("with: {edits: [{flag: --max-num-seqs, value: 64, when: waiting > 50}]}",),
+    ),
+    "first_of": (
+        "of an edit, instead of flag: the first that the engine's version has; the last if none or not known",
+        ("with: {edits: [{first_of: [--max-num-active-seqs, --max-num-seqs], value: 64}]}",),
+    ),
+    "recommend": (
+        "a kind of state: its first possible option is proposed as the change <state>_<option>, the others beside it; "
+        "with try, a flag edit goes to a canary first",
+        (
+            "relieve:",
+            "  recommend: How do we relieve the queue?",
+            "  still: waits",
+            "  done: verify",
+            "  none_possible: people",
+            "  try: judge",
+            "  options:",
+            "    grow: {label: Add a replica, possible: room.free_gpus > 0, change: scale, with: {by: 1}}",
+            "    cap:",
+            "      label: Cap the sequences",
+            "      change: set_flags",
+            "      against: latency_decode",
+            "      with: {edits: [{flag: --max-num-seqs, value: 64}]}",
+            "    hand_over: {label: Hand over, to: people}",
+        ),
+    ),
+    "approved_with": (
+        "of a change: earlier changes or recommendations whose request lists this one; their approval covers it, "
+        "unless its risk is higher, it has a warning, or it edits something else",
+        ("promote: {change: promote, approved_with: [relieve], still: waits, why: It helped., done: verify}",),
+    ),
+    "runbook": (
+        "of a state or an include: the step of your runbook; on the card, the request, the graph and the report",
+        ("runbook: {step: 2. Relieve the queue, url: https://wiki.example/queue}",),
+    ),
+}
+"""Keys that an example explains best: what each means, and the example's lines."""
+
+
+def _keys() -> Iterator[str]:
+    for name, (says, example) in KEYS.items():
+        yield f"{name}: {says}"
+        yield from (f"    {line}" for line in example)
+
+
 def _list(word: str, names: Iterable[str]) -> Iterator[str]:
     if listed := ", ".join(names):
         yield f"  {word} {listed}"
@@ -98,4 +150,5 @@ _TOLD: dict[str, Callable[[], Iterator[str]]] = {
     "fragments": _fragments,
     "mitigations": _mitigations,
     "endings": _endings,
+    "keys": _keys,
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import packaged_fragments
+from bot.adapters.yaml_playbooks import check_text, packaged_fragments
+from bot.cli.playbook_words import KEYS
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
 from bot.domain.signals.metric import SHAPES
@@ -43,6 +45,45 @@ def test_every_word_of_a_kind_is_listed(kind: str, known: set[str]) -> None:
     assert set(known) <= listed
 
 
+PROMOTED = """\
+language: 1
+playbook: keys
+title: Keys
+opens_on: ['alertname="X"']
+settings: {queue_limit: {default: 20, why: enough}}
+DEFINE
+signals: {waiting: {metric: num_requests_waiting, over: 5m}, room: {probe: capacity}}
+start: relieve
+states:
+RECOMMEND
+  judge:
+    watch: {calm: '!waits'}
+    for: 5m
+    within: 20m
+    held: promote
+    not_held: cap
+    RUNBOOK
+  PROMOTE
+  cap: {change: set_flags, WHEN, against: latency_decode, still: waits, why: It waits., done: active}
+  active: {change: set_flags, FIRST_OF, against: kv_thrash, still: waits, why: It waits., done: verify}
+  verify: {watch: {calm: '!waits'}, for: 5m, within: 20m, held: over, not_held: people}
+  people: {divert: people, why: It stays., taken: over}
+  over: {end: unproven}
+"""
+
+
+def test_the_examples_of_keys_make_a_sound_playbook() -> None:
+    examples = {name: "\n".join(lines) for name, (_, lines) in KEYS.items()}
+    filled = PROMOTED.replace("RECOMMEND", textwrap.indent(examples["recommend"], "  "))
+    for word, name in [("DEFINE", "define"), ("RUNBOOK", "runbook"), ("PROMOTE", "approved_with")]:
+        filled = filled.replace(word, examples[name])
+    filled = filled.replace("WHEN", examples["when"]).replace("FIRST_OF", examples["first_of"])
+    checked = check_text(filled, {})
+    assert [*map(str, checked.faults), *map(str, checked.warnings)] == []
+    assert checked.compiled is not None
+    assert "relieve_cap_in_place" in checked.compiled.playbook.states
+
+
 def recommended(line: str) -> list[str]:
     """The signals that a line about a metric says to write."""
     name, _, said = line.partition(" ")
@@ -73,5 +114,5 @@ def test_a_verb_is_listed_with_what_it_needs_and_what_it_gives() -> None:
 def test_without_a_kind_all_are_listed() -> None:
     lines = incident_bot("playbook", "words").stdout.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
-        "# verbs", "# probes", "# metrics", "# functions", "# fragments", "# mitigations", "# endings",
+        "# verbs", "# probes", "# metrics", "# functions", "# fragments", "# mitigations", "# endings", "# keys",
     ]  # fmt: skip

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bot.adapters.yaml_playbooks import check_text, fragments_of, load_text
 from bot.domain.playbooks.language import ChangeState, RecommendState
+from bot.domain.playbooks.picture.folding import rows_of_fragments
 from bot.domain.playbooks.text_sizes import EFFECT, LABEL, WHY_NOT
 from tests.domain.incidents.machine.test_recommending import EDIT, STAGED, TEXT
 from tests.domain.playbooks.test_include import HOST, marked
 
 pytestmark = pytest.mark.fast
+
+WHEN = (
+    "{label: Cap it, change: set_flags, against: kv_thrash, with: {edits: ["
+    "{flag: --max-num-seqs, value: 6, when: full}, {first_of: [--max-num-active-seqs, --seed], value: 5, "
+    "when: room > 1}]}}"
+)
+CONDITIONAL = STAGED.replace(EDIT, WHEN)
 
 
 def faults(text: str) -> list[str]:
@@ -167,6 +177,43 @@ def test_a_fragment_may_recommend() -> None:
     assert grow.still == "!((thrash < 0.01 && usage < baseline.usage))"
 
 
+def test_the_changes_of_a_fragments_options_are_drawn_with_the_fragment() -> None:
+    tried = IN_A_FRAGMENT.replace(
+        "    failed: exits.bad\n", "    failed: exits.bad\n    try: exits.verified\n"
+    ).replace(
+        "change: scale, with: {by: 1}",
+        "change: set_flags, against: kv_thrash, with: {edits: [{flag: --max-num-seqs, value: 6}]}",
+    )
+    rows = rows_of_fragments(load_text(WITH_IT, fragments={"verify": tried}))
+    assert rows == {"calm_pick": "calm", "calm_pick_grow": "calm", "calm_pick_grow_in_place": "calm"}
+
+
+PIECES = [
+    "",
+    " ",
+    "\n",
+    ": ",
+    "- ",
+    "{",
+    "}",
+    "[",
+    "'",
+    "${",
+    "null",
+    "full",
+    "to: gone",
+    "change: restart",
+    "define: ",
+]
+
+
+@given(st.integers(0, len(CONDITIONAL)), st.integers(0, 40), st.sampled_from(PIECES))
+@settings(max_examples=150, deadline=None)
+def test_no_slip_of_the_pen_crashes_a_recommendation(start: int, length: int, instead: str) -> None:
+    checked = check_text(CONDITIONAL[:start] + instead + CONDITIONAL[start + length :], {}, file="p.yaml")
+    assert (checked.compiled is None) == bool(checked.faults)
+
+
 def test_a_mistake_in_an_option_of_a_fragment_is_reported_there() -> None:
     text, place = marked(IN_A_FRAGMENT, "possible: load", "«posible: load")
     found = check_text(WITH_IT, {}, file="p.yaml", fragments=fragments_of({"verify": text})).faults
@@ -177,12 +224,6 @@ def test_a_mistake_in_an_option_of_a_fragment_is_reported_there() -> None:
 
 # --- edits with a condition -------------------------------------------------------------------------------------------
 
-WHEN = (
-    "{label: Cap it, change: set_flags, against: kv_thrash, with: {edits: ["
-    "{flag: --max-num-seqs, value: 6, when: full}, {first_of: [--max-num-active-seqs, --seed], value: 5, "
-    "when: room > 1}]}}"
-)
-CONDITIONAL = STAGED.replace(EDIT, WHEN)
 SEQS = {"flag": "--max-num-seqs", "value": 6}
 ACTIVE = {"first_of": ["--max-num-active-seqs", "--seed"], "value": 5}
 

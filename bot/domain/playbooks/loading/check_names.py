@@ -271,6 +271,7 @@ def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
 def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     for edge in edges_of(state):
         yield from _known((*path, *edge.path), edge.to, playbook.states, "state")
+    yield from _nowhere(path, state)
     yield from _limit(path, state)
     yield from _flags_in_expressions(path, state)
     match state:
@@ -302,6 +303,25 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _divert(path, state)
         case EndState():
             yield from _nothing_read(path, state, playbook)
+
+
+def _nowhere(path: Path, state: State) -> Mistakes:
+    """Reports outcomes that must lead somewhere, and are an empty text."""
+    ways: list[tuple[Path, str]] = []
+    match state:
+        case AskState():
+            ways = [(("choices", key, "to"), choice.to) for key, choice in state.choices.items()]
+        case ChangeState():
+            ways = [(("done",), state.done)]
+        case RecommendState():
+            ways = [(("none_possible",), state.none_possible)]
+        case WatchState():
+            ways = [(("held",), state.held), *((("broke", i, "to"), broke.to) for i, broke in enumerate(state.broke))]
+        case _:
+            pass
+    for way, to in ways:
+        if not to:
+            yield Mistake((*path, *way), f"'{way[-1]}' is empty", "Name the state that it leads to.")
 
 
 def _nothing_read(path: Path, state: State, playbook: Playbook) -> Mistakes:

@@ -19,13 +19,18 @@ _HEADING = re.compile(r" *# --- (?P<title>\S.*?) -{3,} *")
 
 def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
     """Maps each state to the one that represents its fragment: states written in a fragment carry that file's name."""
-    written = {
-        (fragment.file, at.line): str(where[1])
-        for fragment in compiled.fragments
-        for where, at in fragment.keys.items()
-        if len(where) == 2 and where[0] == "states"
-    }
-    states = {state: written.get((at.file, at.line), "") for state, at in _states(compiled).items()}
+    written: dict[tuple[str, int], list[str]] = {}
+    for fragment in compiled.fragments:
+        for where, at in fragment.keys.items():
+            if len(where) == 2 and where[0] == "states":
+                written.setdefault((fragment.file, at.line), []).append(str(where[1]))
+
+    def own_name(state: str, at: Position) -> str:
+        # The changes of one option of a recommendation are written at the same place.
+        names = [name for name in written.get((at.file, at.line), ()) if state.endswith(f"_{name}")]
+        return max(names, key=len, default="")
+
+    states = {state: own_name(state, at) for state, at in _states(compiled).items()}
     return {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
 
 
