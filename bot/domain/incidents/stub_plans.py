@@ -35,8 +35,19 @@ def stub_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
         back = Call(method="patch", target=target, title=f"take back {title}", restores=True)
         call = call.model_copy(update={"undo": (back,)})
     return Plan(
-        verb=verb, title=title, choices=dict(arguments), steps=(call,), risk=declared.risk if declared else "medium"
+        verb=verb,
+        title=title,
+        choices=_choices(verb, arguments, run),
+        steps=(call,),
+        risk=declared.risk if declared else "medium",
     )
+
+
+def _choices(verb: str, arguments: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """A rollout has the edits of the canary that it follows."""
+    canaries = [one.plan.choices for one in run.requests.values() if one.plan.verb == "canary"]
+    edits = {"edits": canaries[-1]["edits"]} if verb == "promote" and canaries and "edits" in canaries[-1] else {}
+    return {**arguments, **edits}
 
 
 def _object(stub: Stub, arguments: Mapping[str, Any], run: Run) -> ObjectRef:

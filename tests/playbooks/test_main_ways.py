@@ -1,0 +1,143 @@
+"""What the main ways of the playbooks cost, in virtual time: presses, people, and minutes to relief.
+
+The machine, the playbook, the approvals and the number of replicas that the planner replaces at a time are real.
+Starting a replica takes as long as the fleet says, all else that a change does takes no time, and people answer at once.
+Relief is the moment when most replicas serve without the trouble.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_playbook, load_table
+from bot.domain.incidents.effect import ApplyStep
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.loading.other_playbook import with_stand_ins
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.cases import Table, table_of
+from bot.domain.signals.window import FIRST_LOOK_SECONDS
+from bot.flow import rehearse_run
+from bot.flow.perform_effect import Done, EffectContext, Later
+from bot.flow.rehearse_case import BEGINS_AT, TARGET, AsWritten, alert_at
+from bot.flow.rehearse_run import Clock, DryRun
+from bot.flow.route_alerts import opened
+from tests.domain.changes.snapshots import deployment, node, planned, pod, snapshot, template
+
+pytestmark = pytest.mark.fast
+MINUTE = 60.0
+MAIN = "a thrash is limited on a canary, rolled out and verified"
+STARTING = ("canary", "scale", "promote", "set_flags", "rollback", "restart")
+"""Verbs that start replicas; those before `promote` start one."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    replicas: int
+    start_minutes: float
+
+    @property
+    def at_a_time(self) -> int:
+        """How many replicas the planner replaces together where enough GPUs are free."""
+        made = deployment(template(lifecycle={}), replicas=self.replicas)
+        pods = tuple(pod(number) for number in range(1, self.replicas + 1))
+        room = node(99)
+        room["status"]["allocatable"]["nvidia.com/gpu"] = "64"
+        edit = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+        plan = planned("set_flags", edit, snapshot(workload=made, pods=pods, nodes=(room,), all_pods=()))
+        return max(len(call.ends) for call in plan.calls if call.target.kind == "Deployment")
+
+    def seconds(self, verb: str, replicas: int) -> float:
+        """How long the change takes until so many replicas serve with it."""
+        waves = 1 if verb in ("canary", "scale") else math.ceil(replicas / self.at_a_time)
+        return waves * self.start_minutes * MINUTE if verb in STARTING else 0.0
+
+
+@dataclass
+class Cost:
+    presses: int = 0
+    people: int = 0
+    first_message: float = 0.0
+    """Seconds from the alert to the first request."""
+    relief: float = 0.0
+    """Minutes from the alert."""
+    begun: dict[str, float] = field(default_factory=dict)
+    """State to when its change began."""
+
+
+class Timed(DryRun):
+    """A rehearsal whose changes take time."""
+
+    fleet: Fleet
+    cost: Cost
+
+    async def _applied(self, context: EffectContext, effect: ApplyStep) -> Done | Later:  # type: ignore[override]
+        request = context.run.requests[effect.request_id]
+        if request.state not in self.cost.begun:
+            self.cost.begun[request.state] = context.now
+            if seconds := self.fleet.seconds(request.plan.verb, self.fleet.replicas):
+                return Later(seconds)
+        return await super()._applied(context, effect)
+
+
+async def cost_of(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
+    """`relieved_by`: the state whose change relieves the fleet."""
+    path = packaged_playbooks() / "kv-cache-oom.yaml"
+    playbook, table = load_playbook(path), table_of(load_table(path.with_name("kv-cache-oom.test.yaml")).data)
+    assert isinstance(table, Table)
+    case = next(
+        case for case in table.whole() if case.name == "a thrash is limited on a canary, rolled out and verified"
+    )
+    case = case.model_copy(update={"given": case.given | given})
+    bundle: Bundle = with_stand_ins(playbook)
+    clock = Clock(BEGINS_AT + FIRST_LOOK_SECONDS)
+    alert = alert_at(BEGINS_AT, case.name)
+    run = Timed(opened("INC-1", alert.alert, TARGET, bundle), bundle, AsWritten(case, playbook, clock), clock)
+    run.fleet, run.cost = fleet, Cost()
+    found = await run.play(alert)
+    requests = list(found.run.requests.values())
+    relieving = next(one for one in requests if one.state == relieved_by)
+    most = fleet.seconds(relieving.plan.verb, fleet.replicas // 2 + 1)
+    cost = run.cost
+    cost.presses = sum(len(one.presses) for one in requests)
+    cost.people = max(one.policy.needed for one in requests if one.presses)
+    cost.first_message = requests[0].asked_at - BEGINS_AT
+    cost.relief = (cost.begun[relieved_by] + most - BEGINS_AT) / MINUTE
+    assert found.run.ending == "fixed"
+    return cost
+
+
+@pytest.mark.parametrize(
+    ("fleet", "minutes"),
+    [
+        pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
+        pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
+        pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
+        pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
+    ],
+)
+async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
+    cost = await cost_of(fleet, "roll_out_roll")
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= minutes
+
+
+async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
+    monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
+    cost = await cost_of(Fleet(4, 2), "roll_out_roll")
+    assert (cost.presses, cost.people) == (1, 1)
+    assert cost.relief <= 15
+
+
+@pytest.mark.parametrize("start_minutes", [2, 10])
+async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serves(start_minutes: float) -> None:
+    traffic = {"arrivals_ratio": 2.0, "prompt_ratio": 1.0, "output_ratio": 1.0, "arrivals": 4.0}
+    cost = await cost_of(Fleet(4, start_minutes), "relieve_scale_out", traffic=traffic)
+    assert (cost.presses, cost.people) == (1, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= start_minutes + 1
