@@ -45,6 +45,8 @@ MAX_VISITS = 200
 ANYBODY = Policy(demands=(Demand(users=("anybody",)),), expires_seconds=900.0)
 RULES = Rules(approvals=ApprovalRules(low=ANYBODY, medium=ANYBODY, high=ANYBODY))
 
+ALL_ASKED = RULES.approvals.model_copy(update={"four_eyes": ("all",)})
+
 Silence = Literal["silence"]
 """Deliberately no press: time passes until it expires."""
 
@@ -172,7 +174,7 @@ class DryRun:
 
     def _happens(self, event: Event) -> None:
         stamped = event.model_copy(update={"at": self._clock.now})
-        decision = advance(self.run, stamped, self._bundle, RULES)
+        decision = advance(self.run, stamped, self._bundle, self._rules())
         self.run = decision.run
         self._met.see(self.run)
         for entry in decision.entries:
@@ -181,6 +183,12 @@ class DryRun:
                 self._listen(entry)
         for effect in decision.effects:
             self._owe(effect, self._clock.now)
+
+    def _rules(self) -> Rules:
+        """Nothing is announced where people refuse, or do not answer: with four eyes they are asked about everything."""
+        is_change = isinstance(self._bundle.playbooks[self.run.playbook].state(self.run.state), ChangeState)
+        says_no = is_change and self._outcome(self.run) in ("refused", "expired")
+        return RULES.model_copy(update={"approvals": ALL_ASKED}) if says_no else RULES
 
     def _owe(self, effect: Effect, at: float) -> None:
         self._number += 1

@@ -1,7 +1,7 @@
 """What the main ways of the playbooks cost, in virtual time: presses, people, and minutes to relief.
 
 The machine, the playbook, the approvals and the number of replicas that the planner replaces at a time are real.
-Starting a replica takes as long as the fleet says, all else that a change does takes no time, and people answer at once.
+Starting a replica takes as long as the fleet says, all else that a change does takes no time; people answer at once.
 Relief is the moment when most replicas serve without the trouble.
 """
 
@@ -141,3 +141,11 @@ async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serve
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= start_minutes + 1
+
+
+async def test_replacing_one_bad_replica_takes_two_presses() -> None:
+    """One for the replica that comes first, one for taking the bad one out, which covers ending it once it is empty."""
+    bad = {"a": 2.8, "b": 0.0, "c": 0.0, "d": 0.0}
+    cost = await cost_of(Fleet(4, 2), "replace_evict", thrash_by_replica=bad)
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.relief <= 5

@@ -140,9 +140,13 @@ class CompiledPlaybook:
         return successors(self.playbook, name)
 
     def evidence(self, name: str) -> tuple[str, ...]:
-        """Returns the signals that a request for this change shows: those of the state that recommends it, if any."""
+        """Returns the signals that a request for this change shows.
+
+        For an option these are the ones that its recommendation lists, not all that its options mention.
+        """
         state = self.playbook.states[name]
-        return self.needs(state.option_of if isinstance(state, ChangeState) and state.option_of else name)
+        recommends = self.playbook.states.get(state.option_of) if isinstance(state, ChangeState) else None
+        return recommends.read if isinstance(recommends, RecommendState) else self.needs(name)
 
     def needs(self, name: str) -> tuple[str, ...]:
         """Returns all signals to read in this state: those it lists and those its expressions mention."""

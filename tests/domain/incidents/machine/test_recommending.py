@@ -71,6 +71,7 @@ def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_i
     assert (told.run.state, request.why) == ("relieve_grow", "Restarts nothing.")
     beside = [(each.label, each.effect, each.why_not) for each in request.alternatives]
     assert beside == [("Restart it", "Cuts streams.", ""), ("Hand over", "", "")]
+    assert [line.partition(":")[0] for line in request.evidence] == ["usage"], "what is listed, not all that is read"
 
 
 def test_its_numbers_are_those_that_recommended_it() -> None:
