@@ -185,7 +185,7 @@ class DryRun:
             self._owe(effect, self._clock.now)
 
     def _rules(self) -> Rules:
-        """Nothing is announced where people refuse, or do not answer: with four eyes they are asked about everything."""
+        """Nothing is announced where people refuse or do not answer: with four eyes they are always asked."""
         is_change = isinstance(self._bundle.playbooks[self.run.playbook].state(self.run.state), ChangeState)
         says_no = is_change and self._outcome(self.run) in ("refused", "expired")
         return RULES.model_copy(update={"approvals": ALL_ASKED}) if says_no else RULES
