@@ -39,16 +39,19 @@ class Memory:
     """How many changes of the incident the settings permit without a press."""
     announced: list[str] = field(default_factory=list)
     """Requests that were announced instead of asked for, in this order."""
+    lapsed: set[str] = field(default_factory=set)
+    """Announced requests that were planned again before they began."""
     shown_worse: dict[str, bool] = field(default_factory=dict)
     """Whether a request showed a warning."""
     judged: list[str] = field(default_factory=list)
     """Presses by their ids, in the order in which somebody looked up who made them."""
 
     def saw_ends(self, requests: Mapping[str, Request], at: float) -> None:
+        self.lapsed |= {name for name, one in requests.items() if one.policy.announced and one.status != "granted"}
         for name, request in requests.items():
             if request.status == "refused" or request.outcome == "done":
                 self.ended_at.setdefault(name, at)
-            elif request.status == "expired" and not request.decided_by:
+            elif request.status == "expired" and not (request.decided_by or request.policy.announced):
                 self.ended_at.setdefault(name, min(at, request.expires_at or at))
 
     def was_just_asked(self, request: Request, digest: str) -> bool:
@@ -66,7 +69,8 @@ def why_not(request: Request, call: Call, memory: Memory) -> str:
     digest, calls = memory.shown.get(request.request_id, ("", ()))
     if as_seen(call) not in calls:
         return f"{request.request_id}: this call was never shown"
-    if memory.pre_approved and request.request_id in memory.announced[: memory.pre_approved]:
+    begun = [name for name in memory.announced if name not in memory.lapsed]
+    if memory.pre_approved and request.request_id in begun[: memory.pre_approved]:
         return f"{request.request_id}: announced with a warning" if memory.shown_worse[request.request_id] else ""
     words = [done for done in memory.presses if _is_valid(done, request, digest, memory)]
     approvals = [done for done in words if done.press.action == "approve"]
