@@ -62,6 +62,9 @@ def value(source: str, **data: Value) -> Value | Unknown:
         pytest.param("max(by_replica) + min(1, thrash)", {"by_replica": {"a": 5.0}, "thrash": 0.5}, 5.5, id="max-min"),
         pytest.param("round(2.5) + floor(1.9) + ceil(0.1) + abs(-1)", {}, 6.0, id="rounding"),
         pytest.param("cap_from_pool(0.9, 4064, 608)", {}, 6.0, id="the-cap-that-worked-in-the-captures"),
+        pytest.param(
+            "cap_from_lengths(0.9, 4064, 96, 513, 1.8, 0.33)", {}, 7.0, id="a-cap-from-the-lengths-of-the-captures"
+        ),
     ],
 )
 def test_an_expression_gives_what_a_person_expects(source: str, data: Mapping[str, Value], expected: Value) -> None:
@@ -104,6 +107,12 @@ def test_what_is_missing_only_matters_where_the_answer_depends_on_it(
         pytest.param("by_replica['x']", {"by_replica": {"a": 0.0}}, "Key not found", id="no-such-key"),
         pytest.param("cap_from_pool(0.9, 4064, thrash)", {"thrash": 0.0}, "no request finished", id="cap-of-nothing"),
         pytest.param("cap_from_pool(0.9, 100, 608)", {}, "not even one request", id="cap-below-one"),
+        pytest.param(
+            "cap_from_lengths(0.9, 4064, 96, 513, 1.8, thrash)", {}, "not known: thrash", id="cap-without-hit-share"
+        ),
+        pytest.param(
+            "cap_from_lengths(0.9, 4064, 96, thrash, 1.8, 0)", {"thrash": 0.0}, "no request finished", id="no-lengths"
+        ),
         pytest.param("thrash * 1e308 * 1e308", {"thrash": 1.0}, "not a number", id="overflow"),
     ],
 )

@@ -16,6 +16,15 @@ from bot.domain.signals.signal import Kind
 
 ByReplica = Mapping[str, float]
 
+Z_OF_P95 = 1.645
+MARGIN = 0.5
+"""Of what one sequence holds, for each square root of their number. This and the two below are fitted to
+`tests.bench.caps`."""
+MOST_VARIANCE = 2.0
+"""(Standard deviation ÷ mean)² of the outputs; vLLM's buckets of 1, 2, 5, 10, … make p95 too coarse to believe more."""
+DRIFTS_APART = 0.25
+"""The same variance, from which on sequences that start together do not peak together."""
+
 
 @dataclass(frozen=True)
 class Function:
@@ -64,6 +73,43 @@ def cap_from_pool(factor: float, usable_tokens: float, mean_final_length: float)
     return float(cap)
 
 
+def cap_from_lengths(
+    kv_target: float, pool_tokens: float, prompt_mean: float, output_mean: float, spread: float, hit_share: float
+) -> float:
+    """Returns how many sequences may run so that each can finish while the pool is about `kv_target` full at p90.
+
+    Takes finished requests only: in a thrash, sequences are preempted while they are young, so usage ÷ running is too
+    low. `spread` is p95 ÷ mean of the outputs. `hit_share` is prefix cache hits ÷ queries, in tokens; vLLM counts a
+    preempted request only once. What hits is held once. `python -m tests.bench.caps` shows where this holds.
+    """
+    if prompt_mean <= 0 or output_mean <= 0 or spread <= 0:
+        raise ValueError("no request finished, so the lengths are not known")
+    if not 0 < kv_target <= 1:
+        raise ValueError(f"a target of {kv_target:g} is not a share of the pool")
+    if not 0 <= hit_share <= 1:
+        raise ValueError(f"a hit share of {hit_share:g} is not a share of the prompt tokens")
+    if prompt_mean + output_mean > pool_tokens:
+        length = prompt_mean + output_mean
+        raise ValueError(f"not even one request of {length:.0f} tokens fits {pool_tokens:.0f} tokens")
+    shared, variance = prompt_mean * hit_share, _variance(spread)
+    # Outputs of equal length that started together, as after a restart, are at their longest together.
+    in_step = max(0.0, 1 - variance / DRIFTS_APART)
+    # A running sequence has made half of its output on average, and more if lengths vary: long outputs run longer.
+    held = prompt_mean - shared + output_mean * (1 + variance + in_step) / 2
+    room = max(0.0, kv_target * pool_tokens - shared) / held
+    # Solves n + margin × sqrt(n) = room: n sequences that are not in step vary by sqrt(n) times as much as one.
+    margin = MARGIN * (1 - in_step)
+    root = (math.sqrt(margin**2 + 4 * room) - margin) / 2
+    return float(max(1, math.floor(root**2)))
+
+
+def _variance(spread: float) -> float:
+    """Returns (standard deviation ÷ mean)² of log-normal lengths whose p95 is `spread` × their mean."""
+    log_spread = min(math.log(max(1.0, spread)), Z_OF_P95**2 / 2)
+    sigma = Z_OF_P95 - math.sqrt(Z_OF_P95**2 - 2 * log_spread)
+    return min(MOST_VARIANCE, math.expm1(sigma**2))
+
+
 def nearest(number: float) -> float:
     """Rounds halves up, as people do; Python alone would round 2.5 to 2."""
     return float(math.floor(number + 0.5))
@@ -102,6 +148,13 @@ FUNCTIONS: tuple[Function, ...] = (
         "number",
         cap_from_pool,
         "floor(factor × usable tokens / mean final length)",
+    ),
+    Function(
+        "cap_from_lengths",
+        ("number", "number", "number", "number", "number", "number"),
+        "number",
+        cap_from_lengths,
+        "how many may run: KV target, pool tokens, mean prompt, mean output, p95 ÷ mean output, prefix hit share",
     ),
     Function("has_flag", ("text", "text"), "flag", has_flag, "whether this engine version takes a flag and heeds it"),
     Function(
