@@ -1,4 +1,4 @@
-"""What the main ways of the playbooks cost, in virtual time: presses, people, and minutes to relief.
+"""The cost of a way through a playbook, in virtual time: presses, people, and minutes to relief.
 
 The machine, the playbook, the approvals and the number of replicas that the planner replaces at a time are real.
 Starting a replica takes as long as the fleet says, all else that a change does takes no time; people answer at once.
@@ -11,8 +11,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
 from bot.adapters.yaml_playbooks import load_playbook, load_table
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.playbooks.bundle import Bundle
@@ -20,16 +18,13 @@ from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Table, table_of
 from bot.domain.signals.window import FIRST_LOOK_SECONDS
-from bot.flow import rehearse_run
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.rehearse_case import BEGINS_AT, TARGET, AsWritten, alert_at
 from bot.flow.rehearse_run import Clock, DryRun
 from bot.flow.route_alerts import opened
 from tests.domain.changes.snapshots import deployment, node, planned, pod, snapshot, template
 
-pytestmark = pytest.mark.fast
 MINUTE = 60.0
-MAIN = "a thrash is limited on a canary, rolled out and verified"
 STARTING = ("canary", "scale", "promote", "set_flags", "rollback", "restart")
 """Verbs that start replicas; those before `promote` start one."""
 
@@ -83,14 +78,17 @@ class Timed(DryRun):
         return await super()._applied(context, effect)
 
 
-async def cost_of(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
-    """`relieved_by`: the state whose change relieves the fleet."""
-    path = packaged_playbooks() / "kv-cache-oom.yaml"
-    playbook, table = load_playbook(path), table_of(load_table(path.with_name("kv-cache-oom.test.yaml")).data)
+async def cost_of(
+    playbook_name: str, case_name: str, fleet: Fleet, relieved_by: str, ends: str = "fixed", **given: Any
+) -> Cost:
+    """Play a case of a packaged playbook's table; `given` replaces readings of the case.
+
+    `relieved_by`: the state whose change relieves the fleet. `ends`: the ending that the way must have.
+    """
+    path = packaged_playbooks() / f"{playbook_name}.yaml"
+    playbook, table = load_playbook(path), table_of(load_table(path.with_name(f"{playbook_name}.test.yaml")).data)
     assert isinstance(table, Table)
-    case = next(
-        case for case in table.whole() if case.name == "a thrash is limited on a canary, rolled out and verified"
-    )
+    case = next(case for case in table.whole() if case.name == case_name)
     case = case.model_copy(update={"given": case.given | given})
     bundle: Bundle = with_stand_ins(playbook)
     clock = Clock(BEGINS_AT + FIRST_LOOK_SECONDS)
@@ -106,46 +104,5 @@ async def cost_of(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
     cost.people = max(one.policy.needed for one in requests if one.presses)
     cost.first_message = requests[0].asked_at - BEGINS_AT
     cost.relief = (cost.begun[relieved_by] + most - BEGINS_AT) / MINUTE
-    assert found.run.ending == "fixed"
+    assert found.run.ending == ends
     return cost
-
-
-@pytest.mark.parametrize(
-    ("fleet", "minutes"),
-    [
-        pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
-        pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
-        pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
-        pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
-    ],
-)
-async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
-    cost = await cost_of(fleet, "roll_out_roll")
-    assert (cost.presses, cost.people) == (2, 1)
-    assert cost.first_message <= MINUTE
-    assert cost.relief <= minutes
-
-
-async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
-    approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
-    monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
-    cost = await cost_of(Fleet(4, 2), "roll_out_roll")
-    assert (cost.presses, cost.people) == (1, 1)
-    assert cost.relief <= 15
-
-
-@pytest.mark.parametrize("start_minutes", [2, 10])
-async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serves(start_minutes: float) -> None:
-    traffic = {"arrivals_ratio": 2.0, "prompt_ratio": 1.0, "output_ratio": 1.0, "arrivals": 4.0}
-    cost = await cost_of(Fleet(4, start_minutes), "relieve_scale_out", traffic=traffic)
-    assert (cost.presses, cost.people) == (1, 1)
-    assert cost.first_message <= MINUTE
-    assert cost.relief <= start_minutes + 1
-
-
-async def test_replacing_one_bad_replica_takes_two_presses() -> None:
-    """One for the replica that comes first, one for taking the bad one out, which covers ending it once it is empty."""
-    bad = {"a": 2.8, "b": 0.0, "c": 0.0, "d": 0.0}
-    cost = await cost_of(Fleet(4, 2), "replace_evict", thrash_by_replica=bad)
-    assert (cost.presses, cost.people) == (2, 1)
-    assert cost.relief <= 5

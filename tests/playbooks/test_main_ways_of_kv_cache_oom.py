@@ -1,0 +1,58 @@
+"""What the main ways of kv-cache-oom cost: presses, people, and minutes to relief."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.flow import rehearse_run
+from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
+
+pytestmark = pytest.mark.fast
+MAIN = "a thrash is limited on a canary, rolled out and verified"
+
+
+async def main_way(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
+    return await cost_of("kv-cache-oom", MAIN, fleet, relieved_by, **given)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "minutes"),
+    [
+        pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
+        pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
+        pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
+        pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
+    ],
+)
+async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
+    cost = await main_way(fleet, "roll_out_roll")
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= minutes
+
+
+async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
+    monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
+    cost = await main_way(Fleet(4, 2), "roll_out_roll")
+    assert (cost.presses, cost.people) == (1, 1)
+    assert cost.relief <= 15
+
+
+@pytest.mark.parametrize("start_minutes", [2, 10])
+async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serves(start_minutes: float) -> None:
+    traffic = {"arrivals_ratio": 2.0, "prompt_ratio": 1.0, "output_ratio": 1.0, "arrivals": 4.0}
+    cost = await main_way(Fleet(4, start_minutes), "relieve_scale_out", traffic=traffic)
+    assert (cost.presses, cost.people) == (1, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= start_minutes + 1
+
+
+async def test_replacing_one_bad_replica_takes_two_presses() -> None:
+    """One for the replica that comes first, one for taking the bad one out, which covers ending it once it is empty."""
+    bad = {"a": 2.8, "b": 0.0, "c": 0.0, "d": 0.0}
+    cost = await main_way(Fleet(4, 2), "replace_evict", thrash_by_replica=bad)
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.relief <= 5
