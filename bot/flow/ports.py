@@ -320,14 +320,15 @@ class CallClaims(Protocol):
         *,
         workload_key: str,
         lease_keys: Sequence[str],
-        counts: bool,
+        disruption: str,
         node: NodeDisruption | None = None,
     ) -> ClaimVerdict:
         """Right before a call, in one step: not halted, leases are this incident's, breakers have room, claim written.
 
-        A lease key that begins with `room/` is held until the new pods are seen. `node` is what the call takes from the
-        fleet; a call that does not count passes both breakers. `already_claimed`: this call may already have been sent;
-        read the cluster before sending. Raises if the storage does not answer: no call without a claim.
+        A lease key that begins with `room/` is held until the new pods are seen. `disruption`: what the workload's
+        breaker counts, once within its time; empty: nothing. `node`: what the node's breaker counts. `already_claimed`:
+        this call may already have been sent; read the cluster before sending. Raises if the storage does not answer: no
+        call without a claim.
         """
         ...
 

@@ -135,7 +135,7 @@ class Claims:
         return call_id in self.claimed
 
     async def claim(
-        self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], counts: bool,
+        self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], disruption: str,
         node: NodeDisruption | None = None,
     ) -> ClaimVerdict:  # fmt: skip
         await _turn()

@@ -96,7 +96,7 @@ def is_halted(run: Run) -> bool:
 async def test_a_workload_that_another_incident_changes_is_waited_for(scene: Scene, bot: Bot) -> None:
     await asked(scene, bot)
     leases = [f"workload/{WORKLOAD}"]
-    await bot.claims.claim(OTHER, f"{OTHER}/R1/0", workload_key="other", lease_keys=leases, counts=True)
+    await bot.claims.claim(OTHER, f"{OTHER}/R1/0", workload_key="other", lease_keys=leases, disruption="a change")
     await approved(scene, bot, lambda run: "another incident" in waits_for(run), "put off")
     assert scene.cluster.sent == []
     await bot.claims.release(OTHER)
@@ -109,7 +109,10 @@ async def test_the_workload_stays_leased_for_as_long_as_its_rollout_takes(scene:
     run = await approved(scene, bot, is_halted, "halted")
     await bot.claims.set_halt("INC-1", by="")
     leases = [f"workload/{WORKLOAD}"]
-    assert await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, counts=True) == "claimed"
+    assert (
+        await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, disruption="a change")
+        == "claimed"
+    )
     scene.cluster.unreachable = "it is not known how far the rollout is"
     began = scene.time.now()
     assert run.change is not None
@@ -119,7 +122,9 @@ async def test_the_workload_stays_leased_for_as_long_as_its_rollout_takes(scene:
         context = EffectContext(rolling, Owed("INC-1", effect, 0, ""), scene.time.now())
         assert await bot.apply(context, effect) == Later(0.0), "it still waits"
     theirs = f"{OTHER}/R1/0"
-    assert await bot.claims.claim(OTHER, theirs, workload_key="", lease_keys=leases, counts=True) == "lease_held"
+    assert (
+        await bot.claims.claim(OTHER, theirs, workload_key="", lease_keys=leases, disruption="a change") == "lease_held"
+    )
 
 
 def waits_for(run: Run) -> str:
@@ -130,7 +135,7 @@ async def test_an_open_breaker_lets_no_further_change_pass(scene: Scene, bot: Bo
     await asked(scene, bot)
     for number in range(3):
         call = f"{OTHER}/R{number}/0"
-        await bot.claims.claim(OTHER, call, workload_key=WORKLOAD, lease_keys=[], counts=True)
+        await bot.claims.claim(OTHER, call, workload_key=WORKLOAD, lease_keys=[], disruption=call)
     run = await approved(scene, bot, is_asked_what_next, "asked what next")
     assert scene.cluster.sent == []
     assert run.state == "cap"
@@ -166,7 +171,10 @@ async def test_a_call_that_was_claimed_long_ago_and_never_arrived_is_asked_for_a
     scene.people_are_there = False
     await bot.claims.set_halt("INC-1", by="")
     leases = [f"workload/{WORKLOAD}"]
-    assert await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, counts=True) == "claimed"
+    assert (
+        await bot.claims.claim("INC-1", "INC-1/R2/0", workload_key="", lease_keys=leases, disruption="a change")
+        == "claimed"
+    )
     await scene.time.advance(GRANT_VALID_SECONDS + PATIENCE_SECONDS + 1)
     await command(scene, bot, "resume")
     run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")

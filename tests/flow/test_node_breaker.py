@@ -75,7 +75,9 @@ async def test_after_two_other_nodes_within_the_hour_it_is_refused(scene: Scene,
     for number in (1, 2):
         node = NodeDisruption(f"elsewhere-{number}")
         call = f"INC-9{number}/R1/0"
-        await bot.claims.claim(f"INC-9{number}", call, workload_key=f"w{number}", lease_keys=[], counts=True, node=node)
+        await bot.claims.claim(
+            f"INC-9{number}", call, workload_key=f"w{number}", lease_keys=[], disruption="", node=node
+        )
     await until(scene, bot, has_ended, "ended")
     assert not is_cordoned(scene, "gpu-node-1")
     assert "too many nodes were cordoned or drained within the hour" in await told(scene)

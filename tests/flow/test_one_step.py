@@ -190,7 +190,7 @@ async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() ->
     assert said(event) == ("done", "200 OK")
     assert (event.call_id, event.request_id, event.step) == (CALL_ID, "R1", 0)
     workload = run.target.key
-    claim = {"workload_key": workload, "lease_keys": [f"workload/{workload}"], "counts": True, "node": None}
+    claim = {"workload_key": workload, "lease_keys": [f"workload/{workload}"], "disruption": "INC-1/R1", "node": None}
     assert outside.claims == [("INC-1", CALL_ID, claim)]
     assert outside.looks == 0, "nothing was sent before, so there is nothing to look for"
     [(approved, call, call_id)] = outside.calls
@@ -198,18 +198,18 @@ async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() ->
 
 
 @pytest.mark.parametrize(
-    ("plan", "counts"),
+    ("plan", "disruption"),
     [
-        pytest.param(builders.plan(), True, id="a-change"),
-        pytest.param(builders.plan(steps=(builders.call(restores=True),)), False, id="what-restores"),
-        pytest.param(builders.plan(steps=(builders.call(harmless=True),)), False, id="what-is-harmless"),
-        pytest.param(builders.plan(verb="undo"), False, id="an-undo"),
+        pytest.param(builders.plan(), "INC-1/R1", id="a-change"),
+        pytest.param(builders.plan(steps=(builders.call(restores=True),)), "", id="what-restores"),
+        pytest.param(builders.plan(disrupts="nothing"), "", id="what-takes-nothing-from-users"),
+        pytest.param(builders.plan(disrupts="replica", choices={"uid": "u-1"}), "replica u-1", id="one-replica"),
     ],
 )
-async def test_only_what_may_disturb_counts_for_the_breaker(plan: Plan, counts: bool) -> None:
+async def test_the_breaker_counts_what_a_plan_takes_from_users(plan: Plan, disruption: str) -> None:
     outside = Outside()
     await settled(outside, granted(plan))
-    assert outside.claims[0][2]["counts"] is counts
+    assert outside.claims[0][2]["disruption"] == disruption
 
 
 ROOM = Circumstance(name="room", grade="fine", text="room for 1 more")

@@ -53,7 +53,9 @@ def command(word: str) -> Commanded:
 
 
 async def call_is(claims: RedisClaims, incident: str) -> str:
-    return await claims.claim(incident, f"{incident}/R1/0", workload_key=incident, lease_keys=[], counts=True)
+    return await claims.claim(
+        incident, f"{incident}/R1/0", workload_key=incident, lease_keys=[], disruption=f"{incident}/R1"
+    )
 
 
 async def test_a_press_is_stored_once_and_wakes_its_incident(
@@ -126,7 +128,7 @@ async def test_a_reset_lets_the_breaker_of_its_workload_count_anew(
 
     async def change(number: int) -> str:
         call = f"INC-1/R{number}/0"
-        return await claims.claim("INC-1", call, workload_key=run.target.key, lease_keys=[], counts=True)
+        return await claims.claim("INC-1", call, workload_key=run.target.key, lease_keys=[], disruption=call)
 
     assert [await change(number) for number in range(4)] == ["claimed"] * 3 + ["breaker_open"]
     assert await inputs.command(command("reset"), "INC-1")

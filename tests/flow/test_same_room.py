@@ -133,7 +133,7 @@ async def test_another_incidents_room_is_waited_for_only_until_its_pods_are_seen
     async def claimed(incident_id: str, workload: str, *rooms: str) -> str:
         leases = [f"workload/{workload}", *rooms]
         return await claims.claim(
-            incident_id, f"{incident_id}/R1/0", workload_key=workload, lease_keys=leases, counts=True
+            incident_id, f"{incident_id}/R1/0", workload_key=workload, lease_keys=leases, disruption="a change"
         )
 
     assert await claimed("INC-1", "a", "room/test") == "claimed"

@@ -45,7 +45,7 @@ class RedisClaims:
         *,
         workload_key: str,
         lease_keys: Sequence[str],
-        counts: bool,
+        disruption: str,
         node: NodeDisruption | None = None,
     ) -> ClaimVerdict:
         keys = [
@@ -59,7 +59,7 @@ class RedisClaims:
         arguments = [
             incident_id,
             call_id,
-            "counts" if counts else "free",
+            disruption,
             limits.lease_seconds,
             limits.disruptive_changes,
             limits.seconds,

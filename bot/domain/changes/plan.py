@@ -61,9 +61,7 @@ class Call(BaseModel):
     stamped: bool = True
     """Whether the call id can be written on the object (not for `delete`, `evict` and the scale subresource)."""
     restores: bool = False
-    """Undoing, returning a replica and removing our own canary do not count for the breaker."""
-    harmless: bool = False
-    """It changes nothing that serves users, and does not count for the breaker either."""
+    """It undoes, returns a replica or removes our own canary: the breaker does not count it."""
     undoes: str = ""
     """Id of the applied call that this one undoes."""
     holds: bool | None = None
@@ -123,6 +121,21 @@ class Plan(BaseModel):
     """Who is notified after the change but not asked before, as `owner=U0ANA`; not hashed."""
     expected: str = ""
     undo_text: str = ""
+    disrupts: Literal["nothing", "replica", "workload"] = "workload"
+    """Which serving replicas it ends, restarts or takes out of rotation: the breaker counts these; not hashed."""
+
+    def disruption(self, change: str) -> str:
+        """Returns what the breaker counts; empty: nothing. Draining and replacing the same replica is one disruption.
+
+        `change`: the id of the request.
+        """
+        match self.disrupts:
+            case "nothing":
+                return ""
+            case "replica":
+                return f"replica {self.choices.get('uid') or change}"
+            case "workload":
+                return change
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -153,8 +153,7 @@ class ApplyCall:
             touched = await self._touched(context, effect, call_id)
             if touched is not None:
                 return touched
-        counts = not (call.restores or call.harmless) and request.plan.verb != "undo"
-        node = await self._node_at_stake(context, request.plan) if counts and not claimed_before else None
+        node = await self._node_at_stake(context, request.plan) if not (call.restores or claimed_before) else None
         if isinstance(node, str):
             return self._put_off(context, effect, f"what the node takes from the fleet is not known: {node}", call_id)
         verdict = await self._claims.claim(
@@ -162,7 +161,7 @@ class ApplyCall:
             call_id,
             workload_key=context.run.target.key,
             lease_keys=lease_keys(context.run, request.plan, is_first=effect.step == 0),
-            counts=counts,
+            disruption="" if call.restores else request.plan.disruption(f"{context.incident_id}/{request.request_id}"),
             node=node,
         )
         if verdict == "halted":

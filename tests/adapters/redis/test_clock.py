@@ -112,7 +112,7 @@ async def test_a_workload_is_free_again_when_its_lease_would_have_ended(
     claims = RedisClaims(redis, BreakerLimits(lease_seconds=600))
 
     async def claim(incident_id: str) -> str:
-        return await claims.claim(incident_id, f"{incident_id}/R1/0", workload_key="w", lease_keys=["w"], counts=False)
+        return await claims.claim(incident_id, f"{incident_id}/R1/0", workload_key="w", lease_keys=["w"], disruption="")
 
     assert await claim("INC-1") == "claimed"
     await store.keep_time()
@@ -127,7 +127,9 @@ async def test_the_breaker_counts_no_longer_than_its_hour(redis: Connection, tim
     claims = RedisClaims(redis, BreakerLimits(disruptive_changes=1, seconds=3600))
 
     async def claim(incident_id: str) -> str:
-        return await claims.claim(incident_id, f"{incident_id}/R1/0", workload_key="w", lease_keys=[], counts=True)
+        return await claims.claim(
+            incident_id, f"{incident_id}/R1/0", workload_key="w", lease_keys=[], disruption=incident_id
+        )
 
     assert await claim("INC-1") == "claimed"
     await time.advance(BACK)

@@ -419,7 +419,11 @@ def claims(redis: Connection) -> RedisClaims:
 
 
 async def claim(claims: RedisClaims, incident: str, call: str, **more: Any) -> str:
-    wanted: dict[str, Any] = {"workload_key": "w", "lease_keys": ["workload/w"], "counts": True} | more
+    wanted: dict[str, Any] = {
+        "workload_key": "w",
+        "lease_keys": ["workload/w"],
+        "disruption": f"{incident}/{call.partition('/')[0]}",
+    } | more
     return await claims.claim(incident, f"{incident}/{call}", **wanted)
 
 
@@ -505,8 +509,8 @@ async def test_releasing_gives_back_ones_own_leases_only(claims: RedisClaims) ->
     await claim(claims, "INC-1", "R1/0")
     await claim(claims, "INC-2", "R1/0", lease_keys=["workload/v"])
     await claims.release("INC-1")
-    assert await claim(claims, "INC-3", "R1/0", lease_keys=["workload/v"], counts=False) == "lease_held"
-    assert await claim(claims, "INC-3", "R1/0", counts=False) == "claimed"
+    assert await claim(claims, "INC-3", "R1/0", lease_keys=["workload/v"], disruption="") == "lease_held"
+    assert await claim(claims, "INC-3", "R1/0", disruption="") == "claimed"
 
 
 # --- the word for the digest ------------------------------------------------------------------------------------------

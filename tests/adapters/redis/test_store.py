@@ -283,8 +283,10 @@ def claims(redis: Connection) -> RedisClaims:
     return RedisClaims(redis, BreakerLimits(disruptive_changes=2))
 
 
-async def claim(claims: RedisClaims, incident: str, call: str, *, counts: bool = True) -> str:
-    return await claims.claim(incident, call, workload_key="w", lease_keys=["workload/w"], counts=counts)
+async def claim(claims: RedisClaims, incident: str, call: str, *, disruption: str | None = None) -> str:
+    """A call of a change that disrupts the workload, unless told otherwise."""
+    disruption = call.rpartition("/")[0] if disruption is None else disruption
+    return await claims.claim(incident, call, workload_key="w", lease_keys=["workload/w"], disruption=disruption)
 
 
 async def test_a_call_is_claimed_once_and_known_ever_after(claims: RedisClaims) -> None:
@@ -309,7 +311,10 @@ async def test_holding_keeps_what_is_ours_and_takes_nothing_from_others(claims: 
     await time.advance(400)
     assert await claim(claims, "INC-2", "INC-2/R1/0") == "lease_held"
     other = ["workload/never-claimed"]
-    assert await claims.claim("INC-2", "INC-2/R1/1", workload_key="v", lease_keys=other, counts=True) == "claimed"
+    assert (
+        await claims.claim("INC-2", "INC-2/R1/1", workload_key="v", lease_keys=other, disruption="INC-2/R1")
+        == "claimed"
+    )
     await time.advance(601)
     assert await claim(claims, "INC-2", "INC-2/R1/0") == "claimed"
 
@@ -321,7 +326,7 @@ async def test_the_breaker_counts_changes_not_calls_and_lets_restoring_pass(
     assert await claim(claims, "INC-1", "INC-1/R1/1") == "claimed"
     assert await claim(claims, "INC-1", "INC-1/R2/0") == "claimed"
     assert await claim(claims, "INC-1", "INC-1/R3/0") == "breaker_open"
-    assert await claim(claims, "INC-1", "INC-1/R4/0", counts=False) == "claimed"
+    assert await claim(claims, "INC-1", "INC-1/R4/0", disruption="") == "claimed"
     await time.advance(3601)
     assert await claim(claims, "INC-1", "INC-1/R3/0") == "claimed"
 
@@ -339,7 +344,7 @@ async def takes(claims: RedisClaims, number: int, node: NodeDisruption, *, step:
     """The claim of a node, each by an incident and on a workload of its own."""
     call = f"INC-{number}/R1/{step}"
     return await claims.claim(
-        f"INC-{number}", call, workload_key=f"w{number}", lease_keys=[], counts=counts, node=node if counts else None
+        f"INC-{number}", call, workload_key=f"w{number}", lease_keys=[], disruption="", node=node if counts else None
     )
 
 
@@ -364,8 +369,10 @@ async def test_a_call_that_the_node_breaker_refused_has_taken_nothing(claims: Re
         await takes(claims, number, large(name))
     assert await takes(claims, 3, large("c")) == "node_breaker_open"
     assert not await claims.was_claimed("INC-3", "INC-3/R1/0")
-    await claims.claim("INC-3", "INC-3/R2/0", workload_key="w3", lease_keys=[], counts=True)
-    assert await claims.claim("INC-3", "INC-3/R3/0", workload_key="w3", lease_keys=[], counts=True) == "claimed"
+    await claims.claim("INC-3", "INC-3/R2/0", workload_key="w3", lease_keys=[], disruption="a change")
+    assert (
+        await claims.claim("INC-3", "INC-3/R3/0", workload_key="w3", lease_keys=[], disruption="a change") == "claimed"
+    )
 
 
 async def test_a_reset_forgets_nodes_and_what_is_cordoned_still_weighs(claims: RedisClaims) -> None:

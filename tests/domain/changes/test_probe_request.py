@@ -20,7 +20,7 @@ ASK = {"replica": "llm-2", "max_tokens": 4096.0}
 def test_one_bounded_request_goes_to_the_pod_that_was_shown() -> None:
     plan = planned("probe_request", ASK, isolated_world(load={"llm-2": load()}))
     (call,) = plan.calls
-    assert (call.method, call.target.uid, call.stamped, call.harmless) == ("generate", "llm-2-uid", False, True)
+    assert (call.method, call.target.uid, call.stamped) == ("generate", "llm-2-uid", False)
     assert call.body == {"max_tokens": 4096, "within_seconds": 900.0}
     assert (call.undo, bool(call.no_undo), plan.risk) == ((), True, "low")
 

@@ -79,7 +79,7 @@ def test_the_job_is_the_templates_under_a_name_of_the_incidents_own() -> None:
     assert "ownerReferences" not in call.body["metadata"]
     (container,) = call.body["spec"]["template"]["spec"]["containers"]
     assert container["env"][0] == {"name": "TASK", "value": "gsm8k"}
-    assert (plan.risk, call.harmless) == ("low", True)
+    assert plan.risk == "low"
 
 
 def test_variables_replace_those_of_the_template_and_a_replica_is_told_by_its_address() -> None:

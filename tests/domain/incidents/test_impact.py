@@ -98,3 +98,22 @@ def test_going_back_is_never_held_up() -> None:
     rollout = planned("set_flags", CAP, snapshot())
     assert not takes_capacity(rollout.model_copy(update={"verb": "undo"}))
     assert not takes_capacity(builders.plan())
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "disruption"),
+    [
+        ("set_flags", CAP, "INC-1/R1"),
+        ("restart", {}, "INC-1/R1"),
+        ("scale", {"by": -1}, "INC-1/R1"),
+        ("isolate_replica", {"replica": "llm-2"}, "replica llm-2-uid"),
+        ("replace_replica", {"replica": "llm-2"}, "replica llm-2-uid"),
+        ("scale", {"by": 1}, ""),
+        ("canary", CAP, ""),
+        ("cordon_node", {"replica": "llm-2"}, ""),
+    ],
+)
+def test_the_breaker_counts_what_ends_serving_replicas_and_each_replica_once(
+    verb: str, arguments: dict[str, object], disruption: str
+) -> None:
+    assert planned(verb, arguments, snapshot()).disruption("INC-1/R1") == disruption

@@ -1,6 +1,6 @@
 -- Right before a call: not halted, the leases are ours, the breakers have room, the claim is written. One step.
 -- KEYS: halt, claims, leases, breaker, node breaker.
--- ARGV: incident, call id, counts|free, lease seconds, breaker limit, breaker seconds, node as JSON or '', room seconds,
+-- ARGV: incident, call id, what it disrupts or '', lease seconds, breaker limit, breaker seconds, node as JSON or '', room seconds,
 -- lease keys...
 local FIRST_LEASE = 9
 local halted = redis.call('HGET', KEYS[1], '*') or redis.call('HGET', KEYS[1], ARGV[1])
@@ -46,24 +46,25 @@ local function against(node)
 end
 
 local again = redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1
-if not again and ARGV[3] == 'counts' then
+local node = ARGV[7] ~= '' and cjson.decode(ARGV[7])
+if not again and ARGV[3] ~= '' then
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', seconds - tonumber(ARGV[6]))
   for _, later in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. seconds, '+inf')) do
     redis.call('ZADD', KEYS[4], seconds, later)
   end
-  local change = string.match(ARGV[2], '^(.*)/[^/]+$') or ARGV[2]
-  if not redis.call('ZSCORE', KEYS[4], change) and redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[5]) then
+  if not redis.call('ZSCORE', KEYS[4], ARGV[3]) and redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[5]) then
     return 'breaker_open'
   end
-  if ARGV[7] ~= '' then
-    local node = cjson.decode(ARGV[7])
-    local refused = against(node)
-    if refused then return refused end
-    local known = redis.call('HGET', KEYS[5], node.name)
-    if not known then redis.call('HSET', KEYS[5], node.name, now[1] .. '|' .. node.gpus) end
-    redis.call('EXPIRE', KEYS[5], tonumber(ARGV[6]))
-  end
-  redis.call('ZADD', KEYS[4], 'NX', seconds, change)
+end
+if not again and node then
+  local refused = against(node)
+  if refused then return refused end
+  local known = redis.call('HGET', KEYS[5], node.name)
+  if not known then redis.call('HSET', KEYS[5], node.name, now[1] .. '|' .. node.gpus) end
+  redis.call('EXPIRE', KEYS[5], tonumber(ARGV[6]))
+end
+if not again and ARGV[3] ~= '' then
+  redis.call('ZADD', KEYS[4], 'NX', seconds, ARGV[3])
   redis.call('EXPIRE', KEYS[4], tonumber(ARGV[6]))
 end
 for i = FIRST_LEASE, #ARGV do

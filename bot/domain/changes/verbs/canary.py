@@ -58,6 +58,7 @@ def plan_canary(situation: Situation) -> Plan:
     call = create_call(body, edited)
     return Plan(
         verb="canary",
+        disrupts="nothing",
         title=f"Start one canary replica of {name_of(workload)} with {edited.summary}"
         + (", out of rotation" if rotation == "out" else ""),
         choices={"edits": edited.choices, "name": name_of(body), "rotation": rotation},

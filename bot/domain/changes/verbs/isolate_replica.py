@@ -27,6 +27,7 @@ def plan_isolate(situation: Situation) -> Plan:
     calls = [isolate_call(snapshot, one, context) for one in listed]
     return Plan(
         verb="isolate_replica",
+        disrupts="replica",
         title=f"Take {called(together)} out of rotation and let it run empty",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(*calls, *emptied_steps(pod, context)),

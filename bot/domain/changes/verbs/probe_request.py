@@ -55,10 +55,10 @@ def plan_probe_request(situation: Situation) -> Plan:
         title=f"Generate {tokens} tokens on {name_of(pod)}",
         no_undo="it changes nothing: the request has ended",
         stamped=False,
-        harmless=True,
     )
     return Plan(
         verb="probe_request",
+        disrupts="nothing",
         title=f"Send {request}, and watch its free blocks",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(call,),

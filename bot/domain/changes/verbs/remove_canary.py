@@ -46,6 +46,7 @@ def plan_remove_canary(situation: Situation) -> Plan:
     ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
     return Plan(
         verb="remove_canary",
+        disrupts="nothing",
         title=f"Remove the canary {target.name}",
         choices={"uid": target.uid},
         steps=(*first, delete, gone(target, context)),

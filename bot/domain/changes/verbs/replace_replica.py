@@ -42,6 +42,7 @@ def plan_replace(situation: Situation) -> Plan:
     cuts = drain.cuts_streams and not is_empty
     return Plan(
         verb="replace_replica",
+        disrupts="replica",
         title=f"Replace {called(together)}",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(evict_call(pod, called(together)), replaced(workload, pod, context)),

@@ -29,6 +29,7 @@ def plan_return(situation: Situation) -> Plan:
     pod = out[0]
     return Plan(
         verb="return_replica",
+        disrupts="nothing",
         title=f"Put {name_of(pod)} back into rotation",
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=(*(return_call(one, annotations_of(one)[ROTATION_ANNOTATION]) for one in out), in_rotation(pod, context)),

@@ -40,6 +40,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
     into = "into" if wanted == "in" else "out of"
     return Plan(
         verb="rotate_canary",
+        disrupts="nothing",
         title=f"Take the canary {name_of(canary)} {into} rotation",
         choices={"uid": uid_of(pod), "rotation": wanted},
         steps=steps,

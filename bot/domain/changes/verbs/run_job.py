@@ -66,6 +66,7 @@ def plan_run_job(situation: Situation) -> Plan:
     )
     return Plan(
         verb="run_job",
+        disrupts="nothing",
         title=f"Run {name_of(template)} as a Job" + (f" against {name_of(replica)}" if replica is not None else ""),
         choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""},
         steps=(call, ended),
@@ -166,7 +167,6 @@ def _create(body: Obj, template: Obj, variables: Mapping[str, str]) -> Call:
         differences=tuple(lines),
         title=f"Start the Job {target.name}",
         undo=(undo,),
-        harmless=True,
     )
 
 

@@ -67,6 +67,7 @@ def plan_scale(situation: Situation) -> Plan:
         circumstances = (owner, unscaled, leaving)
     return Plan(
         verb="scale",
+        disrupts="nothing" if wanted > now else "workload",
         title=f"Scale {name_of(workload)} from {now} to {wanted} replicas",
         choices={"to": wanted} | ({"ends": [uid_of(pod) for pod in victims]} if victims else {}),
         steps=steps,
@@ -129,6 +130,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
     room = _room_for_more(snapshot, wanted - now)
     return Plan(
         verb="scale",
+        disrupts="nothing",
         title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
         choices={"to": wanted, "through": scaler.kind},
         steps=(patch_call(scaler.obj, scaler.kind, [edit], wording), wait),

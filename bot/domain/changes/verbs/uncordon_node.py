@@ -24,6 +24,7 @@ def plan_uncordon(situation: Situation) -> Plan:
     owner = Circumstance(name="cordon", grade="fine" if ours else "warning", text=f"it was cordoned {whose}")
     return Plan(
         verb="uncordon_node",
+        disrupts="nothing",
         title=f"Uncordon node {name_of(node)}: it takes pods again",
         choices={"node": name_of(node), "uid": uid_of(node)},
         steps=(_uncordon_call(node), node_seen(node, cordoned=False)),

@@ -70,6 +70,7 @@ def plan_undo(situation: Situation) -> Plan:
     rolls = any(inverse.is_template_patch for inverse in inverses)
     return Plan(
         verb="undo",
+        disrupts="nothing",
         title=f"Take back: {what}",
         choices={"of": [entry.call_id for entry in entries]},
         steps=steps,
