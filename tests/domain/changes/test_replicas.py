@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.changes.plan import Wait
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import LedgerEntry, Wait
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
@@ -177,3 +178,48 @@ def test_returning_puts_back_what_the_pod_itself_says_it_had() -> None:
 def test_returning_what_is_not_out_says_so(seen: ClusterSnapshot, outcome: str, reason: str) -> None:
     result = declined("return_replica", ONE, seen)
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def added_one(seen: ClusterSnapshot, *, undone_by: str = "") -> PlanContext:
+    """The context of an incident that has added a replica to this fleet."""
+    (call,) = planned("scale", {"by": 1}, seen).calls
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0",
+        state="more",
+        verb="scale",
+        title=call.title,
+        target=call.target,
+        undo=call.undo,
+        applied_at=0.0,
+        undone_by=undone_by,
+    )
+    return PlanContext(incident_id="INC-42", ledger=(entry,))
+
+
+def test_the_replica_that_was_added_replaces_the_bad_one_and_none_is_left_over() -> None:
+    context = added_one(snapshot())
+    pods = tuple(pod(number) for number in range(1, 6))
+    grown = snapshot(workload=deployment(replicas=5), pods=pods, endpoint_slices=(endpoint_slice(*pods),))
+    plan = planned("replace_replica", ONE, grown, context)
+    chosen, fewer = plan.calls
+    assert chosen.target.name == "llm-2"
+    assert (fewer.subresource, fewer.undoes, fewer.ends) == ("scale", "INC-42/R1/0", ("llm-2-uid",))
+    assert applied(fewer.body, deployment(replicas=5))["spec"]["replicas"] == 4
+    (wait,) = (step for step in plan.steps if isinstance(step, Wait))
+    assert (wait.condition, wait.parameters) == ("scaled", {"replicas": 4, "ends": ["llm-2-uid"]})
+    assert plan.disruption("INC-42/R2") == "replica llm-2-uid"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "undone_by"),
+    [
+        pytest.param(4, "", id="somebody-took-it-away-again"),
+        pytest.param(6, "", id="somebody-added-another"),
+        pytest.param(5, "INC-42/R2/0", id="it-was-undone"),
+    ],
+)
+def test_a_replica_is_evicted_if_the_added_one_is_not_the_only_change(replicas: int, undone_by: str) -> None:
+    context = added_one(snapshot(), undone_by=undone_by)
+    pods = tuple(pod(number) for number in range(1, replicas + 1))
+    seen = snapshot(workload=deployment(replicas=replicas), pods=pods, endpoint_slices=(endpoint_slice(*pods),))
+    assert [call.method for call in planned("replace_replica", ONE, seen, context).calls] == ["evict"]

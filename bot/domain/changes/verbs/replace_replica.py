@@ -1,4 +1,8 @@
-"""replace_replica: evict a replica under its disruption budget, and wait for the new one."""
+"""replace_replica: evict a replica under its disruption budget, and wait for the new one.
+
+If the incident added a replica before, that one is the replacement: the replica is scaled away, so that as many replicas
+are left as before the incident.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,19 @@ from bot.domain.changes.circumstances import (
 )
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Wait
-from bot.domain.changes.steps.replica_steps import called, others_in_rotation, replica_of
+from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Step, Wait
+from bot.domain.changes.steps.replica_steps import called, others_in_rotation, replica_of, victim_call
 from bot.domain.changes.steps.rolling import workload_of
-from bot.domain.changes.verb import EVICT, REPLICA, ChangeKind, Stub, Verb, everywhere
+from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, ChangeKind, Stub, Verb
+from bot.domain.changes.verbs.scale import scaled
 from bot.domain.cluster.disruption import budget_for
+from bot.domain.cluster.json_patch import applied, broken_tests
 from bot.domain.cluster.objects import dig, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import is_in_rotation, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.workload import KINDS as WORKLOADS
+from bot.domain.cluster.workload import NUMBERED, kind_of
 from bot.domain.kernel.errors import impossible
 
 
@@ -40,22 +48,54 @@ def plan_replace(situation: Situation) -> Plan:
     drain = drain_mode(snapshot)
     is_empty = streams_of(snapshot, [pod]) == 0 and not serves
     cuts = drain.cuts_streams and not is_empty
+    added = _added(snapshot, context)
     return Plan(
         verb="replace_replica",
         disrupts="replica",
-        title=f"Replace {called(together)}",
+        title=f"Replace {called(together)}" + (" by the replica that was added" if added else ""),
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
-        steps=(evict_call(pod, called(together)), replaced(workload, pod, context)),
+        steps=_scaled_away(snapshot, pod, added, context)
+        if added
+        else (evict_call(pod, called(together)), replaced(workload, pod, context)),
         circumstances=(
             budget,
             drain_circumstance(snapshot, drain, [pod], is_empty=is_empty),
             others_carry_on(snapshot, pod),
-            _room_without(snapshot, together),
+            *(() if added else (_room_without(snapshot, together),)),
         ),
         risk=VERB.kinds[1 if cuts else 0].risk,
-        expected="one replica fewer until the new one is Ready",
+        expected="as many replicas as before the incident" if added else "one replica fewer until the new one is Ready",
         undo_text="none: the replacement runs the same template",
     )
+
+
+def _added(snapshot: ClusterSnapshot, context: PlanContext) -> LedgerEntry | None:
+    """The call that added one replica, if the workload still has it and its controller lets the bot choose who ends."""
+    workload = workload_of(snapshot)
+    if kind_of(workload) in NUMBERED:
+        return None
+    for entry in reversed(context.ledger):
+        call = entry.undo[0] if entry.verb == "scale" and not entry.undone_by and entry.undo else None
+        if call is None or call.subresource != "scale" or call.target.uid != uid_of(workload):
+            continue
+        is_ours = not broken_tests(call.body, workload)
+        return entry if is_ours and replicas_of(applied(call.body, workload)) == replicas_of(workload) - 1 else None
+    return None
+
+
+def _scaled_away(snapshot: ClusterSnapshot, pod: Obj, added: LedgerEntry, context: PlanContext) -> tuple[Step, ...]:
+    workload = workload_of(snapshot)
+    back = added.undo[0].model_copy(
+        update={
+            "title": f"End {name_of(pod)}",
+            "undoes": added.call_id,
+            "no_undo": "as many replicas as before the incident serve; there is nothing to put back",
+            "ends": (uid_of(pod),),
+            "node": dig(pod, "spec", "nodeName") or "",
+        }
+    )
+    fewer = replicas_of(workload) - 1
+    return victim_call(snapshot, pod, context, out=False), back, scaled(workload, fewer, context, (uid_of(pod),))
 
 
 def evict_call(pod: Obj, called: str = "") -> Call:
@@ -112,7 +152,7 @@ VERB = Verb(
         ChangeKind("replace_replica", "medium", minutes=15),
         ChangeKind("replace_busy_replica", "high", "serving + lead", minutes=10),  # streams would be cut
     ),
-    access=everywhere(EVICT),
+    access={kind: (EVICT, PATCH_POD, Access("patch", kind, "scale")) for kind in WORKLOADS},
     arguments=(REPLICA,),
     stub=Stub(method="evict", of="replica", has_undo=False),
 )
