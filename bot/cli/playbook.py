@@ -87,15 +87,16 @@ def play(
     """Play every case of the test tables through the real state machine; exit 1 if one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told
     from bot.domain.kernel.errors import PlaybookError
+    from bot.flow.rehearse_case import together
 
-    good = True
+    good, played = True, []
     for path in tables_in(paths or [packaged_playbooks()]):
         try:
-            result = play_file(path)
+            played.append(play_file(path))
         except PlaybookError as error:  # the other tables can still be played
             typer.echo(str(error), err=True)
             good = False
-            continue
+    for result in together(played):
         for line in told(result, quietly=quietly, whole=all_edges):
             typer.echo(line)
         good &= not result.failed and not (all_edges and result.unreached)

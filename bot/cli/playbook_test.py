@@ -82,7 +82,7 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
     unreached = result.unreached
     own = {
         (result.origins[state].fragment, result.origins[state].state) for state in result.states & result.origins.keys()
-    }
+    } | {(fragment, state) for fragment, state, _ in result.elsewhere}
     states = [
         state
         for state in written.states

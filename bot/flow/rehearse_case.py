@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from bot.domain.incidents.event import AlertChanged, OpenedByHand
 from bot.domain.incidents.rehearsed import (
     NO_ORIGINS,
     EdgeKey,
+    FragmentEdge,
     Origin,
     Rehearsed,
+    edges_in_fragments,
     edges_taken,
     first_deviation,
     missing_edges,
@@ -51,11 +53,18 @@ class TableResult:
     results: tuple[CaseResult, ...]
     origins: Mapping[str, Origin] = field(default_factory=dict)
     """States that come from a fragment."""
+    elsewhere: frozenset[FragmentEdge] = frozenset()
+    """Edges of fragments that the cases of other playbooks cover."""
 
     @property
     def unreached(self) -> list[tuple[EdgeKey, Edge]]:
         """The written edges that no case covers."""
-        return missing_edges(self.playbook.playbook, self.edges, self.origins)
+        return missing_edges(self.playbook.playbook, self.edges, self.origins, self.elsewhere)
+
+    @property
+    def in_fragments(self) -> frozenset[FragmentEdge]:
+        """The edges of fragments that the cases cover."""
+        return edges_in_fragments(self.edges, self.origins)
 
     @property
     def failed(self) -> tuple[CaseResult, ...]:
@@ -87,6 +96,12 @@ async def play_table(table: Table, load: Load, origins: Mapping[str, Origin] = N
             known[key] = with_stand_ins(load(settings))
         results.append(await play_case(case, known[key]))
     return TableResult(load({}), tuple(results), origins)
+
+
+def together(results: Sequence[TableResult]) -> list[TableResult]:
+    """Returns the results of several tables, where an edge of a fragment needs a case in one of them only."""
+    covered = frozenset[FragmentEdge]().union(*(result.in_fragments for result in results))
+    return [replace(result, elsewhere=covered) for result in results]
 
 
 def settings_of(written: Circumstances) -> dict[str, str]:

@@ -14,6 +14,7 @@ from bot.cli.playbook_test import ENDING, play_file, told
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
 from bot.domain.playbooks.testing.rows import rows
+from bot.flow.rehearse_case import TableResult, together
 from bot.sandbox.demo import WINDOWS
 from bot.sandbox.scenarios import SCENARIOS, Scenario
 
@@ -25,6 +26,11 @@ TABLES = sorted(PLAYBOOKS.glob(f"*{ENDING}"))
 played_once = functools.cache(play_file)
 
 
+@functools.cache
+def all_played() -> dict[Path, TableResult]:
+    return dict(zip(TABLES, together([played_once(table) for table in TABLES]), strict=True))
+
+
 @pytest.fixture(scope="module")
 def found() -> Covered:
     return covered(PLAYBOOKS, played_once)
@@ -32,7 +38,7 @@ def found() -> Covered:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
 def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
-    result = played_once(table)
+    result = all_played()[table]
     deviations = [f"{one.case.name}: {one.deviation}" for one in result.failed]
     assert deviations == []
     assert result.unreached == [], "\n".join(told(result, quietly=True))

@@ -217,19 +217,31 @@ def _written_once(playbook: Playbook, name: str, edge: Edge) -> tuple[str, str, 
     return state.option_of, edge.outcome, "in place" if edge.to == f"{name}_in_place" else edge.to
 
 
+FragmentEdge = tuple[str, str, Path]
+"""An edge of a fragment: the fragment, its state, and the path of the edge below it."""
+
+
+def edges_in_fragments(taken: Iterable[EdgeKey], origins: Mapping[str, Origin]) -> frozenset[FragmentEdge]:
+    """Returns the edges of fragments among those that were taken."""
+    return frozenset((origins[name].fragment, origins[name].state, path) for name, path in taken if name in origins)
+
+
 def missing_edges(
-    playbook: Playbook, taken: Iterable[EdgeKey], origins: Mapping[str, Origin] = NO_ORIGINS
+    playbook: Playbook,
+    taken: Iterable[EdgeKey],
+    origins: Mapping[str, Origin] = NO_ORIGINS,
+    elsewhere: frozenset[FragmentEdge] = frozenset(),
 ) -> list[tuple[EdgeKey, Edge]]:
-    """Returns the written edges that were not taken.
+    """Returns the written edges that were not taken. `elsewhere`: those of fragments that other playbooks' cases take.
 
     The options of a `recommend` share the exits that are written there, and each is offered beside all others: one of
     them is enough.
 
-    An edge within a fragment is written once, so taking it in one include is enough. Each include leads elsewhere when
-    its fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
+    An edge within a fragment is written once, so taking it in one include of any playbook is enough. Each include leads
+    elsewhere when its fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
     """
     written, reached = written_edges(playbook), set(taken)
-    in_fragments = {(origins[name].fragment, origins[name].state, path) for name, path in reached if name in origins}
+    in_fragments = edges_in_fragments(reached, origins) | elsewhere
     left = {(origins[name].include, written[name, path].to) for name, path in reached if name in origins}
 
     shared = {_written_once(playbook, name, written[name, path]) for name, path in reached} - {None}

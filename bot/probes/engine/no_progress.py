@@ -21,7 +21,10 @@ POLLS = 10
 @dataclass(frozen=True)
 class NoProgress:
     bad: float
+    """Of the worst replica."""
     worst: str
+    least: float
+    """Of the best replica: if its polls are bad too, the whole fleet stands still."""
 
 
 class ReadNoProgress(Sampled):
@@ -38,7 +41,7 @@ class ReadNoProgress(Sampled):
             reason = next(iter(said.unreadable.values()), "fewer than half of the polls are there")
             return unknown(request.name, reason, at=now, source=self.history.source)
         worst = min(known, key=lambda replica: (-known[replica], replica))
-        parts = NoProgress(known[worst], worst)
+        parts = NoProgress(known[worst], worst, min(known.values()))
         detail = f"{worst}: {known[worst]:.0f} of {POLLS} polls without progress"
         reading = answer(request, parts, detail=detail, source=self.history.source)
         return reading.model_copy(update={"by_replica": known})

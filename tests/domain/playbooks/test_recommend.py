@@ -27,6 +27,12 @@ def faults(text: str) -> list[str]:
     return [str(fault) for fault in check_text(text, {}, file="p.yaml").faults]
 
 
+def test_a_recommendation_that_leads_nowhere_where_nothing_is_possible_is_a_mistake() -> None:
+    text = TEXT.replace("    none_possible: gone\n", "").replace("      people: {label: Hand over, to: gone}\n", "")
+    fault = "p.yaml:12:3: 'none_possible' is missing. Add it, or an option with 'to'."
+    assert fault in faults(text)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [

@@ -1,7 +1,7 @@
 """replace_replica: evict a replica under its disruption budget, and wait for the new one.
 
-If the incident added a replica before, that one is the replacement: the replica is scaled away, so that as many replicas
-are left as before the incident.
+If the incident added a replica before, that one is the replacement: the replica is scaled away, and as many
+replicas are left as before the incident.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ WORDS = {
     "mean": "The engine's histogram whose mean is meant.",
     "metric": "The engine's metric, without `vllm:`.",
     "min": "The least that an operator may set.",
-    "none_possible": "Where it leads that no option is possible.",
+    "none_possible": "Where it leads that no option is possible; absent, people are asked which `to` it is.",
     "not_held": "Where it leads that `within` was over first; absent, people are asked what next.",
     "not_needed": "Where it leads that the reason is gone; absent, people are asked what next.",
     "note": "What the choice means, in small print.",

@@ -73,8 +73,11 @@ class Recommend(Strict):
     read: tuple[str, ...] = ()
     options: dict[str, WrittenOption] = Field(min_length=1)
     """In order of preference, by the name of the change that each becomes."""
-    none_possible: str
-    """Where it leads that no option is possible, or that each was tried."""
+    none_possible: str = ""
+    """Where it leads that no option is possible, or that each was tried. Absent, people are asked: their choices are
+    the options with `to` and without `possible`, `expires` is how long they have, and `expired` where it leads then.
+    """
+    expires: str = ""
     try_: str = Field(default="", alias="try")
     """The state that judges a canary and rolls it out: flag edits are tried on a canary first, and go on there."""
     in_place: str = ""
@@ -100,6 +103,7 @@ _OF_CHANGE = (
 )
 _OF_OPTION = ("label", "possible", "why_not", "effect", "repeat")
 _OF_STATE = ("recommend", "why", "title", "covers", "runbook", "read", "none_possible", "at_most", "beyond")
+_OF_QUESTION = ("why", "title", "covers", "runbook", "read", "expires", "expired")
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,8 @@ class _Spreading:
         self.states[name] = kept | {
             "options": {key: self._option(at, key, option, targets[key]) for key, option in state["options"].items()}
         }
+        if "none_possible" not in state:
+            self._add_question(name, state)
         for key, option in state["options"].items():
             if "change" in option:
                 others = {other: to for other, to in targets.items() if other != key}
@@ -232,6 +238,24 @@ class _Spreading:
         if "title" in change:
             self.states[in_place]["title"] = f"{option['label']}, without a canary"
         self._alias(("states", final), ("states", in_place))
+
+    def _add_question(self, name: str, state: Mapping[str, Any]) -> None:
+        """Adds the question that is asked where no option is possible."""
+        question, at = f"{name}_none", ("states", name)
+        left = {key: option for key, option in state["options"].items() if "to" in option and "possible" not in option}
+        if question in self.states or not left:
+            what = f"there is a state '{question}' already" if left else "'none_possible' is missing"
+            advice = "Rename one." if left else "Add it, or an option with 'to'."
+            self.mistakes.append(Mistake(at, what, advice, at_key=True))
+            return
+        self._alias(at, ("states", question))
+        self._alias((*at, "options"), ("states", question, "choices"))
+        self._alias((*at, "recommend"), ("states", question, "ask"))
+        choices = {key: {"label": option["label"], "to": option["to"]} for key, option in left.items()}
+        kept = {word: state[word] for word in _OF_QUESTION if word in state}
+        self.states[question] = {"ask": state["recommend"], **kept, "choices": choices}
+        self.states[name] |= {"none_possible": question}
+        self.values[(*at, "none_possible")] = self.keys[(*at, "none_possible")] = self.keys[at]
 
     def _add_guard(self, name: str, state: Mapping[str, Any], guard: str, in_place: str) -> None:
         """Adds the state between a canary that is not possible and the same edit in place."""

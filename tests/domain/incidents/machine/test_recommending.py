@@ -92,6 +92,15 @@ def test_without_a_possible_option_it_leads_elsewhere() -> None:
     assert story(room=0.0, usage=0.5).run.ending == "handed_over"
 
 
+def test_without_a_possible_option_and_a_way_for_that_people_are_asked_what_is_left() -> None:
+    told = story(room=0.0, usage=0.5, text=TEXT.replace("    none_possible: gone\n", "    expires: 30m\n")).reads(0.5)
+    question = told.run.open_question
+    assert question is not None
+    assert (question.state, question.text) == ("relieve_none", "Which mitigation?")
+    assert question.choices == {"people": "Hand over"}
+    assert told.chooses("people").run.ending == "handed_over"
+
+
 def test_another_option_is_proposed_by_one_press_and_the_first_can_be_chosen_again() -> None:
     told = story().planned(PLANNED).posted().presses("choose", value="restart")
     assert told.run.requests["R1"].status == "superseded"
