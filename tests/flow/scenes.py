@@ -102,7 +102,6 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
             "canary_restarts": {"count": 0.0, "oom": False, "crashed": False},
             "recurrence": {"count": 1.0, "incidents": "INC-1"},
             "prompt_length": 96.0,
-            "prompt_p95": 120.0,
             "asked_prompt": 96.0,
             "asked_answer": 512.0,
             "queue": 0.0,

@@ -251,7 +251,7 @@ async def test_3_two_saturated_replicas_are_not_restarted_untried() -> None:
         changes={"relieve_limit_concurrency": "impossible", "relieve_scale_anyway": "refused",
                  "relieve_limit_answers": "impossible", "relieve_shorten": "impossible",
                  "relieve_larger_pool": "impossible", "relieve_host_memory": "impossible"},
-        answers={"what_now": "hand_over"},
+        answers={"relieve_none": "hand_over"},
     )  # fmt: skip
     assert "relieve_limit_concurrency_enough" in found.path
     assert [proposed.verb for proposed in found.proposed] == ["scale"]
@@ -263,7 +263,7 @@ async def test_3_a_canary_that_does_not_help_is_removed_and_the_fleet_stays_as_i
         watches={"roll_out_judge": "not_held"},
         given={"capacity": {"free_gpus": 0, "replicas_that_fit": 0}, "request_lengths": {"above": 1},
                "limits": {"output_cap": 5, "host_room": 0}},
-        answers={"what_now": "hand_over"},
+        answers={"relieve_none": "hand_over"},
     )  # fmt: skip
     assert [proposed.verb for proposed in found.proposed] == ["canary", "remove_canary"]
 
@@ -782,8 +782,8 @@ async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
         "running": 3, "capacity": {"free_gpus": 0, "replicas_that_fit": 0}, "request_lengths": {"above": 1},
         "limits": {"host_room": 0},
     }  # fmt: skip
-    found = await shipped_case("kv-cache-oom", given=given, answers={"what_now": "hand_over"})
-    assert "what_now" in found.path
+    found = await shipped_case("kv-cache-oom", given=given, answers={"relieve_none": "hand_over"})
+    assert "relieve_none" in found.path
     assert found.proposed == ()
 
 
@@ -862,7 +862,7 @@ async def test_what_was_refused_is_not_proposed_again_and_a_person_leads_in_the_
     found = await shipped_case(
         "kv-cache-oom",
         changes=dict.fromkeys((name for name in options if not name.endswith("_enough")), "refused"),
-        answers={"what_now": "hand_over"},
+        answers={"relieve_none": "hand_over"},
     )
     proposed = [one.state for one in found.proposed]
     assert len(proposed) == len(set(proposed)) == 5

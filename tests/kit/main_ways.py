@@ -79,7 +79,7 @@ class Timed(DryRun):
 
 
 async def cost_of(
-    playbook_name: str, case_name: str, fleet: Fleet, relieved_by: str, ends: str = "fixed", **given: Any
+    playbook_name: str, case_name: str, fleet: Fleet, relieved_by: str, ends: str = "fixed", at: dict[str, Any] | None = None, **given: Any
 ) -> Cost:
     """Play a case of a packaged playbook's table; `given` replaces readings of the case.
 
@@ -89,7 +89,7 @@ async def cost_of(
     playbook, table = load_playbook(path), table_of(load_table(path.with_name(f"{playbook_name}.test.yaml")).data)
     assert isinstance(table, Table)
     case = next(case for case in table.whole() if case.name == case_name)
-    case = case.model_copy(update={"given": case.given | given})
+    case = case.model_copy(update={"given": case.given | given, "at": {**case.at, **(at or {})}})
     bundle: Bundle = with_stand_ins(playbook)
     clock = Clock(BEGINS_AT + FIRST_LOOK_SECONDS)
     alert = alert_at(BEGINS_AT, case.name)

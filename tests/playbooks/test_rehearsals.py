@@ -83,10 +83,11 @@ def told_by_the_cluster(name: str) -> dict[str, Any]:
 async def play(
     name: str, recording: Recording, opens_at: float, given: Mapping[str, Any], answers: Mapping[str, Any],
     *, probes: Mapping[str, ProbeReader] | None = None, settings: tuple[tuple[str, str], ...] = (),
+    changes: Mapping[str, Any] | None = None,
 ) -> Rehearsed:  # fmt: skip
     """One run of a shipped playbook over a recording that begins at second 0; nobody sits at the terminal."""
     clock, history = Clock(recording.begins + opens_at), RecordedHistory(recording)
-    written = Circumstances.model_validate({"given": given, "answers": answers})
+    written = Circumstances.model_validate({"given": given, "answers": answers, "changes": changes or {}})
     known = {"kv_budget": ReadKvBudget(history, clock), **(probes or {})}
     met = OverRecording(written, playbook(name, settings), clock, history=history, probes=known, ask=lambda _: None)
     bundle, alert = bundle_of(name, settings), alert_at(clock.now, name)
@@ -96,26 +97,28 @@ async def play(
 
 # --- A: a thrash, and a cap that ends it; the queue stays ------------------------------------------------------------
 
-CAP = {"capacity_ask": "hand_over", "hand_over": "taken"}
+NO_MORE = {"capacity_ask_scale_out": "option:hand_over"}
 
 
-async def kv_cache_oom(recording: Recording, opens_at: float, **answers: Any) -> Rehearsed:
-    return await play("kv-cache-oom", recording, opens_at, told_by_the_cluster("kv-cache-oom"), {**CAP, **answers})
+async def kv_cache_oom(recording: Recording, opens_at: float, changes: Mapping[str, Any] = NO_MORE) -> Rehearsed:
+    given, answers = told_by_the_cluster("kv-cache-oom"), {"hand_over": "taken"}
+    return await play("kv-cache-oom", recording, opens_at, given, answers, changes=changes)
 
 
-async def test_over_the_thrash_of_a_it_proposes_the_cap_that_ended_it(recorded: Callable[[str], Recording]) -> None:
+async def test_over_the_thrash_of_a_it_proposes_about_the_cap_that_ended_it(recorded: Callable[[str], Recording]) -> None:
+    """A cap of six was tried in the recording; the lengths leave room for seven."""
     found = await kv_cache_oom(recorded(THRASHES), 110)
     first = found.proposed[0]
     assert (first.state, first.verb) == ("relieve_limit_concurrency", "canary")
     assert first.arguments["edits"][0] == {
-        "first_of": ["--max-num-active-seqs", "--max-num-seqs"], "direction": "lower", "value": 6,
+        "first_of": ["--max-num-active-seqs", "--max-num-seqs"], "direction": "lower", "value": 7,
     }  # fmt: skip
 
 
 async def test_over_a_the_thrash_is_gone_and_the_capacity_is_not(recorded: Callable[[str], Recording]) -> None:
     """48 workers against six at once: no preemption any more, and 42 requests wait."""
     found = await kv_cache_oom(recorded(THRASHES), 110)
-    assert found.path[-5:] == ("verify_memory", "verify_capacity", "capacity_ask", "hand_over", "handed_over")
+    assert found.path[-5:] == ("verify_capacity", "capacity_ask", "capacity_ask_scale_out", "hand_over", "handed_over")
     calm = next(visit for visit in found.visits if visit.state == "verify_memory")
     # The server was restarted with the cap after 169 s and had no full window of its own before 199 s.
     assert 199 < calm.at - recorded(THRASHES).begins < 273
@@ -125,7 +128,7 @@ async def test_over_a_the_calm_of_a_quarter_of_the_load_is_not_called_fixed(
     recorded: Callable[[str], Recording],
 ) -> None:
     """After 273 s only five workers are left; the queue is gone with them, which proves nothing."""
-    found = await kv_cache_oom(recorded(THRASHES), 110, capacity_ask="again")
+    found = await kv_cache_oom(recorded(THRASHES), 110, {"capacity_ask_scale_out": "option:again"})
     assert "capacity_ask" in found.path
     assert "kept" not in found.path
     assert (found.run.is_open, found.path[-1]) == (True, "verify_calm")

@@ -28,16 +28,15 @@ ASKED: dict[str, dict[str, Any]] = {
         "state": "relieve_host_memory",
         "given": {
             "memory": {"least_free": 1, "least_free_day": 1},
-            "running": 6,
+            "running": 1,
             "request_lengths": {"above": 1},
             "capacity": {"free_gpus": 0, "replicas_that_fit": 0},
         },
     },
     "refuse what is too much": {
-        "state": "shed_edit_canary",
-        "given": {"running": 6},
-        "answers": {"capacity_ask": ["shed", "hand_over"]},
+        "state": "capacity_ask_refuse",
         "at": {"verify_capacity": {"waiting": 50}},
+        "changes": {"capacity_ask_scale_out": "option:refuse"},
     },
 }
 """What kv-cache-oom proposes in a thrash, and the state that does."""

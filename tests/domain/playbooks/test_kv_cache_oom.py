@@ -27,8 +27,8 @@ THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=l
 @pytest.mark.parametrize("state", ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place"])
 def test_the_canary_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: str) -> None:
     read: dict[str, Value] = {
-        "kv_budget.tokens": 4064.0, "prompt_length": 96.0, "output_length": 512.0, "prompt_p95": 120.0,
-        "output_p95": 700.0,
+        "kv_budget.tokens": 4064.0, "prompt_length": 96.0, "output_length": 512.0, "output_p95": 700.0,
+        "limits.prefix_caching": True, "hit_rate": 0.02, "running": 20.0, "kv_usage": 0.99,
     }  # fmt: skip
     arguments = PLAYBOOK.arguments(state, {f"results.relieve.{name}": value for name, value in read.items()})
     assert not isinstance(arguments, Unknown)
@@ -43,19 +43,19 @@ def test_the_canary_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: 
         pytest.param(
             {"thrash": 43 / 48, "kv_usage": 0.99, "stall": False}, "join_look", id="a-watermark-still-thrashes"
         ),
-        pytest.param({"thrash": 1 / 22, "kv_usage": 0.85, "stall": False}, "early", id="shedding-is-fine"),
+        pytest.param({"thrash": 1 / 22, "kv_usage": 0.85, "stall": False}, "one_hangs", id="shedding-is-fine"),
         pytest.param({"stall": True, "kv_usage": 1.0}, "join_look", id="a-stall-has-no-ratio"),
-        pytest.param({"stall": False, "kv_usage": 0.3}, "early", id="idle-has-no-ratio-and-is-fine"),
+        pytest.param({"stall": False, "kv_usage": 0.3}, "one_hangs", id="idle-has-no-ratio-and-is-fine"),
         pytest.param({"stall": False, "kv_usage": 0.99}, "", id="full-without-a-ratio-is-not-known"),
     ],
 )
 def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], state: str) -> None:
-    chosen = PLAYBOOK.choose("is_thrash", {"waiting": 0.0, **data})
+    chosen = PLAYBOOK.choose("is_thrash", {"waiting": 0.0, "no_progress.least": 0.0, **data})
     assert ("" if isinstance(chosen, Unknown) else chosen.destination) == state
 
 
 def test_a_silent_counter_is_not_calm() -> None:
-    healthy: dict[str, Value] = {"thrash": 0.0, "kv_usage": 0.61, "stall": False}
+    healthy: dict[str, Value] = {"thrash": 0.0, "preempted": 0.0, "kv_usage": 0.61, "stall": False}
     load: dict[str, Value] = {"queue": 12.0}
     assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"calm": True, "load": True}
     silent = PLAYBOOK.watch_parts("verify_calm", {"kv_usage": 0.61, "stall": False} | load)

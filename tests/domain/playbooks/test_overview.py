@@ -70,8 +70,8 @@ def test_a_heading_is_a_comment_up_to_its_first_full_stop() -> None:
 def test_what_a_fragment_brings_stands_in_the_section_that_includes_it() -> None:
     compiled = SHIPPED["kv-cache-oom"]
     sections, fragments = sections_of(compiled), rows_of_fragments(compiled)
-    assert sections["shed_edit_canary"] == "Verification"  # a fragment in a fragment
-    assert fragments["shed_edit_canary"] == "shed_edit"
+    assert sections["shed_judge"] == "Verification"
+    assert fragments["shed_judge"] == "shed"
 
 
 def test_a_playbook_without_headings_shows_every_state() -> None:
@@ -92,8 +92,8 @@ def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named()
 
 
 def test_a_run_inside_a_fragment_says_which_and_what_it_does_there() -> None:
-    made = overview(SHIPPED["kv-cache-oom"], path=("gather", "look", "shed_edit_canary"), current="shed_edit_canary")
-    assert "▶ Shed edit: Start a canary with the new flags" in texts(made, "Verification")
+    made = overview(SHIPPED["kv-cache-oom"], path=("gather", "look", "shed_judge"), current="shed_judge")
+    assert "▶ Shed: Does the canary show that it helps?" in texts(made, "Verification")
 
 
 def test_a_closed_run_stands_nowhere() -> None:
