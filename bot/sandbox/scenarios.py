@@ -63,7 +63,11 @@ class Scenario:
     """How the incident may end."""
 
 
-ACCEPT = {"requests wait longer": "Accept it for now", "nobody waits too long": "Look again"}
+ACCEPT = {
+    "Scale llm": "Accept it for now",
+    "requests wait longer": "Accept it for now",
+    "nobody waits too long": "Look again",
+}
 
 THRASH = Scenario(
     name="thrash",
@@ -184,14 +188,12 @@ MORE_TRAFFIC = Scenario(
 )
 SHED_THE_REST = Scenario(
     name="shed-the-rest",
-    what="load rises, the cap ends the thrash, and what cannot be served in time is refused, past an open breaker",
+    what="load rises, the cap ends the thrash, and what cannot be served in time is refused",
     healthy_load=CALM,
     trouble_load=FULL,
     answers={
         **ACCEPT,
-        "requests wait longer": "Refuse what cannot be served",
-        # The fourth change within the hour.
-        "the breaker is open": ("/incident reset", "Try"),
+        "Scale llm": "Refuse what cannot be served",
     },
     windows={"queue_depth": "1", "canary_for": "4s", "calm_for": "6s"},
 )
