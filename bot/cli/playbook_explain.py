@@ -131,9 +131,11 @@ def _of_watch(state: WatchState) -> Iterator[str]:
     yield _exit("held", f"for {state.for_}: {', '.join(state.watch)}", state.held)
     yield _exit("not_held", f"not within {state.within}", state.not_held)
     yield _exit("unknown", f"a value still cannot be read after {state.within}", state.unknown)
+    if state.enough:
+        yield f"as soon as two looks in a row agree and {state.enough}: 'held' or 'not_held'"
     for number, broke in enumerate(state.broke, start=1):
         yield _exit(f"broke {number}, at once when", broke.when, broke.to)
-    if not state.broke:
+    if not (state.broke or state.enough):
         yield f"no 'broke': nothing ends it early, so it lasts up to {state.within}"
 
 

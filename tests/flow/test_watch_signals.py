@@ -31,6 +31,7 @@ signals:
   thrash: {ratio: [num_preemptions, request_success], over: 1m}
   usage: {metric: kv_cache_usage_perc, over: 1m}
   restarts: {probe: restarts}
+  finished: {metric: request_success, take: increase, over: 1m}
 start: calm
 states:
   calm:
@@ -39,6 +40,7 @@ states:
     within: 30s
     every: 2s
     broke: [{when: restarts.oom, to: over}]
+    enough: finished >= 200
     held: over
   over: {end: fixed}
 """)
@@ -100,6 +102,24 @@ async def test_it_holds_once_every_part_has_held_long_enough(watching: Watching)
     assert (event.verdict, event.detail) == ("held", "held for 6 s")
     assert event.parts == {"calm": "held", "room": "held"}
     assert event.readings["thrash"].value == 0.0
+
+
+MANY = {"finished": 200.0}
+
+
+async def test_enough_evidence_ends_it_before_its_time_as_two_looks_in_a_row_show(watching: Watching) -> None:
+    event = await verdict(watching, (0, GOOD), (2, GOOD | MANY))
+    assert (event.verdict, event.detail) == ("held", "held: finished >= 200")
+
+
+async def test_enough_evidence_against_it_ends_it_too(watching: Watching) -> None:
+    event = await verdict(watching, (0, GOOD | MANY), (2, BAD | MANY), (4, BAD | MANY))
+    assert event.verdict == "not_held"
+
+
+async def test_what_cannot_be_read_is_no_evidence(watching: Watching) -> None:
+    for second in (0.0, 2.0, 4.0):
+        assert isinstance(await watching.look(second, BLIND | MANY), Later)
 
 
 async def test_one_bad_look_begins_the_time_anew(watching: Watching) -> None:

@@ -79,7 +79,13 @@ class Timed(DryRun):
 
 
 async def cost_of(
-    playbook_name: str, case_name: str, fleet: Fleet, relieved_by: str, ends: str = "fixed", at: dict[str, Any] | None = None, **given: Any
+    playbook_name: str,
+    case_name: str,
+    fleet: Fleet,
+    relieved_by: str,
+    ends: str = "fixed",
+    at: dict[str, Any] | None = None,
+    **given: Any,
 ) -> Cost:
     """Play a case of a packaged playbook's table; `given` replaces readings of the case.
 

@@ -33,6 +33,12 @@ async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(flee
     assert cost.relief <= minutes
 
 
+async def test_a_canary_with_much_traffic_relieves_sooner() -> None:
+    """200 finished requests are enough evidence."""
+    cost = await main_way(Fleet(4, 2), "roll_out_roll", canary_count=250.0)
+    assert cost.relief <= 10
+
+
 async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
     approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
     monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))

@@ -105,7 +105,9 @@ async def kv_cache_oom(recording: Recording, opens_at: float, changes: Mapping[s
     return await play("kv-cache-oom", recording, opens_at, given, answers, changes=changes)
 
 
-async def test_over_the_thrash_of_a_it_proposes_about_the_cap_that_ended_it(recorded: Callable[[str], Recording]) -> None:
+async def test_over_the_thrash_of_a_it_proposes_about_the_cap_that_ended_it(
+    recorded: Callable[[str], Recording],
+) -> None:
     """A cap of six was tried in the recording; the lengths leave room for seven."""
     found = await kv_cache_oom(recorded(THRASHES), 110)
     first = found.proposed[0]

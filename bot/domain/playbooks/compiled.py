@@ -65,6 +65,7 @@ class CompiledState:
     """The `with` of a change, with a `Template` in place of each text."""
     parts: Mapping[str, Expression] = field(default_factory=dict)
     broke: tuple[_Clause, ...] = ()
+    enough: Expression | None = None
     texts: Mapping[str, Template] = field(default_factory=dict)
     """Texts for people by key."""
 
@@ -238,6 +239,11 @@ class CompiledPlaybook:
         verdicts = [_flag(clause.when, data) for clause in self._states[name].broke if clause.when]
         return next((index for index, verdict in enumerate(verdicts) if verdict is True), None)
 
+    def is_enough(self, name: str, data: Data) -> bool:
+        """Returns whether a watch has certainly enough evidence for a verdict."""
+        enough = self._states[name].enough
+        return enough is not None and _flag(enough, self._with_settings(data)) is True
+
     def _with_settings(self, data: Data) -> dict[str, Value]:
         return {**{f"settings.{name}": value for name, value in self.settings.items()}, **data}
 
@@ -313,7 +319,9 @@ class _Compiler:
                     self._clause((*path, "broke", i, "when"), broke.when, broke.to)
                     for i, broke in enumerate(state.broke)
                 )
-                return CompiledState(needs, parts=self._group((*path, "watch"), state.watch, "flag"), broke=broke)
+                parts = self._group((*path, "watch"), state.watch, "flag")
+                enough = self._expression((*path, "enough"), state.enough, "flag") if state.enough else None
+                return CompiledState(needs, parts=parts, broke=broke, enough=enough)
             case _:
                 return CompiledState(needs, texts=texts)
 

@@ -149,6 +149,8 @@ class WatchState(_Passed):
     within: str
     every: str = ""
     broke: tuple[Broke, ...] = ()
+    enough: str = ""
+    """An expression that is true once there is enough evidence: then what two looks in a row show is the verdict."""
     held: str
     not_held: str = ""
     unknown: str = ""

@@ -84,6 +84,8 @@ def written_expressions(state: State) -> Iterator[Written]:
         case WatchState():
             yield from (Written(("watch", part), source) for part, source in state.watch.items())
             yield from (Written(("broke", i, "when"), broke.when) for i, broke in enumerate(state.broke))
+            if state.enough:
+                yield Written(("enough",), state.enough)
         case _:
             yield from _in_texts(state)
 

@@ -1,4 +1,4 @@
-"""Watches named parts until all have held long enough, the time is over, or something breaks.
+"""Watches named parts until all have held long enough, the evidence is enough, the time is over, or something breaks.
 
 Samples are stored, so that a restart neither forgets nor repeats them. A gap of more than twice the interval restarts
 the watch.
@@ -22,6 +22,8 @@ from bot.flow.ports import WatchLog, WatchSample
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
 MIN_SECONDS, MAX_SECONDS = 1.0, 15.0
 REFRESH_SECONDS = 60.0
+LOOKS_THAT_AGREE = 2
+"""One look may fall on a moment that is unlike the rest."""
 
 
 class WatchHandler:
@@ -47,6 +49,9 @@ class WatchHandler:
         wanted = playbook.seconds(state.for_)
         if held_for >= wanted:
             return self._verdict(effect, "held", sample, readings, f"held for {held_for:.0f} s")
+        early = agreed(samples) if playbook.is_enough(effect.state, values) else ""
+        if early:
+            return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
         if context.now >= context.run.watch.until:
             return self._too_late(effect, sample, readings, held_for, wanted)
         return Later(every, _progress(context, effect, sample, readings, wanted))
@@ -111,6 +116,16 @@ def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
         since = sample.at
         newest = newest if newest is not None else sample.at
     return 0.0 if newest is None or since is None else newest - since
+
+
+def agreed(samples: Sequence[WatchSample]) -> str:
+    """Returns what the two newest looks show alike: `held`, `not_held`, or nothing."""
+    if len(samples) < LOOKS_THAT_AGREE:
+        return ""
+    newest = [set(sample.parts.values()) for sample in samples[-LOOKS_THAT_AGREE:]]
+    if all(said == {HELD} for said in newest):
+        return "held"
+    return "not_held" if all(NOT_HELD in said for said in newest) else ""
 
 
 def _progress(

@@ -79,9 +79,9 @@ def _role(path: Path) -> Role:
             return "destination"
         case ("states", _, "go" | "choices" | "broke", _, "to" | "otherwise") | ("states", _, "returns", _):
             return "destination"
-        case ("states", _, "go" | "broke", _, "when") | ("states", _, "still") | ("states", _, "watch" | "pick", _):
+        case ("states", _, "go" | "broke", _, "when") | ("states", _, "watch" | "pick", _):
             return "expression"
-        case ("states", _, "with", "edits", _, "when") | ("define", _):
+        case ("states", _, "still" | "enough") | ("states", _, "with", "edits", _, "when") | ("define", _):
             return "expression"
         case ("states", _, "options", _, "given", "with", "edits", _, "when") | ("states", _, "options", _, "possible"):
             return "expression"

@@ -20,6 +20,7 @@ WORDS = {
     "done": "Where it leads that the change is done.",
     "end": "How the incident ends.",
     "ending": "When the window ends: now where it is absent, else `incident.starts_at` or `results.<state>.<signal>`.",
+    "enough": "When there is enough evidence: then what two looks in a row show is the verdict.",
     "every": "How often to look; a sixth of `for` where it is absent.",
     "expected": "What people should see afterwards. `${…}` puts a reading into it.",
     "expired": "Where it leads that nobody answered in time; absent, people are asked what next.",
