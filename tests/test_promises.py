@@ -141,7 +141,8 @@ def test_the_numbers_that_the_readme_promises_are_those_of_the_code() -> None:
     breaker = Breaker()
     said = " ".join(README.split())
     assert (breaker.disruptive_changes, breaker.node_disruptions, breaker.per) == (3, 2, timedelta(hours=1))
-    assert "three disruptive changes of a workload and two nodes an hour" in said
+    assert "three changes an hour that end or restart a workload's serving replicas" in said
+    assert "two nodes an hour" in said
     assert OPENS_AFTER == 3
     assert "After three timeouts it is tried only once every few seconds" in said
     assert breaker.cordoned_share == 0.1

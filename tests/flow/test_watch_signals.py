@@ -28,7 +28,7 @@ playbook: watcher
 title: A watch
 opens_on: ['alertname="Any"']
 signals:
-  thrash: {ratio: [num_preemptions, request_success], over: 1m}
+  thrash: {label: Preemptions, better: lower, ratio: [num_preemptions, request_success], over: 1m}
   usage: {metric: kv_cache_usage_perc, over: 1m}
   restarts: {probe: restarts}
   finished: {metric: request_success, take: increase, over: 1m}
@@ -44,7 +44,7 @@ states:
     held: over
   over: {end: fixed}
 """)
-GOOD: Mapping[str, object] = {"thrash": 0.0, "usage": 0.5, "restarts": {"oom": False}}
+GOOD: dict[str, object] = {"thrash": 0.0, "usage": 0.5, "restarts": {"oom": False}}
 BAD = {**GOOD, "thrash": 2.0}
 BLIND = {name: value for name, value in GOOD.items() if name != "thrash"}
 BROKEN = {**BAD, "restarts": {"oom": True}}
@@ -102,9 +102,10 @@ async def test_it_holds_once_every_part_has_held_long_enough(watching: Watching)
     assert (event.verdict, event.detail) == ("held", "held for 6 s")
     assert event.parts == {"calm": "held", "room": "held"}
     assert event.readings["thrash"].value == 0.0
+    assert (event.readings["thrash"].called, event.readings["thrash"].better) == ("Preemptions", "lower")
 
 
-MANY = {"finished": 200.0}
+MANY: dict[str, object] = {"finished": 200.0}
 
 
 async def test_enough_evidence_ends_it_before_its_time_as_two_looks_in_a_row_show(watching: Watching) -> None:

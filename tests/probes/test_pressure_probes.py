@@ -247,12 +247,13 @@ async def test_a_poll_is_bad_when_requests_are_there_and_nothing_moves(
     values: Callable[[float], dict[str, float]], bad: float
 ) -> None:
     reading = await ask("no_progress", *scrapes(300, values, every=5))
-    assert reading.fields == {"bad": bad, "worst": "llm-0"}
+    assert reading.fields == {"bad": bad, "worst": "llm-0", "least": bad}
 
 
 async def test_the_worst_replica_is_named() -> None:
     moves = scrapes(300, stands_after(300), every=5, replica="llm-1")
     reading = await ask("no_progress", *moves, *scrapes(300, stands_after(0), every=5))
+    assert reading.fields["least"] == 0, "another one moves, so the fleet does not stand still"
     assert (reading.fields["worst"], reading.by_replica) == ("llm-0", {"llm-0": 10.0, "llm-1": 0.0})
 
 

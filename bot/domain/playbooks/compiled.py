@@ -319,9 +319,9 @@ class _Compiler:
                     self._clause((*path, "broke", i, "when"), broke.when, broke.to)
                     for i, broke in enumerate(state.broke)
                 )
-                parts = self._group((*path, "watch"), state.watch, "flag")
+                watched = self._group((*path, "watch"), state.watch, "flag")
                 enough = self._expression((*path, "enough"), state.enough, "flag") if state.enough else None
-                return CompiledState(needs, parts=parts, broke=broke, enough=enough)
+                return CompiledState(needs, parts=watched, broke=broke, enough=enough)
             case _:
                 return CompiledState(needs, texts=texts)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
-from bot.domain.reports.facts import Report, readings_of
+from bot.domain.reports.facts import Compared, Report, readings_of
 
 DIGEST_SHOWN = 12
 MAX_TITLE = 300
@@ -170,9 +170,14 @@ def _calls(report: Report) -> Section:
     return Section("What was changed", ("time (UTC)", "call", "what", "before → after", "answer"), rows)
 
 
+def _signal(compared: Compared) -> str | Cell:
+    read = compared.last or compared.baseline
+    return read.label if read is not None and read.label else _code(compared.name)
+
+
 def _readings(report: Report) -> Section:
     rows = [
-        (_code(it.name), reading(it.baseline), read_at(it.baseline), reading(it.last), read_at(it.last))
+        (_signal(it), reading(it.baseline), read_at(it.baseline), reading(it.last), read_at(it.last))
         for it in report.readings
     ]
     columns = ("signal", "baseline", "read (UTC)", "last", "last read (UTC)")

@@ -15,12 +15,18 @@ SAME_LOOK_SECONDS = 15.0
 """Maximum age difference between the newest samples of readings that are read together."""
 
 
+Better = Literal["", "lower", "higher"]
+
+
 class Reading(BaseModel):
     """One reading, with what a reader needs to check it."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
+    label: str = ""
+    """What people read instead of its name."""
+    better: Better = ""
     value: Value | None = None
     fields: dict[str, float | bool | str] = {}
     """A probe's named parts; a part that could not be read is absent, and `unknown_parts` says why."""
@@ -35,6 +41,11 @@ class Reading(BaseModel):
     """Epoch seconds of the newest sample behind the value."""
     window_seconds: float = 0.0
     detail: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its label, else its name."""
+        return self.label or self.name
 
     @property
     def is_known(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from bot.domain.kernel.strict import Strict
+from bot.domain.signals.signal import Better
 
 Take = Literal["last", "avg", "p50", "p90", "p99", "max", "min", "rate", "steady", "increase", "slope"]
 Across = Literal["max", "min", "avg", "sum", "each"]
@@ -18,7 +19,14 @@ STARTS_AT = "incident.starts_at"
 """A time at which a window may end: the start of the alert."""
 
 
-class MetricSignal(Strict):
+class _Signal(Strict):
+    label: str = ""
+    """What people read instead of its name: `Preemptions`."""
+    better: Better = ""
+    """Which way is better: people read `better` or `worse` where it moved."""
+
+
+class MetricSignal(_Signal):
     """One engine metric: per replica and engine rank over the window first (`take`), then across replicas."""
 
     metric: str
@@ -32,7 +40,7 @@ class MetricSignal(Strict):
     unit: str = ""
 
 
-class RatioSignal(Strict):
+class RatioSignal(_Signal):
     """The increase of one counter per increase of another, over the same window; 0/0 is unknown."""
 
     ratio: tuple[str, str]
@@ -44,7 +52,7 @@ class RatioSignal(Strict):
     unit: str = ""
 
 
-class MeanSignal(Strict):
+class MeanSignal(_Signal):
     """The mean of a histogram's observations in the window: increase of its sum per increase of its count."""
 
     mean: str
@@ -55,7 +63,7 @@ class MeanSignal(Strict):
     unit: str = ""
 
 
-class QuantileSignal(Strict):
+class QuantileSignal(_Signal):
     """A quantile of a histogram's observations in the window, over all replicas together."""
 
     quantile: float
@@ -66,7 +74,7 @@ class QuantileSignal(Strict):
     unit: str = ""
 
 
-class ShareSignal(Strict):
+class ShareSignal(_Signal):
     """The share of a histogram's observations above a target in the window: a burn rate is share / (1 - objective)."""
 
     share_above: float | str
@@ -79,7 +87,7 @@ class ShareSignal(Strict):
     unit: str = ""
 
 
-class StallSignal(Strict):
+class StallSignal(_Signal):
     """The sign of a full stall while preemptions are silent: running falls, waiting rises, nothing finishes."""
 
     stall: Literal["engine"]
@@ -102,7 +110,7 @@ def comparable_kind(value: Any) -> str:
     return tag(value, COMPARABLE)
 
 
-class ComparedSignal(Strict):
+class ComparedSignal(_Signal):
     """A reading now per the same reading in the past at similar load: 1 is unchanged, 0.5 is half.
 
     The past is cut into windows as long as the reading's own (`over`). Those count in which as many requests arrived
@@ -133,7 +141,7 @@ class ComparedSignal(Strict):
         return self.compared.of
 
 
-class ProbeSignal(Strict):
+class ProbeSignal(_Signal):
     probe: str
     of: str = "target"
     parameters: dict[str, Any] = {}

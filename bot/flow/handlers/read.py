@@ -9,6 +9,7 @@ from bot.domain.incidents.event import SignalsRead
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import SignalSpec
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Signals
 from bot.flow.snapshot_reader import context_of
@@ -22,9 +23,16 @@ class ReadHandler:
 
     async def readings(self, run: Run, state: str) -> Mapping[str, Reading]:
         playbook = await self._playbook_of(run)
-        return await self._signals.read(playbook.wanted(state), context_of(run, playbook.settings))
+        found = await self._signals.read(playbook.wanted(state), context_of(run, playbook.settings))
+        return {name: _for_people(reading, playbook.playbook.signals.get(name)) for name, reading in found.items()}
 
     async def __call__(self, context: EffectContext, effect: ReadSignals) -> Done:
         readings = await self.readings(context.run, effect.state)
         event = SignalsRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=dict(readings))
         return Done((event,))
+
+
+def _for_people(reading: Reading, spec: SignalSpec | None) -> Reading:
+    if spec is None or not (spec.label or spec.better):
+        return reading
+    return reading.model_copy(update={"label": spec.label, "better": spec.better})

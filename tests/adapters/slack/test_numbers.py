@@ -31,6 +31,24 @@ def test_a_number_says_its_unit_once_after_both_values() -> None:
     assert numbers(readings(before), readings(now)) == ["`thrash` 3.67 → *0* per finished"]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "better", "said"),
+    [
+        pytest.param(3.67, 0, "lower", "Preemptions 3.67 → *0* (better)", id="better"),
+        pytest.param(1, 2, "lower", "Preemptions 1 → *2* (worse)", id="worse"),
+        pytest.param(1, 2, "higher", "Preemptions 1 → *2* (better)", id="more-is-better"),
+        pytest.param(100, 101, "lower", "Preemptions 100 → *101*", id="hardly-moved"),
+        pytest.param(1, 2, "", "Preemptions 1 → *2*", id="nobody-says-which-is-better"),
+    ],
+)
+def test_a_number_is_called_by_its_label_and_judged_if_the_playbook_says_how(
+    before: float, now: float, better: str, said: str
+) -> None:
+    named = {"label": "Preemptions", "better": better}
+    then, last = (number("thrash", value).model_copy(update=named) for value in (before, now))
+    assert numbers(readings(then), readings(last)) == [said]
+
+
 def test_a_share_is_in_percent_and_needs_no_unit() -> None:
     assert numbers({}, readings(number("kv_usage", 0.66, "ratio"))) == ["`kv_usage` *66.0%*"]
 

@@ -22,6 +22,8 @@ ROWS = 40
 REASONS = 15
 NAMES = 12
 """How many names one reason is given for."""
+SMALL = 0.05
+"""A change by less is neither better nor worse."""
 SAME_DAY_SECONDS = 12 * 3600.0
 """Within this distance, a time of day needs no date."""
 
@@ -37,7 +39,10 @@ def numbers(baseline: Readings, latest: Readings) -> list[str]:
     names = [name for name in {**baseline, **latest} if _is_number(baseline.get(name)) or _is_number(latest.get(name))]
     names.sort(key=lambda name: is_apart(latest.get(name), newest))
     shown = [(name, _dated(baseline.get(name), began), _dated(latest.get(name), newest)) for name in names[:NUMBERS]]
-    return [f"{code(name, 60)} {_arrow(baseline.get(name), latest.get(name), *dates)}" for name, *dates in shown]
+    return [
+        f"{_called(latest.get(name) or baseline[name])} {_arrow(baseline.get(name), latest.get(name), *dates)}"
+        for name, *dates in shown
+    ]
 
 
 def of_last_look(latest: Readings) -> dict[str, Reading]:
@@ -79,10 +84,25 @@ def _is_number(reading: Reading | None) -> bool:
     return reading is not None and reading.is_number
 
 
+def _called(reading: Reading) -> str:
+    return line(reading.label, 60) if reading.label else code(reading.name, 60)
+
+
+def _verdict(before: Reading | None, last: Reading | None) -> str:
+    """Whether a number that moved got better or worse, if its playbook says which way is better."""
+    if before is None or last is None or not (last.better and before.is_number and last.is_number):
+        return ""
+    moved = float(last.value or 0) - float(before.value or 0)  # type: ignore[arg-type]
+    if abs(moved) <= SMALL * abs(float(before.value or 0)):  # type: ignore[arg-type]
+        return ""
+    return " (better)" if (moved < 0) == (last.better == "lower") else " (worse)"
+
+
 def _arrow(before: Reading | None, last: Reading | None, began: str, ended: str) -> str:
     then = f"{_shown(before)}{began} → " if before is not None else ""
     unit = (last or before or Reading(name="")).unit
-    return f"{then}*{_shown(last)}*" + (f" {line(unit, 40)}" if unit and unit != "ratio" else "") + ended
+    units = f" {line(unit, 40)}" if unit and unit != "ratio" else ""
+    return f"{then}*{_shown(last)}*{units}{_verdict(before, last)}{ended}"
 
 
 def _shown(reading: Reading | None) -> str:
@@ -99,7 +119,7 @@ def what_was_read(readings: Sequence[Reading], baseline: Readings, before: Readi
     fresh = [reading for reading in readings if not _rows(reading) <= shown]
     single = [reading for reading in fresh if reading.is_known and _is_single(reading)]
     blocks = section([code_block(_table(single, baseline, newest)[: ROWS + 1], limits.SECTION)]) if single else []
-    parts = [(code(each.name, 80), line(_parts(each), 400), _dated(each, newest)) for each in fresh if _has_parts(each)]
+    parts = [(_called(each), line(_parts(each), 400), _dated(each, newest)) for each in fresh if _has_parts(each)]
     blocks += section([f"• {name} {text}{date}" for name, text, date in parts])
     blocks += context(_unread(fresh))
     same = len(readings) - len(fresh)
@@ -128,7 +148,7 @@ def _table(readings: Sequence[Reading], baseline: Readings, newest: float) -> li
     last = {each.name: value(each.value, each.unit) for each in readings}
     then = {name: value(old.value, old.unit) for name in last if (old := baseline.get(name)) and old.is_known}
     other = {each.name: clock(each.at, newest) for each in readings if is_apart(each, newest)}
-    columns: dict[str, Mapping[str, str]] = {"signal": {name: name for name in last}}
+    columns: dict[str, Mapping[str, str]] = {"signal": {each.name: each.called for each in readings}}
     if any(then.get(name, shown) != shown for name, shown in last.items()):
         began = moment_of({name: baseline[name] for name in then})
         columns[f"baseline {clock(began, newest)}" if _is_another_look(began, newest) else "baseline"] = then

@@ -65,17 +65,17 @@ def value(shown: object, unit: str = "") -> str:
 def rows_of(reading: Reading) -> list[tuple[str, str]]:
     """Name and value of a reading and of each of its parts; `?` for an unreadable one."""
     if not reading.is_known:
-        return [(reading.name, "?")]
-    rows = [] if reading.value is None else [(reading.name, value(reading.value, reading.unit))]
-    rows += [(f"{reading.name}.{part}", value(known)) for part, known in reading.fields.items() if known != ""]
-    return rows + [(f"{reading.name}.{part}", "?") for part in reading.unknown_parts]
+        return [(reading.called, "?")]
+    rows = [] if reading.value is None else [(reading.called, value(reading.value, reading.unit))]
+    rows += [(f"{reading.called}.{part}", value(known)) for part, known in reading.fields.items() if known != ""]
+    return rows + [(f"{reading.called}.{part}", "?") for part in reading.unknown_parts]
 
 
 def reasons_of(reading: Reading) -> list[tuple[str, str]]:
     """The parts that could not be read, and why."""
     if not reading.is_known:
-        return [(reading.name, reading.unknown)]
-    return [(f"{reading.name}.{part}", why) for part, why in reading.unknown_parts.items()]
+        return [(reading.called, reading.unknown)]
+    return [(f"{reading.called}.{part}", why) for part, why in reading.unknown_parts.items()]
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]], *, widest: int = 34) -> list[str]:

@@ -9,6 +9,7 @@ WORDS = {
     "ask": "The question, as it stands on the card. `${…}` puts a reading into it.",
     "at_most": "How often it may be entered.",
     "baseline": "Keep these readings as the run's baseline.",
+    "better": "Which way is better: `lower` or `higher`.",
     "beyond": "Where one entry more leads.",
     "broke": "What ends the watch at once, and where that leads.",
     "change": "The verb: what is to be changed.",
