@@ -963,9 +963,7 @@ GATES: dict[str, dict[str, Any]] = {
             "confirm": "yes",
         }
     },
-    "a waiver": {
-        "answers": {"score": "none", "waive": {"choice": "waive", "fields": {"reason": "x"}}}
-    },
+    "a waiver": {"answers": {"score": "none", "waive": {"choice": "waive", "fields": {"reason": "x"}}}},
 }
 
 

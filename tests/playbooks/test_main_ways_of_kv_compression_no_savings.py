@@ -11,7 +11,7 @@ from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
 pytestmark = pytest.mark.fast
 LATE = "a flag that breached the SLO is taken back first"
 SCATTERED = "scattered survivors free no block, and the method goes"
-NEVER_SET = "what was set in a manifest only is tried on a canary, scored by a Job, and rolled out"
+NEVER_SET = "fp8 that was never set is scored by a Job and rolled out"
 FLEETS = pytest.mark.parametrize(
     ("fleet", "minutes"),
     [
@@ -46,7 +46,7 @@ async def test_measuring_the_blocks_and_turning_it_off_takes_two_presses(fleet: 
 
 @FLEETS
 async def test_fp8_with_an_eval_takes_two_presses(fleet: Fleet, minutes: float) -> None:
-    """One for the canary, which covers the old length and the eval on it, and one for the fleet."""
+    """One for the canary, which covers the eval on it, and one for the fleet."""
     cost = await way(NEVER_SET, fleet, "promote", "fixed")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
