@@ -16,28 +16,32 @@ NOT_ENABLED: tuple[Branch, ...] = (
     (
         scenarios.SET_FP8,
         [
-            "none_is_on",
-            "set_quantised",
-            "length_probe",
+            "classify",
+            "fp8",
+            "fp8_canary",
+            "fp8_length_try",
             "score",
             "confirm",
+            "judge",
             "promote",
-            "grown",
             "verify_calm",
-            "length_proved",
-            "sizing_back",
-            "fixed",
+            "old_length",
+            "sized",
+            "fixed_end",
         ],
     ),
-    (scenarios.FP8_LOSES, ["none_is_on", "set_quantised", "score", "confirm", "waive", "back_out", "backed_out"]),
+    (
+        scenarios.FP8_LOSES,
+        ["fp8", "fp8_canary", "score", "confirm", "judge", "waive", "back_out", "backed_out_end"],
+    ),
 )
 AT_ONCE: tuple[Branch, ...] = (
     (
         scenarios.FP8_AS_DESIGNED,
-        ["classify", "enabled", "before", "remeasure", "by_design", "which_gauge", "flat_device"],
+        ["classify", "enabled", "before", "remeasure", "by_design", "dashboard_end"],
     ),
-    (scenarios.NEVER_SET, ["classify", "none_is_on", "not_applicable"]),
-    (scenarios.KIND_UNKNOWN, ["classify", "ask_class", "hand_over", "handed_over"]),
+    (scenarios.NEVER_SET, ["classify", "fp8", "unchanged", "not_applicable"]),
+    (scenarios.KIND_UNKNOWN, ["classify", "by_class", "ask_class", "hand_over", "handed_over"]),
 )
 
 

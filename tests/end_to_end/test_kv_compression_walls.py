@@ -13,18 +13,21 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 WALLS: tuple[Branch, ...] = (
-    (scenarios.FP8_NOT_DOUBLED, ["remeasure", "by_class", "quantised", "not_doubled", "reclassify", "as_designed"]),
+    (
+        scenarios.FP8_NOT_DOUBLED,
+        ["remeasure", "by_class", "quantised", "not_doubled", "frees_nothing", "as_designed_end"],
+    ),
     (
         scenarios.SCATTERED,
-        ["isolate", "probe", "no_compaction", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+        ["isolate_canary", "probe", "reclaim", "turn_off_switch", "off_verify", "is_off", "backed_out_end"],
     ),
     (
         scenarios.EAGER_FALLBACK,
-        ["wall_one", "ask_wall_one", "turn_off", "off", "off_verify", "is_off", "backed_out"],
+        ["wall_one", "ask_wall_one", "turn_off_switch", "off_verify", "is_off", "backed_out_end"],
     ),
     (
         scenarios.COMPACTS,
-        ["by_class", "isolate", "probe", "reclaim", "still_pressed", "fleet_score", "verify_calm", "fixed"],
+        ["by_class", "isolate_canary", "probe", "reclaim", "fleet_score", "still_pressed", "verify_calm", "fixed_end"],
     ),
 )
 

@@ -550,7 +550,7 @@ def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
 def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
     """A revision that served a day well, that had no compression yet, or that a person names."""
     known = re.compile(
-        r"\$\{(last_good\.revision|results\.\w+\.last_good\.revision|results\.\w+\.since\.revision|forms\.\w+\.revision)\}"
+        r"\$\{(last_good\.revision|results\.\w+\.last_good\.revision|since\.revision|forms\.\w+\.revision)\}"
     )
     states = shipped(name).playbook.states
     back = {at: state for at, state in states.items() if isinstance(state, ChangeState) and state.change == "rollback"}
@@ -944,18 +944,18 @@ def test_10_only_a_score_of_this_very_configuration_or_its_owners_waiver_lets_a_
     def into(state: str) -> set[tuple[str, str]]:
         return {(name, edge.outcome) for name in states for edge in edges_of(states[name]) if edge.to == state}
 
-    assert into("promote") == {("same_config", "go:promote")}
-    judged = {("judge", "go:same_config"), ("typed_score", "go:same_config"), ("waive", "choice:waive")}
-    assert into("same_config") == judged
+    assert into("promote") == {("judge", "go:promote")}
+    judged = {("evaluate", "done"), ("confirm", "choice:yes"), ("waive", "choice:waive")}
+    assert into("judge") == judged
     waived = states["waive"]
     assert isinstance(waived, AskState)
     assert waived.by == "model"
 
 
+NEVER_SET = {"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}}
 GATES: dict[str, dict[str, Any]] = {
     "a typed score": {
         "answers": {
-            "none_is_on": "quantise",
             "score": [
                 {"choice": "typed", "fields": {"score": 71, "baseline": 71, "eval": "mmlu", "link": "x"}},
                 "expired",
@@ -963,33 +963,32 @@ GATES: dict[str, dict[str, Any]] = {
             "confirm": "yes",
         }
     },
-    "a waiver": {
-        "answers": {"none_is_on": "quantise", "score": "none", "waive": {"choice": "waive", "fields": {"reason": "x"}}}
-    },
+    "a waiver": {"answers": {"score": "none", "waive": {"choice": "waive", "fields": {"reason": "x"}}}},
 }
 
 
 @pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("at", ["same_config", "promote"])
+@pytest.mark.parametrize("at", ["judge", "promote"])
 async def test_10_a_canary_that_became_another_one_after_it_was_judged_is_given_to_nobody(gate: str, at: str) -> None:
     """Before the request is made, and once more right before users get it: the whole digest."""
     changed = {"canary_config": {"digest": "another"}}
     found = await shipped_case(
         "kv-compression-no-savings",
-        given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
-        at={at: changed, "not_promoted": {"canary_edits": {"live": False}}},
+        given=NEVER_SET,
+        at={at: changed},
+        changes={"evaluate": "impossible"},
         **GATES[gate],
     )
     assert at in found.path
     assert "promote" not in [proposed.verb for proposed in found.proposed]
     assert "drop_promoted" not in found.path
-    assert found.path[-1] == "backed_out"
+    assert found.path[-1] == "backed_out_end"
 
 
 async def test_10_a_waiver_that_no_score_replaces_within_its_day_is_backed_out() -> None:
-    given = {"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}}
-    answers = GATES["a waiver"]["answers"] | {"old_length": "none", "sizing_back": "no"}
-    found = await shipped_case("kv-compression-no-savings", given=given, answers=answers)
+    answers = GATES["a waiver"]["answers"] | {"ask_length": "none"}
+    untested = {"evaluate": "impossible"}
+    found = await shipped_case("kv-compression-no-savings", given=NEVER_SET, answers=answers, changes=untested)
     promoted = next(visit.at for visit in found.visits if visit.state == "promote")
     backed_out = next(visit.at for visit in found.visits if visit.state == "back_out")
     assert found.proposed[-1].verb == "undo"
@@ -1002,14 +1001,15 @@ async def test_10_a_score_counts_only_for_the_configuration_that_was_measured(
 ) -> None:
     """`d2` is the canary that the eval was run on; somebody may have changed it since."""
     typed = {"score": 71.2, "baseline": 71.2, "eval": "mmlu", "link": "https://evals/7"}
-    answers = {"score": [{"choice": "typed", "fields": typed}, "expired"], "old_length": "none", "sizing_back": "no"}
+    answers = {"score": [{"choice": "typed", "fields": typed}, "expired"], "ask_length": "none"}
     found = await shipped_case(
         "kv-compression-no-savings",
-        given={"method": {"kind": "none"}, "engine_flags": {"kv_cache_dtype": "auto"}},
-        at={"same_config": {"canary_config": {"digest": then}}},
-        answers={"none_is_on": "quantise", "confirm": "yes", **answers},
+        given=NEVER_SET,
+        at={"judge": {"canary_config": {"digest": then}}},
+        changes={"evaluate": "impossible"},
+        answers={"confirm": "yes", **answers},
     )
-    assert "same_config" in found.path
+    assert "judge" in found.path
     assert ("promote" in found.path) is is_rolled_out
 
 

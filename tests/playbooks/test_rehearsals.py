@@ -198,7 +198,7 @@ async def test_over_b_and_c_the_compression_works_as_designed(
     joined = one_after_the_other(before, after)
     found = await play(
         "kv-compression-no-savings", joined, after.begins - joined.begins + 50, given,
-        {"ask_plain": "method", "regressed": "on", "by_design": "close"},
+        {"ask_plain": "method", "by_design": "close"},
         probes={"compression_since": enabled_at(after.begins - 1.0)},
     )  # fmt: skip
     assert given["method"]["kind"] == "quantised_kv"

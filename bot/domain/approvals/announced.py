@@ -47,7 +47,9 @@ def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> s
 
 
 def _is_as_shown(plan: Plan, shown: Plan) -> bool:
-    """Whether both name the same edits or the same replica."""
+    """Whether both name the same edits or the same replica, or it only asks the canary that was approved."""
+    if shown.verb == "canary" and "canary" in plan.choices:
+        return bool(plan.choices["canary"] == shown.choices.get("name"))
     both = plan.choices.keys() & shown.choices.keys() & {"edits", "replica", "uid", "node"}
     return bool(both) and all(plan.choices[key] == shown.choices[key] for key in both)
 

@@ -44,10 +44,12 @@ def stub_plan(verb: str, arguments: Mapping[str, Any], run: Run) -> Plan:
 
 
 def _choices(verb: str, arguments: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """A rollout has the edits of the canary that it follows."""
+    """A rollout has the edits of the canary that it follows; a canary and what is asked of it have its name."""
     canaries = [one.plan.choices for one in run.requests.values() if one.plan.verb == "canary"]
     edits = {"edits": canaries[-1]["edits"]} if verb == "promote" and canaries and "edits" in canaries[-1] else {}
-    return {**arguments, **edits}
+    name = _object(Stub(of="canary"), arguments, run).name
+    own = {"name": name} if verb == "canary" else {"canary": name} if arguments.get("replica") == "canary" else {}
+    return {**arguments, **edits, **own}
 
 
 def _object(stub: Stub, arguments: Mapping[str, Any], run: Run) -> ObjectRef:

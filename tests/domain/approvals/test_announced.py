@@ -128,6 +128,18 @@ def test_anything_else_is_asked_about(plan: Plan, before: Request) -> None:
     assert why(plan, risk="high", earlier=[before]) == ""
 
 
+def probe(canary: str) -> Plan:
+    return builders.plan(verb="probe_request", choices={"replica": "llm-canary-1", "canary": canary}, risk="low")
+
+
+@pytest.mark.parametrize(
+    ("canary", "said"),
+    [pytest.param("llm-canary", "R1 covers it", id="that-canary"), pytest.param("x", "", id="other")],
+)
+def test_the_approval_of_a_canary_covers_what_is_asked_of_it(canary: str, said: str) -> None:
+    assert why(probe(canary), earlier=[earlier()]) == said
+
+
 def test_the_newest_request_that_listed_it_counts() -> None:
     other = earlier().model_copy(update={"plan": rollout({"edits": {"--max-num-seqs": 5}}), "request_id": "R2"})
     assert why(rollout(), risk="high", earlier=[earlier(), other]) == ""

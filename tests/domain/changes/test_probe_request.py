@@ -35,6 +35,13 @@ def spared(**parts: Any) -> ClusterSnapshot:
 def test_the_canary_can_be_named_without_knowing_its_pod() -> None:
     plan = planned("probe_request", ASK | {"replica": "canary"}, spared(endpoint_slices=(endpoint_slice(pod(1)),)))
     assert plan.choices["replica"] == "llm-7"
+    assert "canary" not in plan.choices
+
+
+def test_a_probe_of_the_incidents_canary_names_it() -> None:
+    own = spared(endpoint_slices=(endpoint_slice(pod(1)),), canary={"metadata": {"name": "llm-canary-inc-42"}})
+    assert planned("probe_request", ASK | {"replica": "canary"}, own).choices["canary"] == "llm-canary-inc-42"
+    assert "canary" not in planned("probe_request", ASK | {"replica": "llm-7"}, own).choices
 
 
 @pytest.mark.parametrize(

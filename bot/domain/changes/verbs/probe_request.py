@@ -60,7 +60,7 @@ def plan_probe_request(situation: Situation) -> Plan:
         verb="probe_request",
         disrupts="nothing",
         title=f"Send {request}, and watch its free blocks",
-        choices={"replica": name_of(pod), "uid": uid_of(pod)},
+        choices={"replica": name_of(pod), "uid": uid_of(pod)} | canary_asked_for(situation),
         steps=(call,),
         circumstances=(company,),
         risk=VERB.risk,
@@ -82,6 +82,13 @@ def replica_asked_for(situation: Situation) -> Obj:
     if is_going_away(pod):
         raise impossible(f"replica {name_of(pod)} is ending already")
     return pod
+
+
+def canary_asked_for(situation: Situation) -> dict[str, str]:
+    """Returns the choice of a plan that is only about the incident's own canary: its approval may cover this plan."""
+    canary = situation.snapshot.canary
+    is_asked = situation.arguments.get("replica") == CANARY
+    return {"canary": name_of(canary)} if is_asked and canary is not None else {}
 
 
 def _company(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:

@@ -15,7 +15,7 @@ from bot.domain.changes.circumstances import room_for
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Wait
 from bot.domain.changes.verb import REPLICA, WITHIN_MINUTES, Access, Argument, ChangeKind, Verb, everywhere
-from bot.domain.changes.verbs.probe_request import replica_asked_for, within_seconds
+from bot.domain.changes.verbs.probe_request import canary_asked_for, replica_asked_for, within_seconds
 from bot.domain.cluster.capacity import accelerators_of
 from bot.domain.cluster.job import PARTS, RESULT
 from bot.domain.cluster.objects import (
@@ -68,7 +68,8 @@ def plan_run_job(situation: Situation) -> Plan:
         verb="run_job",
         disrupts="nothing",
         title=f"Run {name_of(template)} as a Job" + (f" against {name_of(replica)}" if replica is not None else ""),
-        choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""},
+        choices={"template": name_of(template), "replica": uid_of(replica) if replica is not None else ""}
+        | canary_asked_for(situation),
         steps=(call, ended),
         circumstances=_circumstances(snapshot, template, body, replica),
         risk=VERB.risk,
