@@ -43,7 +43,7 @@ async def test_a_slow_engine_rank_is_found_and_its_replica_named() -> None:
     fast = {"0": 6.0, "1": 6.0}
     reading = await ask(*pages("a", fast), *pages("b", fast | {"1": 18.0}))
     assert (reading.fields["kind"], reading.fields["name"]) == ("rank", "1")
-    assert (reading.fields["replica"], reading.fields["ratio"]) == ("b", pytest.approx(3))
+    assert reading.fields["replica"] == "b"
     assert reading.detail == "rank 1 of b: 3.0 times the others over 5 m"
 
 
