@@ -14,7 +14,7 @@ from bot.domain.kernel.errors import Fault, MessengerError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.library import Library
+from bot.domain.playbooks.library import NO_LABELS, Library
 from bot.flow.notify_once import Announce
 
 log = structlog.get_logger()
@@ -44,8 +44,8 @@ class LivePlaybooks:
     def match(self, labels: Mapping[str, str]) -> Sequence[CompiledPlaybook]:
         return self._library.match(labels)
 
-    def bundle(self, name: str, target: Target) -> Bundle | None:
-        return self._library.bundle(name, target)
+    def bundle(self, name: str, target: Target, labels: Mapping[str, str] = NO_LABELS) -> Bundle | None:
+        return self._library.bundle(name, target, labels)
 
     async def refresh(self) -> None:
         """Loads changes once they have settled: a file that is being written is not read halfway."""

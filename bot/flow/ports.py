@@ -22,6 +22,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.library import NO_LABELS
 from bot.domain.signals.gpu_query import GpuQuery
 from bot.domain.signals.load_log import LoadPoint
 from bot.domain.signals.scrape import Scrape
@@ -287,8 +288,11 @@ class Playbooks(Protocol):
         """Playbooks whose matchers match an alert with these labels, highest priority first."""
         ...
 
-    def bundle(self, name: str, target: Target) -> Bundle | None:
-        """This playbook and all that it may divert to, with the settings for that target; None if it does not exist."""
+    def bundle(self, name: str, target: Target, labels: Mapping[str, str] = NO_LABELS) -> Bundle | None:
+        """This playbook and all that it may divert to, with the settings for that target; None if it does not exist.
+
+        The alert's labels may name the target's SLO.
+        """
         ...
 
 

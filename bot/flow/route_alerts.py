@@ -103,7 +103,7 @@ class RouteAlerts:
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
-        bundle = self._playbooks.bundle(playbook.name, target) or Bundle.of(playbook)
+        bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
         run, how = await self._known(entry.alert, target)
         if run is None:
             if entry.alert.status == "resolved":

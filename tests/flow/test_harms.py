@@ -497,7 +497,9 @@ async def test_6_what_only_looks_calm_is_never_called_verified(thrash: Recording
 
 
 SAYS_SO = {
-    ("inference-slo-breach", "gather"): "nothing is judged by it: the next states read for themselves",
+    ("inference-slo-breach", "coming"): "nothing is judged by it: the next states read for themselves",
+    ("inference-slo-breach", "theirs"): "nothing is judged by it: the next states read for themselves",
+    ("inference-slo-breach", "trail"): "the short window has given the verdict; the long one only trails it",
     ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
 }
 

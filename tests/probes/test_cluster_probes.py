@@ -76,8 +76,56 @@ async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> 
         "summary": "--max-num-seqs 64 → 256",
         "revision": 2.0,
         "previous_revision": 1.0,
+        "config_map": "",
     }
     assert reading.detail == "rolled out 20 min before the incident began: --max-num-seqs 64 → 256"
+
+
+def started(name: str, *, minutes_before: float, ready_before: float | None, restarts: int = 0) -> Obj:
+    """A pod of revision 2 whose engine started so long before the incident, and was Ready so long before it."""
+    started_at = at(OPENED - minutes_before * MINUTES)
+    ready = {"type": "Ready", "status": "False"}
+    if ready_before is not None:
+        ready |= {"status": "True", "lastTransitionTime": at(OPENED - ready_before * MINUTES)}
+    owner = {"kind": "ReplicaSet", "name": "llm-2", "uid": "rs-2", "controller": True}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "labels": {"app": "llm"},
+            "ownerReferences": [owner],
+            "creationTimestamp": started_at,
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [ready],
+            "containerStatuses": [{"restartCount": restarts, "state": {"running": {"startedAt": started_at}}}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "matters"),
+    [
+        pytest.param([started("a", minutes_before=18, ready_before=5)], True, id="ready-before"),
+        pytest.param([started("a", minutes_before=18, ready_before=-3)], False, id="ready-only-after"),
+        pytest.param(
+            [started("a", minutes_before=18, ready_before=-3), started("b", minutes_before=17, ready_before=1)],
+            True,
+            id="the-first-one-counts",
+        ),
+        pytest.param([started("a", minutes_before=18, ready_before=None)], True, id="none-ready-may-lack-capacity"),
+        pytest.param([started("a", minutes_before=18, ready_before=-3, restarts=2)], True, id="it-restarted-since"),
+        pytest.param([], True, id="its-pods-are-gone"),
+    ],
+)
+async def test_a_deploy_is_the_cause_only_if_it_served_before_the_first_bad_sample(
+    pods: list[Obj], matters: bool
+) -> None:
+    changed = revision(2, template("--max-num-seqs=256"), minutes_before=20)
+    reading = await ask("recent_rollout", snapshot(changed, OLD, pods=tuple(pods)))
+    assert reading.fields["matters"] is matters
+    assert ("its first replica was Ready" in str(reading.detail)) is not matters
 
 
 @pytest.mark.parametrize("minutes_before", [121, -11])
@@ -100,6 +148,24 @@ async def test_flags_that_changed_beside_the_template_are_told(minutes_before: f
     metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
     reading = await ask("recent_rollout", snapshot(OLD, config_maps={"flags": {"metadata": metadata}}))
     assert (reading.fields["happened"], reading.fields["summary"]) == (False, said)
+
+
+@pytest.mark.parametrize(
+    ("pods", "config_map"),
+    [
+        pytest.param([started("a", minutes_before=15, ready_before=10)], "flags", id="read-and-served-before"),
+        pytest.param([started("a", minutes_before=15, ready_before=-5)], "", id="served-only-after"),
+        pytest.param([started("a", minutes_before=300, ready_before=290)], "", id="no-replica-has-read-it"),
+    ],
+)
+async def test_a_config_map_that_replicas_have_read_since_counts_as_a_deploy(pods: list[Obj], config_map: str) -> None:
+    entry = {"manager": "kubectl-edit", "time": at(OPENED - 20 * MINUTES)}
+    metadata = {"creationTimestamp": at(0), "managedFields": [entry]}
+    running = revision(2, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9)
+    seen = snapshot(running, config_maps={"flags": {"metadata": metadata}}, pods=tuple(pods))
+    fields = (await ask("recent_rollout", seen)).fields
+    assert (fields["config_map"], fields["matters"]) == (config_map, bool(config_map))
+    assert fields["by_bot"] is False
 
 
 @pytest.mark.parametrize(
@@ -317,6 +383,7 @@ async def test_a_deploy_of_a_stateful_set_is_told_as_that_of_a_deployment() -> N
         "revision": 2.0,
         "previous_revision": 1.0,
         "summary": "--max-num-seqs 64 → 256",
+        "config_map": "",
     }
 
 

@@ -1,6 +1,7 @@
 """Slow requests with causes outside the engine: each part has its own reason if it is unknown."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -77,7 +78,68 @@ async def ask(
 
 async def test_a_replica_that_waits_for_a_node_is_counted_and_named() -> None:
     reading = await ask(cluster(pending=1))
-    assert (reading.fields["pending"], reading.fields["detail"]) == (1, "pending: llm-3")
+    assert (reading.fields["pending"], reading.fields["detail"]) == (1, "llm-3 is starting")
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient gpu"}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"containerStatuses": [{"image": "i:2", "state": {"waiting": {"reason": reason, "message": message}}}]}
+
+
+def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
+    at = datetime.fromtimestamp(OPENED - 60 * minutes_ago, UTC).isoformat()
+    return {"reason": "TriggeredScaleUp", "involvedObject": {"uid": pod}, "lastTimestamp": at}
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "waits_for", "said"),
+    [
+        ({}, (), "start", "llm-3 is starting"),
+        ({"conditions": [UNSCHEDULABLE]}, (), "gpu", "llm-3 cannot be scheduled: Insufficient gpu"),
+        (
+            {"conditions": [UNSCHEDULABLE]},
+            (node_asked_for("llm-3"),),
+            "node",
+            "llm-3 waits for a node that an autoscaler is adding",
+        ),
+        ({"conditions": [UNSCHEDULABLE]}, (node_asked_for("other"),), "gpu", "llm-3 cannot be scheduled"),
+        (
+            {"conditions": [UNSCHEDULABLE]},
+            (node_asked_for("llm-3", minutes_ago=16),),
+            "gpu",
+            "llm-3 cannot be scheduled",
+        ),
+        (waiting("ImagePullBackOff"), (), "image", "llm-3: image i:2 cannot be pulled (ImagePullBackOff)"),
+        (waiting("ErrImagePull"), (), "image", "llm-3: image i:2 cannot be pulled (ErrImagePull)"),
+        (waiting("CreateContainerConfigError", "no key"), (), "config", "llm-3: CreateContainerConfigError: no key"),
+        (waiting("ContainerCreating"), (), "start", "llm-3 is starting"),
+    ],
+)
+async def test_why_a_replica_is_pending_decides_what_helps(
+    status: dict[str, Any], events: tuple[dict[str, Any], ...], waits_for: str, said: str
+) -> None:
+    seen = cluster(pending=1, node_requests=events)
+    seen.pods[-1]["status"].update(status)
+    reading = await ask(seen)
+    assert reading.fields["waits_for"] == waits_for
+    assert said in str(reading.fields["detail"])
+
+
+async def test_replicas_that_a_quota_refuses_have_no_pod_that_could_be_pending() -> None:
+    seen = cluster(replicas=3)
+    assert seen.workload is not None
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: team"}
+    seen.workload["status"] = {"conditions": [refused], "replicas": 3, "updatedReplicas": 3}
+    seen.workload["spec"]["replicas"] = 4
+    reading = await ask(seen)
+    assert (reading.fields["pending"], reading.fields["waits_for"]) == (0, "quota")
+    assert "exceeded quota: team" in str(reading.fields["detail"])
+
+
+async def test_nothing_is_waited_for_where_all_replicas_are_there() -> None:
+    assert (await ask(cluster())).fields["waits_for"] == ""
 
 
 @pytest.mark.parametrize(("most", "at_max"), [(None, False), (8, False), (4, True), (3, True)])

@@ -43,6 +43,11 @@ KEPT_AS: Mapping[str, tuple[str, str]] = {
 }
 """The kind that stores the revisions of each kind of workload."""
 CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}
+NODE_REQUESTS: Mapping[str, Mapping[str, str]] = {
+    "cluster_autoscaler": {"fieldSelector": "reason=TriggeredScaleUp"},
+    "karpenter": {"fieldSelector": "reason=Nominated"},
+}
+"""Events about pods for which a node is being added; a field selector takes one reason only."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,7 @@ class KubernetesReader:
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
             "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
+            **{name: self._listed("Event", namespace, query) for name, query in NODE_REQUESTS.items()},
             "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):
@@ -95,6 +101,7 @@ class KubernetesReader:
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))
         parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"))
+        parts["node_requests"] = _merged(*(parts.pop(name) for name in NODE_REQUESTS))
         return _assembled(at, workload, parts | {"config_maps": named})
 
     async def _workload(self, target: Target) -> Obj | None:

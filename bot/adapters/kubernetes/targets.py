@@ -19,7 +19,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError
-from bot.domain.kernel.target import WORKLOAD_LABELS, Target
+from bot.domain.kernel.target import SLO_ANNOTATIONS, WORKLOAD_LABELS, Target
 
 Found = tuple[str, Obj]
 """A workload with its kind."""
@@ -76,7 +76,9 @@ class TargetFinder:
     def _target(self, namespace: str, kind: str, workload: Obj) -> Target:
         # An alert about our own canary is about the workload that it represents.
         name = annotations_of(workload).get(CANARY_OF_ANNOTATION) or name_of(workload)
-        return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name)
+        said = annotations_of(workload)
+        slo = tuple((setting, said[key]) for setting, key in SLO_ANNOTATIONS.items() if key in said)
+        return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name, slo=slo)
 
     async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:
         for key, kind in WORKLOAD_LABELS:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from bot.domain.signals.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
-from bot.domain.signals.scrape import Histogram, Scrape
+from bot.domain.signals.scrape import BY_MODEL, Histogram, Scrape
 from bot.flow.ports import Replica
 
 PREFIX = r"(?:ray_|kserve_)?vllm[:_]"
@@ -29,6 +29,8 @@ CONFIG = "cache_config_info"
 CONFIG_LABELS = ("block_size", "num_gpu_blocks", "cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
 """The labels to keep: there are 45 by now, and they change with every release."""
 START = "process_start_time_seconds"
+MODEL_LABELS = ("model_name", "lora_name")
+"""What a page may tell apart: most name one model, and no adapter."""
 
 T = TypeVar("T")
 SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
@@ -106,6 +108,7 @@ def scrape_of(samples: Iterable[Sample], replica: Replica, at: float) -> Scrape 
         in_rotation=replica.in_rotation,
         ranks=_resolved(found.values),
         histograms=_resolved(found.histograms_as_values()),
+        models=found.models_as_values(),
         config=found.config,
     )
 
@@ -116,6 +119,7 @@ class _Found:
     def __init__(self) -> None:
         self.values: dict[str, dict[str, float]] = defaultdict(dict)
         self.histograms: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+        self.models: dict[str, dict[str, float]] = defaultdict(dict)
         self.config: dict[str, str] = {}
 
     def take(self, sample: Sample) -> None:
@@ -133,6 +137,9 @@ class _Found:
             key = f"le={sample.labels['le']}" if suffix == "bucket" and "le" in sample.labels else suffix
             parts = self.histograms[rank][base]
             parts[key] = parts.get(key, 0.0) + sample.value
+            if resolved == BY_MODEL and suffix in ("sum", "count"):
+                model = "/".join(filter(None, (sample.labels.get(label, "") for label in MODEL_LABELS)))
+                self.models[model][suffix] = self.models[model].get(suffix, 0.0) + sample.value
         elif resolved in GAUGES | COUNTERS:
             self._add(rank, base, sample.value)
             reason = sample.labels.get("finished_reason", "")
@@ -156,6 +163,10 @@ class _Found:
             rank: {base: _histogram(parts) for base, parts in by_base.items()}
             for rank, by_base in self.histograms.items()
         }
+
+    def models_as_values(self) -> dict[str, Histogram]:
+        """Empty for a single model: it is the replica itself."""
+        return {name: _histogram(parts) for name, parts in self.models.items()} if len(self.models) > 1 else {}
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -86,8 +86,12 @@ class Autoscaler:
         return "minReplicas" if self.kind == "HorizontalPodAutoscaler" else "minReplicaCount"
 
     @property
+    def maximum_field(self) -> str:
+        return "maxReplicas" if self.kind == "HorizontalPodAutoscaler" else "maxReplicaCount"
+
+    @property
     def how(self) -> str:
-        fields = f"{self.floor_field} and {'maxReplicas' if self.floor_field == 'minReplicas' else 'maxReplicaCount'}"
+        fields = f"{self.floor_field} and {self.maximum_field}"
         return f"edit {fields} of {self.kind} {name_of(self.obj)}"
 
 

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 WORKLOAD_LABELS = (("deployment", "Deployment"), ("statefulset", "StatefulSet"), ("leaderworkerset", "LeaderWorkerSet"))
+SLO_ANNOTATIONS = {
+    "ttft_target": "incident-bot/ttft-target",
+    "tpot_target": "incident-bot/tpot-target",
+    "objective": "incident-bot/slo-objective",
+}
+"""Settings of playbooks that a workload may set for itself."""
 HINT_LABELS = ("service", "job", "pod", "exported_pod", "instance", "model_name")
 
 
@@ -19,6 +25,8 @@ class Target(BaseModel):
     name: str
     resolved: bool = True
     """False if the cluster could not be queried in time: the name then comes from the labels only."""
+    slo: tuple[tuple[str, str], ...] = ()
+    """The workload's annotations of `SLO_ANNOTATIONS`, by setting, as they were when it was found."""
 
     @property
     def key(self) -> str:

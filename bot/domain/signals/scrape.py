@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+BY_MODEL = "e2e_request_latency_seconds"
+"""The histogram that is kept by model too."""
+
 
 class Histogram(BaseModel):
     """Cumulative counts by upper bound (`+Inf` last), as Prometheus exposes them."""
@@ -33,6 +36,8 @@ class Scrape(BaseModel):
     ranks: dict[str, dict[str, float]] = {}
     """rank -> resolved metric name (no prefix, no `_total`) -> value; labelled parts summed."""
     histograms: dict[str, dict[str, Histogram]] = {}
+    models: dict[str, Histogram] = {}
+    """Model, or model/adapter -> sum and count of `BY_MODEL`; empty if the page names one model only."""
     config: dict[str, str] = {}
     """Labels of `vllm:cache_config_info`."""
     error: str = ""

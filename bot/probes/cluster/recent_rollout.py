@@ -10,8 +10,9 @@ from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Difference
 from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.kept_revisions import RolledOut, came_before, rolled_out
-from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.cluster.objects import condition, dig, seconds_of
 from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
+from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED
 from bot.domain.signals.signal import Reading
@@ -36,6 +37,18 @@ class RecentRollout:
     revision: float | None
     previous_revision: float | None
     summary: str
+    config_map: str
+    """The ConfigMap that was written before, and that replicas have read since; empty if there is none."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A ConfigMap that somebody wrote: no revision has its old text."""
+
+    name: str
+    text: str
+    served_at: float | None
+    """When the first replica that read it was Ready; None if no replica has started since."""
 
 
 async def recent_rollout(request: ProbeRequest) -> Reading:
@@ -60,20 +73,26 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
     over = {id(one): said for one in recent if (said := _is_over(one, every, recent))}
     suspect = next((one for one in recent if one.by_bot is not True and id(one) not in over), None)
     chosen = suspect or (recent[0] if recent else None)
-    written = _written_config_maps(snapshot, began)
+    writes = _written_config_maps(snapshot, began)
+    written = "; ".join(dict.fromkeys(one.text for one in writes))[:600]
+    config_map = next((one.name for one in writes if one.served_at is not None and one.served_at <= began), "")
     if chosen is None:
         newest = every[0] if every else None
         parts = RecentRollout(
-            happened=False,
-            matters=False,
+            happened=bool(config_map),
+            matters=bool(config_map),
             by_bot=False,
             revision=_number(newest.revision if newest else None),
             previous_revision=_number(newest.previous if newest else None),
             summary=written,
+            config_map=config_map,
         )
         detail = "no rollout from 2 h before the incident began to 10 m after"
+        if config_map:
+            detail = f"{written}, and replicas have read it since"
         return answer(request, parts, missing=_MISSING, detail=detail)
-    return _reading(request, chosen, written, over=over.get(id(chosen), ""))
+    ruled_out = over.get(id(chosen), "") or _too_late(snapshot, chosen, began)
+    return _reading(request, chosen, written, config_map, over=ruled_out)
 
 
 def _is_over(rollout: RolledOut, every: Sequence[RolledOut], recent: Sequence[RolledOut]) -> str:
@@ -104,17 +123,53 @@ def _can_matter(change: Difference) -> bool:
     return bool(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)))
 
 
-def _written_config_maps(snapshot: ClusterSnapshot, began: float) -> str:
+def _too_late(snapshot: ClusterSnapshot, rollout: RolledOut, began: float) -> str:
+    """Why it cannot be the cause, if its first new replica served only after the trouble began; else empty.
+
+    While none is Ready it may still be the cause: the rollout may have taken capacity away.
+    """
+    served_at = _served_since(snapshot, rollout.at or 0.0)
+    if served_at is None or served_at <= began:
+        return ""
+    return f"its first replica was Ready {_when(began, served_at)}"
+
+
+def _served_since(snapshot: ClusterSnapshot, at: float) -> float | None:
+    """When the first replica that started since then was Ready; None if none was."""
+    started = [pod for pod in pods_of_workload(snapshot) if (_started_at(pod) or 0.0) >= at]
+    return min((ready for pod in started if (ready := _ready_at(pod)) is not None), default=None)
+
+
+def _started_at(pod: Obj) -> float | None:
+    """When its engine started, so when it last read its flags."""
+    running = [
+        seconds_of(dig(one, "state", "running", "startedAt")) for one in dig(pod, "status", "containerStatuses") or []
+    ]
+    known = [at for at in running if at is not None]
+    return max(known) if known else seconds_of(dig(pod, "metadata", "creationTimestamp"))
+
+
+def _ready_at(pod: Obj) -> float | None:
+    """No later than it was first Ready: after a restart only its start is known."""
+    ready = condition(pod, "Ready")
+    if ready.get("status") != "True":
+        return None
+    restarted = any(one.get("restartCount") for one in dig(pod, "status", "containerStatuses") or [])
+    return _started_at(pod) if restarted else seconds_of(ready.get("lastTransitionTime"))
+
+
+def _written_config_maps(snapshot: ClusterSnapshot, began: float) -> list[_Written]:
     """Flags that changed outside the template, which has no revisions of them: no rollback reverts them."""
-    found = []
+    found: list[_Written] = []
     for name, config_map in sorted(snapshot.config_maps.items()):
         created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
         for entry in dig(config_map, "metadata", "managedFields") or []:
             at, who = seconds_of(entry.get("time")), str(entry.get("manager", ""))
             is_new = at is not None and at > created and began - BEFORE_SECONDS <= at <= began + AFTER_SECONDS
             if at is not None and is_new and who != OURS:
-                found.append(f"ConfigMap {name} was written by {who or 'somebody'} {_when(began, at)}")
-    return "; ".join(dict.fromkeys(found))[:600]
+                text = f"ConfigMap {name} was written by {who or 'somebody'} {_when(began, at)}"
+                found.append(_Written(name, text, _served_since(snapshot, at)))
+    return found
 
 
 def _when(began: float, at: float) -> str:
@@ -154,8 +209,8 @@ def _number(revision: int | None) -> float | None:
     return None if revision is None else float(revision)
 
 
-def _reading(request: ProbeRequest, rollout: RolledOut, written: str, *, over: str) -> Reading:
-    """`over`: how it and another rollout cancel out, in words."""
+def _reading(request: ProbeRequest, rollout: RolledOut, written: str, config_map: str, *, over: str) -> Reading:
+    """`over`: why it is not the cause, in words: it and another rollout cancel out, or it served too late."""
     differences = _differences(rollout)
     can_matter = any(map(_can_matter, differences))
     # A rollout of unknown origin is neither a cause nor ruled out; one by our own call is ruled out.
@@ -166,11 +221,12 @@ def _reading(request: ProbeRequest, rollout: RolledOut, written: str, *, over: s
     changed = "; ".join(change.text for change in differences) or nothing
     parts = RecentRollout(
         happened=True,
-        matters=False if rollout.by_bot or over else None if in_doubt else can_matter,
-        by_bot=rollout.by_bot,
+        matters=True if config_map else False if rollout.by_bot or over else None if in_doubt else can_matter,
+        by_bot=False if config_map else rollout.by_bot,
         revision=_number(rollout.revision),
         previous_revision=_number(rollout.previous),
         summary="; ".join(filter(None, (changed, written)))[:600],
+        config_map=config_map,
     )
     who = " by the bot" if rollout.by_bot else ""
     detail = f"rolled out{who} {when}{f' ({over})' if over else ''}: {changed}"[:900]

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.domain.cluster.objects import dig, is_going_away, name_of
+from bot.domain.cluster.missing_pods import pending_pods, waits_for
+from bot.domain.cluster.objects import dig
 from bot.domain.cluster.owner import autoscaler_of
-from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.sampling import span_of
@@ -31,6 +31,8 @@ SLOT_SECONDS = 60.0
 @dataclass(frozen=True)
 class Upstream:
     pending: float
+    waits_for: str
+    """What missing replicas wait for: image, config, quota, gpu, node or start; empty if none is missing."""
     router_errors: float | None
     gateway_p99: float | None
     replicas_before: float | None
@@ -59,9 +61,11 @@ class ReadUpstream:
                 found[part] = await ask(request.context.target)
             except SourceError as error:
                 found[part], missing[part] = None, str(error)
-        detail = "; ".join(filter(None, [_why_pending(snapshot), _replicas(before, wanted), _scaler(snapshot)]))
+        missing_for, why_missing = waits_for(snapshot)
+        detail = "; ".join(filter(None, [why_missing, _replicas(before, wanted), _scaler(snapshot)]))
         parts = Upstream(
-            pending=float(len(_pending(snapshot))),
+            pending=float(len(pending_pods(snapshot))),
+            waits_for=missing_for,
             router_errors=found["router_errors"],
             gateway_p99=found["gateway_p99"],
             replicas_before=before if isinstance(before, float) else None,
@@ -94,18 +98,6 @@ def _side_by_side(scrapes: Sequence[Scrape]) -> list[int]:
         if not scrape.error and scrape.role == "target":
             slots[int(scrape.at // SLOT_SECONDS)].add(scrape.replica)
     return [len(replicas) for replicas in slots.values()]
-
-
-def _pending(snapshot: ClusterSnapshot) -> list[str]:
-    return sorted(
-        name_of(pod)
-        for pod in pods_of_workload(snapshot)
-        if dig(pod, "status", "phase") == "Pending" and not is_going_away(pod)
-    )
-
-
-def _why_pending(snapshot: ClusterSnapshot) -> str:
-    return f"pending: {', '.join(_pending(snapshot))}" if _pending(snapshot) else ""
 
 
 def _at_max(snapshot: ClusterSnapshot) -> tuple[bool | None, str]:

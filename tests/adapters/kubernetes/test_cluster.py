@@ -59,6 +59,25 @@ async def test_events_on_nodes_are_read_from_every_namespace_and_those_of_pods_a
         await lab.reader.node_events()
 
 
+@pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
+async def test_nodes_that_an_autoscaler_adds_for_a_pod_are_in_the_snapshot(lab: Lab, reason: str) -> None:
+    for index, why in enumerate((reason, "Scheduled")):
+        about = {"apiVersion": "v1", "kind": "Pod", "name": f"llm-{index}", "namespace": "serving", "uid": f"u{index}"}
+        event = {"metadata": {"name": f"llm.{index}"}, "involvedObject": about, "reason": why, "message": "said"}
+        made = await lab.door.post("/api/v1/namespaces/serving/events", json=event)
+        assert made.status_code == 201, made.text
+    assert [one["involvedObject"]["uid"] for one in (await lab.snapshot()).node_requests] == ["u0"]
+
+
+async def test_the_workloads_annotations_name_its_slo(lab: Lab) -> None:
+    said = {"incident-bot/ttft-target": "2s", "incident-bot/slo-objective": "0.95", "other": "x"}
+    await lab.somebody_patches(LLM, {"metadata": {"annotations": said}})
+    found = await lab.cluster.resolve(alert())
+    assert found is not None
+    assert found.slo == (("ttft_target", "2s"), ("objective", "0.95"))
+    assert found.key == TARGET.key
+
+
 async def test_without_the_workload_there_is_no_world(lab: Lab) -> None:
     await lab.fault("get deployments", "403")
     with pytest.raises(ClusterError, match="403"):

@@ -101,6 +101,36 @@ def test_an_autoscaler_is_not_asked_for_more_than_its_most() -> None:
     assert "allows at most 8 replicas" in result.reason
 
 
+def test_its_most_is_raised_by_request_with_the_floor_and_comes_back_with_the_undo() -> None:
+    full = scaler()
+    full["spec"]["maxReplicas"] = 4
+    seen = snapshot(autoscalers=(full,))
+    plan = planned("scale", {"by": 1, "above_maximum": True}, seen)
+    (call,) = plan.calls
+    assert [d.text for d in call.differences] == [
+        "HorizontalPodAutoscaler llm: maxReplicas 4 → 5",
+        "HorizontalPodAutoscaler llm: minReplicas 2 → 5",
+    ]
+    assert grade(plan, "maximum") == "warning", "so no approval given ahead covers it"
+    undone = {step["path"]: step["value"] for step in call.undo[0].body if step["op"] == "replace"}
+    assert undone == {"/spec/maxReplicas": 4, "/spec/minReplicas": 2}
+
+
+def test_a_most_that_is_high_enough_is_left_alone() -> None:
+    (call,) = planned("scale", {"by": 1, "above_maximum": True}, snapshot(autoscalers=(scaler(),))).calls
+    assert [d.text for d in call.differences] == ["HorizontalPodAutoscaler llm: minReplicas 2 → 5"]
+
+
+def test_kedas_most_is_raised_on_its_own_object() -> None:
+    full = scaled_object()
+    full["spec"]["maxReplicaCount"] = 4
+    (call,) = planned("scale", {"by": 1, "above_maximum": True}, snapshot(scaled_objects=(full,))).calls
+    assert [d.text for d in call.differences] == [
+        "ScaledObject llm-queue: maxReplicaCount 4 → 5",
+        "ScaledObject llm-queue: minReplicaCount (not set) → 5",
+    ]
+
+
 def scaled_object(**parts: Any) -> Obj:
     metadata = {"name": "llm-queue", "namespace": "serving", "uid": "so-uid", **parts}
     spec = {"scaleTargetRef": {"name": "llm"}, "maxReplicaCount": 8}

@@ -107,17 +107,23 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
     if wanted < now:
         raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
-    if scaler.most is not None and wanted > scaler.most:
+    is_above = scaler.most is not None and wanted > scaler.most
+    if is_above and situation.arguments.get("above_maximum") is not True:
         raise impossible(f"{scaler.text} allows at most {scaler.most} replicas", scaler.how)
     if scaler.paused:
         raise impossible(f"{scaler.text} is paused: {scaler.paused}", "resume it, or scale by hand")
-    owner = refuse_if_owned(scaler.obj, {scaler.floor_field: wanted}, kind=scaler.kind)
-    edit = edit_of(scaler.obj, pointer("spec", scaler.floor_field), wanted)
-    least = f"{scaler.kind} {name_of(scaler.obj)}: {scaler.floor_field}"
+    # The maximum comes first: no controller may see a floor above it.
+    fields = (scaler.maximum_field, scaler.floor_field) if is_above else (scaler.floor_field,)
+    owner = refuse_if_owned(scaler.obj, dict.fromkeys(fields, wanted), kind=scaler.kind)
+    edits = [edit_of(scaler.obj, pointer("spec", name), wanted) for name in fields]
+    named = f"{scaler.kind} {name_of(scaler.obj)}"
     wording = Wording(
         title=f"Let {scaler.text} keep at least {wanted} replicas",
-        undo_title=f"Give {scaler.text} its old floor back",
-        differences=(changed(least, edit.path, None if edit.before is ABSENT else edit.before, wanted),),
+        undo_title=f"Give {scaler.text} its old {'bounds' if is_above else 'floor'} back",
+        differences=tuple(
+            changed(f"{named}: {name}", edit.path, None if edit.before is ABSENT else edit.before, wanted)
+            for name, edit in zip(fields, edits, strict=True)
+        ),
     )
     wait = Wait(
         condition="grown",
@@ -132,18 +138,26 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         verb="scale",
         disrupts="nothing",
         title=f"Scale {name_of(workload)} from {now} to at least {wanted} replicas",
-        choices={"to": wanted, "through": scaler.kind},
-        steps=(patch_call(scaler.obj, scaler.kind, [edit], wording), wait),
+        choices={"to": wanted, "through": scaler.kind} | ({"above_maximum": True} if is_above else {}),
+        steps=(patch_call(scaler.obj, scaler.kind, edits, wording), wait),
         circumstances=(
             owner,
             Circumstance(name="autoscaler", grade="note", text=note),
+            *([_above_maximum(scaler, wanted)] if is_above else []),
             *room,
         ),
         risk=_risk(now, wanted),
         approved_by=_deciders(room),
         expected=MORE_SERVE,
-        undo_text="the old floor is put back; the autoscaler then takes replicas away when they are not needed",
+        undo_text=f"the old {'bounds are' if is_above else 'floor is'} put back; "
+        "the autoscaler then takes replicas away when they are not needed",
     )
+
+
+def _above_maximum(scaler: Autoscaler, wanted: int) -> Circumstance:
+    """A warning: what was approved ahead is a replica within the maximum, never a higher maximum."""
+    text = f"the maximum of {scaler.text} becomes {wanted}: somebody chose it, often because of quota or cost"
+    return Circumstance(name="maximum", grade="warning", text=text)
 
 
 def wanted_replicas(arguments: Mapping[str, Any], now: int) -> int:
@@ -230,6 +244,7 @@ VERB = Verb(
     arguments=(
         Argument("by", "how many replicas more; fewer where negative", "one_of", is_number=True),
         Argument("to", "how many replicas there are to be", "one_of", is_number=True),
+        Argument("above_maximum", "true: raise an autoscaler's maximum too, where it is lower", "optional"),
     ),
     editable="replicas",
 )

@@ -1,0 +1,60 @@
+"""Why replicas that are wanted do not serve yet: each reason has another remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from bot.domain.cluster.objects import condition, dig, is_going_away, name_of, seconds_of, uid_of
+from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE
+from bot.domain.cluster.refused_pods import not_created
+from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+
+WaitsFor = Literal["", "image", "config", "quota", "gpu", "node", "start"]
+"""In order of precedence: a bad image holds up a rollout, whatever else the other pods wait for."""
+PRECEDENCE: tuple[WaitsFor, ...] = ("image", "config", "quota", "gpu", "node", "start")
+ADDING_SECONDS = 900.0
+"""A node that was requested longer ago than this is not coming."""
+PULL_FAILED = (*NO_IMAGE, "ErrImagePull")
+
+
+def pending_pods(snapshot: ClusterSnapshot) -> list[Obj]:
+    pods = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
+    return sorted((pod for pod in pods if dig(pod, "status", "phase") == "Pending"), key=name_of)
+
+
+def waits_for(snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
+    """Returns what the missing replicas wait for, and the sentence for people; empty if none is missing."""
+    found = [_of_pod(pod, snapshot) for pod in pending_pods(snapshot)]
+    if snapshot.workload is not None and (refused := not_created(snapshot.workload, snapshot)):
+        found.append(("quota", refused))
+    return min(found, key=lambda one: PRECEDENCE.index(one[0]), default=("", ""))
+
+
+def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
+    name = name_of(pod)
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        if _node_requested(pod, snapshot):
+            return "node", f"{name} waits for a node that an autoscaler is adding"
+        return "gpu", f"{name} cannot be scheduled: {scheduled.get('message') or 'no node takes it'}"
+    for status in _statuses(pod):
+        why, said = dig(status, "state", "waiting", "reason") or "", dig(status, "state", "waiting", "message") or ""
+        if why in PULL_FAILED:
+            return "image", f"{name}: image {status.get('image', '')} cannot be pulled ({why})"
+        if why in NO_CONTAINER:
+            return "config", f"{name}: {why}: {said}".rstrip(": ")
+    return "start", f"{name} is starting"
+
+
+def _statuses(pod: Obj) -> Sequence[Obj]:
+    return [*(dig(pod, "status", "initContainerStatuses") or ()), *(dig(pod, "status", "containerStatuses") or ())]
+
+
+def _node_requested(pod: Obj, snapshot: ClusterSnapshot) -> bool:
+    return any(
+        dig(event, "involvedObject", "uid") == uid_of(pod)
+        and snapshot.at - (seconds_of(event.get("lastTimestamp") or event.get("eventTime")) or 0.0) < ADDING_SECONDS
+        for event in snapshot.node_requests
+    )

@@ -1,0 +1,70 @@
+"""The SLO targets of a workload: which source wins, and what the card says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.settings import Override
+
+pytestmark = pytest.mark.fast
+CHAT = Target(cluster="c", namespace="llm", kind="Deployment", name="chat")
+TUNED = Override(target="llm/chat", settings={"ttft_target": "2s"})
+
+
+def playbook(labels: dict[str, str], *overrides: Override, **annotations: str) -> CompiledPlaybook:
+    target = CHAT.model_copy(update={"slo": tuple(annotations.items())})
+    bundle = load_folder(packaged_playbooks(), *overrides).bundle("inference-slo-breach", target, labels)
+    assert bundle is not None
+    return bundle.entry_playbook
+
+
+@pytest.mark.parametrize(
+    ("annotation", "overrides", "label", "ttft", "source"),
+    [
+        ("300ms", (TUNED,), "1s", 0.3, "the workload's annotations"),
+        ("", (TUNED,), "1s", 2.0, "the bot's settings"),
+        ("", (), "1s", 1.0, "the alert's labels"),
+        ("", (), "", 0.5, "the playbook's defaults"),
+    ],
+)
+def test_the_most_specific_target_is_in_force_and_named(
+    annotation: str, overrides: tuple[Override, ...], label: str, ttft: float, source: str
+) -> None:
+    annotations = {"ttft_target": annotation} if annotation else {}
+    found = playbook({"ttft_target": label} if label else {}, *overrides, **annotations).settings
+    assert found["ttft_target"] == ttft
+    rest = "" if source == "the playbook's defaults" else "first token by "
+    assert str(found["slo_from"]).startswith(f"{rest}{source}")
+
+
+def test_one_source_of_all_targets_is_named_once() -> None:
+    found = playbook({}, ttft_target="1s", tpot_target="80ms", objective="0.95").settings
+    assert (found["ttft_target"], found["tpot_target"], found["objective"]) == (1.0, 0.08, 0.95)
+    assert found["slo_from"] == "the workload's annotations"
+
+
+@pytest.mark.parametrize("wrong", ["soon", "1h", "500"])
+def test_a_text_that_is_no_target_is_ignored_and_named(wrong: str) -> None:
+    found = playbook({"ttft_target": "1s"}, ttft_target=wrong).settings
+    assert found["ttft_target"] == 1.0
+    assert f"first token '{wrong}' in the workload's annotations is not valid and was ignored" in str(found["slo_from"])
+
+
+def test_a_playbook_that_does_not_say_who_set_the_targets_keeps_its_own() -> None:
+    target = CHAT.model_copy(update={"slo": (("ttft_target", "1s"),)})
+    bundle = load_folder(packaged_playbooks()).bundle("vllm-oom-triage", target)
+    assert bundle is not None
+    assert "slo_from" not in bundle.entry_playbook.settings
+
+
+def test_the_targets_are_in_the_digest_that_an_incident_keeps() -> None:
+    library = load_folder(packaged_playbooks())
+    own = CHAT.model_copy(update={"slo": (("ttft_target", "1s"),)})
+    bundles = [library.bundle("inference-slo-breach", target) for target in (CHAT, own)]
+    assert bundles[0] is not None
+    assert bundles[1] is not None
+    assert bundles[0].digest != bundles[1].digest

@@ -1,0 +1,63 @@
+"""One engine rank, model or adapter that is slower than the others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bot.adapters.vllm.metrics import parse, scrape_of
+from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
+from bot.flow.ports import Replica
+from tests.kit import probes
+from tests.kit.probes import Samples, request
+
+pytestmark = pytest.mark.fast
+NOW = 100_000.0
+
+
+def pages(name: str, seconds: dict[str, float], *, every: float = 2.0, label: str = "engine") -> Sequence[Scrape]:
+    """A minute of one replica's pages: each part finishes a request every two seconds, which took so long."""
+    found = []
+    for step in range(7):
+        at = NOW - 60 + 10 * step
+        count = 10 * step / every
+        text = "".join(
+            f'vllm:e2e_request_latency_seconds_sum{{{label}="{part}"}} {took * count}\n'
+            f'vllm:e2e_request_latency_seconds_count{{{label}="{part}"}} {count}\n'
+            for part, took in seconds.items()
+        )
+        scrape = scrape_of(parse(text), Replica(name=name, uid=name, address="10.0.0.1"), at)
+        assert scrape is not None
+        found.append(scrape)
+    return found
+
+
+async def ask(*scrapes: Scrape, **parameters: Any) -> Reading:
+    asked = request("slow_part", ClusterSnapshot(at=NOW, workload=None), at=NOW, parameters=parameters)
+    return await probes.ask(asked, history=Samples(*scrapes))
+
+
+async def test_a_slow_engine_rank_is_found_and_its_replica_named() -> None:
+    fast = {"0": 6.0, "1": 6.0}
+    reading = await ask(*pages("a", fast), *pages("b", fast | {"1": 18.0}))
+    assert (reading.fields["kind"], reading.fields["name"]) == ("rank", "1")
+    assert reading.fields["replica"] == "b"
+    assert reading.detail == "rank 1 of b: 3.0 times the others over 5 m"
+
+
+@pytest.mark.parametrize("label", ["model_name", "lora_name"])
+async def test_a_slow_model_or_adapter_is_named_where_the_pages_tell_them_apart(label: str) -> None:
+    reading = await ask(*pages("a", {"base": 6.0, "sql": 18.0}, label=label))
+    assert (reading.fields["kind"], reading.fields["name"], reading.fields["replica"]) == ("model", "sql", "")
+
+
+async def test_single_ranks_and_models_are_the_replicas_themselves() -> None:
+    reading = await ask(*pages("a", {"0": 6.0}), *pages("b", {"0": 18.0}))
+    assert reading.unknown == "no two engine ranks or models finish requests"
+
+
+async def test_a_rank_that_hardly_finishes_anything_has_no_mean() -> None:
+    reading = await ask(*pages("a", {"0": 6.0, "1": 18.0}, every=20.0))
+    assert reading.unknown == "no two engine ranks or models finish requests"
