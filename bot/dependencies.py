@@ -27,6 +27,7 @@ from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus.history import PrometheusHistory
 from bot.adapters.prometheus.memory import PrometheusMemory
+from bot.adapters.prometheus.registers import PrometheusRegisters
 from bot.adapters.prometheus.router import PrometheusRouter
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
@@ -214,6 +215,7 @@ def open_fleet(
     history: History = scraped
     prometheus: httpx.AsyncClient | None = None
     day: PrometheusMemory | None = None
+    registers: PrometheusRegisters | None = None
     if settings.prometheus.url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
@@ -221,6 +223,7 @@ def open_fleet(
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
         day = PrometheusMemory(prometheus, settings.prometheus.url)
+        registers = PrometheusRegisters(prometheus, settings.prometheus.url)
     router = PrometheusRouter(
         prometheus,
         settings.prometheus.url,
@@ -238,6 +241,7 @@ def open_fleet(
         router=router,
         loads=loads if history is scraped else None,
         memory=day,
+        registers=registers,
         gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
         amd_labels=settings.gpu.amd_exporter,
     )

@@ -401,6 +401,8 @@ class ReadContext:
     settings: Mapping[str, float | str | bool]
     moments: Mapping[str, float] = field(default_factory=dict)
     """Possible ends of a window besides now: `incident.starts_at`, and `results.<state>.<signal>` once it was read."""
+    alerts: Sequence[Alert] = ()
+    """The incident's alerts."""
 
     @property
     def began_at(self) -> float:
@@ -502,6 +504,14 @@ class MemoryHistory(Protocol):
         `gpu`: free memory in MiB; `host`: memory of the container in bytes. `of`: a Deployment whose pods of that day
         are included.
         """
+        ...
+
+
+class RegisterRecord(Protocol):
+    """Prometheus' record of GPU registers."""
+
+    async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """Points of time and XID register by GPU, oldest first. Raises `SourceError` without an answer."""
         ...
 
 

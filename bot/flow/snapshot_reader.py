@@ -36,6 +36,7 @@ def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
         picked=run.findings.picked,
         settings=plain,
         moments=moments_of(run),
+        alerts=tuple(run.alerts.values()),
     )
 
 

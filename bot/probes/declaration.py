@@ -18,6 +18,7 @@ from bot.flow.ports import (
     PodLogs,
     PodPages,
     ProbeReader,
+    RegisterRecord,
     Router,
     SampleStore,
 )
@@ -45,6 +46,7 @@ class Sources:
     loads: LoadLog | None = None
     """The bot's own record of a day's load, used if no other source keeps samples that long."""
     memory: MemoryHistory | None = None
+    registers: RegisterRecord | None = None
     gpu_shell: GpuShell | None = None
     """Runs nvidia-smi or amd-smi in a replica."""
     amd_labels: Mapping[str, str] | None = None

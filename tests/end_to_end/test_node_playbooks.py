@@ -10,8 +10,8 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 NODES: tuple[Branch, ...] = (
-    (scenarios.GPU_FAULT, ["evidence", "cordon", "more", "ticket", "uncordon", "false_alarm"]),
-    (scenarios.HOT_NODE, ["scope", "cordon", "next", "cooling", "uncordon", "again", "cooled"]),
+    (scenarios.GPU_FAULT, ["evidence", "cordon_node", "more", "ticket", "uncordon", "false_alarm"]),
+    (scenarios.HOT_NODE, ["scope", "cordon_node", "next", "cooling", "uncordon", "again", "cooled_end"]),
 )
 
 

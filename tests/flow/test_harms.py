@@ -194,12 +194,39 @@ async def test_2_somebody_who_undoes_the_bots_change_is_asked_about_and_not_undo
     assert len(scene.cluster.sent) == sent
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+WAITS_FOR_NOBODY = ("gpu-fault", "thermal-emergency")
+"""Fatal faults and heat: a rollout must not hold back what takes load from that node."""
+MOVES_LOAD = {
+    "cordon_node",
+    "uncordon_node",
+    "drain_node",
+    "isolate_replica",
+    "replace_replica",
+    "return_replica",
+    "scale",
+    "undo",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in WAITS_FOR_NOBODY])
 def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
     gates = {"join_look", "beside_look"} & shipped(name).playbook.states.keys()
     assert set.intersection(*(changes_before(gate, shipped(name), gates) for gate in gates)) == set()
     asks = shipped(name).state("join_beside")
     assert {edge.outcome for edge in edges_of(asks) if edge.by_person} >= {"choice:go_on", "choice:wait"}
+
+
+@pytest.mark.parametrize("name", WAITS_FOR_NOBODY)
+def test_2_a_fatal_fault_and_heat_wait_for_nobody_and_only_move_load(name: str) -> None:
+    playbook = shipped(name)
+    found = changes_before("join_look", playbook, {"join_look"})
+    assert "cordon_node" in found
+    changes = [state for at in found if isinstance(state := playbook.state(at), ChangeState)]
+    assert {state.change for state in changes} <= MOVES_LOAD
+
+
+def test_2_a_contained_fault_asks_first_who_else_is_at_work() -> None:
+    assert "contained_replace" not in changes_before("join_look", shipped("gpu-fault"), {"join_look"})
 
 
 def changes_before(gate: str, playbook: CompiledPlaybook, gates: Set[str]) -> set[str]:
@@ -683,7 +710,7 @@ async def test_8_in_a_hot_hall_nothing_is_cordoned_drained_or_scaled_out() -> No
 
 @pytest.mark.parametrize("kind", ["stale", "application"])
 async def test_8_an_old_xid_or_a_programs_own_condemns_no_node(kind: str) -> None:
-    found = await shipped_case("gpu-fault", at={"class": {"fault": {"kind": kind}}})
+    found = await shipped_case("gpu-fault", given={"fault": {"kind": kind}})
     assert found.proposed == ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,10 @@ from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Reading
 from bot.flow.handlers.plan import GRANT_IT, PlanHandler
 from bot.flow.handlers.read import ReadHandler
+from bot.flow.hot_halls import refused_by_heat
 from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.snapshot_reader import SnapshotReader
@@ -156,6 +159,51 @@ async def test_a_change_whose_reason_does_not_hold_is_not_planned(script: Script
     assert (found.outcome, found.plan) == (outcome, None)
     assert reason in found.reason
     assert cluster.asked == []
+
+
+# --- a hall that is too hot -------------------------------------------------------------------------------------------
+
+
+def too_hot(scope: str = "facility", zone: str = "", **more: Any) -> Run:
+    """Another workload's incident about heat."""
+    fields: dict[str, float | bool | str] = {"scope": scope, "zone": zone}
+    heat = Reading(name="heat", value=None, fields=fields, at=AT)
+    target = builders.TARGET.model_copy(update={"name": "other"})
+    return builders.run(**{"incident_id": "INC-9", "target": target, "latest": {"heat": heat}} | more)
+
+
+async def test_in_a_hot_hall_no_replica_is_added_for_any_incident() -> None:
+    cluster = Asked()
+    found, _ = await planner(cluster, lambda: {"usage": 0.95}, too_hot()).plan(growing(), at=AT)
+    assert (found.outcome, found.plan) == ("impossible", None)
+    assert found.reason == "the hall is too hot (INC-9), and a new replica could land there"
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        pytest.param(too_hot("one"), id="one-node"),
+        pytest.param(too_hot("none"), id="cool-again"),
+        pytest.param(too_hot(zone="b"), id="another-zone"),
+        pytest.param(too_hot(closed_at=AT), id="closed"),
+        pytest.param(too_hot(incident_id=builders.run().incident_id), id="its-own-incident"),
+    ],
+)
+async def test_where_no_hall_is_hot_a_replica_may_be_added(earlier: Run) -> None:
+    found, _ = await planner(Asked(), lambda: {"usage": 0.95}, earlier).plan(growing(), at=AT)
+    assert found.outcome == "planned"
+
+
+@pytest.mark.parametrize(
+    ("verb", "to", "adds"),
+    [("canary", None, True), ("scale", 5, True), ("scale", 3, False), ("cordon_node", None, False)],
+)
+async def test_only_what_adds_a_replica_is_refused_in_a_hot_hall(verb: str, to: int | None, adds: bool) -> None:
+    plan = builders.plan(verb=verb, choices={} if to is None else {"to": to})
+    llm = {"metadata": {"name": "llm"}, "spec": {"replicas": 4}}
+    seen = ClusterSnapshot(at=AT, workload=llm, unreadable={"nodes": "403"})
+    assert bool(await refused_by_heat(PastRun(too_hot()), growing(), plan, seen, at=AT)) is adds
 
 
 def refused(incident_id: str, plan: Plan, *, at: float) -> Run:

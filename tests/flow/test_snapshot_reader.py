@@ -14,8 +14,8 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import ReadContext
-from bot.flow.snapshot_reader import SnapshotReader
-from tests.builders import START, TARGET, run
+from bot.flow.snapshot_reader import SnapshotReader, context_of
+from tests.builders import START, TARGET, alert, run
 from tests.fakes.samples import FakeSampleStore
 
 pytestmark = pytest.mark.fast
@@ -78,3 +78,8 @@ async def test_a_replica_that_stays_idle_is_seen_as_empty_however_the_looks_fall
         seen.append(progress(EMPTIED, await see(run(), context, at=history.now)).state)
     assert seen[0] == "pending"
     assert seen[-1] == "done"
+
+
+def test_a_reading_knows_the_alerts_of_its_incident() -> None:
+    told = alert()
+    assert tuple(context_of(run(alerts={told.fingerprint: told}), {}).alerts) == (told,)

@@ -4,14 +4,19 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import pytest
 
+from bot.adapters.prometheus.registers import PrometheusRegisters, xid_query
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
-from bot.probes.gpu.gpu_fault import judge_gpu
+from bot.probes.gpu.gpu_fault import Dated, judge_gpu
 from bot.probes.gpu.remediators import remediators_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
+from tests.kit.probes import request
 from tests.probes.gpu_nodes import NOW, OPENED, Cluster, asked_of, counted, gpu, node, pod, snapshot
 
 pytestmark = pytest.mark.fast
@@ -49,8 +54,8 @@ def test_the_class_of_a_fault_is_that_of_the_gravest_change_in_the_incidents_tim
 
 
 def test_an_event_dates_the_xid_that_the_register_keeps() -> None:
-    assert judge_gpu(WELL | {"xid": 79}, [], (79,), reaches_back=False).kind == "fatal"
-    assert judge_gpu(WELL | {"xid": 79}, [], (31,), reaches_back=False).kind == ""
+    assert judge_gpu(WELL | {"xid": 79}, [], Dated((79,)), reaches_back=False).kind == "fatal"
+    assert judge_gpu(WELL | {"xid": 79}, [], Dated((31,)), reaches_back=False).kind == ""
 
 
 def test_registers_that_are_not_exported_are_unknown_and_not_clear() -> None:
@@ -202,3 +207,141 @@ async def test_a_condition_of_node_problem_detector_is_told_and_is_no_hand_on_th
     marked = node("n1", conditions=[{"type": "GpuUnhealthy", "status": "True", "reason": "XidSeen"}])
     reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot([marked], OURS[:1]))
     assert (reading.fields["others_act"], reading.fields["actors"]) == (False, "reported GpuUnhealthy: XidSeen")
+
+
+# --- the alert's own proof --------------------------------------------------------------------------------------------
+
+
+def alerted(**more: Any) -> Alert:
+    """An alert about the GPU of `llm-a`, as the shipped rule makes it, unless `more` says otherwise."""
+    given = {"labels": {"namespace": "serving", "pod": "llm-a"}, "annotations": {"description": "XID 79."}} | more
+    labels = {"alertname": "GpuXidError", **given["labels"]}
+    starts = datetime.fromtimestamp(OPENED, UTC)
+    return Alert(fingerprint="f", status="firing", starts_at=starts, labels=labels, annotations=given["annotations"])
+
+
+async def ask_after(
+    alert: Alert, cluster: Cluster, store: FakeSampleStore | None = None, *, at: float = NOW
+) -> Reading:
+    seen = snapshot(TWO_NODES, OURS)
+    asked = request("gpu_fault", seen, at=at, opened_at=OPENED, alerts=(alert,))
+    return await probes.ask(asked, finder=cluster, pages=cluster, samples=store or FakeSampleStore())
+
+
+@pytest.mark.parametrize(
+    "alert",
+    [
+        pytest.param(alerted(), id="description"),
+        pytest.param(alerted(annotations={"summary": "NVRM: Xid (PCI:0000:3b:00): 79, pid=1"}), id="driver-line"),
+        pytest.param(alerted(labels={"exported_pod": "llm-a", "xid": "79"}, annotations={}), id="label"),
+        pytest.param(alerted(labels={"Hostname": "n1", "err_code": "79"}, annotations={}), id="node-and-code"),
+        pytest.param(alerted(labels={"UUID": "GPU-0", "xid": "79"}, annotations={}), id="uuid"),
+    ],
+)
+async def test_an_alert_that_names_the_xid_proves_that_it_is_new(alert: Alert) -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79), "n2": gpu(1, "llm-b")})
+    reading = await ask_after(alert, cluster)
+    assert (reading.fields["kind"], reading.fields["node"], reading.fields["xid"]) == ("fatal", "n1", 79)
+
+
+async def test_an_alert_counts_although_its_gpu_left_the_exporters_page() -> None:
+    cluster = Cluster({"n1": gpu(1), "n2": gpu(0, "llm-b")})
+    reading = await ask_after(alerted(), cluster)
+    assert (reading.fields["kind"], reading.fields["node"], reading.fields["replica"]) == ("fatal", "n1", "llm-a")
+    assert "the alert names XID 79" in str(reading.fields["detail"])
+
+
+@pytest.mark.parametrize(
+    "alert",
+    [
+        pytest.param(alerted(annotations={"description": "Its XID register changed 1 times."}), id="no-xid"),
+        pytest.param(alerted(labels={"pod": "somebody"}), id="another-pod"),
+        pytest.param(alerted(labels={"pod": "llm-a", "namespace": "batch"}), id="another-namespace"),
+        pytest.param(alerted(annotations={"description": "XID 31"}), id="another-xid"),
+    ],
+)
+async def test_an_alert_about_something_else_proves_nothing(alert: Alert) -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79), "n2": gpu(1, "llm-b")})
+    assert "kind" not in (await ask_after(alert, cluster)).fields
+
+
+async def test_an_alert_on_a_register_that_was_seen_before_proves_nothing() -> None:
+    """A rule on the register itself fires again for an old XID, for example when its exporter restarts."""
+    cluster, store = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79), "n2": gpu(1, "llm-b")}), FakeSampleStore()
+    await ask_after(alerted(), cluster, store, at=OPENED - 1790)
+    assert (await ask_after(alerted(), cluster, store)).fields["kind"] == "stale"
+
+
+# --- the registers in Prometheus --------------------------------------------------------------------------------------
+
+
+async def registers(uuids: Sequence[str], *series: Any, fails: bool = False) -> Any:
+    def answer(asked: httpx.Request) -> httpx.Response:
+        if fails:
+            raise httpx.ConnectError("connection refused")
+        return httpx.Response(200, json={"status": "success", "data": {"result": list(series)}})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        return await PrometheusRegisters(client, "http://prometheus").xids(uuids, OPENED, NOW)
+
+
+async def test_the_series_of_a_gpu_that_changed_its_pod_are_one_record() -> None:
+    now = {"metric": {"UUID": "GPU-0", "pod": "llm-b"}, "values": [[30, "79"]]}
+    earlier = {"metric": {"UUID": "GPU-0", "pod": "llm-a"}, "values": [[10, "0"], [20, "0"]]}
+    assert await registers(["GPU-0"], now, earlier) == {"GPU-0": [(10, 0), (20, 0), (30, 79)]}
+
+
+async def test_a_prometheus_that_does_not_answer_gives_no_record() -> None:
+    with pytest.raises(SourceError, match="connection refused"):
+        await registers(["GPU-0"], fails=True)
+
+
+def test_only_names_of_gpus_get_into_a_query() -> None:
+    assert xid_query(["GPU-0", "GPU-1"], 1859.5) == 'DCGM_FI_DEV_XID_ERRORS{UUID=~"GPU-0|GPU-1"}[1860s]'
+    for strange in (['GPU"} or vector(0)'], []):
+        with pytest.raises(SourceError, match="is no name of a GPU"):
+            xid_query(strange, 60)
+
+
+class Recorded:
+    """Points of the XID register by GPU."""
+
+    def __init__(self, *points: tuple[float, float], fails: str = "") -> None:
+        self._points, self._fails = points, fails
+
+    async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
+        if self._fails:
+            raise SourceError(self._fails)
+        return {"GPU-0": self._points} if "GPU-0" in uuids else {}
+
+
+async def ask_recorded(recorded: Recorded, xid: float = 79.0) -> Reading:
+    cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=xid)})
+    asked = asked_of("gpu_fault", snapshot(TWO_NODES[:1], OURS[:1]))
+    return await probes.ask(asked, finder=cluster, pages=cluster, samples=FakeSampleStore(), registers=recorded)
+
+
+async def test_a_register_that_changed_in_prometheus_is_new() -> None:
+    reading = await ask_recorded(Recorded((OPENED - 900, 0.0), (OPENED - 30, 79.0)))
+    assert (reading.fields["kind"], reading.fields["xid"]) == ("fatal", 79)
+
+
+async def test_a_register_that_a_milder_xid_overwrote_is_known_from_prometheus() -> None:
+    recorded = Recorded((OPENED - 900, 0.0), (OPENED - 60, 79.0), (OPENED - 30, 31.0))
+    assert (await ask_recorded(recorded, 31.0)).fields["kind"] == "fatal"
+
+
+async def test_a_register_that_did_not_change_in_all_the_time_is_old() -> None:
+    assert (await ask_recorded(Recorded((OPENED - 1790, 79.0), (OPENED, 79.0)))).fields["kind"] == "stale"
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        pytest.param(Recorded((OPENED - 600, 79.0)), id="too-short"),
+        pytest.param(Recorded(), id="nothing-recorded"),
+        pytest.param(Recorded(fails="Prometheus: connection refused"), id="no-answer"),
+    ],
+)
+async def test_without_the_whole_time_the_age_stays_unknown(recorded: Recorded) -> None:
+    assert "its age is not known" in (await ask_recorded(recorded)).unknown_parts["kind"]

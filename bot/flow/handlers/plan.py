@@ -18,6 +18,7 @@ from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
+from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Cluster
@@ -67,6 +68,8 @@ class PlanHandler:
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the cluster cannot be read: {error}")
         result = plan_change(verb, dict(arguments), snapshot, plan_context(run, playbook, at=at))
+        if result.plan and (hot := await refused_by_heat(self._runs, run, result.plan, snapshot, at=at)):
+            return PlanResult(outcome="impossible", reason=hot, hint="wait until facilities have it in hand")
         rehearsed = await self._rehearsed(result)
         if rehearsed.plan is None:
             return rehearsed

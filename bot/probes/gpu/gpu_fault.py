@@ -1,6 +1,7 @@
 """The `gpu_fault` probe: which class of fault the GPUs of our replicas show, on which node, and who else acts there.
 
-A register counts only if it changed in the incident's time. A fault without a date is unknown, and people are asked.
+A register counts only if it changed in the incident's time, or if an event or the alert itself dates its XID. A fault
+without a date is unknown, and people are asked.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from bot.domain.changes.steps.node_steps import others_on
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, SourceError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
+from bot.probes.gpu.alerted import alerted_xids
 from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
-from bot.probes.gpu.history import RegisterHistory, place_of, start_of
+from bot.probes.gpu.history import SLACK_SECONDS, RegisterHistory, place_of, start_of
 from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.remediators import marks_of, remediators_of
@@ -39,6 +41,27 @@ class Fault:
     xids: tuple[int, ...] = ()
     gpu: Gpu | None = None
     node: str = ""
+    old_xids: tuple[int, ...] = ()
+    """XIDs that the register held before the incident's time."""
+
+
+@dataclass(frozen=True)
+class Dated:
+    """XIDs of a node that are known to be new: from its events, and from the incident's alerts."""
+
+    events: tuple[int, ...] = ()
+    alerted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """The XIDs of one GPU's register in Prometheus, oldest first. `reaches_back`: over all of the incident's time."""
+
+    xids: tuple[float, ...] = ()
+    reaches_back: bool = False
+
+
+NOTHING_DATED, NO_RECORD = Dated(), Record()
 
 
 @dataclass(frozen=True)
@@ -63,7 +86,7 @@ class GpuFault:
 class ReadGpuFault:
     def __init__(self, sources: Sources) -> None:
         self._exporters, self._finder = Exporters(sources), sources.finder
-        self._history = RegisterHistory("faults", sources)
+        self._history, self._records = RegisterHistory("faults", sources), sources.registers
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         snapshot = await request.snapshot()
@@ -73,16 +96,26 @@ class ReadGpuFault:
         if not nodes:
             return no_answer(request, "no replica is on a node")
         pages, events = await asyncio.gather(self._exporters.read(nodes), self._events())
+        alerted = alerted_xids(request.context.alerts, pods_of_workload(snapshot), pages)
+        recorded = await self._recorded(pages, request)
         faults: list[Fault] = []
         for node in nodes:
-            dated = xids_in(events.get(node, ()), start_of(request))
-            faults += await self._gpu_faults(node, pages[node], dated, request, snapshot)
-            faults.append(_node_fault(node, snapshot, dated, start_of(request)))
+            dated = Dated(xids_in(events.get(node, ()), start_of(request)), alerted.get(node, ()))
+            of_gpus = await self._gpu_faults(node, pages[node], dated, recorded, request, snapshot)
+            old = {xid for fault in of_gpus for xid in fault.old_xids}
+            dated = replace(dated, alerted=tuple(xid for xid in dated.alerted if xid not in old))
+            faults += [*of_gpus, _node_fault(node, snapshot, dated, start_of(request))]
         worst = max(faults, key=lambda fault: (SEVERITY.index(fault.kind), fault.gpu is not None))
         return _reading_of(request, snapshot, worst, faults)
 
     async def _gpu_faults(
-        self, node: str, page: NodeGpus, dated: Sequence[int], request: ProbeRequest, snapshot: ClusterSnapshot
+        self,
+        node: str,
+        page: NodeGpus,
+        dated: Dated,
+        recorded: Mapping[str, Sequence[tuple[float, float]]],
+        request: ProbeRequest,
+        snapshot: ClusterSnapshot,
     ) -> list[Fault]:
         if page.unreadable:
             return [Fault("", page.unreadable, node=node)]
@@ -92,12 +125,31 @@ class ReadGpuFault:
         # All GPUs of a node that is asked for by name are judged: it may hold none of our replicas any more.
         only_ours = request.spec.of == "target" and any(gpu.pod for gpu in page.gpus)
         gpus = [gpu for gpu in page.gpus if not only_ours or (gpu.namespace, gpu.pod) in ours]
-        back = readings.reaches_back
-        judged = [(gpu, judge_gpu(gpu.values, readings.before(gpu.index), dated, reaches_back=back)) for gpu in gpus]
+        since = start_of(request)
+        judged = []
+        for gpu in gpus:
+            points = recorded.get(gpu.uuid, ())
+            record = Record(
+                tuple(value for _at, value in points), bool(points) and points[0][0] <= since + SLACK_SECONDS
+            )
+            before, back = readings.before(gpu.index), readings.reaches_back
+            judged.append((gpu, judge_gpu(gpu.values, before, dated, reaches_back=back, record=record)))
         return [
             replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
             for gpu, fault in judged
         ]
+
+    async def _recorded(
+        self, pages: Mapping[str, NodeGpus], request: ProbeRequest
+    ) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """What Prometheus recorded of the registers; it only adds to the bot's own readings."""
+        uuids = [gpu.uuid for page in pages.values() for gpu in page.gpus if gpu.uuid]
+        if self._records is None or not uuids:
+            return {}
+        try:
+            return await self._records.xids(uuids, start_of(request), request.at)
+        except SourceError:
+            return {}
 
     async def _events(self) -> Mapping[str, Sequence[Obj]]:
         """Events only add to the registers, which count without them too."""
@@ -110,15 +162,14 @@ class ReadGpuFault:
 def judge_gpu(
     now: Mapping[str, float],
     before: Sequence[Mapping[str, float]],
-    dated: Sequence[int] = (),
+    dated: Dated = NOTHING_DATED,
     *,
     reaches_back: bool,
+    record: Record = NO_RECORD,
 ) -> Fault:
-    """`before`: earlier readings of the incident's time. `reaches_back`: whether they begin where that time does.
-
-    `dated`: XIDs of the node's events in that time.
-    """
-    recent = _recent_xids(now, before, dated)
+    """`before`: earlier readings of the incident's time. `reaches_back`: whether they begin where that time does."""
+    old = _old_xid(now, before, record, reaches_back=reaches_back)
+    recent = _recent_xids(now, before, dated, record, old)
     found = [
         Fault(class_of(xid) or "", f"XID {xid} since the incident began ({xid_of(xid).meaning})") for xid in recent
     ]
@@ -134,36 +185,53 @@ def judge_gpu(
     elif "xid" not in now:
         found.append(Fault("", "XIDs are not exported"))
     elif not recent and int(now["xid"]) != 0:
-        found.append(_undated(int(now["xid"]), reaches_back=reaches_back, has_seen=any("xid" in was for was in before)))
+        found.append(_undated(int(now["xid"]), is_old=old is not None))
     worst = max(found, key=lambda fault: SEVERITY.index(fault.kind), default=Fault("none"))
     notes = "; ".join(dict.fromkeys(fault.note for fault in found))
-    return Fault(worst.kind, notes, xids=recent)
+    return Fault(worst.kind, notes, xids=recent, old_xids=() if old is None or old in recent else (old,))
+
+
+def _old_xid(
+    now: Mapping[str, float], before: Sequence[Mapping[str, float]], record: Record, *, reaches_back: bool
+) -> int | None:
+    """The XID that the register holds, if it held the same one at the begin of the incident's time."""
+    first = next((was["xid"] for was in before if "xid" in was), None) if reaches_back else None
+    first = record.xids[0] if first is None and record.reaches_back else first
+    return int(first) if first is not None and int(first) != 0 and first == now.get("xid") else None
 
 
 def _recent_xids(
-    now: Mapping[str, float], before: Sequence[Mapping[str, float]], dated: Sequence[int]
+    now: Mapping[str, float],
+    before: Sequence[Mapping[str, float]],
+    dated: Dated,
+    record: Record,
+    old: int | None,
 ) -> tuple[int, ...]:
     """XIDs that the register took on while we watched, that the exporter counted lately, or that an event dates."""
     readings = (*before, now)
     counted = [key.removeprefix("counted:") for values in readings for key in values if key.startswith("counted:")]
-    in_events = [int(now["xid"])] if now.get("xid", 0.0) in dated else []
-    return tuple(dict.fromkeys([*in_events, *new_xids(readings), *(int(xid) for xid in counted if xid.isdigit())]))
+    known = {*dated.events, *(xid for xid in dated.alerted if xid != old)}
+    in_events = [int(now["xid"])] if now.get("xid", 0.0) in known else []
+    recorded = new_xids([*({"xid": xid} for xid in record.xids), now]) if record.xids else []
+    changed = [*new_xids(readings), *recorded]
+    return tuple(dict.fromkeys([*in_events, *changed, *(int(xid) for xid in counted if xid.isdigit())]))
 
 
-def _undated(xid: int, *, reaches_back: bool, has_seen: bool) -> Fault:
+def _undated(xid: int, *, is_old: bool) -> Fault:
     kind, meaning = xid_of(xid)
-    if has_seen and reaches_back:
+    if is_old:
         return Fault("stale", f"XID {xid} seen, not recent ({meaning})")
     if kind == "application":
         return Fault("stale", f"XID {xid} seen, a program's fault ({meaning})")
     return Fault("", f"XID {xid} seen, its age is not known ({meaning})")
 
 
-def _node_fault(node: str, snapshot: ClusterSnapshot, xids: tuple[int, ...], since: float) -> Fault:
-    """By the XIDs of its events, else by its conditions and taints, which name no class."""
-    if xids:
+def _node_fault(node: str, snapshot: ClusterSnapshot, dated: Dated, since: float) -> Fault:
+    """By the XIDs of its events and of the alerts, else by its conditions and taints, which name no class."""
+    if xids := (*dated.events, *dated.alerted):
         worst = max(xids, key=lambda xid: SEVERITY.index(class_of(xid) or ""))
-        note = f"{node}: event, XID {worst} ({xid_of(worst).meaning})"
+        source = "event," if worst in dated.events else "the alert names"
+        note = f"{node}: {source} XID {worst} ({xid_of(worst).meaning})"
         return Fault(class_of(worst) or "", note, xids=xids, node=node)
     verdict = judge_node(node, next((one for one in snapshot.nodes if name_of(one) == node), None), since)
     notes = "; ".join(verdict.notes)

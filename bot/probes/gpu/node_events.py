@@ -41,8 +41,13 @@ def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
 def xids_in(events: Iterable[Obj], since: float) -> tuple[int, ...]:
     """The XIDs of events since then, newest first."""
     recent = sorted((event for event in events if _last_seen(event) >= since), key=_last_seen, reverse=True)
-    found = [_XID.search(f"{event.get('reason') or ''} {event.get('message') or ''}") for event in recent]
-    return tuple(dict.fromkeys(int(match[1] or match[2]) for match in found if match))
+    found = [xid_named_in(f"{event.get('reason') or ''} {event.get('message') or ''}") for event in recent]
+    return tuple(dict.fromkeys(xid for xid in found if xid is not None))
+
+
+def xid_named_in(text: str) -> int | None:
+    match = _XID.search(text)
+    return int(match[1] or match[2]) if match else None
 
 
 def about_nodes(events: Iterable[Obj]) -> dict[str, list[Obj]]:

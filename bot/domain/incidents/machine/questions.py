@@ -71,11 +71,19 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         state=draft.run.state,
         visit=draft.run.visit,
         text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
+        why=_not_called(draft, state.to_group),
         choices={"taken": "I will take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,
     )
     ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+
+
+def _not_called(draft: Draft, group: str) -> str:
+    """Returns that a team has no people in the settings, so that somebody calls it."""
+    if not group or group in draft.rules.approvals.teams:
+        return ""
+    return f"No people of '{group}' are configured: the bot cannot call them, so call them yourself."
 
 
 def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:

@@ -1,0 +1,43 @@
+"""The XID registers of GPUs as Prometheus recorded them, which dates a fault that the bot did not see happen."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import httpx
+
+from bot.adapters.prometheus.history import result_of
+from bot.domain.kernel.errors import SourceError
+
+DEADLINE_SECONDS = 4.0
+_UUID = re.compile(r"[A-Za-z0-9-]{1,80}")
+"""A GPU's name; nothing else goes into a query."""
+
+
+class PrometheusRegisters:
+    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
+        self._client, self._url = client, url.rstrip("/")
+
+    async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """A GPU has one series for each pod that held it, so they are merged."""
+        form = {"query": xid_query(uuids, end - start), "time": f"{end:.3f}"}
+        try:
+            answer = await self._client.post(f"{self._url}/api/v1/query", data=form, timeout=DEADLINE_SECONDS)
+        except httpx.HTTPError as error:
+            raise SourceError(f"Prometheus: {error or type(error).__name__}") from error
+        points = defaultdict[str, list[tuple[float, float]]](list)
+        for series in result_of(answer.content):
+            uuid = str(series["metric"].get("UUID", ""))
+            points[uuid] += [(float(at), float(value)) for at, value in series.get("values", [])]
+        return {uuid: sorted(found) for uuid, found in points.items()}
+
+
+def xid_query(uuids: Sequence[str], seconds: float) -> str:
+    """Raises `SourceError` for a name that no GPU has."""
+    strange = [uuid for uuid in uuids if not _UUID.fullmatch(uuid)]
+    if strange or not uuids:
+        raise SourceError(f"{(strange or ['no GPU'])[0][:80]!r} is no name of a GPU, so it is not asked for")
+    return f'DCGM_FI_DEV_XID_ERRORS{{UUID=~"{"|".join(uuids)}"}}[{math.ceil(seconds)}s]'

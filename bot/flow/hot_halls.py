@@ -1,0 +1,50 @@
+"""While a hall is too hot, no incident starts more replicas in its zone: added load heats the next rack.
+
+The zone is that of the `thermal_scope` probe, as an open incident read it last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.domain.changes.plan import Plan
+from bot.domain.cluster.capacity import capacity_of
+from bot.domain.cluster.objects import labels_of
+from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.incidents.run import Run
+from bot.flow.incident_history import PastRuns, runs_since
+
+FACILITY = "facility"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+async def refused_by_heat(runs: PastRuns, run: Run, plan: Plan, snapshot: ClusterSnapshot, *, at: float) -> str:
+    """Why this plan may not add a replica now; empty if it adds none, or none that could land in a hot hall."""
+    if not _adds_replicas(plan, snapshot):
+        return ""
+    for zone, incident in (await hot_zones(runs, but=run.incident_id, at=at)).items():
+        nodes = tuple(node for node in snapshot.nodes if labels_of(node).get(ZONE_LABEL, "") == zone)
+        room = capacity_of(replace(snapshot, nodes=nodes))
+        if isinstance(room, str) or room.replicas_that_fit >= 1:
+            hall = f"the hall of zone {zone}" if zone else "the hall"
+            return f"{hall} is too hot ({incident}), and a new replica could land there"
+    return ""
+
+
+async def hot_zones(runs: PastRuns, *, but: str, at: float) -> Mapping[str, str]:
+    """Zone to the open incident that found its hall too hot; nodes without a zone are one hall."""
+    found: dict[str, str] = {}
+    for run in await runs_since(runs, at):
+        halls = [one.fields for one in run.latest.values() if one.fields.get("scope") == FACILITY]
+        if halls and run.is_open and run.incident_id != but:
+            found |= {str(fields.get("zone") or ""): run.incident_id for fields in halls}
+    return found
+
+
+def _adds_replicas(plan: Plan, snapshot: ClusterSnapshot) -> bool:
+    if plan.verb == "canary":
+        return True
+    to = plan.choices.get("to")
+    return plan.verb == "scale" and isinstance(to, int) and to > replicas_of(snapshot.workload or {})

@@ -1,0 +1,43 @@
+"""What the main ways of gpu-fault cost: presses, people, and minutes until our replica serves elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.main_ways import MINUTE, Fleet, cost_of
+
+pytestmark = pytest.mark.fast
+FATAL = "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node"
+CONTAINED = "a contained fault: one more replica first, ours is replaced, and the node stays"
+FLEETS = [
+    pytest.param(Fleet(4, 2), id="4-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(4, 10), id="4-replicas-that-start-in-10-minutes"),
+    pytest.param(Fleet(20, 2), id="20-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(20, 10), id="20-replicas-that-start-in-10-minutes"),
+]
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+async def test_a_fatal_fault_takes_two_presses_of_one_person_and_leaves_rotation_at_once(fleet: Fleet) -> None:
+    """One for the cordon, one for taking the replica out, which covers ending it once it is empty."""
+    cost = await cost_of("gpu-fault", FATAL, fleet, "ours_out")
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= 2
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+async def test_a_contained_fault_takes_two_presses_and_the_start_of_one_replica(fleet: Fleet) -> None:
+    """The third removes the additional replica, after the relief."""
+    cost = await cost_of("gpu-fault", CONTAINED, fleet, "gently_evict")
+    assert (cost.presses, cost.people) == (3, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= fleet.start_minutes + 2
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+async def test_without_room_elsewhere_a_fatal_fault_costs_the_same(fleet: Fleet) -> None:
+    none = {"free_gpus": 0, "replicas_that_fit": 0}
+    cost = await cost_of("gpu-fault", FATAL, fleet, "ours_out", capacity=none)
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.relief <= 2

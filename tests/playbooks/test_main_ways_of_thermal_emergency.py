@@ -1,0 +1,33 @@
+"""What the main ways of thermal-emergency cost: presses, people, and minutes until the load leaves the hot node."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.main_ways import MINUTE, Fleet, cost_of
+
+pytestmark = pytest.mark.fast
+NODE = "one hot node: cordon, ours moves away, and the platform team gives it back"
+HALL = "a hot hall: facilities are called, load is shed, and the replica comes back once it is cool"
+FLEETS = [
+    pytest.param(Fleet(4, 2), id="4-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(4, 10), id="4-replicas-that-start-in-10-minutes"),
+    pytest.param(Fleet(20, 2), id="20-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(20, 10), id="20-replicas-that-start-in-10-minutes"),
+]
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+async def test_a_hot_node_takes_two_presses_of_one_person_and_loses_its_load_at_once(fleet: Fleet) -> None:
+    """The third gives the node back, once it has been cool."""
+    cost = await cost_of("thermal-emergency", NODE, fleet, "ours_evict")
+    assert (cost.presses, cost.people) == (3, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= 2
+
+
+async def test_a_hot_hall_sheds_load_with_one_press() -> None:
+    """The second brings the replica back once the hall is cool."""
+    cost = await cost_of("thermal-emergency", HALL, Fleet(4, 2), "facility_shed")
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.begun["facility_shed"] < cost.begun["grow_back"]
