@@ -87,6 +87,7 @@ class KubernetesReader:
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
             "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
+            "kills": self._listed("Event", namespace, {"fieldSelector": "reason=Killing"}),
             "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):

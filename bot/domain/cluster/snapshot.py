@@ -29,6 +29,8 @@ class ClusterSnapshot:
     """ResourceQuotas of the workload's namespace."""
     failed_creates: tuple[Obj, ...] = ()
     """Events of the namespace about pods that could not be created."""
+    kills: tuple[Obj, ...] = ()
+    """Events of the namespace about containers that a kubelet ends."""
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
     """Every pod of the cluster: the holders of accelerators, and the other pods on a node."""
