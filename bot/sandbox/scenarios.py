@@ -128,7 +128,7 @@ CRASH_LOOP = Scenario(
     trouble_load={"workers": 12},
     deploy=Deploy({"--num-gpu-blocks-override": "60"}),
     rule="crash",
-    answers={"Which one was good?": "Roll back to"},
+    answers={"Which revision was good?": "Roll back to"},
     filled={"revision": "1"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
 )
@@ -258,7 +258,7 @@ CRASHES = Scenario(
     fault={"kind": "cuda_oom"},
     rule="",
     alert=KV_ALERT,
-    answers={"No mitigation held so far": "Hand over", "what tells a burst from a leak": "Neither"},
+    answers={"Which revision was good?": "Hand over"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
     verified_by="",
     endings=("handed_over",),

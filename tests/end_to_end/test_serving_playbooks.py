@@ -16,11 +16,20 @@ SERVING: tuple[Branch, ...] = (
     ),
     (
         scenarios.CRASH_LOOP,
-        ["look", "stuck_rollout", "way_back", "name_revision", "rollback_named", "stays_up", "verify_calm", "fixed"],
+        [
+            "look",
+            "stuck_rollout",
+            "way_back",
+            "name_revision",
+            "rollback_named",
+            "stays_up",
+            "verify_calm",
+            "fixed_end",
+        ],
     ),
 )
 ENGINE_DIES: tuple[Branch, ...] = (
-    (scenarios.ENGINE_DIES, ["look", "died", "ask_died", "stays_longer", "died", "ask_died", "handed_over"]),
+    (scenarios.ENGINE_DIES, ["look", "died", "unclear", "stays_up", "died", "unclear", "handed_over"]),
 )
 
 

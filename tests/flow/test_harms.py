@@ -428,7 +428,7 @@ async def test_5_a_resolved_alert_alone_takes_nothing_back(scene: Scene, bot: Bo
     assert (run.is_open, run.state, scene.cluster.sent) == (True, "cap", [])
 
 
-@pytest.mark.parametrize("name", ["kv-cache-oom", "vllm-oom-triage", "inference-slo-breach"])
+@pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])
 def test_5_only_a_person_who_was_asked_whether_the_cause_is_gone_takes_added_replicas_back(name: str) -> None:
     states = shipped(name).playbook.states
     into = [(state, edge) for state in states for edge in edges_of(states[state]) if edge.to == "restore_back"]

@@ -233,7 +233,7 @@ STARTS = {
 CRASHING = {
     "scene": {"crashed": 1, "ready": 0, "only_new": False, "steady_for": 5, "lived": 20, "serving": True},
     "restarts": {"count": 3, "oom": False, "crashed": True, "last_reason": "Error"},
-    "rollout": {"happened": True, "matters": True, "by_bot": False, "summary": ""},
+    "rollout": {"happened": False, "matters": False, "by_bot": False, "summary": ""},
     "request_lengths": {"longest": 900, "above": 0, "requests": 90000},
     "hygiene": {"expandable": False, "expandable_fits": True, "gpus_per_replica": 1},
 }  # fmt: skip
@@ -249,8 +249,8 @@ async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | Non
         | CRASHING
         | {"last_words": said}
         | ({"memory": memory} if memory else {}),
-        "answers": {"nothing_holds": "hand_over", "no_proof": "hand_over", "hand_over": "taken"} | answers,
-        "changes": dict.fromkeys(("rollback", "raise_canary", "shorten_canary"), "expired"),
+        "answers": {"name_revision": "hand_over", "unclear": "hand_over", "hand_over": "taken"} | answers,
+        "changes": dict.fromkeys(("way_back_rollback", "no_room_larger_pool", "no_room_shorten"), "expired"),
     })  # fmt: skip
     clock, book = Clock(1_800_000_000.0), playbook("vllm-oom-triage")
     bundle, alert = bundle_of(book.name), alert_at(clock.now, case)
@@ -277,7 +277,7 @@ async def test_a_failed_start_is_named_by_its_line(captures: Path, case: str) ->
 @pytest.mark.parametrize("case", [case for case, (_, state) in STARTS.items() if state == BACK])
 async def test_a_flag_that_the_engine_refuses_is_rolled_back(captures: Path, case: str) -> None:
     (proposed,) = (await triage(captures, case)).proposed
-    assert (proposed.state, proposed.verb, proposed.arguments) == ("rollback", "rollback", {"revision": 7})
+    assert (proposed.state, proposed.verb, proposed.arguments) == ("way_back_rollback", "rollback", {"revision": 7})
 
 
 @pytest.mark.parametrize("case", [case for case, (_, state) in STARTS.items() if state == NO_ROOM])
@@ -286,7 +286,7 @@ async def test_where_nothing_is_left_for_the_pool_the_utilisation_goes_up_and_ne
 ) -> None:
     roomy = {"least_free": 8, "least_free_day": 8, "total": 80, "compute": 0.9}
     assert told_by_the_cluster("kv-cache-oom")["limits"]["utilization"] == 0.9
-    (proposed,) = (await triage(captures, case, no_room="raise", memory=roomy)).proposed
+    (proposed,) = (await triage(captures, case, memory=roomy)).proposed
     assert proposed.arguments["edits"] == [{"flag": "--gpu-memory-utilization", "direction": "raise", "value": 0.92}]
 
 
@@ -294,7 +294,7 @@ async def test_where_nothing_is_left_for_the_pool_the_utilisation_goes_up_and_ne
     ("case", "fits"), [("F_failed_start_max_model_len_4096", 4064), ("kv_too_small_for_max_model_len", 992)]
 )
 async def test_shorter_requests_are_as_long_as_the_engine_itself_says(captures: Path, case: str, fits: int) -> None:
-    (proposed,) = (await triage(captures, case, no_room="shorten")).proposed
+    (proposed,) = (await triage(captures, case)).proposed
     assert proposed.arguments["edits"] == [{"flag": "--max-model-len", "direction": "lower", "value": fits}]
 
 

@@ -65,6 +65,7 @@ async def ask(
     pages: Samples | None = None,
     gpu: str = "",
     unreadable: dict[str, str] | None = None,
+    kills: Sequence[Obj] = (),
     revisions: Sequence[Obj] = (),
     moments: Mapping[str, float] | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -77,6 +78,7 @@ async def ask(
         replica_sets=tuple(revisions) or ({"metadata": {"name": "rs", "uid": "rs", "ownerReferences": [owner]}},),
         pods=pods,
         nodes=(node,),
+        kills=tuple(kills),
         unreadable=unreadable or {},
     )
 
@@ -398,18 +400,80 @@ async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
 SIGTERM = "INFO [launcher.py:254] [shutdown] API server: shutdown triggered"
 
 
-@pytest.mark.parametrize(
+STOPPED = pytest.mark.parametrize(
     ("code", "log"), [pytest.param(0, SIGTERM, id="SIGTERM"), pytest.param(137, "INFO: GET /health", id="SIGKILL")]
 )
-async def test_an_engine_that_was_stopped_in_a_pod_that_stays_was_killed_from_outside(code: int, log: str) -> None:
-    """As the kubelet does after its liveness probe failed: nobody deletes the pod."""
-    killed = restarted("llm-0", seconds=-30, reason="Completed" if code == 0 else "Error", code=code)
+
+
+def stopped(code: int) -> Obj:
+    return restarted("llm-0", seconds=-30, reason="Completed" if code == 0 else "Error", code=code)
+
+
+def kill(message: str, *, of: str = "llm-0", seconds: float = -60) -> Obj:
+    about = {"kind": "Pod", "namespace": "serving", "name": of}
+    return {"reason": "Killing", "message": message, "involvedObject": about, "lastTimestamp": at(seconds)}
+
+
+LIVENESS = "Container vllm failed liveness probe, will be restarted"
+
+
+@STOPPED
+@pytest.mark.parametrize("probe", ["liveness", "startup"])
+async def test_a_container_whose_probe_failed_is_a_class_of_its_own(code: int, log: str, probe: str) -> None:
+    told = f"Container vllm failed {probe} probe, will be restarted"
     logs = Logs({"llm-0/previous": log, "llm-0": "INFO fine"})
-    reading = await ask("last_words", killed, logs=logs)
+    reading = await ask("last_words", stopped(code), logs=logs, kills=[kill(told)])
+    assert (reading.fields["why"], reading.fields["line"], reading.fields["oom"]) == ("probe", told, False)
+    restarts = await ask("restarts", stopped(code), logs=logs, kills=[kill(told)])
+    assert str(restarts.fields["last_reason"]).endswith(f"probe: {told}")
+    assert told in (await ask("crash_scene", stopped(code), kills=[kill(told)])).detail
+
+
+@STOPPED
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([], id="without events"),
+        pytest.param([kill("Stopping container vllm")], id="the pod was ended"),
+        pytest.param([kill(LIVENESS, of="llm-1")], id="of another pod"),
+        pytest.param([kill(LIVENESS, seconds=-7200)], id="of an earlier container"),
+    ],
+)
+async def test_an_engine_that_was_stopped_in_a_pod_that_stays_was_killed_from_outside(
+    code: int, log: str, kills: list[Obj]
+) -> None:
+    killed = stopped(code)
+    killed["status"]["containerStatuses"][0]["lastState"]["terminated"]["startedAt"] = at(-3600)
+    logs = Logs({"llm-0/previous": log, "llm-0": "INFO fine"})
+    reading = await ask("last_words", killed, logs=logs, kills=kills)
     assert (reading.fields["why"], reading.fields["died"]) == ("killed", True)
-    assert "killed from outside" in str((await ask("restarts", killed, logs=logs)).fields["last_reason"])
-    died = await ask("last_words", killed, logs=Logs({"llm-0/previous": DIED, "llm-0": ""}))
-    assert died.fields["why"] == "engine_died", "its own words come first"
+    told = str((await ask("restarts", killed, logs=logs, kills=kills)).fields["last_reason"])
+    assert "killed from outside" in told
+
+
+@STOPPED
+async def test_the_words_of_an_engine_come_before_what_ended_its_container(code: int, log: str) -> None:
+    logs = Logs({"llm-0/previous": f"{DIED}\n{log}", "llm-0": ""})
+    reading = await ask("last_words", stopped(code), logs=logs, kills=[kill(LIVENESS)])
+    assert reading.fields["why"] == "engine_died"
+
+
+async def test_the_cause_in_another_log_comes_before_a_failed_probe() -> None:
+    logs = Logs({"llm-0/previous": "INFO", "llm-1/previous": OOM, "llm-0": "", "llm-1": ""})
+    pods = (stopped(137), restarted("llm-1", seconds=-60))
+    reading = await ask("last_words", *pods, logs=logs, kills=[kill(LIVENESS)])
+    assert (reading.fields["why"], reading.fields["oom"]) == ("serving", True)
+
+
+@pytest.mark.parametrize("seen", [stopped(0), ended("llm-0", code=0)], ids=["started again", "not yet"])
+async def test_an_engine_that_ended_with_0_and_without_a_word_died(seen: Obj) -> None:
+    """Nobody had told its pod to end, so a clean exit is not a good one."""
+    logs = Logs({"llm-0/previous": "INFO: GET /health", "llm-0": "INFO: GET /health"})
+    reading = await ask("last_words", seen, logs=logs)
+    assert (reading.fields["why"], reading.fields["died"]) == ("engine_died", True)
+    assert "exit code 0" in str(reading.fields["line"])
+    leaving = deleted(ended("llm-0", code=0), seconds=-70)
+    assert (await ask("last_words", leaving, logs=logs)).fields["why"] == "none"
 
 
 async def test_at_most_fifty_lines_are_kept_and_no_secret() -> None:

@@ -93,6 +93,7 @@ class KubernetesReader:
             "canary_pods": self._listed("Pod", namespace, of_canary),
             "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
             **{name: self._listed("Event", namespace, query) for name, query in NODE_REQUESTS.items()},
+            "kills": self._listed("Event", namespace, {"fieldSelector": "reason=Killing"}),
             "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):

@@ -74,6 +74,20 @@ def ref_of(obj: Obj, kind: str) -> ObjectRef:
     return ObjectRef(kind=kind, namespace=namespace_of(obj), name=name_of(obj), uid=uid_of(obj))
 
 
+def last_seen_of(event: Obj) -> float:
+    """When an Event last occurred; 0 without a date.
+
+    A repeated event keeps its name and gets a new last time; the newer API has other fields for it.
+    """
+    times = (
+        dig(event, "series", "lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event.get("firstTimestamp"),
+    )
+    return next((at for time in times if (at := seconds_of(time)) is not None), 0.0)
+
+
 def controller_of(obj: Obj) -> Obj | None:
     """The owner reference of the controller that manages this object."""
     return next((o for o in dig(obj, "metadata", "ownerReferences") or [] if o.get("controller")), None)

@@ -3,12 +3,21 @@
 When vLLM's engine process dies, the API server beside it exits cleanly, with exit code 0. So the test is whether
 anything asked the pod to end: a deletion (also by a rollout, a scale-down or a drain), an eviction, or the shutdown of
 its node.
+
+A kubelet also ends a container whose liveness or startup probe failed. Only an event of the pod shows that, and the API
+server forgets events within an hour: its absence proves nothing.
 """
 
 from __future__ import annotations
 
-from bot.domain.cluster.objects import condition, dig, seconds_of
+import re
+from collections.abc import Iterable
+
+from bot.domain.cluster.objects import condition, dig, last_seen_of, name_of, seconds_of, uid_of
 from bot.domain.cluster.snapshot import Obj
+
+_FAILED_PROBE = re.compile(r"failed (?:liveness|startup) probe")
+"""As in `Container vllm failed liveness probe, will be restarted`."""
 
 
 def was_told_to_end(pod: Obj, ended: Obj) -> bool:
@@ -23,6 +32,19 @@ def was_told_to_end(pod: Obj, ended: Obj) -> bool:
     asked = [at for at in (_deletion_asked_at(pod), _disrupted_at(pod)) if at is not None]
     # A container that ended before the pod was asked to end did so by itself.
     return bool(asked) and (finished is None or finished >= min(asked))
+
+
+def failed_probe_of(pod: Obj, ended: Obj, kills: Iterable[Obj]) -> str:
+    """What the kubelet wrote as it ended this container for a failed probe; empty without such an event."""
+    began = seconds_of(ended.get("startedAt")) or 0.0
+    own = [event for event in kills if _is_about(event, pod) and _FAILED_PROBE.search(event.get("message") or "")]
+    latest = max(own, key=last_seen_of, default=None)
+    return str(latest["message"]) if latest is not None and last_seen_of(latest) >= began else ""
+
+
+def _is_about(event: Obj, pod: Obj) -> bool:
+    about = event.get("involvedObject") or {}
+    return (about.get("uid") or uid_of(pod), about.get("name")) == (uid_of(pod), name_of(pod))
 
 
 def _deletion_asked_at(pod: Obj) -> float | None:

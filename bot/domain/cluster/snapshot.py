@@ -31,6 +31,8 @@ class ClusterSnapshot:
     """Events of the namespace about pods that could not be created."""
     node_requests: tuple[Obj, ...] = ()
     """Events about Pending pods for which an autoscaler adds a node."""
+    kills: tuple[Obj, ...] = ()
+    """Events of the namespace about containers that a kubelet ends."""
     nodes: tuple[Obj, ...] = ()
     all_pods: tuple[Obj, ...] = ()
     """Every pod of the cluster: the holders of accelerators, and the other pods on a node."""

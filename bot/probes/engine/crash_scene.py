@@ -40,7 +40,7 @@ class ReadCrashScene(PodsProbe):
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         since = request.context.opened_at - BEFORE_SECONDS
-        crashed = [end for pod in pods for end in ends_of(pod, since) if is_crash(end)]
+        crashed = [end for pod in pods for end in ends_of(pod, since, snapshot.kills) if is_crash(end)]
         ages = {name_of(pod): _age(pod, request.at) for pod in pods}
         known = {name: age for name, age in ages.items() if age is not None}
         oldest = max(sorted(known), key=lambda name: known[name], default=None)
@@ -132,7 +132,11 @@ def _serves(pods: Sequence[Obj]) -> bool | None:
 
 
 def _in_words(crashed: Sequence[Ended]) -> str:
-    said = [f"{name_of(end.pod)}: {end.reason} (exit {end.exit_code}), {end.count:.0f} times" for end in crashed]
+    said = [
+        f"{name_of(end.pod)}: {end.reason} (exit {end.exit_code}), {end.count:.0f} times"
+        + (f": {end.failed_probe}" if end.failed_probe else "")
+        for end in crashed
+    ]
     return "; ".join(dict.fromkeys(said))[:900] or "nothing crashed since the incident opened"
 
 

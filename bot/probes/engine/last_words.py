@@ -16,6 +16,7 @@ from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
+    ENDED_BY_ITSELF,
     MAX_LOGS,
     SOURCE,
     TAIL_LINES,
@@ -24,7 +25,7 @@ from bot.probes.engine.pod_logs import (
     ends_of,
     is_crash,
     one_of_each_template,
-    was_killed,
+    why_silent,
 )
 
 MAX_LINES = 50
@@ -49,18 +50,20 @@ class ReadLastWords(PodsProbe):
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         shown = one_of_each_template(pods)[:MAX_LOGS]
         since = request.context.opened_at - BEFORE_SECONDS
-        ended = [end for pod in pods for end in ends_of(pod, since)]
+        ended = [end for pod in pods for end in ends_of(pod, since, snapshot.kills)]
         previous = [end for end in ended if end.is_previous]
-        asked = [*((end.pod, True) for end in previous[:MAX_LOGS]), *((pod, False) for pod in shown)]
-        said = await asyncio.gather(*(self._read(pod, is_previous=is_previous) for pod, is_previous in asked))
+        stopped = {name_of(end.pod): end for end in ended if not end.is_previous}
+        asked = [*((end.pod, end) for end in previous[:MAX_LOGS]), *((pod, stopped.get(name_of(pod))) for pod in shown)]
+        said = await asyncio.gather(*(self._read(pod, end) for pod, end in asked))
         words = [found for found in said if found is not None]
-        killed = any(word and was_killed(end, word) for end, word in zip(previous, said, strict=False))
         if not words:
             return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
         unread = len(said) - len(words) + max(0, len(previous) - MAX_LOGS)
-        return _reading(request, words, ended, unread, killed=killed)
+        return _reading(request, words, ended, unread)
 
-    async def _read(self, pod: Obj, *, is_previous: bool) -> LastWords | None:
+    async def _read(self, pod: Obj, end: Ended | None) -> LastWords | None:
+        """The words of a container that ended, or of one that runs."""
+        is_previous = end is not None and end.is_previous
         try:
             log = await self._logs.read(namespace_of(pod), name_of(pod), previous=is_previous, tail_lines=TAIL_LINES)
         except ClusterError:
@@ -69,13 +72,13 @@ class ReadLastWords(PodsProbe):
         if log is None:
             # A container that has not begun has no log; one that ended had a log, which is gone.
             return None if is_previous else LastWords("none")
-        return last_words(log)
+        words = last_words(log)
+        return why_silent(end, words) if end is not None else words
 
 
-def _reading(
-    request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int, *, killed: bool
-) -> Reading:
-    decided = next((word for word in words if word.why != "none"), None)
+def _reading(request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int) -> Reading:
+    decided = next((word for word in sorted(words, key=_is_vague) if word.why not in ("none", "killed")), None)
+    killed = any(word.why == "killed" for word in words)
     lines = [line for word in words for line in word.telling][-MAX_LINES:]
     is_host = any(end.reason == "OOMKilled" for end in ended)
     parts = LastWordsOfEngines(
@@ -90,6 +93,11 @@ def _reading(
     )
     missing = dict.fromkeys(PROBE.kinds, f"{unread} of the logs cannot be read") | {"fits_tokens": "no log says it"}
     return answer(request, parts, missing=missing, detail=_newest(lines), source=SOURCE)
+
+
+def _is_vague(word: LastWords) -> bool:
+    """The line of another log names a cause; how one container ended only shows what followed."""
+    return word.why == "probe" or word.line == ENDED_BY_ITSELF
 
 
 def _newest(lines: Sequence[str]) -> str:

@@ -25,13 +25,15 @@ OomClass = Literal[
     "bad_config",
     "engine_died",
     "start_failed",
+    "probe",
     "killed",
 ]
 """Why an engine ended, each with its own cure. Out of memory are the first ones after `none`, and they differ:
 
 weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: another process holds
 the memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
-killed: a signal ended it from outside, mostly the kubelet's after its liveness probe failed; no log line says it alone.
+No log line alone shows these two. probe: the kubelet ended it because its liveness or startup probe failed, as an event
+of its pod says. killed: a signal ended it from outside, and no event says whose.
 """
 CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})
 

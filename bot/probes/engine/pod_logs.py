@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
-from bot.domain.cluster.pod_end import was_told_to_end
+from bot.domain.cluster.pod_end import failed_probe_of, was_told_to_end
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodLogs, ProbeRequest
 from bot.probes.answers import no_answer, pods_asked_for, staying, unreadable
-from bot.probes.engine.log_lines import LastWords
+from bot.probes.engine.log_lines import LastWords, redacted
 
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash this shortly before the opening belongs to the incident."""
 SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
+ENDED_BY_ITSELF = "the container ended with exit code 0, and nobody had ended its pod"
 MAX_LOGS = 8
 TAIL_LINES = 2000
 SOURCE = "pods and their logs"
@@ -55,6 +56,21 @@ class Ended:
     """Whether another container has started since, so that this log is the previous one's."""
     was_told: bool
     """Whether its pod was told to end."""
+    failed_probe: str = ""
+    """The kubelet's event, if it ended the container because a probe failed."""
+
+
+def why_silent(end: Ended, words: LastWords) -> LastWords:
+    """The class of a crash whose log names no cause: a failed probe, a signal, or an engine that ended by itself."""
+    if words.why != "none" or not is_crash(end) or end.reason == "OOMKilled":
+        return words
+    if end.failed_probe:
+        return replace(words, why="probe", line=redacted(end.failed_probe))
+    if end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.told_to_stop:
+        return replace(words, why="killed")
+    if end.exit_code == 0:
+        return replace(words, why="engine_died", line=ENDED_BY_ITSELF)
+    return words
 
 
 def is_crash(end: Ended) -> bool:
@@ -62,13 +78,8 @@ def is_crash(end: Ended) -> bool:
     return not end.was_told or end.reason == "OOMKilled"
 
 
-def was_killed(end: Ended, words: LastWords) -> bool:
-    """Whether a signal ended it without its pod being ended: usually the kubelet, after a failed liveness probe."""
-    by_signal = end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.told_to_stop
-    return is_crash(end) and by_signal and words.why == "none" and end.reason != "OOMKilled"
-
-
-def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
+def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended]:
+    """`kills`: the snapshot's events about containers that a kubelet ends."""
     for status in dig(pod, "status", "containerStatuses") or []:
         now, last = dig(status, "state", "terminated"), dig(status, "lastState", "terminated")
         ended, is_previous = (now, False) if now else (last, True)
@@ -81,6 +92,7 @@ def ends_of(pod: Obj, since: float) -> Iterable[Ended]:
             count=_count(pod, status, ended, since),
             is_previous=is_previous,
             was_told=was_told_to_end(pod, ended),
+            failed_probe=failed_probe_of(pod, ended, kills),
         )
 
 

@@ -24,7 +24,7 @@ from bot.probes.engine.pod_logs import (
     PodsProbe,
     ends_of,
     is_crash,
-    was_killed,
+    why_silent,
 )
 
 
@@ -46,7 +46,7 @@ class ReadRestarts(PodsProbe):
         since = request.context.opened_at - BEFORE_SECONDS
         if over := request.spec.parameters.get("over"):
             since = max(since, request.at - span_of(str(over), request.context.settings))
-        ended = [end for pod in pods for end in ends_of(pod, since)]
+        ended = [end for pod in pods for end in ends_of(pod, since, snapshot.kills)]
         crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MAX_LOGS]))
         parts = Restarts(
@@ -68,7 +68,7 @@ class ReadRestarts(PodsProbe):
         except ClusterError:
             # The reading reports that this log is unreadable; the other pods' logs may still decide it.
             return None
-        return None if log is None else last_words(log)
+        return None if log is None else why_silent(end, last_words(log))
 
 
 def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> bool | None:
@@ -84,12 +84,10 @@ def _last_reason(ended: Sequence[Ended], said: Sequence[tuple[Ended, LastWords |
         return ""
     end = ended[0]
     plain = f"{end.reason} (exit {end.exit_code}) of {name_of(end.pod)}"
-    known = [(crash, word) for crash, word in said if word is not None]
-    if why := next((f"{word.why}: {word.line}" for _, word in known if word.why != "none"), ""):
-        return f"{plain}: {why}"[:600]
-    if any(was_killed(crash, word) for crash, word in known):
-        return f"{plain}: killed from outside, mostly after a failed liveness probe"
-    return plain
+    words = [word for _, word in said if word is not None and word.why != "none"]
+    if told := next((word for word in words if word.line), None):
+        return f"{plain}: {told.why}: {told.line}"[:600]
+    return f"{plain}: killed from outside; no event of the pod says why" if words else plain
 
 
 PROBE = Probe(

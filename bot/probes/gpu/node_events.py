@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.cluster.objects import dig, last_seen_of
 from bot.domain.cluster.snapshot import Obj
 from bot.probes.gpu.nodes import TROUBLE
 from bot.probes.gpu.verdict import Verdict, any_of
@@ -27,8 +27,8 @@ def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
     """The verdict on one node. Events before `since`, and events without a date, do not count."""
     faults: list[bool | None] = []
     thermal, notes = False, []
-    for event in sorted(events, key=_last_seen, reverse=True):
-        if _last_seen(event) < since:
+    for event in sorted(events, key=last_seen_of, reverse=True):
+        if last_seen_of(event) < since:
             continue
         fault, is_heat, note = _judge(event)
         faults.append(fault)
@@ -40,7 +40,7 @@ def judge_events(name: str, events: Iterable[Obj], since: float) -> Verdict:
 
 def xids_in(events: Iterable[Obj], since: float) -> tuple[int, ...]:
     """The XIDs of events since then, newest first."""
-    recent = sorted((event for event in events if _last_seen(event) >= since), key=_last_seen, reverse=True)
+    recent = sorted((event for event in events if last_seen_of(event) >= since), key=last_seen_of, reverse=True)
     found = [xid_named_in(f"{event.get('reason') or ''} {event.get('message') or ''}") for event in recent]
     return tuple(dict.fromkeys(xid for xid in found if xid is not None))
 
@@ -72,14 +72,3 @@ def _judge(event: Obj) -> tuple[bool, bool, str]:
     if _HEAT.search(text):
         return False, True, text
     return (True, False, text) if TROUBLE.search(text) or reason.startswith("Kernel") else (False, False, "")
-
-
-def _last_seen(event: Obj) -> float:
-    """A repeated event keeps its name and gets a new last time; the newer API has other fields for it."""
-    times = (
-        dig(event, "series", "lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        event.get("firstTimestamp"),
-    )
-    return next((at for time in times if (at := seconds_of(time)) is not None), 0.0)

@@ -59,8 +59,14 @@ class Death(_Asked):
     kind: Literal["engine_dead", "engine_killed", "cuda_oom"]
 
 
+class Hang(_Asked):
+    """Happens once: the engine hangs, its liveness probe fails, and the kubelet ends the container."""
+
+    kind: Literal["hangs"]
+
+
 class FaultAsked(BaseModel):
-    fault: Annotated[StandingFault | Death, Field(discriminator="kind")]
+    fault: Annotated[StandingFault | Death | Hang, Field(discriminator="kind")]
 
 
 class GpuAsked(_Asked):
@@ -119,6 +125,8 @@ class Control:
             worker.suffer(Fault(**fault.model_dump()))
         elif worker.server is None:
             raise _refusal(web.HTTPConflict, f"{worker.spec.name} has no running engine that could die")
+        elif isinstance(fault, Hang):
+            await worker.fail_liveness()
         else:
             worker.server.die(fault.kind, time.time())
         return web.json_response({"pod": worker.spec.name, "fault": fault.model_dump()})

@@ -97,6 +97,16 @@ class PodWorker:
         if self.server is not None:
             self.server.suffer(fault)
 
+    async def fail_liveness(self) -> None:
+        """The engine answers no probe, nor the SIGTERM that follows: the kubelet ends it by SIGKILL."""
+        server = self.server
+        await self._event("Warning", "Unhealthy", "Liveness probe failed: context deadline exceeded")
+        await self._event(
+            "Normal", "Killing", f"Container {self.spec.container} failed liveness probe, will be restarted"
+        )
+        if server is not None:
+            server.kill()
+
     def log_of(self, *, previous: bool) -> ContainerLog | None:
         """The running (or last) container's log, or the one before it."""
         index = -2 if previous else -1

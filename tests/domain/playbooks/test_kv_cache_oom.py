@@ -187,6 +187,13 @@ def test_what_clients_feel_is_of_the_kind_that_asks_the_models_owner_too(state: 
     assert kinds_of(change) == ("client_contract",)
 
 
+def test_flags_that_do_nothing_or_are_risky_are_in_its_report() -> None:
+    state = PLAYBOOK.state("look")
+    assert isinstance(state, ReadState)
+    assert state.baseline
+    assert "hygiene" in state.read
+
+
 def test_every_wait_of_the_playbook_can_be_shortened_for_a_demo() -> None:
     waits = [name for name, setting in PLAYBOOK.playbook.settings.items() if isinstance(setting.default, str)]
     short = load_playbook(FILE, dict.fromkeys(waits, "2s"))

@@ -52,7 +52,12 @@ def test_a_recommendation_that_leads_nowhere_where_nothing_is_possible_is_a_mist
         pytest.param(
             "{by: '${twice}'}", "{by: '${«twicee}'}", "unknown name 'twicee'. Did you mean 'twice'?", id="argument"
         ),
-        pytest.param("{by: '${twice}'}", "{by: 1, «bz: 1}", "scale takes no 'bz'. Known: above_maximum, by, to.", id="argument-name"),
+        pytest.param(
+            "{by: '${twice}'}",
+            "{by: 1, «bz: 1}",
+            "scale takes no 'bz'. Known: above_maximum, by, to.",
+            id="argument-name",
+        ),
         pytest.param(
             "      people: {label: Hand over, to: gone}",
             "      «people: {label: Hand over, to: gone, change: restart}",

@@ -73,6 +73,11 @@ class World:
         answer.raise_for_status()
         return answer.text
 
+    def events(self, name: str) -> list[Json]:
+        """The events of a pod."""
+        query = f"fieldSelector=involvedObject.name={name}"
+        return list(self.get(f"{SERVING.removesuffix('/pods')}/events?{query}")["items"])
+
     def set_args(self, change: Callable[[list[str]], list[str]]) -> None:
         """Edit the vllm container's args in the Deployment's template, as a rollout does."""
         template = self.get(DEPLOYMENT)["spec"]["template"]

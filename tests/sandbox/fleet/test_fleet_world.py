@@ -193,6 +193,16 @@ def test_a_dead_engine_restarts_with_fresh_counters_and_leaves_its_last_words(
     assert world.load()["failed"] > 0
 
 
+def test_an_engine_that_hangs_is_ended_by_its_kubelet_and_the_events_say_why(world: World) -> None:
+    pod = world.in_rotation()[0]
+    world.fault(pod, kind="hangs")
+    eventually("the container restarted", lambda: world.container(pod)["restartCount"] == 1)
+    assert world.container(pod)["lastState"]["terminated"]["exitCode"] == 137
+    told = [(event["reason"], event["message"]) for event in world.events(pod)]
+    assert ("Killing", "Container vllm failed liveness probe, will be restarted") in told
+    assert any(reason == "Unhealthy" for reason, _ in told)
+
+
 def test_an_engine_may_die_again_and_again_after_a_while(world: World) -> None:
     pod = world.in_rotation()[0]
     world.fault(pod, kind="dies", after=2.0)

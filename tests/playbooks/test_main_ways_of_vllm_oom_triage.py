@@ -1,0 +1,55 @@
+"""What the main ways of vllm-oom-triage cost: presses, people, and minutes to relief."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.flow import rehearse_run
+from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
+
+pytestmark = pytest.mark.fast
+BURST = "a burst of long prompts gets fewer tokens a step, and never more than now"
+LEAK = "a leak restarts the replicas with one approval, and adds none"
+NEW_REVISION = "only the new revision crashes: nobody is paged, and it goes back"
+FLEETS = [
+    pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
+    pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
+]
+
+
+async def way(case: str, fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
+    return await cost_of("vllm-oom-triage", case, fleet, relieved_by, **given)
+
+
+@pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
+async def test_an_edit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
+    cost = await way(BURST, fleet, "roll_out_roll")
+    assert (cost.presses, cost.people) == (2, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= minutes
+
+
+@pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
+@pytest.mark.parametrize(
+    ("case", "relieved_by"),
+    [pytest.param(LEAK, "leak_restart", id="leak"), pytest.param(NEW_REVISION, "way_back_rollback", id="new-revision")],
+)
+async def test_restarts_and_rollbacks_take_one_press_however_many_replicas(
+    case: str, relieved_by: str, fleet: Fleet, minutes: float
+) -> None:
+    cost = await way(case, fleet, relieved_by)
+    assert (cost.presses, cost.people) == (1, 1)
+    assert cost.first_message <= MINUTE
+    assert cost.relief <= minutes
+
+
+async def test_with_plan_once_an_edit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
+    monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
+    cost = await way(BURST, Fleet(4, 2), "roll_out_roll")
+    assert (cost.presses, cost.people) == (1, 1)
+    assert cost.relief <= 15
