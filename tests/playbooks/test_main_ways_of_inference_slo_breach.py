@@ -7,7 +7,6 @@ import pytest
 from bot.flow import rehearse_run
 from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
 
-pytestmark = pytest.mark.fast
 QUEUE = "a queue and a free GPU: one more replica, verified, and the long window trails"
 BATCH = "slow tokens without a free GPU run a smaller batch, tried on a canary"
 REPLICA = "one slow replica at a normal share is replaced"

@@ -9,7 +9,6 @@ import pytest
 from bot.flow import rehearse_run
 from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
 
-pytestmark = pytest.mark.fast
 MAIN = "a thrash is limited on a canary, rolled out and verified"
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
 
-pytestmark = pytest.mark.fast
 LATE = "a flag that breached the SLO is taken back first"
 SCATTERED = "scattered survivors free no block, and the method goes"
 NEVER_SET = "fp8 that was never set is scored by a Job and rolled out"

@@ -6,7 +6,6 @@ import pytest
 
 from tests.kit.main_ways import MINUTE, Fleet, cost_of
 
-pytestmark = pytest.mark.fast
 NODE = "one hot node: cordon, ours moves away, and the platform team gives it back"
 HALL = "a hot hall: facilities are called, load is shed, and the replica comes back once it is cool"
 FLEETS = [

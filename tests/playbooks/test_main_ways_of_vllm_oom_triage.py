@@ -9,7 +9,6 @@ import pytest
 from bot.flow import rehearse_run
 from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
 
-pytestmark = pytest.mark.fast
 BURST = "a burst of long prompts gets fewer tokens a step, and never more than now"
 LEAK = "a leak restarts the replicas with one approval, and adds none"
 NEW_REVISION = "only the new revision crashes: nobody is paged, and it goes back"
