@@ -139,10 +139,21 @@ ENGINE_DIES = Scenario(
     trouble_load={"workers": 12},
     fault={"kind": "dies", "after": 20.0},
     rule="crash",
-    answers={"no line speaks of memory": ("Watch whether it stays up", "Hand over")},
+    answers={"No line speaks of memory": ("Watch whether it stays up", "Hand over")},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
     verified_by="",
     endings=("handed_over",),
+)
+PROBE_FAILS = Scenario(
+    name="probe-fails",
+    what="an engine hangs, so its liveness probe fails, and its kubelet ends the container",
+    healthy_load={"workers": 12},
+    trouble_load={"workers": 12},
+    fault={"kind": "hangs"},
+    rule="",
+    alert="VllmCrashLoop",
+    answers={"Was it only slow?": "Watch whether it stays up"},
+    windows={"no_crash_for": "12s", "stays_within": "90s", "stable_for": "5m"},
 )
 FP8_AS_DESIGNED = Scenario(
     name="fp8-as-designed",
@@ -425,6 +436,6 @@ SCENARIOS = {
         *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, KIND_UNKNOWN),
         *(EAGER_FALLBACK, SCATTERED, COMPACTS),
-        *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP, ENGINE_DIES),
+        *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP, ENGINE_DIES, PROBE_FAILS),
     )
 }

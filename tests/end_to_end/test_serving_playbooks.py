@@ -31,6 +31,9 @@ SERVING: tuple[Branch, ...] = (
 ENGINE_DIES: tuple[Branch, ...] = (
     (scenarios.ENGINE_DIES, ["look", "died", "unclear", "stays_up", "died", "unclear", "handed_over"]),
 )
+PROBE_FAILS: tuple[Branch, ...] = (
+    (scenarios.PROBE_FAILS, ["look", "class", "probe", "stays_up", "verify_calm", "fixed_end"]),
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,7 @@ ENGINE_DIES: tuple[Branch, ...] = (
     [
         pytest.param(SERVING, id="slo-and-crash-loop"),
         pytest.param(ENGINE_DIES, id="engine-dies"),
+        pytest.param(PROBE_FAILS, id="probe-fails"),
     ],
 )
 def test_a_playbook_comes_from_its_alert_to_a_verified_end(branches: tuple[Branch, ...]) -> None:
