@@ -196,7 +196,7 @@ async def test_2_somebody_who_undoes_the_bots_change_is_asked_about_and_not_undo
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
-    gates = {"join_look", "beside_look"} & shipped(name).playbook.states.keys()
+    gates = {"join_look", "join_late_look", "beside_look"} & shipped(name).playbook.states.keys()
     assert set.intersection(*(changes_before(gate, shipped(name), gates) for gate in gates)) == set()
     asks = shipped(name).state("join_beside")
     assert {edge.outcome for edge in edges_of(asks) if edge.by_person} >= {"choice:go_on", "choice:wait"}
@@ -498,6 +498,7 @@ async def test_6_what_only_looks_calm_is_never_called_verified(thrash: Recording
 
 SAYS_SO = {
     ("inference-slo-breach", "gather"): "nothing is judged by it: the next states read for themselves",
+    ("kv-compression-no-savings", "gather"): "nothing is judged by it: the next states read for themselves",
     ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
 }
 
