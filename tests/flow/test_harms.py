@@ -210,7 +210,7 @@ MOVES_LOAD = {
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name not in WAITS_FOR_NOBODY])
 def test_2_every_playbook_that_changes_a_workload_asks_first_who_else_is_at_work(name: str) -> None:
-    gates = {"join_look", "beside_look"} & shipped(name).playbook.states.keys()
+    gates = {"join_look", "join_late_look", "beside_look"} & shipped(name).playbook.states.keys()
     assert set.intersection(*(changes_before(gate, shipped(name), gates) for gate in gates)) == set()
     asks = shipped(name).state("join_beside")
     assert {edge.outcome for edge in edges_of(asks) if edge.by_person} >= {"choice:go_on", "choice:wait"}
@@ -527,6 +527,7 @@ SAYS_SO = {
     ("inference-slo-breach", "coming"): "nothing is judged by it: the next states read for themselves",
     ("inference-slo-breach", "theirs"): "nothing is judged by it: the next states read for themselves",
     ("inference-slo-breach", "trail"): "the short window has given the verdict; the long one only trails it",
+    ("kv-compression-no-savings", "gather"): "nothing is judged by it: the next states read for themselves",
     ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
 }
 
