@@ -71,11 +71,20 @@ class PreApproved(BaseModel):
     """Namespace and name, with `*`; empty: every target."""
     hours: str = ""
     """`22:00-06:00`, UTC; empty: always."""
+    least_serving: int = 0
+    """Replicas that must be in rotation; 0: any number. An unknown number is not enough."""
+    most_replicas: int = 0
+    """The workload must not have more afterwards; 0: no limit."""
 
-    def permits(self, kind: str, target: Target, done: Iterable[str], *, at: float) -> bool:
+    def permits(self, plan: Plan, kind: str, target: Target, done: Iterable[str], *, at: float) -> bool:
         """`done`: the kinds of the changes that this incident has begun."""
         is_left = sum(earlier == kind for earlier in done) < self.at_most
-        return kind == self.change and is_left and self._is_for(target) and self._is_open(at)
+        return kind == self.change and is_left and self._bounds(plan) and self._is_for(target) and self._is_open(at)
+
+    def _bounds(self, plan: Plan) -> bool:
+        serve = plan.serving is not None and plan.serving >= self.least_serving
+        wanted = plan.choices.get("to", 0)
+        return (serve or not self.least_serving) and (wanted <= self.most_replicas or not self.most_replicas)
 
     def _is_for(self, target: Target) -> bool:
         return not self.targets or any(fnmatchcase(str(target), pattern) for pattern in self.targets)
@@ -90,7 +99,10 @@ class PreApproved(BaseModel):
     def __str__(self) -> str:
         targets = "for " + ", ".join(self.targets) if self.targets else ""
         hours = f"{self.hours} UTC" if self.hours else ""
-        return f"{self.change} ({', '.join(filter(None, [f'at most {self.at_most} in one incident', targets, hours]))})"
+        serving = f"with {self.least_serving} in rotation" if self.least_serving else ""
+        most = f"up to {self.most_replicas} replicas" if self.most_replicas else ""
+        bounds = [f"at most {self.at_most} in one incident", serving, most, targets, hours]
+        return f"{self.change} ({', '.join(filter(None, bounds))})"
 
 
 def pre_approved(
@@ -98,5 +110,5 @@ def pre_approved(
 ) -> str:
     """Whether a rule of the settings permits this plan now. A plan with a warning is always asked about."""
     done = tuple(done)
-    found = next((rule for rule in rules if rule.permits(kind, target, done, at=at)), None)
+    found = next((rule for rule in rules if rule.permits(plan, kind, target, done, at=at)), None)
     return f"the settings pre-approve {found}" if found and not _has_warnings(plan) else ""

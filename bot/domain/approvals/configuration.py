@@ -116,9 +116,13 @@ class PreApproval(Section):
         "", examples=["22:00-06:00"]
     )
     """Time of day in UTC; empty: always."""
+    least_serving: int = Field(0, ge=0, le=10000, examples=["4"])
+    """Only while so many replicas are in rotation; 0: any number."""
+    most_replicas: int = Field(0, ge=0, le=10000, examples=["12"])
+    """Only up to so many replicas, as a limit of cost; 0: no limit."""
 
     def rule(self) -> PreApproved:
-        return PreApproved(change=self.change, at_most=self.at_most, targets=self.targets, hours=self.hours)
+        return PreApproved(**self.model_dump())
 
 
 def _pre_approvals(raw: object) -> object:

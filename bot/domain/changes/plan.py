@@ -137,6 +137,9 @@ class Plan(BaseModel):
             case "workload":
                 return change
 
+    serving: int | None = None
+    """Replicas in rotation when it was planned; None: not known. Not hashed."""
+
     @property
     def calls(self) -> tuple[Call, ...]:
         return tuple(s for s in self.steps if isinstance(s, Call))

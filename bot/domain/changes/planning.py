@@ -12,6 +12,7 @@ from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.context import PlanContext, Situation
 from bot.domain.changes.plan import Plan, PlanResult
 from bot.domain.changes.startup import with_own_start_time
+from bot.domain.cluster.rotation import rotation_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import NoPlanError, impossible
 from bot.domain.kernel.redaction import redacted
@@ -33,4 +34,6 @@ def _planned(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapshot,
         raise impossible(
             f"{verb} does not take {', '.join(strangers)}", f"it takes {', '.join(sorted(declared.takes)) or 'nothing'}"
         )
-    return declared.plan(Situation(snapshot, with_own_start_time(context, snapshot), arguments))
+    plan = declared.plan(Situation(snapshot, with_own_start_time(context, snapshot), arguments))
+    rotation = rotation_of(snapshot)
+    return plan.model_copy(update={"serving": len(rotation.in_rotation)}) if rotation else plan

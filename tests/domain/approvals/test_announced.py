@@ -186,4 +186,19 @@ def test_a_pre_approved_change_with_a_warning_is_asked_about() -> None:
 @pytest.mark.parametrize(("hours", "is_open"), [("", True), ("11:00-13:00", True), ("13:00-11:00", False)])
 def test_hours_may_go_round_midnight(hours: str, is_open: bool) -> None:
     rule = PreApproved(change="scale", at_most=1, hours=hours)
-    assert rule.permits("scale", builders.TARGET, (), at=NOON) == is_open
+    assert rule.permits(builders.plan(verb="scale"), "scale", builders.TARGET, (), at=NOON) == is_open
+
+
+@pytest.mark.parametrize(
+    ("serving", "wanted", "permitted"),
+    [
+        pytest.param(4, 6, True, id="within-both-bounds"),
+        pytest.param(3, 6, False, id="too-few-serve"),
+        pytest.param(None, 6, False, id="not-known-how-many-serve"),
+        pytest.param(4, 7, False, id="too-many-replicas"),
+    ],
+)
+def test_a_pre_approval_may_be_bound_by_replicas(serving: int | None, wanted: int, *, permitted: bool) -> None:
+    rule = PreApproved(change="scale", at_most=1, least_serving=4, most_replicas=6)
+    plan = builders.plan(verb="scale", choices={"to": wanted}, serving=serving)
+    assert rule.permits(plan, "scale", builders.TARGET, (), at=NOON) is permitted
