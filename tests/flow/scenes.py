@@ -87,6 +87,9 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
         is_capped = bool({"--max-num-seqs=6", "--max-num-active-seqs=6"} & set(cluster.flags()))
         return {
             "thrash": 0.0 if is_capped else 2.8,
+            "preempted": 0.0 if is_capped else 300.0,
+            "no_progress": {"bad": 0.0, "worst": "llm-1", "least": 0.0},
+            "limits": {"prefix_caching": False},
             "kv_usage": 0.6 if is_capped else 0.99,
             "running": 6.0 if is_capped else 44.0,
             "waiting": 0.0 if is_capped else 4.0,

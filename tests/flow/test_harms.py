@@ -528,6 +528,7 @@ SAYS_SO = {
     ("inference-slo-breach", "theirs"): "nothing is judged by it: the next states read for themselves",
     ("inference-slo-breach", "trail"): "the short window has given the verdict; the long one only trails it",
     ("kv-compression-no-savings", "gather"): "nothing is judged by it: the next states read for themselves",
+    ("gpu-fault", "gently_new"): "the next state watches whether ours serve, whatever this one found",
     ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
 }
 
@@ -807,9 +808,9 @@ def test_9_expandable_segments_are_refused_where_ranks_share_a_model() -> None:
 
 
 async def test_9_a_cap_that_would_not_bind_restarts_nothing() -> None:
-    """4,064 tokens hold six requests of 608; three run."""
+    """One request runs: fewer cannot be allowed."""
     given = {
-        "running": 3, "capacity": {"free_gpus": 0, "replicas_that_fit": 0}, "request_lengths": {"above": 1},
+        "running": 1, "capacity": {"free_gpus": 0, "replicas_that_fit": 0}, "request_lengths": {"above": 1},
         "limits": {"host_room": 0},
     }  # fmt: skip
     found = await shipped_case("kv-cache-oom", given=given, answers={"relieve_none": "hand_over"})
