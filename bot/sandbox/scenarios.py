@@ -112,7 +112,8 @@ SLO_BREACH = Scenario(
     healthy_load={"workers": 40, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
     trouble_load={"workers": 316, "prompt_tokens": [8, 12], "output_tokens": [40, 50], "pause_seconds": 0},
     rule="slo",
-    answers={"Replicas were added": "Yes: scale back"},  # too early: it gets worse, and that is reverted
+    # The first time is too early: it gets worse, and that is reverted.
+    answers={"Replicas were added": ("Yes: scale back", "Not yet")},
     windows={
         "calm_for": "6s",
         "verify_within": "20s",
@@ -229,13 +230,12 @@ EARLY_SIGNS = Scenario(
     answers={
         **ACCEPT,
         "Several early signs": "Treat it as a thrash",
-        "requests wait longer": "Hand over",
-    },  # one more replica is not enough
+    },
     # The present window must be mostly trouble, and the time before it free of it, even if the bot samples late. The
     # calm lasts longer than the comparison window: its load must not seem less because of a time without clients.
     windows={"load_window": "28s", "yesterday": "60s"},
     healthy_seconds=42.0,
-    endings=("handed_over",),
+    endings=("accepted_degraded", "fixed"),
 )
 SHEDDING_ALREADY = Scenario(
     name="shedding-already",

@@ -40,7 +40,7 @@ MITIGATIONS: tuple[Branch, ...] = (
     ),
     (
         scenarios.EARLY_SIGNS,
-        ["is_thrash", "early", "pressure", "relieve", "verify_calm", "capacity_ask", "handed_over"],
+        ["is_thrash", "early", "pressure", "relieve", "relieve_scale_out", "verify_calm"],
     ),
 )
 
