@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 SERVING: tuple[Branch, ...] = (
     (
         scenarios.SLO_BREACH,
-        ["real", "scope", "phase", "scale", "verify_calm", "restore_worse", "restore_more", "fixed"],
+        ["scope", "relieve_scale_out", "verify_calm", "restore_worse", "restore_more", "fixed_end"],
     ),
     (
         scenarios.CRASH_LOOP,

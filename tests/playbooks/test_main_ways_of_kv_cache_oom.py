@@ -59,7 +59,7 @@ async def test_replacing_one_bad_replica_takes_two_presses() -> None:
     """One for the replica that comes first, one for taking the bad one out, which covers ending it once it is empty."""
     bad = {"a": 2.8, "b": 0.0, "c": 0.0, "d": 0.0}
     cost = await main_way(
-        Fleet(4, 2), "replace_evict", at={"scope": ({}, {"thrash_by_replica": {"a": 0.0}})}, thrash_by_replica=bad
+        Fleet(4, 2), "replace_evict", at={"another": {"thrash_by_replica": {"a": 0.0}}}, thrash_by_replica=bad
     )
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.relief <= 5
