@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -50,13 +51,13 @@ class Rehearsed:
     stopped: str = ""
     """Why it stopped while the incident was still open; empty if it ended."""
 
-    @property
+    @cached_property
     def visits(self) -> tuple[Visit, ...]:
         """Visits, without those of a stub for another playbook."""
         entered = (entry for entry in self.entries if entry.kind == "entered")
         return tuple(_visit(entry) for entry in entered if not is_inside(entry.state))
 
-    @property
+    @cached_property
     def path(self) -> tuple[str, ...]:
         return tuple(visit.state for visit in self.visits)
 

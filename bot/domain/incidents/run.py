@@ -5,6 +5,7 @@ It is one document, saved whole by compare-and-set on `version`; Slack and the e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -266,13 +267,10 @@ def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Val
     Unread values are left out: a missing name is unknown, never 0 and never false.
     """
     values: dict[str, Value] = {}
-    for name, reading in readings.items():
-        values |= _named(name, reading)
+    _put(values, "", readings)
     for state, earlier in run.findings.results.items():
-        for name, reading in earlier.items():
-            values |= _named(f"results.{state}.{name}", reading)
-    for name, reading in run.findings.baseline.items():
-        values |= _named(f"baseline.{name}", reading)
+        _put(values, f"results.{state}.", earlier)
+    _put(values, "baseline.", run.findings.baseline)
     values |= {f"answers.{state}": answer for state, answer in run.findings.answers.items()}
     values |= {
         f"forms.{state}.{field}": value for state, form in run.findings.forms.items() for field, value in form.items()
@@ -299,8 +297,12 @@ def moments_of(run: Run) -> dict[str, float]:
     return read_at | said | {STARTS_AT: run.starts_at}
 
 
-def _named(name: str, reading: Reading) -> dict[str, Value]:
-    if not reading.is_known:
-        return {}
-    parts: dict[str, Value] = {f"{name}.{part}": value for part, value in reading.fields.items()}
-    return parts if reading.value is None else {name: reading.value} | parts
+def _put(values: dict[str, Value], prefix: str, readings: Mapping[str, Reading]) -> None:
+    for name, reading in readings.items():
+        if not reading.is_known:
+            continue
+        path = prefix + name
+        if reading.value is not None:
+            values[path] = reading.value
+        for part, value in reading.fields.items():
+            values[f"{path}.{part}"] = value
