@@ -118,6 +118,10 @@ KEYS = {
             "    hand_over: {label: Hand over, to: people}",
         ),
     ),
+    "defaults": (
+        "of a playbook: what its states of a kind (ask, recommend, change) say where they say nothing themselves",
+        ("defaults: {ask: {expires: settings.answer_within, expired: people}}",),
+    ),
     "approved_with": (
         "of a change: earlier changes or recommendations whose request lists this one; their approval covers it, "
         "unless its risk is higher, it has a warning, or it edits something else",

@@ -250,6 +250,40 @@ def kind_of(state: State) -> str:
     return next(kind for kind, model in KINDS.items() if isinstance(state, model))
 
 
+class _Answered(Strict):
+    expires: str = ""
+    expired: str = ""
+
+
+class _ChangeDefaults(_Answered):
+    done: str = ""
+    not_needed: str = ""
+    refused: str = ""
+    impossible: str = ""
+    failed: str = ""
+    unclear: str = ""
+
+
+class _RecommendDefaults(_ChangeDefaults):
+    none_possible: str = ""
+    still: str = ""
+    try_: str = Field(default="", alias="try")
+    """The state that judges a canary and rolls it out."""
+    in_place: str = ""
+    """True when a flag edit may be made without a canary."""
+
+
+class Defaults(Strict):
+    """What states of a kind say where they say nothing themselves. They do not reach into fragments."""
+
+    ask: _Answered = _Answered()
+    """Of questions."""
+    recommend: _RecommendDefaults = _RecommendDefaults()
+    """Of recommendations; `try` and `in_place` only where an option edits flags."""
+    change: _ChangeDefaults = _ChangeDefaults()
+    """Of changes that are written as states of their own."""
+
+
 class Playbook(Strict):
     language: Literal[1]
     playbook: str
@@ -268,5 +302,7 @@ class Playbook(Strict):
     define: dict[str, str] = {}
     """Names for expressions of this playbook: each stands for its text wherever it is mentioned."""
     signals: dict[str, SignalSpec] = {}
+    defaults: Defaults = Defaults()
+    """What each state of a kind says where it says nothing itself."""
     start: str
     states: Annotated[dict[str, State], Field(min_length=1)]

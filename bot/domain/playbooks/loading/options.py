@@ -16,6 +16,7 @@ from bot.domain.changes.plan import Risk
 from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
+from bot.domain.playbooks.loading.defaults import with_defaults
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source
@@ -116,7 +117,8 @@ class Spread:
 
 
 def spread(source: Source) -> Spread:
-    """Expands every `recommend` of a playbook."""
+    """Fills in the defaults, and expands every `recommend` and every `before` of a playbook."""
+    source = with_defaults(source)
     states = source.data.get("states")
     found = states.items() if isinstance(states, Mapping) else ()
     recommends = [name for name, state in found if isinstance(state, Mapping) and "recommend" in state]

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from bot.domain.kernel.form import FormField
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.playbooks.expressions.expression import did_you_mean
-from bot.domain.playbooks.language import KINDS, Broke, Choice, Go, Playbook, Setting, state_kind
+from bot.domain.playbooks.language import KINDS, Broke, Choice, Defaults, Go, Playbook, Setting, state_kind
 from bot.domain.playbooks.loading.key_words import WORDS
 from bot.domain.playbooks.mistakes import Mistake, Path, Report
 from bot.domain.signals.specs import COMPARABLE, SIGNAL_KINDS, comparable_kind, signal_kind
@@ -242,6 +242,10 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
             return KINDS.get(state_kind(data).strip("()"))
         case ("states", _, part, _):
             return _PARTS.get(str(part))
+        case ("defaults",):
+            return Defaults
+        case ("defaults", kind):
+            return _model_below(Defaults, (kind,))
         case ("form", _) | ("states", _, "choices", _, "form", _):
             return FormField
         case _:

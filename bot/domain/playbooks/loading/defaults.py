@@ -1,0 +1,45 @@
+"""Fills in a playbook's `defaults` where a state says nothing itself; a fault in them is reported where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.domain.playbooks.language import Defaults
+from bot.domain.playbooks.loading.structure import shape
+from bot.domain.playbooks.mistakes import Path
+from bot.domain.playbooks.source import Position, Source
+
+_OF_CANARY = ("try", "in_place")
+
+
+def with_defaults(source: Source) -> Source:
+    """Returns the playbook with its `defaults` in its states; wrong ones are left to `structure` to report."""
+    states, defaults = source.data.get("states"), source.data.get("defaults")
+    if not isinstance(states, Mapping) or defaults is None or any(shape(Defaults, defaults, ())):
+        return source
+    filled: dict[str, Any] = {}
+    values, keys = dict(source.values), dict(source.keys)
+    for name, state in states.items():
+        filled[name] = state
+        if not isinstance(state, Mapping):
+            continue
+        kind = next((kind for kind in defaults if kind in state), "")
+        for key, value in defaults.get(kind, {}).items():
+            if key not in state and not (key in _OF_CANARY and not _edits_flags(state)):
+                filled[name] = {**filled[name], key: value}
+                _place(values, ("states", name, key), ("defaults", kind, key))
+                _place(keys, ("states", name, key), ("defaults", kind, key))
+    return replace(source, data={**source.data, "states": filled}, values=values, keys=keys)
+
+
+def _edits_flags(recommends: Mapping[str, Any]) -> bool:
+    options = recommends.get("options")
+    written = options.values() if isinstance(options, Mapping) else ()
+    return any(isinstance(option, Mapping) and option.get("change") == "set_flags" for option in written)
+
+
+def _place(places: dict[Path, Position], path: Path, written: Path) -> None:
+    if written in places:
+        places[path] = places[written]
