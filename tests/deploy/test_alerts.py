@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from pathlib import Path
@@ -11,14 +12,17 @@ import pytest
 
 from bot.adapters.alertmanager import NAMING_LABELS
 from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.matchers import parse_matchers
 from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.slo_targets import LABEL, SOURCE, with_slo
 from bot.sandbox.alerting.rule import THRASH_RATIO
 from tests.deploy.files import DEPLOY, document
 
 ALERTS = DEPLOY / "alerts"
-UNMATCHED_ON_PURPOSE = {
-    "VllmRequestBacklog": "a queue alone may be the traffic's fault; people get it from Alertmanager",
-}
+SNIPPET = DEPLOY / "alertmanager-snippet.yaml"
+WORKLOAD = Target(namespace="serving", name="llm")
+OF_THE_RUNBOOKS = ("VLLMHighMemoryUsage", "VLLMCriticalMemoryUsage", "VLLMQueueBacklog", "VLLMNoRequests")
 
 
 def rules() -> list[dict[str, Any]]:
@@ -46,7 +50,9 @@ def test_the_rules_are_valid_and_their_scenarios_hold(arguments: tuple[str, ...]
     ("rule", "other"),
     [
         ("> 0.1\n", "> 3\n"),
-        ("> 0.95\n", "> 0.92\n"),
+        ("> 0.9\n", "> 0.95\n"),
+        (">= 1000\n", ">= 100\n"),
+        (" or increase(vllm:time_per_output_token_seconds", " or increase(vllm:no_such_name"),
         ("> 20\n", "> 40\n"),
         ("> 1.5\n", "> 0.5\n"),
         ('and on (uid) kube_pod_container_info{image=~".*vllm.*"}', "and on (uid) kube_pod_container_info"),
@@ -68,10 +74,76 @@ def test_the_scenarios_notice_another_threshold(rule: str, other: str, tmp_path:
 
 
 @pytest.mark.fast
-def test_every_alert_opens_a_playbook_or_is_left_out_on_purpose() -> None:
+def test_every_alert_opens_a_playbook_or_says_that_it_only_informs() -> None:
     library = load_folder(packaged_playbooks())
     unmatched = {rule["alert"] for rule in rules() if not library.match(labels_of(rule))}
-    assert unmatched == set(UNMATCHED_ON_PURPOSE)
+    informing = {rule["alert"] for rule in rules() if "informs_only" in rule["annotations"]}
+    assert unmatched == informing == {rule["alert"] for rule in rules() if rule["labels"]["severity"] == "info"}
+
+
+@pytest.mark.needs_server("amtool")
+def test_the_shipped_route_sends_the_bot_every_alert_but_those_that_only_inform() -> None:
+    routed = {rule["alert"]: receiver_of(labels_of(rule)) for rule in rules()}
+    informing = {rule["alert"] for rule in rules() if "informs_only" in rule["annotations"]}
+    assert {alert for alert, receiver in routed.items() if receiver == "everybody-else"} == informing
+    assert {receiver for alert, receiver in routed.items() if alert not in informing} == {"incident-bot"}
+
+
+@pytest.mark.needs_server("amtool")
+@pytest.mark.parametrize("playbook", sorted(load_folder(packaged_playbooks()).playbooks))
+def test_the_shipped_route_sends_the_bot_every_name_that_a_playbook_opens_on(playbook: str) -> None:
+    found = load_folder(packaged_playbooks()).playbooks[playbook]
+    names = [name for line in found.playbook.opens_on for name in names_in(line)]
+    assert names
+    for name in names:
+        labels = {"alertname": name, "severity": "warning"}
+        assert found.opens_on(labels), f"{name} is no example of opens_on"
+        assert receiver_of(labels) == "incident-bot", name
+
+
+@pytest.mark.needs_server("amtool")
+@pytest.mark.parametrize("name", OF_THE_RUNBOOKS)
+def test_the_shipped_route_knows_the_alerts_of_the_runbooks(name: str) -> None:
+    assert receiver_of({"alertname": name, "severity": "warning"}) == "incident-bot"
+
+
+@pytest.mark.needs_server("amtool")
+def test_the_shipped_route_leaves_other_alerts_to_everybody_else() -> None:
+    assert receiver_of({"alertname": "KubeNodeNotReady", "severity": "critical"}) == "everybody-else"
+
+
+def receiver_of(labels: dict[str, str]) -> str:
+    """The receivers that Alertmanager would send an alert with these labels to, by the shipped file."""
+    command = ["amtool", "config", "routes", "test", f"--config.file={SNIPPET}"]
+    pairs = [f"{name}={value}" for name, value in labels.items()]
+    ended = subprocess.run([*command, *pairs], capture_output=True, text=True, timeout=60, check=True)
+    return ended.stdout.strip()
+
+
+def names_in(line: str) -> list[str]:
+    """An alert name for each alternative of a matcher such as `alertname=~".*(Thermal|Overheat).*"`."""
+    (pattern,) = [each.value for each in parse_matchers(line) if each.label == "alertname"]
+    parts = [part.strip("()").split("|") for part in re.findall(r"\([^)]*\)|[^(]+", pattern.replace(".*", "Some"))]
+    return ["".join(chosen) for chosen in itertools.product(*parts)]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("alert", "target"), [("VllmTTFTBudgetBurn", "ttft_target"), ("VllmTPOTBudgetBurn", "tpot_target")]
+)
+def test_the_bot_judges_by_the_slo_that_the_alert_fired_by(alert: str, target: str) -> None:
+    (rule,) = [rule for rule in rules() if rule["alert"] == alert]
+    library = load_folder(packaged_playbooks())
+    (playbook, *_) = library.match(labels_of(rule))
+    labels = {**labels_of(rule), target: "250ms", "objective": "0.95"}
+    assert with_slo(playbook, WORKLOAD, labels).settings[target] == 0.25
+    assert with_slo(playbook, WORKLOAD, labels).settings["objective"] == 0.95
+
+    shipped = with_slo(playbook, WORKLOAD, labels_of(rule)).settings
+    assert LABEL in str(shipped[SOURCE])
+    assert set(re.findall(r'le="([^"]*)"', rule["expr"])) == {str(shipped[target])}
+    budget = 1 - float(str(shipped["objective"]))
+    assert {float(share) for share in re.findall(r"> [\d.]+ \* ([\d.]+)", rule["expr"])} == {round(budget, 6)}
 
 
 @pytest.mark.fast
@@ -94,7 +166,7 @@ def test_every_alert_names_the_workload_by_labels_that_the_bot_reads() -> None:
 @pytest.mark.fast
 def test_every_alert_says_how_grave_it_is_and_what_it_means() -> None:
     for rule in rules():
-        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
         assert {"summary", "description"} <= rule["annotations"].keys()
 
 

@@ -1,6 +1,6 @@
-"""A real Prometheus and a real Alertmanager over the simulated fleet, with the rules and the receiver of `deploy/`.
+"""A real Prometheus and a real Alertmanager over the simulated fleet, with the rules and the route of `deploy/`.
 
-Only what a test cannot wait for is changed: the rules' minutes become seconds.
+Only addresses and what a test cannot wait for are changed: minutes become seconds.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from bot.sandbox import valkey
 from tests.servers import required
 from tests.waiting import until
 
-RULES = Path(__file__).parents[2] / "deploy/alerts/vllm.rules.yaml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RULES = DEPLOY / "alerts/vllm.rules.yaml"
+SNIPPET = DEPLOY / "alertmanager-snippet.yaml"
 WINDOW = "10s"
 HOLD = "9s"
 """As in the demo: or else the burst of a rising load would be taken for its level."""
@@ -101,23 +104,16 @@ def prometheus_config(targets_url: str, alertmanager: str) -> dict[str, Any]:
     }
 
 
-def alertmanager_config(bot_url: str, token: str) -> dict[str, Any]:
-    webhook = {
-        "url": f"{bot_url}/alertmanager",
-        "send_resolved": True,
-        "http_config": {"authorization": {"type": "Bearer", "credentials": token}},
-    }
-    by = ["cluster", "namespace", "service"]
-    return {
-        "route": {
-            "receiver": "bot",
-            "group_by": by,
-            "group_wait": "0s",
-            "group_interval": "1s",
-            "repeat_interval": "1h",
-        },
-        "receivers": [{"name": "bot", "webhook_configs": [webhook]}],
-    }
+def alertmanager_config(bot_url: str, token_file: Path) -> dict[str, Any]:
+    """The shipped snippet. Only the bot's address, the token's file and the times are changed."""
+    config: dict[str, Any] = yaml.safe_load(SNIPPET.read_text())
+    (route,) = config["route"]["routes"]
+    route |= {"group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
+    (receiver,) = [each for each in config["receivers"] if each["name"] == route["receiver"]]
+    (webhook,) = receiver["webhook_configs"]
+    webhook["url"] = f"{bot_url}/alertmanager"
+    webhook["http_config"]["authorization"]["credentials_file"] = str(token_file)
+    return config
 
 
 @contextlib.contextmanager
@@ -125,7 +121,9 @@ def monitoring(folder: Path, *, kubernetes_url: str, bot_url: str, token: str) -
     ports = [valkey.free_port(), valkey.free_port()]
     prometheus, alertmanager = (f"127.0.0.1:{port}" for port in ports)
     # JSON is YAML; both servers read it.
-    (folder / "alertmanager.yml").write_text(json.dumps(alertmanager_config(bot_url, token)))
+    token_file = folder / "bearer-token"
+    token_file.write_text(token)
+    (folder / "alertmanager.yml").write_text(json.dumps(alertmanager_config(bot_url, token_file)))
     (folder / "vllm.rules.yaml").write_text(shortened(RULES.read_text()))
     with contextlib.ExitStack() as running:
         targets = running.enter_context(discovery(kubernetes_url))
