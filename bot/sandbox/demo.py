@@ -96,6 +96,11 @@ class World:
 
     def prepare(self, scenario: Scenario) -> None:
         """Creates what was deployed long before the trouble, and the load of a healthy day."""
+        if scenario.selector:
+            url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
+            body = [{"op": "replace", "path": "/spec/selector", "value": dict(scenario.selector)}]
+            headers = {"Content-Type": "application/json-patch+json"}
+            httpx.patch(url, json=body, headers=headers).raise_for_status()
         if scenario.deployed_before:
             self._roll_out(Deploy(scenario.deployed_before))
             self.wait_until_replicas_serve()

@@ -38,6 +38,8 @@ class Scenario:
     on_all: bool = False
     deployed_before: Mapping[str, str | None] = field(default_factory=dict)
     """Flags that have been set for a long time."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """What the Service selects by; empty: a label of its own beside that of the ReplicaSet."""
     deploy: Deploy | None = None
     """A change that is rolled out at the time of the trouble."""
     alert: str = ""
@@ -83,6 +85,16 @@ ONE_BAD_REPLICA = Scenario(
     healthy_load={"workers": 24},
     trouble_load={"workers": 24},
     fault={"kind": "small_pool", "blocks": 32},
+    answers=ACCEPT,
+)
+SAME_SELECTOR = Scenario(
+    name="same-selector",
+    what="one replica thrashes where the Service selects by the ReplicaSet's labels, as most charts do",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    fault={"kind": "small_pool", "blocks": 32},
+    selector={"app": "llm"},
+    deployed_before={"--shutdown-timeout": None},  # its streams would be cut on SIGTERM
     answers=ACCEPT,
 )
 GPU_FAULT = Scenario(
@@ -432,7 +444,16 @@ KIND_UNKNOWN = Scenario(
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        *(THRASH, ONE_BAD_REPLICA, DEPLOY_IN_TIME, MORE_TRAFFIC, SHED_THE_REST, OFFLOADED_IN_VAIN, EARLY_SIGNS),
+        *(
+            THRASH,
+            ONE_BAD_REPLICA,
+            SAME_SELECTOR,
+            DEPLOY_IN_TIME,
+            MORE_TRAFFIC,
+            SHED_THE_REST,
+            OFFLOADED_IN_VAIN,
+            EARLY_SIGNS,
+        ),
         *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, KIND_UNKNOWN),
         *(EAGER_FALLBACK, SCATTERED, COMPACTS),

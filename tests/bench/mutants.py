@@ -5,7 +5,8 @@
     python -m tests.bench.mutants gpu-fault --states look,drain
 
 A mutant is killed when a case that comes through its state deviates, or else when the check refuses the playbook. A
-state of a fragment is mutated in all its includes at once, because it is written once.
+state of a fragment is mutated in all its includes at once, because it is written once; so is what the options of a
+`recommend` take from it (its `still`, its exits).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bot.cli.playbook_test import ENDING, read_table, tables_in
 from bot.domain.incidents.rehearsed import Origin
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook, _Compiler, compile_playbook
-from bot.domain.playbooks.language import State
+from bot.domain.playbooks.language import ChangeState, State
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
@@ -120,6 +121,21 @@ def _key(settings: Mapping[str, str]) -> SettingsKey:
 
 def mutants_of(subject: Subject, only: Collection[str] = ()) -> Iterator[Mutant]:
     """Yields the mutants of all states, or of those in `only`."""
+    states = subject.playbook.playbook.states
+    inherited: dict[tuple[str, Mutation], list[Mutant]] = defaultdict(list)
+    for mutant in _of_each_state(subject, only):
+        state = states[mutant.states[0]]
+        recommends = state.option_of if isinstance(state, ChangeState) else ""
+        inherited[recommends or mutant.states[0], mutant.mutation].append(mutant)
+    for (name, mutation), same in inherited.items():
+        if len(same) == 1:
+            yield same[0]
+        else:
+            of_all = tuple(state for mutant in same for state in mutant.states)
+            yield Mutant(of_all, mutation, f"{len(of_all)} options of {name}")
+
+
+def _of_each_state(subject: Subject, only: Collection[str]) -> Iterator[Mutant]:
     states = subject.playbook.playbook.states
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in states:

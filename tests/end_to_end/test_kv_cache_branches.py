@@ -16,6 +16,9 @@ ELSEWHERE: tuple[Branch, ...] = (
     (scenarios.SICK_NODE, ["node", "crash", "is_thrash", "flap", "self_cleared_end"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
 )
+SAME_SELECTOR: tuple[Branch, ...] = (
+    (scenarios.SAME_SELECTOR, ["scope", "replace_mode", "replace_way", "replace_out", "replace_evict", "fixed_end"]),
+)
 NO_THRASH: tuple[Branch, ...] = (
     (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "self_cleared_recurs", "self_cleared_end"]),
     (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
@@ -27,6 +30,7 @@ NO_THRASH: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(ELSEWHERE, id="node-and-crash"),
+        pytest.param(SAME_SELECTOR, id="same-selector"),
         pytest.param(NO_THRASH, id="shedding-busy-blind"),
     ],
 )

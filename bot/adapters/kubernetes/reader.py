@@ -14,7 +14,7 @@ from typing import Any
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
-from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, dig, name_of, uid_of
+from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, name_of, uid_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
@@ -91,6 +91,7 @@ class KubernetesReader:
             "pods": self._listed("Pod", namespace, of_workload),
             "canary": self._listed("Deployment", namespace, of_canary),
             "canary_pods": self._listed("Pod", namespace, of_canary),
+            "released_pods": self._listed("Pod", namespace, {"labelSelector": _released_from(workload)}),
             "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
             **{name: self._listed("Event", namespace, query) for name, query in NODE_REQUESTS.items()},
             "kills": self._listed("Event", namespace, {"fieldSelector": "reason=Killing"}),
@@ -101,7 +102,7 @@ class KubernetesReader:
         names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))
-        parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"))
+        parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"), parts.pop("released_pods"))
         parts["node_requests"] = _merged(*(parts.pop(name) for name in NODE_REQUESTS))
         return _assembled(at, workload, parts | {"config_maps": named})
 
@@ -192,6 +193,11 @@ def _object(answer: Answer) -> Obj:
     return answer.body
 
 
+def _released_from(workload: Obj | None) -> str:
+    """A query for the pods that the bot released from this workload."""
+    return f"{TAKEN_FROM_LABEL}={uid_of(workload or {}) or 'none'}"
+
+
 def _pods_query(target: Target, workload: Obj | None) -> dict[str, str]:
     """The workload's selector as a query; without a workload, a query that no object matches."""
     if target.kind == "LeaderWorkerSet":
@@ -213,10 +219,10 @@ def _term(expression: Mapping[str, Any]) -> str:
     return texts[expression["operator"]]
 
 
-def _merged(one: _Part, other: _Part) -> _Part:
-    """Each pod once: the canary's pods match both selectors in most clusters."""
-    by_uid = {uid_of(pod): pod for pod in (*one.items, *other.items)}
-    return _Part(tuple(by_uid.values()), one.unreadable or other.unreadable)
+def _merged(*parts: _Part) -> _Part:
+    """Each object once: the canary's pods match both selectors in most clusters."""
+    by_uid = {uid_of(obj): obj for part in parts for obj in part.items}
+    return _Part(tuple(by_uid.values()), next((part.unreadable for part in parts if part.unreadable), ""))
 
 
 def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> ClusterSnapshot:

@@ -1,8 +1,8 @@
 """How a replica of this workload can end without cutting its streams; read from the pod spec and the selectors alone.
 
 native: it leaves rotation in preStop and finishes its requests within `--shutdown-timeout`. label: a label takes it out
-of rotation first. orphan: only a label that its ReplicaSet needs does, which creates a replacement at once. none:
-streams are cut.
+of rotation first. orphan: a label that its ReplicaSet selects by does; the ReplicaSet releases it and creates a
+replacement at once. none: streams are cut.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bot.domain.cluster.objects import dig, labels_of
-from bot.domain.cluster.rotation import RotationKey, replicas_present, rotation_key, services_of
+from bot.domain.cluster.rotation import RotationKey, releasing_key, replicas_present, rotation_key
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import template_of
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
@@ -49,9 +49,11 @@ def drain_mode(snapshot: ClusterSnapshot, template: Obj | None = None) -> DrainM
     key = rotation_key(snapshot, _labels(snapshot, template))
     if isinstance(key, RotationKey):
         return DrainMode("label", f"label {key.key} takes a replica out of rotation; {why_not}")
-    if services_of(snapshot, _labels(snapshot, template)):
-        return DrainMode("orphan", f"{key}; {why_not}")
-    return DrainMode("none", f"{key}; {why_not}")
+    releasing = releasing_key(snapshot, _labels(snapshot, template))
+    if isinstance(releasing, RotationKey):
+        text = f"label {releasing.key} takes a replica out of rotation; its ReplicaSet lets it go and replaces it"
+        return DrainMode("orphan", f"{text}; {why_not}")
+    return DrainMode("none", f"{key}; {releasing}; {why_not}")
 
 
 def _labels(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:

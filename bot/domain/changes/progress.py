@@ -243,6 +243,18 @@ def _replaced(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     return Progress("done" if ready >= wanted else "pending", text)
 
 
+def _spare_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    """The ReplicaSet has released the pod, and as many replicas as wanted are Ready without it."""
+    workload, wanted = snapshot.workload, int(wait.parameters["replicas"])
+    if workload is None:
+        return Progress("failed", "the workload was deleted")
+    if wait.parameters["uid"] in {uid_of(pod) for pod in pods_of_workload(snapshot)}:
+        return Progress("pending", f"the ReplicaSet has not released {wait.about.name} yet")
+    if broken := _hopeless(pods_of_workload(snapshot), snapshot):
+        return Progress("failed", broken)
+    return Progress("done" if _ready_replicas(snapshot) >= wanted else "pending", _ready_text(snapshot, wanted))
+
+
 def _gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if snapshot.canary is not None and wait.about.uid in ("", uid_of(snapshot.canary)):
         return Progress("pending", f"{wait.about.name} is being deleted")
@@ -325,6 +337,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "in_rotation": (_in_rotation, ("pods", "endpoint_slices")),
     "emptied": (_emptied, ("pods",)),
     "replaced": (_replaced, ("replica_sets", "pods")),
+    "spare_ready": (_spare_ready, ("replica_sets", "pods")),
     "gone": (_gone, ("canary", "pods")),
     "cordoned": (_cordoned, ("nodes",)),
     "pod_gone": (_pod_gone, ("all_pods",)),

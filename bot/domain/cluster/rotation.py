@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.objects import (
     CANARY_LABEL,
+    TAKEN_FROM_LABEL,
     TEMPLATE_HASH_LABEL,
     controller_of,
     dig,
@@ -142,8 +143,29 @@ def rotation_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationK
     return (
         f"every label that Service {names} selects by is also in the {_owner_kind(snapshot)}'s selector"
         f" ({', '.join(sorted(shared & held_by_owner)) or 'no label is shared by all Services'}):"
-        " changing one would orphan the pod"
+        " without one of them it belongs to nothing any more"
     )
+
+
+def releasing_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationKey | str:
+    """Returns the label that takes a Deployment's pod out of every Service and out of its ReplicaSet, or why none does.
+
+    The ReplicaSet then creates a replacement at once, and the pod runs on until it is deleted.
+    """
+    kind = kind_of(snapshot.workload)
+    if kind != "Deployment" or CANARY_LABEL in labels:
+        return f"a {kind} names its pods, so it waits for a pod that was released instead of replacing it"
+    services = services_of(snapshot, labels)
+    if not services:
+        return "no Service selects it"
+    shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
+    usable = sorted(shared & _owner_keys(snapshot, labels) - {TEMPLATE_HASH_LABEL})
+    return RotationKey(usable[0], labels[usable[0]]) if usable else "its Services share no label"
+
+
+def is_released(snapshot: ClusterSnapshot, pod: Obj) -> bool:
+    """Whether it was a replica of the workload until the bot released it; it then runs on until somebody deletes it."""
+    return labels_of(pod).get(TAKEN_FROM_LABEL) == uid_of(snapshot.workload or {})
 
 
 def _owner_kind(snapshot: ClusterSnapshot) -> str:

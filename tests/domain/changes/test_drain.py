@@ -39,7 +39,7 @@ def hook(*command: str) -> Obj:
         pytest.param(with_grace(30), (service(),), "label", "grace 30 s is shorter", id="grace-too-short"),
         pytest.param(with_grace(45), (service(),), "native", "grace 45 s", id="grace-just-enough"),
         pytest.param(with_grace(None), (service(),), "label", "grace 30 s", id="default-grace"),
-        pytest.param(template(**NO_HOOK), (service(app="llm"),), "orphan", "also in the ReplicaSet", id="orphan"),
+        pytest.param(template(**NO_HOOK), (service(app="llm"),), "orphan", "its ReplicaSet lets it go", id="orphan"),
         pytest.param(template(**NO_HOOK), (), "none", "no Service selects it", id="none"),
     ],
 )

@@ -24,6 +24,7 @@ from tests.domain.changes.snapshots import (
     planned,
     pod,
     replica_set,
+    service,
     snapshot,
     template,
 )
@@ -228,6 +229,23 @@ REPLACED = wait_of(planned("replace_replica", ONE, snapshot()), "replaced")
 )
 def test_a_replica_is_replaced_when_the_old_one_is_gone_and_all_are_ready(pods: tuple[Obj, ...], state: str) -> None:
     assert progress(REPLACED, snapshot(pods=pods)).state == state
+
+
+SPARE = wait_of(planned("isolate_replica", ONE, snapshot(services=(service(app="llm"),))), "spare_ready")
+LET_GO = {**OLD[1], "metadata": {k: v for k, v in OLD[1]["metadata"].items() if k != "ownerReferences"}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "state"),
+    [
+        pytest.param(OLD, "pending", id="not-let-go-yet"),
+        pytest.param((OLD[0], LET_GO, OLD[2], OLD[3]), "pending", id="not-replaced-yet"),
+        pytest.param((OLD[0], LET_GO, OLD[2], OLD[3], pod(5, is_ready=False)), "pending", id="starting"),
+        pytest.param((OLD[0], LET_GO, OLD[2], OLD[3], pod(5)), "done", id="ready"),
+    ],
+)
+def test_a_spare_is_ready_when_as_many_serve_without_the_one_that_was_let_go(pods: tuple[Obj, ...], state: str) -> None:
+    assert progress(SPARE, snapshot(pods=pods)).state == state
 
 
 SCALED = wait_of(planned("scale", {"by": 1}, snapshot()), "scaled")

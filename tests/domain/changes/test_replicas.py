@@ -67,13 +67,12 @@ SAME_AS_REPLICA_SET = (service(app="llm"),)
     ("arguments", "parts", "outcome", "reason"),
     [
         pytest.param(ONE, {"pods": (pod(2),)}, "impossible", "last replica in rotation", id="last"),
-        pytest.param(ONE, {"services": SAME_AS_REPLICA_SET}, "impossible", "would orphan the pod", id="no-own-key"),
         pytest.param(ONE, {"services": ()}, "impossible", "no Service selects it", id="no-service"),
         pytest.param(
             ONE,
-            {"services": (service(), service("metrics", app="llm"))},
+            {"services": (service(serving="active"), service("metrics", app="llm"))},
             "impossible",
-            "would orphan",
+            "its Services share no label",
             id="a-second-service-would-keep-it-in",
         ),
         pytest.param({"replica": "llm-9"}, {}, "impossible", "does not exist any more", id="gone"),
@@ -90,6 +89,71 @@ def test_isolating_that_cannot_be_says_why(
 
 def test_isolating_twice_is_not_needed() -> None:
     assert declined("isolate_replica", ONE, isolated_world()).outcome == "not_needed"
+
+
+def released_world(*others: Obj, **parts: Any) -> ClusterSnapshot:
+    """The snapshot after llm-2 was taken out where the Service selects by the labels of the ReplicaSet."""
+    seen = snapshot(services=SAME_AS_REPLICA_SET)
+    out = applied(planned("isolate_replica", ONE, seen).calls[0].body, annotated(pod(2)))
+    out["metadata"].pop("ownerReferences")
+    pods = (pod(1), pod(3), pod(4), *others)
+    slices = (endpoint_slice(*pods),)
+    return replace(seen, pods=(*pods, out), endpoint_slices=slices, **parts)
+
+
+@pytest.mark.parametrize(
+    "services",
+    [
+        pytest.param(SAME_AS_REPLICA_SET, id="one-service"),
+        pytest.param((service(), service("metrics", app="llm")), id="a-second-one-would-keep-it-in"),
+    ],
+)
+def test_where_no_label_is_free_its_replica_set_lets_it_go_and_the_replacement_is_the_spare(
+    services: tuple[Obj, ...],
+) -> None:
+    plan = planned("isolate_replica", ONE, snapshot(services=services))
+    (call,) = plan.calls
+    out = applied(call.body, annotated(pod(2)))
+    assert out["metadata"]["labels"]["app"] == "out-of-rotation"
+    assert out["metadata"]["labels"]["incident-bot/taken-from"] == deployment()["metadata"]["uid"]
+    assert (call.undo, bool(call.no_undo)) == ((), True)
+    assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["spare_ready", "out_of_rotation", "emptied"]
+
+
+def test_without_room_for_the_replacement_it_runs_empty_all_the_same_and_people_are_warned() -> None:
+    full = replace(snapshot(services=SAME_AS_REPLICA_SET), nodes=())
+    plan = planned("isolate_replica", ONE, full)
+    assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["out_of_rotation", "emptied"]
+    assert grade(plan, "room") == "warning"
+    assert "until llm-2 has ended" in weighed(plan, "room")
+
+
+def test_a_stateful_set_lets_no_replica_go() -> None:
+    stateful = {**deployment(), "kind": "StatefulSet"}
+    result = declined("isolate_replica", ONE, snapshot(workload=stateful, services=SAME_AS_REPLICA_SET))
+    assert result.outcome == "impossible"
+
+
+def test_what_was_let_go_is_ended_and_nobody_scales_for_it() -> None:
+    plan = planned("replace_replica", ONE, released_world(pod(5), load={"llm-2": load()}), added_one(snapshot()))
+    assert [(call.method, call.target.name) for call in plan.calls] == [("evict", "llm-2")]
+    assert plan.risk == "medium"
+
+
+@pytest.mark.parametrize(
+    ("others", "outcome"),
+    [pytest.param((), "planned", id="its-replacement-waits"), pytest.param((pod(5),), "impossible", id="it-serves")],
+)
+def test_what_was_let_go_returns_only_while_its_replacement_does_not_serve(
+    others: tuple[Obj, ...], outcome: str
+) -> None:
+    seen = released_world(*others)
+    if outcome == "impossible":
+        assert "serves already" in declined("return_replica", ONE, seen).reason
+        return
+    (call,) = planned("return_replica", ONE, seen).calls
+    back = applied(call.body, next(each for each in seen.pods if each["metadata"]["name"] == "llm-2"))
+    assert back["metadata"]["labels"] == pod(2)["metadata"]["labels"]
 
 
 def test_replacing_evicts_by_uid_and_waits_for_the_new_one() -> None:

@@ -84,6 +84,7 @@ READ_BY = {
     "in_rotation": ("pods", "endpoint_slices"),
     "emptied": ("pods",),
     "replaced": ("replica_sets", "pods"),
+    "spare_ready": ("replica_sets", "pods"),
     "gone": ("canary", "pods"),
     "cordoned": ("nodes",),
     "pod_gone": ("all_pods",),

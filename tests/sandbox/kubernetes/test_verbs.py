@@ -20,7 +20,7 @@ from bot.domain.cluster.objects import condition, name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
 from tests.sandbox.kubernetes.bench import ARGS, NAME, REPLICAS, Bench
-from tests.sandbox.kubernetes.cluster import STRATEGIC
+from tests.sandbox.kubernetes.cluster import JSON_PATCH, MERGE_PATCH, STRATEGIC
 
 CAPPED = "--max-num-seqs=6"
 
@@ -217,6 +217,39 @@ async def test_an_isolated_replica_is_replaced_and_another_one_serves(bench: Ben
     await bench.carry_out(await bench.plan("isolate_replica", replica=name))
     await bench.carry_out(await bench.plan("replace_replica", replica=name))
     assert name not in names(await whole(bench))
+
+
+async def share_the_selector(bench: Bench) -> None:
+    """The Service selects by the labels of the ReplicaSet alone, as in most charts."""
+    body = [{"op": "replace", "path": "/spec/selector", "value": {"app": NAME}}]
+    await bench.somebody.raw("PATCH", f"{bench.path('services')}/{NAME}", body, kind=JSON_PATCH)
+    await bench.until_seen("all replicas are in rotation", bench.is_whole)
+
+
+async def test_a_replica_that_its_replica_set_lets_go_is_replaced_before_it_ends(bench: Bench) -> None:
+    await share_the_selector(bench)
+    name = await first(bench)
+    before = names(await bench.snapshot())
+    await bench.carry_out(await bench.plan("isolate_replica", replica=name))
+    world = await bench.snapshot()
+    (spare,) = names(world) - before
+    assert (name in names(world), name in bench.serving(world), spare in bench.serving(world)) == (True, False, True)
+    refused = plan_change("return_replica", {"replica": name}, await bench.snapshot(), CONTEXT)
+    assert (refused.outcome, "serves already" in refused.reason) == ("impossible", True), refused
+    await bench.carry_out(await bench.plan("replace_replica", replica=name))
+    assert names(await whole(bench)) == before - {name} | {spare}
+
+
+async def test_a_replica_that_its_replica_set_let_go_returns_while_its_replacement_waits(bench: Bench) -> None:
+    await share_the_selector(bench)
+    name = await first(bench)
+    before = names(await bench.snapshot())
+    for node in bench.nodes:
+        await bench.somebody.raw("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}}, kind=MERGE_PATCH)
+    await bench.carry_out(await bench.plan("isolate_replica", replica=name))
+    assert name not in bench.serving(await bench.snapshot())
+    await bench.carry_out(await bench.plan("return_replica", replica=name))
+    assert names(await whole(bench)) == before
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

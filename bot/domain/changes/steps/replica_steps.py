@@ -7,7 +7,7 @@ calls leaves nothing that cannot be repaired.
 from __future__ import annotations
 
 from bot.domain.changes.calls import Wording, patch_call
-from bot.domain.changes.context import PlanContext, Situation
+from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation
 from bot.domain.changes.differences import changed
 from bot.domain.changes.plan import Call, Difference, Step, Wait
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
@@ -15,6 +15,7 @@ from bot.domain.cluster.objects import (
     DELETION_COST_ANNOTATION,
     INCIDENT_ANNOTATION,
     ROTATION_ANNOTATION,
+    TAKEN_FROM_LABEL,
     annotations_of,
     is_going_away,
     labels_of,
@@ -28,6 +29,7 @@ from bot.domain.cluster.rotation import (
     is_in_rotation,
     is_replica_ready,
     pod_named,
+    releasing_key,
     replicas_present,
     rotation_key,
     whole_replica,
@@ -67,16 +69,47 @@ def others_in_rotation(snapshot: ClusterSnapshot, pod: Obj) -> list[Obj]:
 
 
 def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Call:
-    """Raise `NoPlanError` if no label takes the pod out without orphaning it."""
+    """Raise `NoPlanError` if no label takes the pod out of rotation."""
     key = rotation_key(snapshot, labels_of(pod))
     if isinstance(key, str):
-        raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}")
+        releasing = releasing_key(snapshot, labels_of(pod))
+        if isinstance(releasing, str):
+            raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}; {releasing}")
+        return _release_call(snapshot, pod, context, releasing)
     wording = Wording(
         title=f"Take {name_of(pod)} out of rotation",
         undo_title=f"Put {name_of(pod)} back into rotation",
         differences=(_label_difference(pod, key),),
     )
     return patch_call(pod, "Pod", [_label_edit(pod, key), *_notes(pod, context, key)], wording)
+
+
+def releases(snapshot: ClusterSnapshot, pod: Obj) -> bool:
+    """Whether taking the pod out of rotation also takes it out of its ReplicaSet, which then replaces it."""
+    return isinstance(rotation_key(snapshot, labels_of(pod)), str)
+
+
+def _release_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, key: RotationKey) -> Call:
+    """It has no undo: once the replacement serves, the ReplicaSet would end one of the two, with what runs there."""
+    mark = FieldEdit(pointer("metadata", "labels", TAKEN_FROM_LABEL), ABSENT, uid_of(snapshot.workload or {}))
+    name = name_of(pod)
+    wording = Wording(
+        title=f"Take {name} out of rotation and out of its ReplicaSet, which replaces it",
+        undo_title=f"Put {name} back",
+        differences=(_label_difference(pod, key),),
+    )
+    call = patch_call(pod, "Pod", [_label_edit(pod, key), mark, *_notes(pod, context, key)], wording)
+    return call.model_copy(update={"undo": (), "no_undo": f"its replacement takes over; end {name} when it is empty"})
+
+
+def spare_ready(pod: Obj, replicas: int, context: PlanContext) -> Wait:
+    return Wait(
+        condition="spare_ready",
+        about=ref_of(pod, "Pod"),
+        parameters={"uid": uid_of(pod), "replicas": replicas},
+        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        title=f"The replacement of {name_of(pod)} is Ready",
+    )
 
 
 def _label_edit(pod: Obj, key: RotationKey) -> FieldEdit:
@@ -147,6 +180,9 @@ def return_call(pod: Obj, noted: str) -> Call:
         for name in (INCIDENT_ANNOTATION, ROTATION_ANNOTATION)
         if name in annotations_of(pod)
     ]
+    if TAKEN_FROM_LABEL in labels_of(pod):
+        path = pointer("metadata", "labels", TAKEN_FROM_LABEL)
+        notes.append(FieldEdit(path, labels_of(pod)[TAKEN_FROM_LABEL], ABSENT))
     before = label.before if isinstance(label.before, str) else None
     wording = Wording(
         title=f"Put {name_of(pod)} back into rotation",

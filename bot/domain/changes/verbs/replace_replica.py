@@ -26,7 +26,7 @@ from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import applied, broken_tests
 from bot.domain.cluster.objects import dig, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of
-from bot.domain.cluster.rotation import is_in_rotation, whole_replica
+from bot.domain.cluster.rotation import is_in_rotation, is_released, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.cluster.workload import NUMBERED, kind_of
@@ -48,6 +48,8 @@ def plan_replace(situation: Situation) -> Plan:
     drain = drain_mode(snapshot)
     is_empty = streams_of(snapshot, [pod]) == 0 and not serves
     cuts = drain.cuts_streams and not is_empty
+    if is_released(snapshot, pod):
+        return _end_released(situation, pod, cuts=cuts)
     added = _added(snapshot, context)
     return Plan(
         verb="replace_replica",
@@ -65,6 +67,25 @@ def plan_replace(situation: Situation) -> Plan:
         ),
         risk=VERB.kinds[1 if cuts else 0].risk,
         expected="as many replicas as before the incident" if added else "one replica fewer until the new one is Ready",
+        undo_text="none: the replacement runs the same template",
+    )
+
+
+def _end_released(situation: Situation, pod: Obj, *, cuts: bool) -> Plan:
+    """Ends a pod that was released by its ReplicaSet; that created the replacement when it was."""
+    snapshot, context, name = situation.snapshot, situation.context, name_of(pod)
+    return Plan(
+        verb="replace_replica",
+        disrupts="replica",
+        title=f"End {name}; its replacement was created when it was taken out",
+        choices={"replica": name, "uid": uid_of(pod)},
+        steps=(evict_call(pod), replaced(workload_of(snapshot), pod, context)),
+        circumstances=(
+            budget_circumstance(budget_for(pod, snapshot)),
+            drain_circumstance(snapshot, drain_mode(snapshot), [pod], is_empty=not cuts),
+        ),
+        risk=VERB.kinds[1 if cuts else 0].risk,
+        expected="as many replicas as before the incident",
         undo_text="none: the replacement runs the same template",
     )
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.plan import Plan
 from bot.domain.changes.steps.replica_steps import in_rotation, return_call
+from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import PATCH_POD, REPLICA, ChangeKind, Stub, Verb, everywhere
 from bot.domain.cluster.objects import ROTATION_ANNOTATION, annotations_of, is_going_away, is_ready, name_of, uid_of
-from bot.domain.cluster.rotation import is_in_rotation, pod_named, whole_replica
+from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rotation import (
+    is_in_rotation,
+    is_released,
+    is_replica_ready,
+    pod_named,
+    replicas_present,
+    whole_replica,
+)
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import impossible, not_needed
 
 
@@ -27,6 +37,11 @@ def plan_return(situation: Situation) -> Plan:
             "it is not Ready" if not is_ready(pod) else "look at its labels and the Service's selector",
         )
     pod = out[0]
+    if is_released(snapshot, pod) and _all_serve(snapshot):
+        raise impossible(
+            f"the replacement of {name_of(pod)} serves already: the ReplicaSet would end one of the two",
+            f"end {name_of(pod)} when it is empty",
+        )
     return Plan(
         verb="return_replica",
         disrupts="nothing",
@@ -37,6 +52,12 @@ def plan_return(situation: Situation) -> Plan:
         expected="none",
         undo_text="take it out of rotation again",
     )
+
+
+def _all_serve(snapshot: ClusterSnapshot) -> bool:
+    """Otherwise the ReplicaSet ends a replica that is not Ready when it takes the released pod back."""
+    ready = [pod for pod in replicas_present(snapshot) if is_replica_ready(snapshot, pod)]
+    return len(ready) >= replicas_of(workload_of(snapshot))
 
 
 VERB = Verb(
