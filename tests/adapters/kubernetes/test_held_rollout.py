@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from bot.domain.cluster.objects import is_going_away, labels_of, name_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.rotation import OUT_VALUE
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from tests.adapters.kubernetes.lab import CAP, LLM, LOOK_SECONDS, Lab, granted, names, spec, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, LOOK_SECONDS, PODS, Lab, granted, names, spec, with_ledger
 
 
 @dataclass
@@ -27,11 +28,11 @@ class Watched:
     fewest_serving: int = 99
 
     def look(self, lab: Lab, snapshot: ClusterSnapshot) -> None:
-        self.last_labels |= {name_of(pod): labels_of(pod) for pod in snapshot.pods}
         self.fewest_serving = min(self.fewest_serving, len(lab.serving(snapshot)))
 
     def ended_in_rotation(self, left: set[str]) -> list[str]:
         gone = self.last_labels.keys() - left
+        assert gone, "no replica was seen to end"
         return [name for name in gone if self.last_labels[name].get("serving") != OUT_VALUE]
 
 
@@ -44,11 +45,20 @@ async def onlooker(lab: Lab) -> AsyncIterator[Watched]:
             seen.look(lab, await lab.snapshot())
             await asyncio.sleep(LOOK_SECONDS)  # between two looks
 
-    task = asyncio.create_task(look())
-    try:
-        yield seen
-    finally:
-        task.cancel()
+    async def watch(events: AsyncIterator[str]) -> None:
+        # Every state of every pod: between two looks a pod may leave rotation and be gone.
+        async for line in events:
+            pod = json.loads(line)["object"]
+            seen.last_labels[name_of(pod)] = labels_of(pod)
+
+    async with lab.door.stream("GET", PODS, params={"watch": "true", "labelSelector": "app=llm"}, timeout=None) as pods:
+        tasks = [asyncio.create_task(look()), asyncio.create_task(watch(pods.aiter_lines()))]
+        try:
+            yield seen
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def with_short_grace(lab: Lab) -> None:
