@@ -15,10 +15,12 @@ from bot.domain.incidents.effect import (
     ExportTimeline,
     JudgePress,
     Notify,
+    PassOnChanges,
     PlanChange,
     ReadSeries,
     ReadSignals,
     ReleaseLeases,
+    RouteAgain,
     ShowInSlack,
     SilenceAlerts,
     WatchSignals,
@@ -34,6 +36,7 @@ from bot.flow.handlers.apply import ApplyCall
 from bot.flow.handlers.draw_chart import DrawChartHandler, ReadSeriesHandler
 from bot.flow.handlers.draw_path import DrawPathHandler
 from bot.flow.handlers.generate import GenerateOnReplica
+from bot.flow.handlers.give_way import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.plan import PlanHandler
@@ -203,6 +206,8 @@ class Runtime:
             ReadSeries: series,
             DrawChart: DrawChartHandler(messenger, store, ports.pictures.chart_png, aside=time.aside),
             ReleaseLeases: ReleaseHandler(ports.claims),
+            RouteAgain: RouteAgainHandler(store),
+            PassOnChanges: PassOnHandler(store),
             SilenceAlerts: SilenceHandler(ports.silences),
             EndSilences: EndSilencesHandler(ports.silences),
         }  # fmt: skip

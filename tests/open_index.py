@@ -1,5 +1,7 @@
 """Invariants of the index of open incidents after any test: it names the open runs, one per target, and no others.
 
+Parked runs are open, are not in it, and are all in the index of parked ones.
+
 A closed incident may be in it only while its inbox is not empty: an event in there may reopen it.
 """
 
@@ -22,6 +24,9 @@ for _, name in ipairs(redis.call('KEYS', ARGV[1])) do
   elseif string.match(name, '}:open$') then
     local all = redis.call('HGETALL', name)
     for i = 1, #all, 2 do table.insert(found, {'open', name, all[i], all[i + 1]}) end
+  elseif string.match(name, '}:parked$') then
+    local all = redis.call('HGETALL', name)
+    for i = 1, #all, 2 do table.insert(found, {'parked', name, all[i], all[i + 1]}) end
   end
 end
 return found
@@ -36,8 +41,8 @@ class Stored:
     """Events in its inbox."""
 
 
-Snapshot = Mapping[str, tuple[dict[str, Stored], dict[str, str]]]
-"""Hash tag to the stored runs, and to the index: target key to incident."""
+Snapshot = Mapping[str, tuple[dict[str, Stored], dict[str, str], dict[str, str]]]
+"""Hash tag to the stored runs, to the index (target key to incident), and to the parked ones (incident to target)."""
 
 
 def faults_of(client: redis.Redis, tag: str = "*") -> list[str]:
@@ -54,22 +59,27 @@ def _pattern(tag: str) -> str:
 
 
 def _read(rows: Sequence[Sequence[str]]) -> Snapshot:
-    found: dict[str, tuple[dict[str, Stored], dict[str, str]]] = {}
+    found: dict[str, tuple[dict[str, Stored], dict[str, str], dict[str, str]]] = {}
     for kind, name, first, second in rows:
-        runs, index = found.setdefault(name.partition("}")[0].lstrip("{"), ({}, {}))
+        runs, index, parked = found.setdefault(name.partition("}")[0].lstrip("{"), ({}, {}, {}))
         if kind == "run":
             run = Run.model_validate_json(first)
             runs[run.incident_id] = Stored(run, int(second))
         else:
-            index[first] = second
+            (index if kind == "open" else parked)[first] = second
     return found
 
 
 def _faults(snapshot: Snapshot) -> Iterator[str]:
-    for tag, (runs, index) in snapshot.items():
+    for tag, (runs, index, parked) in snapshot.items():
+        are_parked = {name: each.run.target.key for name, each in runs.items() if each.run.parked is not None}
+        if parked != are_parked:
+            yield f"{tag}: the index of parked incidents has {parked}, and {are_parked} are parked"
         for incident_id, stored in runs.items():
             named = index.get(stored.run.target.key)
-            if stored.run.is_open and named != incident_id:
+            if stored.run.parked is not None and named == incident_id:
+                yield f"{tag}: {incident_id} is parked on {stored.run.target}, and the index has it"
+            if stored.run.is_open and stored.run.parked is None and named != incident_id:
                 yield f"{tag}: {incident_id} is open on {stored.run.target}, and the index has {named}"
         for target, incident_id in index.items():
             indexed = runs.get(incident_id)

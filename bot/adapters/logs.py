@@ -25,6 +25,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 LEVELS_SHOWN = {
     "intake_alerts": "Accepted alerts not yet routed.",
     "open_incidents": "Incidents that are open.",
+    "parked_incidents": "Incidents that wait outside their target's slot.",
     "slack_refused": "1 while Slack takes no message of the bot until people change something there, else 0.",
 }
 

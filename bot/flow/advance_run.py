@@ -52,11 +52,18 @@ class AdvanceRun:
                     break
                 continue
             try:
-                for effect in await self._commit(run, waiting.events):
+                for effect in await self._commit(run, waiting.events, await self._other(run)):
                     owed[effect.effect_id] = effect
             except StaleRunError as error:
                 log.info("run.stale", incident=incident_id, reason=str(error))
         return Advanced(tuple(owed.values()), wake_at)
+
+    async def _other(self, run: Run) -> str:
+        """The incident that has the target of a parked or closed run; empty if it is free. The commit checks it."""
+        if run.is_open and run.parked is None:
+            return ""
+        found = await self._store.open_incident(run.target.key)
+        return found if found is not None and found != run.incident_id else ""
 
     async def _append_overdue(self, run: Run, now: float) -> bool:
         """Turns deadlines that have passed into events; the id makes each count once."""
@@ -86,12 +93,12 @@ class AdvanceRun:
             self._bundles[digest] = self._from_bundle(stored)
         return self._bundles[digest]
 
-    async def _commit(self, run: Run, events: Sequence[Event]) -> tuple[Effect, ...]:
+    async def _commit(self, run: Run, events: Sequence[Event], other: str) -> tuple[Effect, ...]:
         entries: list[Entry] = []
         effects: dict[str, Effect] = {}
         moved, consumed = run, 0
         for event in events:
-            decision = await self._decide(moved, event)
+            decision = await self._decide(moved, event, other)
             if decision is None:
                 break
             moved, consumed = decision.run, consumed + 1
@@ -109,7 +116,7 @@ class AdvanceRun:
         await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
         return live
 
-    async def _decide(self, run: Run, event: Event) -> Decision | None:
+    async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
         """The decision, or None to stop before this event and retry it later. A third failure sets the event aside."""
         try:
             bundle = await self.bundle_of(run)
@@ -117,7 +124,7 @@ class AdvanceRun:
             log.error("run.stranded", incident=run.incident_id, reason=str(error))
             return without_playbook(run, event, str(error), self._rules)
         try:
-            return advance(run, event, bundle, self._rules)
+            return advance(run, event, bundle, self._rules, other=other)
         except Exception as error:
             # A bug of ours in one event must not block the incident silently: after its third failure the event is set
             # aside.

@@ -64,7 +64,8 @@ def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
     """A rollback that completed; one that stopped half-way may be tried again."""
     request = run.requests.get(entry.call_id.split("/")[1])
     went_through = request is not None and request.outcome == "done"
-    return entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through
+    is_own = entry.call_id.startswith(f"{run.incident_id}/")
+    return is_own and entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through
 
 
 async def runs_since(runs: PastRuns, start: float) -> list[Run]:

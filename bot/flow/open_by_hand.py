@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.domain.incidents.event import OpenedByHand
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Run, parked_incident
 from bot.domain.kernel.errors import OpeningError
 from bot.domain.kernel.form import Answer, FormField, answers, problems
 from bot.domain.kernel.target import Target
@@ -58,6 +58,8 @@ class OpenByHand:
             if current is not None:
                 return Opened(current, is_new=False)
             run = begun(await self._runs.next_incident_id(), opening, bundle, at=await self._runs.now())
+            found = [await self._runs.load(name) for name in await self._runs.parked_incidents(opening.target.key)]
+            run = run.with_(parked_before=tuple(parked_incident(one) for one in found if one is not None))
             stored = await self._runs.open(run, event, bundle=bundle.stored(), submission_id=opening.submission_id)
             if stored is not None:
                 self._wake(stored)

@@ -68,7 +68,7 @@ class Waiting:
 
 
 RouteKind = Literal["opens", "extends", "reopens", "tells"]
-"""`tells`: a late alert of a closed incident is added to its timeline and opens nothing."""
+"""`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing."""
 
 
 class AlertStore(Protocol):
@@ -78,6 +78,10 @@ class AlertStore(Protocol):
         A repeat (same fingerprint, startsAt and status as its last) within the hour is not stored again. Raises
         `StorageUnavailableError` if it is not certain that they are stored.
         """
+        ...
+
+    async def route_again(self, alert: Alert, *, truncated: int) -> None:
+        """Returns an alert to the intake that was accepted before."""
         ...
 
     async def intake(self, limit: int) -> Sequence[Intake]:
@@ -134,13 +138,21 @@ class RunStore(Protocol):
         """
         ...
 
-    async def open_incident(self, target_key: str) -> str | None: ...
+    async def open_incident(self, target_key: str) -> str | None:
+        """The incident that has the target's slot."""
+        ...
+
+    async def parked_incidents(self, target_key: str) -> Sequence[str]:
+        """The parked incidents of a target, oldest first."""
+        ...
 
     async def last_incident(self, target_key: str) -> str | None:
         """The newest closed incident of a target."""
         ...
 
-    async def open_incidents(self) -> Sequence[str]: ...
+    async def open_incidents(self) -> Sequence[str]:
+        """Including the parked ones."""
+        ...
 
     async def open_page(self, limit: int) -> OpenPage:
         """The newest open incidents: of thousands only as many are read as people can read."""
@@ -151,7 +163,7 @@ class RunStore(Protocol):
         ...
 
     async def open_targets(self) -> Mapping[str, str]:
-        """Target key to the id of its open incident."""
+        """Target key to the id of its open incident, or of a parked one."""
         ...
 
     async def load(self, incident_id: str) -> Run | None: ...
@@ -174,8 +186,9 @@ class RunStore(Protocol):
     async def commit(self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]) -> None:
         """Writes the run, its timeline entries and its effects, and drops the oldest `consumed` events: all or nothing.
 
-        Raises `StaleRunError` unless `run.version` is one ahead of the stored version. Effects of earlier visits are
-        void. A closed incident releases its target once no waiting event can reopen it.
+        Raises `StaleRunError` unless `run.version` is one ahead of the stored version, and if a parked or closed
+        incident would continue while another one has its target. Effects of earlier visits are void. A parked incident
+        releases its target at once, a closed one once no waiting event can reopen it.
         """
         ...
 

@@ -163,6 +163,8 @@ class DryRun:
                 await self._perform(due)
             else:
                 stopped = self._people_or_time(due)
+            if self.run.parked is not None and self.run.parked.unanswered:
+                stopped = stopped or f"nobody answers, and it is parked in '{self.run.state}'"
             if self._clock.now > self._until and self.run.is_open:
                 stopped = stopped or "the recording ends here"
         return Rehearsed(self.run, tuple(self._entries), tuple(self._proposed), stopped)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import structlog
 
-from bot.domain.incidents.run import Offer, Run
+from bot.domain.incidents.run import Offer, Run, parked_incident
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError, LostRunError, StorageUnavailableError
 from bot.domain.kernel.redaction import redacted
@@ -110,6 +110,7 @@ class RouteAlerts:
                 await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
                 return True
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
+            run = run.with_(parked_before=tuple(map(parked_incident, await self._parked(target))))
         routed = await self._alerts.route(entry, run, how, bundle=bundle.stored(), offer=_offer(bundle, run, how))
         if routed:
             self._wake(run.incident_id)
@@ -122,21 +123,48 @@ class RouteAlerts:
             return True
         newest = await self._runs.open_incident(target.key) or await self._runs.last_incident(target.key)
         run = await self._runs.load(newest) if newest else None
-        known = run.alerts.get(alert.fingerprint) if run else None
-        return known is not None and known.dedupe_key == alert.dedupe_key
+        return any(_has(each, alert) for each in (run, *await self._parked(target)) if each is not None)
+
+    async def _parked(self, target: Target) -> list[Run]:
+        """The parked incidents of the target, newest first."""
+        found = [await self._runs.load(name) for name in await self._runs.parked_incidents(target.key)]
+        return [run for run in reversed(found) if run is not None and run.parked is not None]
 
     async def _known(self, alert: Alert, target: Target) -> tuple[Run | None, RouteKind]:
-        """The open incident of the target, or its last one: for late alerts, and for the same trouble soon again."""
+        """The open incident of the target, else a parked one that the alert belongs to, else the last one.
+
+        The last one is for late alerts, and for the same trouble soon again.
+        """
         current = await self._runs.open_incident(target.key)
         if current is not None:
             if (run := await self._runs.load(current)) is None:
                 raise LostRunError(f"{current} is open by the index and not stored: see what `doctor` says of Redis")
             return run, "extends"
+        for parked in await self._parked(target):
+            if belongs_to_parked(alert, parked):
+                return parked, "tells"
         last = await self._runs.last_incident(target.key)
         run = await self._runs.load(last) if last else None
         if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:
             return None, "opens"
         return run, "tells" if alert.status == "resolved" else "reopens"
+
+
+def _has(run: Run, alert: Alert) -> bool:
+    known = run.alerts.get(alert.fingerprint)
+    return known is not None and known.dedupe_key == alert.dedupe_key
+
+
+def belongs_to_parked(alert: Alert, run: Run) -> bool:
+    """Whether an alert is told to a parked incident; any other one opens a fresh incident.
+
+    Its own alerts that resolve or repeat are; a repeat is not where nobody answered, so that people are called again.
+    """
+    if run.parked is None:
+        return False
+    if alert.status == "resolved":
+        return alert.fingerprint in run.alerts
+    return run.reads_alerts or (_has(run, alert) and not run.parked.unanswered)
 
 
 def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:

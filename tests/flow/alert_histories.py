@@ -89,8 +89,8 @@ class Heard:
 class Recording(AdvanceRun):
     heard: dict[str, Heard]
 
-    async def _decide(self, run: Run, event: Event) -> Decision | None:
-        decision = await super()._decide(run, event)
+    async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
+        decision = await super()._decide(run, event, other)
         if decision is not None and isinstance(event, AlertChanged):
             self.heard[event.event_id] = Heard(event.alert, decision.run)
         return decision

@@ -62,6 +62,10 @@ class RedisStore:
         arguments = [self._limits.remember_alerts_seconds, truncated, *pairs]
         return int(await self._redis.script("accept", keys, arguments))
 
+    async def route_again(self, alert: Alert, *, truncated: int) -> None:
+        keys = self._keys("intake", "intake-number")
+        await self._redis.script("route_again", keys, [truncated, alert.model_dump_json()])
+
     async def intake(self, limit: int) -> Sequence[Intake]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("intake"), 0, limit - 1))
         return [self._intake(item) for item in raw]
@@ -72,6 +76,7 @@ class RedisStore:
         return {
             "intake_alerts": int(await self._redis.ask(client.llen(key("intake")))),
             "open_incidents": int(await self._redis.ask(client.hlen(key("open")))),
+            "parked_incidents": int(await self._redis.ask(client.hlen(key("parked")))),
         }
 
     @staticmethod
@@ -96,6 +101,7 @@ class RedisStore:
             *self._of(incident, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
             self._redis.key("bundle", offer.digest if offer else run.digest),
+            self._redis.key("parked"),
         ]
         arguments = [
             entry.entry_id,
@@ -115,6 +121,7 @@ class RedisStore:
             *self._of(run.incident_id, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
             self._redis.key("bundle", run.digest),
+            self._redis.key("parked"),
             self._redis.key("submission", submission_id),
         ]
         arguments = [
@@ -137,6 +144,7 @@ class RedisStore:
             *self._of(run.incident_id, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
             self._redis.key("bundle", run.digest),
+            self._redis.key("parked"),
         ]
         arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json(), ""]
         return str(await self._redis.script("route", keys, arguments)) == "routed"
@@ -169,11 +177,20 @@ class RedisStore:
 
     async def open_targets(self) -> Mapping[str, str]:
         found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("open")))
-        return {str(target): str(incident) for target, incident in found.items()}
+        parked = {target: incident for incident, target in (await self._parked()).items()}
+        return parked | {str(target): str(incident) for target, incident in found.items()}
+
+    async def parked_incidents(self, target_key: str) -> Sequence[str]:
+        return [incident for incident, target in (await self._parked()).items() if target == target_key]
+
+    async def _parked(self) -> Mapping[str, str]:
+        """Parked incident to the key of its target, oldest first."""
+        found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("parked")))
+        return {name: str(found[name]) for name in sorted(map(str, found), key=_number)}
 
     async def open_incidents(self) -> Sequence[str]:
         found = await self._redis.ask(self._redis.client.hvals(self._redis.key("open")))
-        return sorted(map(str, found), key=_number)
+        return sorted({*map(str, found), *await self._parked()}, key=_number)
 
     async def open_page(self, limit: int) -> OpenPage:
         every = await self.open_incidents()
@@ -223,6 +240,7 @@ class RedisStore:
             *self._of(incident, "run", "inbox", "timeline", "effects"),
             *self._keys("owed", "owners", "pending", "due", "open", "last", "incidents"),
             *self._of(incident, "known", "shown", "claims"),
+            self._redis.key("parked"),
         ]
         due = min(run.deadlines.values(), default=None)
         arguments: list[Any] = [
@@ -231,7 +249,7 @@ class RedisStore:
             run.model_dump_json(),
             consumed,
             "" if due is None else due,
-            "open" if run.is_open else "closed",
+            "closed" if not run.is_open else "open" if run.parked is None else "parked",
             run.target.key,
             run.visit,
             self._owner,

@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.approvals.grant import Press
+from bot.domain.changes.plan import LedgerEntry
+from bot.domain.kernel.alert import Alert
 
 Lane = Literal["people", "cards", "reads", "waits"]
 """Each kind of effect runs in one lane, so that effects blocked on one dependency never delay the others."""
@@ -123,6 +125,24 @@ class EndSilences(_Effect):
     ids: tuple[str, ...]
 
 
+class RouteAgain(_Effect):
+    """Return an alert to the intake, because this incident left its target's slot before it received the alert."""
+
+    lane: ClassVar[Lane] = "people"
+    kind: Literal["route_again"] = "route_again"
+    alert: Alert
+    truncated: int = 0
+
+
+class PassOnChanges(_Effect):
+    """Give the active changes of a superseded incident to the one that has the target now."""
+
+    lane: ClassVar[Lane] = "people"
+    kind: Literal["pass_on_changes"] = "pass_on_changes"
+    to: str
+    entries: tuple[LedgerEntry, ...]
+
+
 Effect = Annotated[
     ReadSignals
     | PlanChange
@@ -137,7 +157,9 @@ Effect = Annotated[
     | ReadSeries
     | DrawChart
     | SilenceAlerts
-    | EndSilences,
+    | EndSilences
+    | RouteAgain
+    | PassOnChanges,
     Field(discriminator="kind"),
 ]
 EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)

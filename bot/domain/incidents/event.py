@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bot.domain.approvals.grant import Authority, Press
-from bot.domain.changes.plan import PlanResult, Result
+from bot.domain.changes.plan import LedgerEntry, PlanResult, Result
 from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.run import Offer
 from bot.domain.incidents.series import Series
@@ -175,6 +175,14 @@ class Posted(_Event):
     channel: str
 
 
+class ChangesPassedOn(_Event):
+    """Another incident of the target ended as superseded; its active changes belong to this one now."""
+
+    kind: Literal["changes_passed_on"] = "changes_passed_on"
+    by: str
+    entries: tuple[LedgerEntry, ...]
+
+
 class EffectFailed(_Event):
     """An effect was abandoned, with a reason for people to read."""
 
@@ -200,6 +208,7 @@ Event = Annotated[
     | SilencesEnded
     | SeriesRead
     | Posted
+    | ChangesPassedOn
     | EffectFailed,
     Field(discriminator="kind"),
 ]

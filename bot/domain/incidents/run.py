@@ -26,6 +26,8 @@ NEXT_STATUS = "status:next:due"
 """The deadline for the next status update."""
 SILENCE_ENDS = "silence:next:end"
 """When the next silence expires in Alertmanager."""
+PARKED_REMINDER = "parked:next:reminder"
+"""When people are reminded of a parked incident."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
 
 
@@ -158,6 +160,25 @@ class Note(_Frozen):
     text: str
 
 
+class Parked(_Frozen):
+    """The incident waits outside its target's slot: the next alert of the target opens a fresh incident."""
+
+    since: float
+    unanswered: bool = False
+    """It is parked because nobody answered, not because its playbook waits."""
+    reads_alerts: bool = False
+    """Its watch reads the target's alerts (probe `alert_again`): they go to this incident and open no other."""
+
+
+class ParkedIncident(_Frozen):
+    """A parked incident of the same target, as it was when this one opened."""
+
+    incident_id: str
+    waits_for: str
+    until: float | None = None
+    active_changes: tuple[str, ...] = ()
+
+
 class Run(_Frozen):
     incident_id: str
     version: int = 0
@@ -180,6 +201,9 @@ class Run(_Frozen):
     alerts: dict[str, Alert] = {}
     """Fingerprint to the newest alert."""
     alerts_resolved_at: float | None = None
+    parked: Parked | None = None
+    parked_before: tuple[ParkedIncident, ...] = ()
+    """Incidents of this target that were parked when this one opened."""
 
     playbook: str
     """The current playbook."""
@@ -241,6 +265,11 @@ class Run(_Frozen):
         return self.closed_at is None
 
     @property
+    def reads_alerts(self) -> bool:
+        """Whether it is parked in a watch to which new alerts of its target belong."""
+        return self.parked is not None and self.parked.reads_alerts and self.watch is not None
+
+    @property
     def open_request(self) -> Request | None:
         change = self.change
         request = self.requests.get(change.request_id) if change else None
@@ -259,6 +288,15 @@ class Run(_Frozen):
     def with_(self, **changes: Any) -> Run:
         """A copy with some fields replaced; the fields are trusted to be of the right types."""
         return self.model_copy(update=changes)
+
+
+def parked_incident(run: Run) -> ParkedIncident:
+    """Returns what another incident of the target shows about this parked one."""
+    question, watch = run.open_question, run.watch
+    until = question.expires_at if question is not None else watch.until if watch is not None else None
+    waits_for = question.text if question is not None else run.doing or run.state
+    active = tuple(entry.title for entry in run.held)
+    return ParkedIncident(incident_id=run.incident_id, waits_for=waits_for, until=until, active_changes=active)
 
 
 def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Value]) -> dict[str, Value]:

@@ -99,6 +99,8 @@ class AskState(_Passed):
     """An earlier question, or `opening`: who answered that must not answer this."""
     expires: str = ""
     expired: str = ""
+    parked: bool = False
+    """The incident waits outside its target's slot: a new alert opens a fresh incident meanwhile."""
 
 
 class ChangeState(_Passed):
@@ -154,6 +156,8 @@ class WatchState(_Passed):
     held: str
     not_held: str = ""
     unknown: str = ""
+    parked: bool = False
+    """The incident waits outside its target's slot: a new alert opens a fresh incident meanwhile."""
 
 
 class Option(Strict):
@@ -201,7 +205,9 @@ class DivertState(_Passed):
     expires: str = ""
     """People: how long they have."""
     expired: str = ""
-    """People: where it leads that nobody took it in time."""
+    """People: where it leads that nobody took it in time; absent, the incident is parked."""
+    parked: bool = False
+    """People: the incident waits outside its target's slot: a new alert opens a fresh incident meanwhile."""
 
 
 End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]

@@ -1,12 +1,16 @@
 -- Saves one decision: the run, its timeline, its effects; drops the events that it consumed. All of it, or 'stale' and
 -- nothing.
--- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims.
--- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|closed, target key, void before, owner,
+-- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims, parked.
+-- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|parked|closed, target key, void before, owner,
 --       lease seconds, retention seconds, number of entries, entries..., then (effect id, effect JSON) pairs.
 local stored = redis.call('GET', KEYS[1])
 if not stored then return 'missing' end
 local version = tonumber(string.match(stored, '"version":(%d+)'))
 if version ~= tonumber(ARGV[2]) then return 'stale' end
+-- A parked or closed incident continues only while its target is free: nothing is written otherwise.
+local held = redis.call('HGET', KEYS[9], ARGV[7])
+local was_in_slot = redis.call('HEXISTS', KEYS[15], ARGV[1]) == 0 and string.find(stored, '"closed_at":null', 1, true)
+if ARGV[6] == 'open' and held and held ~= ARGV[1] and not was_in_slot then return 'taken' end
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 redis.call('SET', KEYS[1], ARGV[3])
@@ -32,10 +36,12 @@ for i = 13 + entries, #ARGV, 2 do
   end
 end
 if ARGV[5] == '' then redis.call('ZREM', KEYS[8], ARGV[1]) else redis.call('ZADD', KEYS[8], ARGV[5], ARGV[1]) end
--- An incident has its target while it is open, and while waiting events may reopen it.
-local held = redis.call('HGET', KEYS[9], ARGV[7])
+-- An incident has its target while it is open and not parked, and while waiting events may reopen it.
+if ARGV[6] == 'parked' then redis.call('HSET', KEYS[15], ARGV[1], ARGV[7]) else redis.call('HDEL', KEYS[15], ARGV[1]) end
 if ARGV[6] == 'open' and not held then
   redis.call('HSET', KEYS[9], ARGV[7], ARGV[1])
+elseif ARGV[6] == 'parked' and held == ARGV[1] then
+  redis.call('HDEL', KEYS[9], ARGV[7])
 elseif ARGV[6] == 'closed' and held == ARGV[1] and redis.call('LLEN', KEYS[2]) == 0 then
   redis.call('HDEL', KEYS[9], ARGV[7])
 end

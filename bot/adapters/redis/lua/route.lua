@@ -1,11 +1,11 @@
 -- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
 -- caller saw it.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
--- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, and for a person: submission.
+-- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
 -- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle JSON or
 -- empty, and for a person: seconds to remember it.
-if KEYS[10] then
-  local before = redis.call('GET', KEYS[10])
+if KEYS[11] then
+  local before = redis.call('GET', KEYS[11])
   if before then return before end
 end
 local current = redis.call('HGET', KEYS[2], ARGV[2])
@@ -15,9 +15,12 @@ if ARGV[4] == 'extends' then
 elseif current and not (ARGV[4] == 'reopens' and current == ARGV[3] and ARGV[1] ~= '') then
   return 'changed'
 end
-if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return 'changed' end
+local is_parked = ARGV[4] == 'tells' and redis.call('HEXISTS', KEYS[10], ARGV[3]) == 1
+if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and not is_parked and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then
+  return 'changed'
+end
 if ARGV[1] ~= '' and redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
-if KEYS[10] then redis.call('SET', KEYS[10], ARGV[3], 'EX', ARGV[9]) end
+if KEYS[11] then redis.call('SET', KEYS[11], ARGV[3], 'EX', ARGV[9]) end
 local now = TIME()
 local at = STAMP(now)
 if ARGV[4] == 'opens' then

@@ -132,6 +132,14 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     if run.closed_at is not None:
         lasted = span(run.closed_at - run.opened_at)
         return f"Closed as *{_words(run.ending)}* · {day(run.closed_at)} · after {lasted}"
+    return f"{_parked(run)}{_waits_for(run, links)}"
+
+
+def _parked(run: Run) -> str:
+    return "🅿️ Parked · " if run.parked is not None else ""
+
+
+def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (question := run.open_question) is not None:
         ask = linked(line(_sentence(question.text), 200), links.get(f"question:{question.question_id}"))
         return f"❓ Waiting for an answer{_until(question.expires_at)}: {ask}"
@@ -193,6 +201,11 @@ def _banners(run: Run) -> list[Block]:
         by = f" by {mention(run.halted_by)}"
         what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
         banners.append(f"⛔ *{what}*{by}: no change is sent until `/incident resume {lifts}`.")
+    for other in run.parked_before:
+        waits_for = f"{line(other.waits_for, 200)}{_until(other.until)}"
+        active = ", ".join(line(title, 120) for title in other.active_changes[:4])
+        left = f" Still in place: {active}." if active else ""
+        banners.append(f"🅿️ *{line(other.incident_id, 40)}* is parked: waits for {waits_for}.{left}")
     if run.silences:
         until = moment(max(run.silences.values()))
         banners.append(f"🔇 *Silenced* until {until}: the bot gets no updates on these alerts until then.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.domain.incidents.event import (
     AlertChanged,
+    ChangesPassedOn,
     Commanded,
     Due,
     EffectFailed,
@@ -27,7 +28,16 @@ from bot.domain.incidents.event import (
     StepSettled,
     Watched,
 )
-from bot.domain.incidents.machine import changing, events, operator_actions, presses, questions, reading, severity
+from bot.domain.incidents.machine import (
+    changing,
+    events,
+    operator_actions,
+    parking,
+    presses,
+    questions,
+    reading,
+    severity,
+)
 from bot.domain.incidents.machine.draft import Decision, Draft, Rules
 from bot.domain.incidents.machine.entering import enter
 from bot.domain.incidents.machine.orphaned_run import without_playbook
@@ -37,9 +47,33 @@ from bot.domain.playbooks.bundle import Bundle
 __all__ = ["Decision", "Rules", "advance", "set_aside", "without_playbook"]
 
 
-def advance(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
-    """Move `run` by one event; a late or unexpected event changes nothing but is still recorded."""
-    draft = Draft(run, bundle, rules, event.at)
+def advance(run: Run, event: Event, bundle: Bundle, rules: Rules, *, other: str = "") -> Decision:
+    """Move `run` by one event; a late or unexpected event changes nothing but is still recorded.
+
+    `other`: the incident that has the target's slot. A parked or closed run cannot continue beside it.
+    """
+    decision = _advance(run, event, bundle, rules, other)
+    continues = decision.run.is_open and decision.run.parked is None
+    if other and continues and (run.parked is not None or not run.is_open):
+        draft = Draft(run, bundle, rules, event.at, other=other)
+        _give_way(draft, event)
+        return draft.decision()
+    return decision
+
+
+def _give_way(draft: Draft, event: Event) -> None:
+    """Another incident has the target: a parked run ends, and a closed one stays closed."""
+    if isinstance(event, AlertChanged) and event.alert.status == "firing":
+        parking.route_again(draft, event)
+    if draft.run.is_open:
+        events.supersede(draft)
+    press = event.press if isinstance(event, Judged) else None
+    if press is not None:
+        draft.notify(press, f"{draft.other} is open on the same workload; this incident ended. Nothing was changed.")
+
+
+def _advance(run: Run, event: Event, bundle: Bundle, rules: Rules, other: str) -> Decision:
+    draft = Draft(run, bundle, rules, event.at, other=other)
     if run.visit == 0 and isinstance(event, AlertChanged | OpenedByHand):
         if isinstance(event, OpenedByHand):
             events.opened_by_hand(draft, event)
@@ -84,9 +118,12 @@ HANDLERS: Mapping[type, Handler] = {
     SilencesEnded: operator_actions.silences_ended,
     SeriesRead: reading.series_read,
     Posted: events.posted,
+    ChangesPassedOn: parking.passed_on,
     EffectFailed: operator_actions.effect_failed,
 }
-HEARD_AFTER_THE_END = (AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed)
+HEARD_AFTER_THE_END = (
+    AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn,
+)  # fmt: skip
 SAID_AFTER_THE_END = ("note", "export", "graph", "reopen", "pin")
 
 

@@ -36,6 +36,8 @@ class Rules(BaseModel):
     keeps_messages_at_most: int = 200
     status_every_seconds: float = 1800.0
     """How long a paging incident may go without a status update; 0: forever."""
+    parks_after_seconds: float = 1800.0
+    """How long a question without an expiry may be unanswered before the incident is parked."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ class Decision:
 
 
 class Draft:
-    def __init__(self, run: Run, bundle: Bundle, rules: Rules, at: float) -> None:
-        self.run, self.bundle, self.rules, self.at = run, bundle, rules, at
+    def __init__(self, run: Run, bundle: Bundle, rules: Rules, at: float, *, other: str = "") -> None:
+        """`other`: the incident that has the target's slot, for a parked or closed run; empty if the slot is free."""
+        self.run, self.bundle, self.rules, self.at, self.other = run, bundle, rules, at, other
         self._before = run
         self._entries: list[Entry] = []
         self._effects: list[Effect] = []

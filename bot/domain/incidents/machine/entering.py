@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
-from bot.domain.incidents.machine import questions, residual, severity
+from bot.domain.incidents.machine import parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import NEXT_STATUS, ActiveChange, ActiveWatch, Findings, Frame
+from bot.domain.incidents.run import NEXT_STATUS, PARKED_REMINDER, ActiveChange, ActiveWatch, Findings, Frame
 from bot.domain.playbooks.language import (
     AskState,
     ChangeState,
@@ -71,6 +71,7 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     draft.record("entered", f"{title}" + (f" — {because}" if because else ""), data=entered)
     if state.severity:
         severity.set_by_playbook(draft, state.severity, title)
+    parking.follow(draft, state)
     match state:
         case ReadState() | RecommendState():
             want_readings(draft)
@@ -118,6 +119,7 @@ def want_readings(draft: Draft) -> None:
 
 
 def begin_change(draft: Draft, verb: str, *, undo_of: tuple[str, ...] = ()) -> None:
+    parking.leave(draft)
     draft.set(change=ActiveChange(state=draft.run.state, verb=verb, undo_of=undo_of))
     draft.want(PlanChange(effect_id=draft.effect_id("plan/0"), visit=draft.run.visit, state=draft.run.state))
 
@@ -204,6 +206,8 @@ def close(draft: Draft, ending: str, text: str) -> None:
     draft.clear_deadlines("request")
     draft.clear_deadlines("question")
     draft.set_deadline(NEXT_STATUS, None)
+    draft.set_deadline(PARKED_REMINDER, None)
+    draft.set(parked=None)
     draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
     held = [entry.title for entry in draft.run.held]
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data={"ending": ending, "held": held})

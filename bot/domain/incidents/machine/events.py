@@ -8,7 +8,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.incidents.effect import DrawPath, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
-from bot.domain.incidents.machine import changing, diverting, entering, questions, residual, severity
+from bot.domain.incidents.machine import changing, diverting, entering, parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer
 from bot.domain.kernel.form import OPENING
@@ -29,6 +29,8 @@ NOT_DONE = {
     "draw_chart": "the chart could not be posted here",
     "silence_alerts": "the alerts could not be silenced",
     "end_silences": "the silences could not be ended",
+    "route_again": "an alert could not be routed again",
+    "pass_on_changes": "the active changes could not be passed on to the next incident",
 }
 """A text for each kind of effect that was abandoned."""
 
@@ -40,6 +42,7 @@ def open_incident(draft: Draft, event: AlertChanged) -> None:
     draft.set(alerts={alert.fingerprint: alert}, visit=0)
     _say_what_is_missing(draft, event)
     _say_what_is_unresolved(draft)
+    parking.say_what_is_parked(draft)
 
 
 def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
@@ -49,6 +52,7 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     draft.set(lead=event.user, visit=0)
     draft.learn(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
     _say_what_is_unresolved(draft)
+    parking.say_what_is_parked(draft)
 
 
 def opened_twice(draft: Draft, event: OpenedByHand) -> None:
@@ -80,10 +84,14 @@ def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
 def alert_changed(draft: Draft, event: AlertChanged) -> None:
     alert, known = event.alert, draft.run.alerts.get(event.alert.fingerprint)
     is_repeat = known is not None and alert.dedupe_key == known.dedupe_key
+    is_late = known is not None and not is_repeat and not alert.supersedes(known)
+    if not is_late and parking.is_for_a_fresh_incident(draft, event, is_repeat=is_repeat):
+        parking.route_again(draft, event)
+        return
     # A closed incident whose alert still fires is not over, even if the alert itself is a repeat.
     if is_repeat and (draft.run.is_open or alert.status == "resolved"):
         return
-    if known is not None and not is_repeat and not alert.supersedes(known):
+    if is_late:
         draft.ignore(f"late alert {alert.name} ({alert.status}, started {alert.starts_at:%H:%M:%S})")
         return
     draft.set(alerts=draft.run.alerts | {alert.fingerprint: alert})
@@ -182,8 +190,14 @@ def due(draft: Draft, event: Due) -> None:
         _is_still_unposted(draft, ref)
     elif about == "request":
         _request_expired(draft, ref)
+    elif about == "question" and what == "unanswered":
+        _is_unanswered(draft, ref)
     elif about == "question":
         _question_expired(draft, ref)
+    elif about == "parked" and draft.run.parked and draft.run.parked.unanswered and draft.other:
+        supersede(draft)
+    elif about == "parked":
+        parking.remind(draft)
 
 
 def _ask_again(draft: Draft, ref: str) -> None:
@@ -213,12 +227,27 @@ def _request_expired(draft: Draft, ref: str) -> None:
 
 
 def _question_expired(draft: Draft, ref: str) -> None:
+    """Take the exit for that; without one, park the incident with its question open."""
+    question = draft.run.questions.get(ref)
+    if question is None or question.status != "open":
+        return None
+    if not question.built_in and draft.playbook.machine.next(draft.run.at_state, "expired") is None:
+        draft.record("answered", f"nobody answered {ref} in time; it can still be answered", data={"question": ref})
+        return _is_unanswered(draft, ref)
+    draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
+    draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
+    return entering.go(draft, "expired", because=f"nobody answered {ref} in time")
+
+
+def _is_unanswered(draft: Draft, ref: str) -> None:
+    """Park an incident whose question nobody answered; it can still be answered."""
     question = draft.run.questions.get(ref)
     if question is None or question.status != "open":
         return
-    draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
-    draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
-    entering.go(draft, "expired", because=f"nobody answered {ref} in time")
+    unexpiring = question.model_copy(update={"expires_at": None})
+    draft.set(questions=draft.run.questions | {ref: unexpiring})
+    if draft.run.parked is None:
+        parking.park(draft, unanswered=True)
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
@@ -321,6 +350,14 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
         "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}
     )
     return entering.begin_change(draft, "undo", undo_of=calls)
+
+
+def supersede(draft: Draft) -> None:
+    """End a parked incident because another one has its target; that one keeps its active changes."""
+    why = f"{draft.other} is open on the same workload and goes on from here"
+    withdraw_what_waits(draft, why)
+    parking.pass_on(draft, draft.other)
+    entering.close(draft, "superseded", why)
 
 
 def withdraw_what_waits(draft: Draft, why: str) -> None:

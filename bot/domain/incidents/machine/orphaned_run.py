@@ -7,7 +7,7 @@ that were applied late are still recorded in the ledger.
 from __future__ import annotations
 
 from bot.domain.incidents.event import AlertChanged, Commanded, Due, Event, Judged, Posted, StepSettled
-from bot.domain.incidents.machine import changing, entering, events, operator_actions
+from bot.domain.incidents.machine import changing, entering, events, operator_actions, parking
 from bot.domain.incidents.machine.draft import Decision, Draft, Rules
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.bundle import Bundle
@@ -38,6 +38,10 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
         case Judged():
             draft.notify(event.press, NOTHING)
             draft.ignore(f"press '{event.press.action}' by {event.press.user}: nothing was decided")
+        case AlertChanged() if run.parked is not None and event.alert.status == "firing":
+            # It cannot judge the alert, so it must not keep it.
+            draft.set(parked=run.parked.model_copy(update={"reads_alerts": False}))
+            parking.route_again(draft, event)
         case AlertChanged():
             draft.set(alerts=draft.run.alerts | {event.alert.fingerprint: event.alert})
             draft.record(

@@ -28,6 +28,9 @@ def ask(draft: Draft, question: Question, *, expires_seconds: float | None = Non
     if expires_seconds is not None:
         question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
         draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
+    elif draft.run.change is None:
+        # Between two steps of a change the incident keeps its target's slot.
+        draft.set_deadline(f"question:{question.question_id}:unanswered", draft.at + draft.rules.parks_after_seconds)
     draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)
     draw_for_the_first(draft)
     draft.post("question", f"question:{question.question_id}", question.question_id)

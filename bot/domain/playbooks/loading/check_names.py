@@ -446,7 +446,7 @@ def _divert(path: Path, state: DivertState) -> Mistakes:
         if state.returns is not None:
             yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)
         return
-    for key in sorted({"taken", "to_group", "expires", "expired"} & state.model_fields_set):
+    for key in sorted({"taken", "to_group", "expires", "expired", "parked"} & state.model_fields_set):
         hint = f"Write 'divert: people', or delete it where '{state.divert}' is meant."
         yield Mistake((*path, key), f"'{key}' is for a divert to people", hint, at_key=True)
     if state.returns == {}:

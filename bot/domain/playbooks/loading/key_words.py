@@ -48,6 +48,7 @@ WORDS = {
     "otherwise": "Where it leads when nothing above holds.",
     "over": "The window: a duration or `settings.<name>`.",
     "parameters": "What the probe is asked with.",
+    "parked": "True: the wait leaves the target's slot, so that a new alert opens a fresh incident meanwhile.",
     "pick": "Name of a pick to an expression that gives a replica, e.g. `worst(usage_by_replica)`.",
     "playbook": "Its name: that of its file.",
     "priority": "Of two that open on the same alert, the higher one does.",

@@ -1,0 +1,43 @@
+"""The `alert_again` probe. A parked watch that reads it receives the new alerts of its target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.signals.signal import Reading
+from bot.flow.incident_history import SOURCE, PastRuns
+from bot.flow.ports import ProbeRequest
+from bot.probes.answers import answer, no_answer
+from bot.probes.declaration import Probe
+
+
+@dataclass(frozen=True)
+class AlertAgain:
+    fires: bool
+    names: str
+
+
+class ReadAlertAgain:
+    """Whether an alert of this incident has fired since its present state was entered, and still does.
+
+    An alert that was firing before, and is only repeated, does not count.
+    """
+
+    def __init__(self, runs: PastRuns) -> None:
+        self._runs = runs
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        run = await self._runs.load(request.context.incident_id)
+        if run is None:
+            return no_answer(request, "the incident is not stored", source=SOURCE)
+        new = {a.name for a in run.alerts.values() if a.status == "firing" and a.received_at >= run.entered_at}
+        names = ", ".join(sorted(new))
+        return answer(request, AlertAgain(bool(new), names), detail=f"fires again: {names or 'none'}", source=SOURCE)
+
+
+PROBE = Probe(
+    name="alert_again",
+    help="Whether an alert of this incident has fired since this state was entered.",
+    answer=AlertAgain,
+    read=lambda sources: ReadAlertAgain(sources.runs),
+)
