@@ -26,6 +26,7 @@ from bot.domain.playbooks.language import (
 )
 
 WIDTH = 120
+PARKED = "parked, it can still be answered"
 ASKED = "people are asked what next"
 OTHERWISE = "otherwise"
 UNCOVERED = "its risk is higher, it has a warning or its edits differ"
@@ -65,13 +66,16 @@ def _exits(playbook: Playbook, name: str, state: State) -> Iterator[str]:
             for key, choice in state.choices.items():
                 yield _exit(f"button {key}", choice.label, choice.to)
             yield from _expiry("nobody answers", state.expires, state.expired)
+            yield from _parked(state.parked)
         case ChangeState():
             yield from _of_change(playbook, name, state)
         case WatchState():
             yield from _of_watch(state)
+            yield from _parked(state.parked)
         case DivertState(divert="people"):
             yield _exit("taken", f"somebody takes it over{_group(state)}", state.taken)
             yield from _expiry("nobody takes it over", state.expires, state.expired)
+            yield from _parked(state.parked)
         case DivertState():
             yield from _of_divert(state)
         case EndState():
@@ -151,12 +155,19 @@ def _of_divert(state: DivertState) -> Iterator[str]:
     yield _exit(f"no divert to '{state.divert}'", "its file has faults, or this run was diverted too often", "")
 
 
+def _parked(is_parked: bool) -> Iterator[str]:
+    if is_parked:
+        yield "parked: a new alert opens a fresh incident; beside one, this ends as 'superseded' when it goes on"
+
+
 def _expiry(what: str, expires: str, expired: str) -> Iterator[str]:
-    if expires:
+    if expires and not expired:
+        yield f"expired ({what} within {expires}) → {PARKED}"
+    elif expires:
         yield _exit("expired", f"{what} within {expires}", expired)
     else:
         unused = f"; 'expired' ({expired}) is never taken" if expired else ""
-        yield f"no expiry: it waits until somebody answers{unused}"
+        yield f"no expiry: it waits until somebody answers, after a while parked{unused}"
 
 
 def _group(state: DivertState) -> str:

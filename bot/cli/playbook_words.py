@@ -127,6 +127,11 @@ KEYS = {
         "unless its risk is higher, it has a warning, or it edits something else",
         ("promote: {change: promote, approved_with: [relieve], still: waits, why: It helped., done: verify}",),
     ),
+    "parked": (
+        "of an ask, a watch or a divert to people: the wait leaves the target's slot, so that the next alert opens a "
+        "fresh incident; a watch that reads the probe alert_again receives the alert itself",
+        ("patch: {ask: Is the patch there?, choices: {there: {label: It is there, to: look}}, parked: true}",),
+    ),
     "runbook": (
         "of a state or an include: the step of your runbook; on the card, the request, the graph and the report",
         ("runbook: {step: 2. Relieve the queue, url: https://wiki.example/queue}",),

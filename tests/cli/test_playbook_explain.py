@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.playbook_explain import ASKED
+from bot.cli.playbook_explain import ASKED, PARKED
 from bot.domain.playbooks.edges import edges_of
 from tests.cli import test_playbook_test
 from tests.cli.test_commands import incident_bot, written
@@ -65,7 +65,9 @@ def explained(folder: Path, text: str = SMALL) -> dict[str, list[str]]:
         pytest.param("look", f"unknown (a value that decides cannot be read) → {ASKED}", id="read"),
         pytest.param("choose", "button grow (Grow) → canary", id="button"),
         pytest.param(
-            "choose", "no expiry: it waits until somebody answers; 'expired' (left) is never taken", id="no expiry"
+            "choose",
+            "no expiry: it waits until somebody answers, after a while parked; 'expired' (left) is never taken",
+            id="no expiry",
         ),
         pytest.param("canary", "done → settle", id="written"),
         pytest.param("canary", f"refused (an approver refuses it) → {ASKED}", id="refused"),
@@ -98,7 +100,7 @@ def explained(folder: Path, text: str = SMALL) -> dict[str, list[str]]:
         pytest.param("other", "'gpu-fault' ends as 'fixed' → calm", id="return"),
         pytest.param("other", f"'gpu-fault' ends otherwise → {ASKED}", id="other ends"),
         pytest.param("people", "taken (somebody takes it over (platform)) → left", id="taken"),
-        pytest.param("people", f"expired (nobody takes it over within 10m) → {ASKED}", id="not taken"),
+        pytest.param("people", f"expired (nobody takes it over within 10m) → {PARKED}", id="not taken"),
         pytest.param("calm", "ends the incident as 'fixed', or goes back to the playbook that diverted here", id="end"),
     ],
 )
@@ -152,3 +154,17 @@ def test_a_fault_is_reported_and_not_explained(tmp_path: Path) -> None:
     result = incident_bot("playbook", "check", "--explain", written(tmp_path, SMALL.replace("to: canary", "to: canry")))
     assert result.exit_code == 1
     assert ASKED not in result.stdout
+
+
+def test_a_parked_wait_and_an_unanswered_one_are_explained(tmp_path: Path) -> None:
+    parked = SMALL.replace("    expired: left\n", "    expires: 5m\n    parked: true\n")
+    out = incident_bot("playbook", "check", "--explain", str(written(tmp_path, parked, "small.yaml"))).stdout
+    assert "expired (nobody answers within 5m) → parked, it can still be answered" in out
+    assert "parked: a new alert opens a fresh incident" in out
+
+
+def test_a_change_cannot_be_parked(tmp_path: Path) -> None:
+    wrong = SMALL.replace("risk: high, ", "").replace("{change: scale,", "{change: scale, parked: true,")
+    found = incident_bot("playbook", "check", str(written(tmp_path, wrong, "small.yaml")))
+    assert found.exit_code != 0
+    assert "parked" in found.output

@@ -103,3 +103,23 @@ def rolled_back(hours: float, *, outcome: str = "done", undone_by: str = "", **f
 )
 async def test_a_rollback_of_this_workload_counts_for_a_day_when_it_went_through(before: Run, *, counts: bool) -> None:
     assert await rollbacks_in_a_day(Kept(before), TARGET, at=START) == (["INC-1"] if counts else [])
+
+
+@pytest.mark.parametrize(
+    ("status", "received", "fires"),
+    [
+        pytest.param("firing", START + 1, True, id="since then"),
+        pytest.param("firing", START - 1, False, id="before, and only repeated"),
+        pytest.param("resolved", START + 1, False, id="over"),
+    ],
+)
+async def test_an_alert_fires_again_only_if_it_came_since_the_state_was_entered(
+    status: str, received: float, *, fires: bool
+) -> None:
+    alert = builders.alert(status).model_copy(update={"received_at": received})
+    present = run(incident_id="INC-50", entered_at=START, alerts={"f1": alert})
+    assert (await ask("alert_again", present)).fields["fires"] is fires
+
+
+async def test_whether_an_alert_fires_again_is_unknown_without_the_incident() -> None:
+    assert not (await ask("alert_again")).is_known

@@ -75,7 +75,8 @@ def _id(name: str) -> str:
 
 
 def _label(state: State, name: str) -> str:
-    title = _quoted(state.title or name.replace("_", " "))
+    parked = " (parked)" if getattr(state, "parked", False) else ""
+    title = _quoted(f"{state.title or name.replace('_', ' ')}{parked}")
     return f"{title[:-1]}<br>{_quoted(f'Runbook: {state.runbook.step}')[1:]}" if state.runbook else title
 
 
