@@ -63,6 +63,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
     ),
+    "Waiting never mutes a workload": (
+        "flow/test_parked.py::test_over_days_an_unanswered_incident_never_mutes_its_workload",
+        "flow/test_parked.py::test_a_parked_incident_reminds_people_every_day",
+        "flow/test_parked.py::test_an_alert_that_waits_in_the_inbox_as_the_incident_parks_opens_a_fresh_one",
+    ),
     "One change at a time": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
         "flow/test_alert_histories.py::test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert",
