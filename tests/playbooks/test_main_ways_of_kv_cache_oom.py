@@ -10,6 +10,7 @@ from bot.flow import rehearse_run
 from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
 
 MAIN = "a thrash is limited on a canary, rolled out and verified"
+EMERGENCY = "the emergency set is one rollout without a canary"
 
 
 async def main_way(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
@@ -29,6 +30,21 @@ async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(flee
     cost = await main_way(fleet, "roll_out_roll")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
+    assert cost.relief <= minutes
+
+
+@pytest.mark.parametrize(
+    ("fleet", "minutes"),
+    [
+        pytest.param(Fleet(4, 2), 8, id="4-replicas-that-start-in-2-minutes"),
+        pytest.param(Fleet(20, 2), 8, id="20-replicas-that-start-in-2-minutes"),
+        pytest.param(Fleet(20, 10), 32, id="20-replicas-that-start-in-10-minutes"),
+    ],
+)
+async def test_the_emergency_set_takes_only_as_long_as_its_rollout(fleet: Fleet, minutes: float) -> None:
+    """One approval, after the press that chose it."""
+    cost = await cost_of("kv-cache-oom", EMERGENCY, fleet, "emergency")
+    assert (cost.presses, cost.people) == (1, 1)
     assert cost.relief <= minutes
 
 
