@@ -9,7 +9,7 @@ from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodPage
-from bot.probes.gpu.exporters import gpus_on
+from bot.probes.gpu.exporters import AMD_LABELS, DCGM_LABELS, gpus_on
 from bot.probes.gpu.gpu_load import loads_of
 from tests.kit import probes
 from tests.kit.probes import request
@@ -47,9 +47,11 @@ class Day:
         return self._mib
 
 
-async def ask(page: str, day: Day | None = None) -> Reading:
+async def ask(page: str, day: Day | None = None, *, is_amd: bool = False) -> Reading:
     asked = request("gpu_load", cluster(), at=1000.0, opened_at=900.0)
-    return await probes.ask(asked, finder=Finder(exporter_pod(9400)), pages=Pages(page), memory=day)
+    exporter = exporter_pod(9400)
+    exporter["metadata"]["labels"] = AMD_LABELS[0] if is_amd else DCGM_LABELS
+    return await probes.ask(asked, finder=Finder(exporter), pages=Pages(page), memory=day)
 
 
 async def test_the_fullest_of_our_gpus_decides() -> None:
@@ -72,6 +74,29 @@ async def test_without_our_gpus_on_the_page_nothing_is_known(page: str) -> None:
 def test_amds_exporter_says_used_and_total() -> None:
     page = 'amd_gpu_total_vram{gpu_id="0",pod="llm-0"} 1000\namd_gpu_used_vram{gpu_id="0",pod="llm-0"} 900\n'
     assert loads_of(gpus_on(page, is_amd=True), ["llm-0"]) == [{"total": 1000, "used": 900}]
+
+
+def amd_page(*activity: float, prefix: str = "") -> str:
+    """One GPU for each of these percentages, all of them ours."""
+    lines = [
+        f'{prefix}{name}{{gpu_id="{gpu}",pod="llm-0"}} {value}'
+        for gpu, percent in enumerate(activity)
+        for name, value in (("gpu_total_vram", 196_608), ("gpu_used_vram", 184_320), ("gpu_gfx_activity", percent))
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("prefix", ["", "amd_"])
+async def test_amds_activity_is_compute_as_a_share(prefix: str) -> None:
+    reading = await ask(amd_page(20, 40, prefix=prefix), is_amd=True)
+    assert reading.fields["compute"] == pytest.approx(0.3)
+    assert (reading.fields["least_free"], reading.fields["total"]) == (12.0, 192.0)
+
+
+async def test_an_activity_that_no_gpu_has_is_unknown() -> None:
+    """amd-smi writes 65535 for a value that it cannot read."""
+    reading = await ask(amd_page(20, 65_535), is_amd=True)
+    assert "compute" in reading.unknown_parts
 
 
 def test_pods_that_share_a_gpu_each_have_their_own_load() -> None:

@@ -35,10 +35,13 @@ _AT_ONCE = 64
 BLANK = 9e18
 """DCGM writes 9223372036854775794 for a value that the GPU does not have."""
 
+AMD_ACTIVITY = "gpu_gfx_activity"
+"""AMD's counterpart of GR_ENGINE_ACTIVE, in per cent. A GPU that cannot measure it reports 65535."""
+
 _DCGM_LINE = re.compile(r"^DCGM_(?:FI_DEV_|EXP_|FI_PROF_GR_ENGINE_ACTIVE).*$", re.MULTILINE)
 _AMD_LINE = re.compile(
-    r"^(?:\w*_)?(gpu_(?:health|(?:junction|edge|memory)_temperature|ecc_uncorrect_total|afid_errors|(?:total|used)_vram"
-    r"|violation_(?:processor_hot|ppt|socket_thermal|vr_thermal|hbm_thermal)_residency_(?:accumulated|percentage))"
+    r"^(?:\w*_)?(gpu_(?:health|(?:junction|edge|memory)_temperature|ecc_uncorrect_total|afid_errors"
+    r"|gfx_activity|(?:total|used)_vram|violation_(?:processor_hot|ppt|socket_thermal|vr_thermal|hbm_thermal)_residency_(?:accumulated|percentage))"
     r"[{ ].*)$",
     re.MULTILINE,
 )
@@ -61,6 +64,7 @@ _NAMES = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "compute",
     "gpu_total_vram": "total",
     "gpu_used_vram": "used",
+    AMD_ACTIVITY: "compute",
 }
 """Our names. AMD's other values keep theirs. Memory is in MiB, and AMD's exporter gives no free memory. GPU_UTIL shows
 only that some kernel ran, so it is no measure of compute."""
@@ -161,7 +165,8 @@ def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
         labels[gpu] |= sample.labels if "_PROF_" not in sample.name else {}
         load = loads[gpu][_first(sample.labels, "exported_pod", "pod")]
         if name := _name_of(sample):
-            (load if name in _LOAD else values[gpu])[name] = sample.value
+            value = sample.value / 100 if sample.name == AMD_ACTIVITY else sample.value
+            (load if name in _LOAD else values[gpu])[name] = value
     return tuple(
         Gpu(
             index=gpu,
@@ -183,7 +188,7 @@ def _name_of(sample: Sample) -> str:
     if sample.name in _COUNTS:
         kind, label = _COUNTS[sample.name]
         return f"{kind}:{sample.labels.get(label, '')}" if sample.value > 0 else ""
-    if not abs(sample.value) < BLANK:
+    if not abs(sample.value) < BLANK or (sample.name == AMD_ACTIVITY and not 0 <= sample.value <= 100):
         return ""
     if sample.name == AFID:
         # The value is the number of the field identifier, as an XID's is, and there is a list of them.
