@@ -98,3 +98,15 @@ def asked_of(
 ) -> ProbeRequest:
     named = {"node": picked} if picked else {}
     return request(probe, seen, at=at, opened_at=OPENED, of=of, picked=named, parameters=parameters)
+
+
+class Recorded:
+    """Points of the XID register by GPU."""
+
+    def __init__(self, *points: tuple[float, float], fails: str = "") -> None:
+        self._points, self._fails = points, fails
+
+    async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
+        if self._fails:
+            raise SourceError(self._fails)
+        return {"GPU-0": self._points} if "GPU-0" in uuids else {}

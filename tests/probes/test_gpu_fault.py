@@ -17,7 +17,7 @@ from bot.probes.gpu.remediators import remediators_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
 from tests.kit.probes import request
-from tests.probes.gpu_nodes import NOW, OPENED, Cluster, asked_of, counted, gpu, node, pod, snapshot
+from tests.probes.gpu_nodes import NOW, OPENED, Cluster, Recorded, asked_of, counted, gpu, node, pod, snapshot
 
 pytestmark = pytest.mark.fast
 
@@ -301,18 +301,6 @@ def test_only_names_of_gpus_get_into_a_query() -> None:
     for strange in (['GPU"} or vector(0)'], []):
         with pytest.raises(SourceError, match="is no name of a GPU"):
             xid_query(strange, 60)
-
-
-class Recorded:
-    """Points of the XID register by GPU."""
-
-    def __init__(self, *points: tuple[float, float], fails: str = "") -> None:
-        self._points, self._fails = points, fails
-
-    async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
-        if self._fails:
-            raise SourceError(self._fails)
-        return {"GPU-0": self._points} if "GPU-0" in uuids else {}
 
 
 async def ask_recorded(recorded: Recorded, xid: float = 79.0) -> Reading:

@@ -24,6 +24,7 @@ from bot.probes.gpu.xids import xid_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
 from tests.kit.probes import request
+from tests.probes.gpu_nodes import Recorded
 
 pytestmark = pytest.mark.fast
 
@@ -187,11 +188,18 @@ async def ask(
     snapshot: ClusterSnapshot | None = None,
     shell: Shell | None = None,
     amd_labels: Mapping[str, str] | None = None,
+    registers: Recorded | None = None,
 ) -> Reading:
     asked = request("gpu_health", snapshot or cluster(), at=now, opened_at=opened_at, moments={STARTS_AT: 900.0})
     async with AddressPages() as pages:
         return await probes.ask(
-            asked, finder=finder, pages=pages, samples=store, gpu_shell=shell, amd_labels=amd_labels
+            asked,
+            finder=finder,
+            pages=pages,
+            samples=store,
+            gpu_shell=shell,
+            amd_labels=amd_labels,
+            registers=registers,
         )
 
 
@@ -224,6 +232,33 @@ async def test_an_xid_of_unknown_age_is_neither_healthy_nor_a_fault(exporter: Ex
     reading = await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore())
     assert reading.fields["thermal"] is False
     assert set(reading.unknown_parts) == {"healthy", "fault"}
+    assert "its age is not known" in reading.unknown_parts["fault"]
+
+
+BEGAN = 900.0
+
+
+@pytest.mark.parametrize(
+    ("points", "xid", "fault"),
+    [
+        pytest.param([(BEGAN - 900, 0.0), (BEGAN - 30, 79.0)], 79, True, id="changed"),
+        pytest.param([(BEGAN - 900, 0.0), (BEGAN - 60, 79.0), (BEGAN - 30, 31.0)], 31, True, id="overwritten"),
+        pytest.param([(BEGAN - 1790, 79.0), (BEGAN, 79.0)], 79, False, id="old"),
+        pytest.param([(BEGAN - 600, 79.0)], 79, None, id="does-not-reach-back"),
+        pytest.param([], 79, None, id="nothing-recorded"),
+    ],
+)
+async def test_prometheus_dates_an_xid_that_the_bot_did_not_see_happen(
+    exporter: Exporter, points: Sequence[tuple[float, float]], xid: int, fault: bool | None
+) -> None:
+    exporter.values["DCGM_FI_DEV_XID_ERRORS"] = xid
+    reading = await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore(), registers=Recorded(*points))
+    assert reading.fields.get("fault") is fault
+
+
+async def test_a_prometheus_that_does_not_answer_leaves_the_age_unknown(exporter: Exporter) -> None:
+    exporter.values["DCGM_FI_DEV_XID_ERRORS"] = 79
+    reading = await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore(), registers=Recorded(fails="refused"))
     assert "its age is not known" in reading.unknown_parts["fault"]
 
 

@@ -14,14 +14,14 @@ from bot.domain.changes.steps.node_steps import others_on
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.kernel.errors import ClusterError, SourceError
+from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu.alerted import alerted_xids
 from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
-from bot.probes.gpu.history import SLACK_SECONDS, RegisterHistory, place_of, start_of
+from bot.probes.gpu.history import NO_RECORD, Record, RegisterHistory, place_of, recorded_xids, start_of
 from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.remediators import marks_of, remediators_of
@@ -53,15 +53,7 @@ class Dated:
     alerted: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Record:
-    """The XIDs of one GPU's register in Prometheus, oldest first. `reaches_back`: over all of the incident's time."""
-
-    xids: tuple[float, ...] = ()
-    reaches_back: bool = False
-
-
-NOTHING_DATED, NO_RECORD = Dated(), Record()
+NOTHING_DATED = Dated()
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,8 @@ class ReadGpuFault:
             return no_answer(request, "no replica is on a node")
         pages, events = await asyncio.gather(self._exporters.read(nodes), self._events())
         alerted = alerted_xids(request.context.alerts, pods_of_workload(snapshot), pages)
-        recorded = await self._recorded(pages, request)
+        uuids = [gpu.uuid for page in pages.values() for gpu in page.gpus]
+        recorded = await recorded_xids(self._records, uuids, request)
         faults: list[Fault] = []
         for node in nodes:
             dated = Dated(xids_in(events.get(node, ()), start_of(request)), alerted.get(node, ()))
@@ -113,7 +106,7 @@ class ReadGpuFault:
         node: str,
         page: NodeGpus,
         dated: Dated,
-        recorded: Mapping[str, Sequence[tuple[float, float]]],
+        recorded: Mapping[str, Record],
         request: ProbeRequest,
         snapshot: ClusterSnapshot,
     ) -> list[Fault]:
@@ -125,31 +118,15 @@ class ReadGpuFault:
         # All GPUs of a node that is asked for by name are judged: it may hold none of our replicas any more.
         only_ours = request.spec.of == "target" and any(gpu.pod for gpu in page.gpus)
         gpus = [gpu for gpu in page.gpus if not only_ours or (gpu.namespace, gpu.pod) in ours]
-        since = start_of(request)
         judged = []
         for gpu in gpus:
-            points = recorded.get(gpu.uuid, ())
-            record = Record(
-                tuple(value for _at, value in points), bool(points) and points[0][0] <= since + SLACK_SECONDS
-            )
+            record = recorded.get(gpu.uuid, NO_RECORD)
             before, back = readings.before(gpu.index), readings.reaches_back
             judged.append((gpu, judge_gpu(gpu.values, before, dated, reaches_back=back, record=record)))
         return [
             replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
             for gpu, fault in judged
         ]
-
-    async def _recorded(
-        self, pages: Mapping[str, NodeGpus], request: ProbeRequest
-    ) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """What Prometheus recorded of the registers; it only adds to the bot's own readings."""
-        uuids = [gpu.uuid for page in pages.values() for gpu in page.gpus if gpu.uuid]
-        if self._records is None or not uuids:
-            return {}
-        try:
-            return await self._records.xids(uuids, start_of(request), request.at)
-        except SourceError:
-            return {}
 
     async def _events(self) -> Mapping[str, Sequence[Obj]]:
         """Events only add to the registers, which count without them too."""
@@ -212,7 +189,7 @@ def _recent_xids(
     counted = [key.removeprefix("counted:") for values in readings for key in values if key.startswith("counted:")]
     known = {*dated.events, *(xid for xid in dated.alerted if xid != old)}
     in_events = [int(now["xid"])] if now.get("xid", 0.0) in known else []
-    recorded = new_xids([*({"xid": xid} for xid in record.xids), now]) if record.xids else []
+    recorded = new_xids([*record.readings, now]) if record.xids else []
     changed = [*new_xids(readings), *recorded]
     return tuple(dict.fromkeys([*in_events, *changed, *(int(xid) for xid in counted if xid.isdigit())]))
 

@@ -20,7 +20,15 @@ from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu import amd, nvidia
 from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
-from bot.probes.gpu.history import RegisterHistory, place_of, start_of
+from bot.probes.gpu.history import (
+    NO_RECORD,
+    Readings,
+    Record,
+    RegisterHistory,
+    place_of,
+    recorded_xids,
+    start_of,
+)
 from bot.probes.gpu.node_events import about_nodes, judge_events
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.smi import Smi
@@ -38,7 +46,7 @@ class GpuHealth:
 class ReadGpuHealth:
     def __init__(self, sources: Sources) -> None:
         self._exporters, self._finder = Exporters(sources), sources.finder
-        self._history = RegisterHistory("gpus", sources)
+        self._history, self._records = RegisterHistory("gpus", sources), sources.registers
         self._smi = Smi(sources.gpu_shell, self._history) if sources.gpu_shell else None
 
     async def __call__(self, request: ProbeRequest) -> Reading:
@@ -53,8 +61,11 @@ class ReadGpuHealth:
             return no_answer(request, "no replica is on a node")
         pages, judge_events_of = await asyncio.gather(self._exporters.read(replicas), self._events(request))
         nodes = {name_of(node): node for node in snapshot.nodes}
+        recorded = await recorded_xids(
+            self._records, [gpu.uuid for page in pages.values() for gpu in page.gpus], request
+        )
         gpus = await asyncio.gather(
-            *(self._judge_gpus(node, pages[node], pods, request) for node, pods in replicas.items())
+            *(self._judge_gpus(node, pages[node], pods, request, recorded) for node, pods in replicas.items())
         )
         verdicts = {
             node: [judge_node(node, nodes.get(node), start_of(request)), judge_events_of(node), *found]
@@ -71,15 +82,16 @@ class ReadGpuHealth:
             return lambda node: Verdict(False, False, (note,))
         return lambda node: judge_events(node, events.get(node, ()), start_of(request))
 
-    async def _judge_gpus(self, node: str, page: NodeGpus, pods: Sequence[Obj], request: ProbeRequest) -> list[Verdict]:
+    async def _judge_gpus(
+        self, node: str, page: NodeGpus, pods: Sequence[Obj], request: ProbeRequest, recorded: Mapping[str, Record]
+    ) -> list[Verdict]:
         """By the node's exporter, else by the replicas themselves if that is allowed."""
         place, since = place_of(request, node), start_of(request)
         if gpus := gpus_of(page.gpus, [name_of(pod) for pod in pods]):
             readings = await self._history.add(place, {gpu.index: gpu.values for gpu in gpus}, since)
             fastest = max(gpu.values.get("sm_clock", 0.0) for gpu in gpus)
             return [
-                _judge(f"{node}/{gpu.index}", gpu, readings.before(gpu.index), fastest, readings.reaches_back)
-                for gpu in gpus
+                _judge(f"{node}/{gpu.index}", gpu, readings, fastest, recorded.get(gpu.uuid, NO_RECORD)) for gpu in gpus
             ]
         if self._smi:
             return await self._smi.judge(place, pods, since)
@@ -92,10 +104,11 @@ def gpus_of(gpus: Sequence[Gpu], pods: Sequence[str]) -> list[Gpu]:
     return [gpu for gpu in held or gpus if gpu.values]
 
 
-def _judge(where: str, gpu: Gpu, before: Sequence[Mapping[str, float]], fastest: float, reaches_back: bool) -> Verdict:
+def _judge(where: str, gpu: Gpu, readings: Readings, fastest: float, record: Record) -> Verdict:
+    before, back = readings.before(gpu.index), readings.reaches_back
     if gpu.is_amd:
-        return amd.judge_gpu(where, gpu.values, before, reaches_back=reaches_back)
-    return nvidia.judge_gpu(where, gpu.values, before, fastest=fastest, reaches_back=reaches_back)
+        return amd.judge_gpu(where, gpu.values, before, reaches_back=back)
+    return nvidia.judge_gpu(where, gpu.values, before, fastest=fastest, reaches_back=back, record=record)
 
 
 def _reading_of(

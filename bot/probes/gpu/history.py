@@ -1,15 +1,16 @@
-"""Earlier registers of GPUs, kept in the sample store.
+"""Earlier registers of GPUs, from the sample store and from Prometheus.
 
 A register counts only if it changed in the incident's time, so each reading is compared with the ones before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports import ProbeRequest, RegisterRecord
 from bot.probes.declaration import Sources
 
 BEFORE_SECONDS = 1800.0
@@ -46,6 +47,40 @@ class RegisterHistory:
         scrape = Scrape(replica=place, at=now, ranks={gpu: dict(values) for gpu, values in gpus.items()})
         await self._store.add(key, [scrape])
         return Readings([*earlier, scrape], bool(earlier) and earlier[0].at <= since + SLACK_SECONDS)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The XIDs of one GPU's register in Prometheus, oldest first. `reaches_back`: over all of the incident's time."""
+
+    xids: tuple[float, ...] = ()
+    reaches_back: bool = False
+
+    @property
+    def readings(self) -> tuple[Mapping[str, float], ...]:
+        return tuple({"xid": xid} for xid in self.xids)
+
+
+NO_RECORD = Record()
+
+
+async def recorded_xids(
+    records: RegisterRecord | None, uuids: Iterable[str], request: ProbeRequest
+) -> Mapping[str, Record]:
+    """What Prometheus recorded in the incident's time, by GPU. It only adds to the bot's own readings."""
+    named = [uuid for uuid in uuids if uuid]
+    if records is None or not named:
+        return {}
+    since = start_of(request)
+    try:
+        found = await records.xids(named, since, request.at)
+    except SourceError:
+        return {}
+    return {
+        uuid: Record(tuple(xid for _at, xid in points), points[0][0] <= since + SLACK_SECONDS)
+        for uuid, points in found.items()
+        if points
+    }
 
 
 def start_of(request: ProbeRequest) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.probes.gpu.history import NO_RECORD, Record
 from bot.probes.gpu.verdict import Verdict, any_of, rose
 from bot.probes.gpu.xids import new_xids, xid_of
 
@@ -24,9 +25,10 @@ def judge_gpu(
     *,
     fastest: float,
     reaches_back: bool,
+    record: Record = NO_RECORD,
 ) -> Verdict:
     """`before`: earlier readings of the incident's time; `reaches_back`: whether they begin where that time does."""
-    xid, xid_note = _judge_xid(now, before, reaches_back=reaches_back)
+    xid, xid_note = _judge_xid(now, before, record, reaches_back=reaches_back)
     remap = None if "row_remap_failure" not in now else now["row_remap_failure"] >= 1
     dbe = rose("ecc_dbe", now, before)
     thermal, thermal_note = judge_heat(now, fastest)
@@ -36,14 +38,16 @@ def judge_gpu(
 
 
 def _judge_xid(
-    now: Mapping[str, float], before: Sequence[Mapping[str, float]], *, reaches_back: bool
+    now: Mapping[str, float], before: Sequence[Mapping[str, float]], record: Record, *, reaches_back: bool
 ) -> tuple[bool | None, str]:
     """The register keeps the last XID forever, so only a change proves that one happened now."""
     if "xid" not in now:
         return None, "XIDs are not exported"
     xid = int(now["xid"])
     kind, meaning = xid_of(xid)
-    if fatal := [number for number in new_xids((*before, now)) if xid_of(number).kind == "fatal"]:
+    # Apart from each other: merged, an older point of one would follow a newer one of the other.
+    new = [*new_xids((*before, now)), *new_xids((*record.readings, now))]
+    if fatal := [number for number in new if xid_of(number).kind == "fatal"]:
         return True, f"XID {fatal[-1]} since the incident began ({xid_of(fatal[-1]).meaning})"
     if xid == 0:
         return False, ""
@@ -51,7 +55,7 @@ def _judge_xid(
         return False, f"XID {xid}, a program's fault ({meaning})"
     if kind == "contained":
         return False, f"XID {xid}, contained ({meaning})"
-    if reaches_back and any("xid" in was for was in before):
+    if record.reaches_back or (reaches_back and any("xid" in was for was in before)):
         return False, f"XID {xid} seen, not recent ({meaning})"
     return None, f"XID {xid} seen, its age is not known ({meaning})"
 

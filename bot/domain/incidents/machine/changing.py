@@ -102,6 +102,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if strange:
         note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one level higher")
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
+    shown = draft.playbook.evidence(change.state) if written else ()
+    plan = plan.model_copy(update={"circumstances": (*plan.circumstances, *_not_known(draft, shown))})
     expected = draft.text("expected") if written else ""
     repeats = asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
@@ -118,7 +120,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         why=draft.text("why") if written else "Undo what this run changed.",
         runbook=written.runbook if written else None,
         still=written.still if written else "",
-        evidence=questions.evidence(draft, draft.playbook.evidence(change.state)) if written else (),
+        evidence=questions.evidence(draft, shown),
         asked_at=draft.at,
         edited_by=change.edited_by,
         covers=covers,
@@ -162,6 +164,23 @@ def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
             needed = highest(VERBS[state.change].risk, state.risk or "low")
             if draft.rules.approvals.plan_once or highest(needed, risk) == risk:
                 found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
+    return tuple(found)
+
+
+def _not_known(draft: Draft, names: tuple[str, ...]) -> tuple[Circumstance, ...]:
+    """Returns a note for each labelled reading among these that is unknown, or has a part that is.
+
+    It is no warning: a fleet without an exporter must get its relief too, as its settings say.
+    """
+    found = []
+    for name in names:
+        read = draft.run.readings.get(name) or draft.run.latest.get(name)
+        if (
+            read is not None
+            and read.label
+            and (why := read.unknown or "; ".join(dict.fromkeys(read.unknown_parts.values())))
+        ):
+            found.append(Circumstance(name="not_known", grade="note", text=f"{read.label} is not known: {why}"))
     return tuple(found)
 
 
