@@ -1,0 +1,78 @@
+"""The example of settings for one target is valid, and holds for that target only."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_folders
+from bot.domain.kernel.target import Target
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.playbooks.library import Library
+from bot.domain.signals.signal import Value
+from bot.settings import Settings, load_settings
+from tests.deploy.files import DEPLOY
+
+pytestmark = pytest.mark.fast
+
+SECRETS = {
+    "REDIS_URL": "redis://localhost:6379/0",
+    "SLACK_BOT_TOKEN": "xoxb-…",
+    "SLACK_SIGNING_SECRET": "…",
+    "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "…",
+}
+THE_ONE, ANOTHER = Target(namespace="serving", name="llm-70b"), Target(namespace="batch", name="llm-8b")
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return load_settings(SECRETS, DEPLOY / "one-target.example.yaml")
+
+
+@pytest.fixture(scope="module")
+def library(settings: Settings) -> Library:
+    loaded = load_folders(settings.playbooks, settings.overrides)
+    assert not loaded.faults
+    return loaded
+
+
+def of(library: Library, playbook: str, target: Target) -> CompiledPlaybook:
+    bundle = library.bundle(playbook, target)
+    assert bundle is not None
+    return bundle.entry_playbook
+
+
+@pytest.mark.parametrize(
+    ("playbook", "name", "here", "elsewhere"),
+    [
+        pytest.param("kv-cache-oom", "startup_budget", 1800.0, 1200.0, id="by-a-pattern"),
+        pytest.param("kv-cache-oom", "ttft_target", 2.0, 0.5, id="slo"),
+        pytest.param("kv-cache-oom", "slo_from", "the bot's settings", "the playbook's defaults", id="who-set-the-slo"),
+        pytest.param("inference-slo-breach", "objective", 0.995, 0.99, id="objective"),
+        pytest.param("kv-cache-oom", "kv_ceiling", 0.85, 0.9, id="one-playbook"),
+        pytest.param("vllm-oom-triage", "profile_seqs", 8.0, 16.0, id="conservative-profile"),
+    ],
+)
+def test_each_setting_of_the_example_holds_for_its_target_only(
+    library: Library, playbook: str, name: str, here: Value, elsewhere: Value
+) -> None:
+    assert of(library, playbook, THE_ONE).settings[name] == here
+    assert of(library, playbook, ANOTHER).settings[name] == elsewhere
+
+
+def test_the_conservative_profile_of_the_target_is_what_is_proposed(library: Library) -> None:
+    triage = of(library, "vllm-oom-triage", THE_ONE)
+    running: dict[str, Value] = {
+        "limits.utilization": 0.9, "engine_flags.max_num_seqs": 256.0, "engine_flags.max_num_batched_tokens": 8192.0,
+    }  # fmt: skip
+    arguments = triage.arguments("way_back_profile", {f"results.way_back.{name}": at for name, at in running.items()})
+    assert not isinstance(arguments, Unknown)
+    assert [(edit["flag"], edit["value"]) for edit in arguments["edits"]] == [
+        ("--gpu-memory-utilization", 0.7), ("--max-num-seqs", 8), ("--max-num-batched-tokens", 2048),
+    ]  # fmt: skip
+
+
+def test_what_is_pre_approved_for_it_is_for_no_other(settings: Settings) -> None:
+    (rule,) = settings.approvals.pre_approved
+    assert rule.targets == (str(THE_ONE),)
+    assert (rule.change, rule.hours, rule.most_replicas) == ("scale", "22:00-06:00", 8)
