@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.target import Target
+from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import STARTS_AT
 from tests.kit import probes
-from tests.kit.probes import request
+from tests.kit.probes import Samples, request
 
 pytestmark = pytest.mark.fast
 
@@ -18,10 +20,19 @@ OPENED = 1_790_000_000.0
 MINUTES = 60.0
 
 
-async def ask(probe: str, snapshot: ClusterSnapshot, *, kind: str = "Deployment", began: float = OPENED) -> Reading:
+async def ask(
+    probe: str,
+    snapshot: ClusterSnapshot,
+    *,
+    kind: str = "Deployment",
+    began: float = OPENED,
+    history: Samples | None = None,
+    **more: Any,
+) -> Reading:
     target = Target(namespace="serving", kind=kind, name="llm")
     moments = {STARTS_AT: began}
-    return await probes.ask(request(probe, snapshot, at=OPENED, incident_id="INC-7", target=target, moments=moments))
+    asked = request(probe, snapshot, at=OPENED, incident_id="INC-7", target=target, moments=moments, **more)
+    return await probes.ask(asked, **({"history": history} if history else {}))
 
 
 def at(seconds: float) -> str:
@@ -126,6 +137,68 @@ async def test_a_deploy_is_the_cause_only_if_it_served_before_the_first_bad_samp
     reading = await ask("recent_rollout", snapshot(changed, OLD, pods=tuple(pods)))
     assert reading.fields["matters"] is matters
     assert ("its first replica was Ready" in str(reading.detail)) is not matters
+
+
+def thrash(*, since: float, until: float = 0.0, replica: str = "a", healthy_from: float = 60.0) -> list[Scrape]:
+    """Samples each 15 s up to the alert: one request finishes a second.
+
+    From `since` to `until` minutes before the alert each of them is preempted twice.
+    """
+    found, preemptions = [], 0.0
+    for step in range(int(healthy_from * 4) + 1):
+        before = healthy_from - step / 4
+        preemptions += 30.0 if since >= before > until else 0.0
+        ranks = {"0": {"request_success": 15.0 * step, "num_preemptions": preemptions}}
+        found.append(Scrape(replica=replica, uid=replica, at=OPENED - before * MINUTES, started_at=0.0, ranks=ranks))
+    return found
+
+
+THRASHES: dict[str, Any] = {"parameters": {"thrash_above": "settings.thrash_ratio"}, "settings": {"thrash_ratio": 0.1}}
+AT_TWENTY = revision(2, template("--max-num-seqs=256"), minutes_before=20)
+
+
+@pytest.mark.parametrize(
+    ("samples", "ready_before", "matters"),
+    [
+        pytest.param(thrash(since=8), 10, True, id="served-before-the-first-bad-sample"),
+        pytest.param(thrash(since=15), 10, False, id="served-after-it-and-before-the-alert"),
+        pytest.param([], 10, True, id="no-samples-so-the-alert-counts"),
+        pytest.param(thrash(since=40, until=30), 10, True, id="an-earlier-thrash-had-ended"),
+        pytest.param(thrash(since=40, healthy_from=4), 10, True, id="samples-begin-late"),
+        pytest.param(
+            [one for one in thrash(since=40) if not OPENED - 16 * MINUTES < one.at < OPENED - 8 * MINUTES],
+            10, True, id="nothing-is-known-of-the-time-between",
+        ),
+        pytest.param(thrash(since=15) + thrash(since=0, replica="b"), 10, False, id="one-bad-replica-is-enough"),
+    ],
+)  # fmt: skip
+async def test_a_deploy_that_served_only_after_the_first_bad_sample_is_not_the_cause(
+    samples: list[Scrape], ready_before: float, matters: bool
+) -> None:
+    pods = (started("a", minutes_before=18, ready_before=ready_before),)
+    reading = await ask("recent_rollout", snapshot(AT_TWENTY, OLD, pods=pods), history=Samples(*samples), **THRASHES)
+    assert reading.fields["matters"] is matters
+    assert ("Ready 5 min after the first bad sample" in str(reading.detail)) is not matters
+
+
+async def test_a_rollout_belongs_to_the_time_of_the_first_bad_sample() -> None:
+    """Ninety minutes of trouble before the alert: the deploy before them is the suspect."""
+    samples = thrash(since=90, healthy_from=125)
+    early = revision(2, template("--max-num-seqs=256"), minutes_before=130)
+    reading = await ask("recent_rollout", snapshot(early, OLD), history=Samples(*samples), **THRASHES)
+    assert reading.fields["matters"] is True
+    assert "rolled out 40 min before the first bad sample" in str(reading.detail)
+
+
+async def test_a_history_that_does_not_answer_leaves_the_alerts_start() -> None:
+    class Silent(Samples):
+        async def between(self, *window: object) -> list[Scrape]:
+            raise SourceError("Prometheus: connection refused")
+
+    pods = (started("a", minutes_before=18, ready_before=10),)
+    reading = await ask("recent_rollout", snapshot(AT_TWENTY, OLD, pods=pods), history=Silent(), **THRASHES)
+    assert reading.fields["matters"] is True
+    assert "the first bad sample is not known: Prometheus: connection refused" in str(reading.detail)
 
 
 @pytest.mark.parametrize("minutes_before", [121, -11])

@@ -1,8 +1,14 @@
-"""The `recent_rollout` probe."""
+"""The `recent_rollout` probe: what was rolled out before the trouble, and whether it can be the cause.
+
+An alert starts late, by the window and the `for` of its rule, and a deploy between the first bad sample and the alert
+is not the cause. So the trouble begins with the first bad sample, where the history has one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,14 +21,24 @@ from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED
+from bot.domain.kernel.errors import BotError
+from bot.domain.signals.sampling import metrics_of, read_window
+from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.domain.signals.specs import RatioSignal
+from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
+from bot.flow.ports import History, ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.revisions import is_ours, rolled_out_at
 
 BEFORE_SECONDS, AFTER_SECONDS = 2 * 3600.0, 600.0
 """A bad rollout shows late, because of caches and traffic ramps; one long after the beginning cannot be the cause."""
+THRASH = RatioSignal(ratio=("num_preemptions", "request_success"), across="max")
+WINDOW_SECONDS, STEP_SECONDS = 120.0, 30.0
+"""Windows as short as this show a thrash within seconds, and one preemption does not chain them."""
+GAP_SECONDS = 300.0
+"""Bad samples before a longer time without readable samples are not the same trouble."""
 _CAN_MATTER = re.compile(
     r"/spec/(?:initContainers|volumes|nodeSelector|affinity|tolerations|runtimeClassName|hostIPC)\b"
     r"|/containers(?:$|/\d+(?:$|/(?:image|command|args|env|envFrom|resources|volumeMounts)\b))"
@@ -51,15 +67,82 @@ class _Written:
     """When the first replica that read it was Ready; None if no replica has started since."""
 
 
-async def recent_rollout(request: ProbeRequest) -> Reading:
-    """What was rolled out shortly before the incident began, by whom, and whether it can be the cause."""
-    snapshot = await request.snapshot()
-    kind = request.context.target.kind
-    if failed := unreadable(request, snapshot, "revisions" if kind in NUMBERED else "replica_sets"):
-        return failed
-    if snapshot.workload is None or kind not in (*KINDS, "Unknown"):
-        return no_answer(request, "its controller keeps no revisions")
-    opened, began = request.context.opened_at, request.context.began_at
+@dataclass(frozen=True)
+class _Begin:
+    """When the trouble began: at its first bad sample, else with the alert."""
+
+    at: float
+    words: str = "the incident began"
+    unread: str = ""
+    """Why the samples do not say when it began."""
+
+    def when(self, at: float) -> str:
+        minutes = (self.at - at) / 60
+        return f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} {self.words}"
+
+
+class ReadRecentRollout:
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        """What was rolled out shortly before the incident began, by whom, and whether it can be the cause."""
+        snapshot = await request.snapshot()
+        kind = request.context.target.kind
+        if failed := unreadable(request, snapshot, "revisions" if kind in NUMBERED else "replica_sets"):
+            return failed
+        if snapshot.workload is None or kind not in (*KINDS, "Unknown"):
+            return no_answer(request, "its controller keeps no revisions")
+        begin = await self._begin(request)
+        reading = _judged(request, snapshot, begin)
+        if not begin.unread or not reading.is_known:
+            return reading
+        detail = f"{reading.detail}; the first bad sample is not known: {begin.unread}"
+        return reading.model_copy(update={"detail": detail})
+
+    async def _begin(self, request: ProbeRequest) -> _Begin:
+        alert, above = request.context.began_at, _threshold(request)
+        if above is None:
+            return _Begin(alert)
+        try:
+            scrapes = await self._history.between(
+                request.context, metrics_of(THRASH), alert - BEFORE_SECONDS - WINDOW_SECONDS, alert
+            )
+        except BotError as error:
+            return _Begin(alert, unread=str(error))
+        # Not on the loop that serves Slack: a thrash of two hours has hundreds of windows.
+        first = await asyncio.to_thread(first_bad, scrapes, alert, above)
+        return _Begin(alert) if first is None else _Begin(first, "the first bad sample")
+
+
+def _threshold(request: ProbeRequest) -> float | None:
+    """The ratio above which a sample is bad: a number, or the setting that holds one. None: the playbook gives none."""
+    above = request.spec.parameters.get("thrash_above")
+    if isinstance(above, str):
+        above = request.context.settings.get(above.removeprefix("settings."))
+    return None if above is None else float(above)
+
+
+def first_bad(scrapes: Sequence[Scrape], until: float, above: float) -> float | None:
+    """When the trouble that goes on until then was first seen in the samples; None if it was not."""
+    ordered = sorted(scrapes, key=lambda scrape: scrape.at)
+    times = [scrape.at for scrape in ordered]
+    first, end, readable = None, until, until
+    while until - end <= BEFORE_SECONDS and readable - end <= GAP_SECONDS:
+        window = Window(end - WINDOW_SECONDS, end, FIRST_LOOK_SECONDS)
+        part = ordered[bisect_left(times, window.start) : bisect_right(times, window.end)]
+        ratio = read_window("thrash", THRASH, part, window=window, picked={})
+        if ratio.is_number:
+            readable = end
+            if float(ratio.value or 0) <= above:  # type: ignore[arg-type]
+                break
+            first = end
+        end -= STEP_SECONDS
+    return first
+
+
+def _judged(request: ProbeRequest, snapshot: ClusterSnapshot, begin: _Begin) -> Reading:
+    kind, opened, began = request.context.target.kind, request.context.opened_at, begin.at
     if kind in NUMBERED:
         every = rolled_out(snapshot, incident_id=request.context.incident_id, opened_at=opened)
     else:
@@ -73,7 +156,7 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
     over = {id(one): said for one in recent if (said := _is_over(one, every, recent))}
     suspect = next((one for one in recent if one.by_bot is not True and id(one) not in over), None)
     chosen = suspect or (recent[0] if recent else None)
-    writes = _written_config_maps(snapshot, began)
+    writes = _written_config_maps(snapshot, begin)
     written = "; ".join(dict.fromkeys(one.text for one in writes))[:600]
     config_map = next((one.name for one in writes if one.served_at is not None and one.served_at <= began), "")
     if chosen is None:
@@ -91,8 +174,8 @@ async def recent_rollout(request: ProbeRequest) -> Reading:
         if config_map:
             detail = f"{written}, and replicas have read it since"
         return answer(request, parts, missing=_MISSING, detail=detail)
-    ruled_out = over.get(id(chosen), "") or _too_late(snapshot, chosen, began)
-    return _reading(request, chosen, written, config_map, over=ruled_out)
+    ruled_out = over.get(id(chosen), "") or _too_late(snapshot, chosen, begin)
+    return _reading(request, chosen, begin, written, config_map, over=ruled_out)
 
 
 def _is_over(rollout: RolledOut, every: Sequence[RolledOut], recent: Sequence[RolledOut]) -> str:
@@ -123,15 +206,15 @@ def _can_matter(change: Difference) -> bool:
     return bool(_CAN_MATTER.search(change.path.removeprefix(TEMPLATE)))
 
 
-def _too_late(snapshot: ClusterSnapshot, rollout: RolledOut, began: float) -> str:
+def _too_late(snapshot: ClusterSnapshot, rollout: RolledOut, begin: _Begin) -> str:
     """Why it cannot be the cause, if its first new replica served only after the trouble began; else empty.
 
     While none is Ready it may still be the cause: the rollout may have taken capacity away.
     """
     served_at = _served_since(snapshot, rollout.at or 0.0)
-    if served_at is None or served_at <= began:
+    if served_at is None or served_at <= begin.at:
         return ""
-    return f"its first replica was Ready {_when(began, served_at)}"
+    return f"its first replica was Ready {begin.when(served_at)}"
 
 
 def _served_since(snapshot: ClusterSnapshot, at: float) -> float | None:
@@ -158,23 +241,19 @@ def _ready_at(pod: Obj) -> float | None:
     return _started_at(pod) if restarted else seconds_of(ready.get("lastTransitionTime"))
 
 
-def _written_config_maps(snapshot: ClusterSnapshot, began: float) -> list[_Written]:
+def _written_config_maps(snapshot: ClusterSnapshot, begin: _Begin) -> list[_Written]:
     """Flags that changed outside the template, which has no revisions of them: no rollback reverts them."""
     found: list[_Written] = []
+    began = begin.at
     for name, config_map in sorted(snapshot.config_maps.items()):
         created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
         for entry in dig(config_map, "metadata", "managedFields") or []:
             at, who = seconds_of(entry.get("time")), str(entry.get("manager", ""))
             is_new = at is not None and at > created and began - BEFORE_SECONDS <= at <= began + AFTER_SECONDS
             if at is not None and is_new and who != OURS:
-                text = f"ConfigMap {name} was written by {who or 'somebody'} {_when(began, at)}"
+                text = f"ConfigMap {name} was written by {who or 'somebody'} {begin.when(at)}"
                 found.append(_Written(name, text, _served_since(snapshot, at)))
     return found
-
-
-def _when(began: float, at: float) -> str:
-    minutes = (began - at) / 60
-    return f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} the incident began"
 
 
 def _of_deployment(snapshot: ClusterSnapshot, request: ProbeRequest) -> list[RolledOut]:
@@ -209,14 +288,16 @@ def _number(revision: int | None) -> float | None:
     return None if revision is None else float(revision)
 
 
-def _reading(request: ProbeRequest, rollout: RolledOut, written: str, config_map: str, *, over: str) -> Reading:
+def _reading(
+    request: ProbeRequest, rollout: RolledOut, begin: _Begin, written: str, config_map: str, *, over: str
+) -> Reading:
     """`over`: why it is not the cause, in words: it and another rollout cancel out, or it served too late."""
     differences = _differences(rollout)
     can_matter = any(map(_can_matter, differences))
     # A rollout of unknown origin is neither a cause nor ruled out; one by our own call is ruled out.
     in_doubt = rollout.is_lost or (can_matter and rollout.by_bot is None)
     assert rollout.at is not None
-    when = _when(request.context.began_at, rollout.at)
+    when = begin.when(rollout.at)
     nothing = _LOST if rollout.is_lost else "first revision" if rollout.before is None else "no difference"
     changed = "; ".join(change.text for change in differences) or nothing
     parts = RecentRollout(
@@ -243,5 +324,8 @@ PROBE = Probe(
     name="recent_rollout",
     help="Whether the workload was rolled out lately, what differs, and whether the bot did it.",
     answer=RecentRollout,
-    read=lambda sources: recent_rollout,
+    parameters={
+        "thrash_above": "Preemptions per finished request above which a sample is bad; the first one is the beginning."
+    },
+    read=lambda sources: ReadRecentRollout(sources.history),
 )
