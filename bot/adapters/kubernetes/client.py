@@ -21,6 +21,7 @@ import aiohttp
 import structlog
 
 from bot.adapters.kubernetes.credentials import Connection, Credentials, NotSentError, load
+from bot.adapters.proxies import proxy_from_environment
 from bot.domain.kernel.errors import BotError, CircuitOpenError
 from bot.flow.circuit import Circuit
 
@@ -332,6 +333,9 @@ async def _transport(credentials: Credentials) -> ApiClient:
     configuration.connection_pool_maxsize = POOL_SIZE
     # The client's own retries would send a DELETE again; the caller knows the precondition and decides.
     configuration.retries = None
+    # With `trust_env` aiohttp reads the proxy and ~/.netrc again for each request, each in a thread.
+    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.proxy = configuration.proxy or proxy_from_environment(configuration.host)
     api = transport.ApiClient(configuration)
     api.user_agent = USER_AGENT
     return api
