@@ -92,7 +92,7 @@ def export(
     from bot.domain.reports import as_json, html, markdown
 
     redis_url = wanted.redis_url.get_secret_value()
-    timeline, head = asyncio.run(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
+    timeline, head = stored.loaded(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
     if not timeline:
         raise CommandError(
             f"{incident}: not in this Redis (tag '{wanted.redis_tag}'); closed incidents are kept "
@@ -102,7 +102,7 @@ def export(
         case ReportFormat.json:
             content = as_json(timeline, head)
         case ReportFormat.html:
-            lines = asyncio.run(stored.load_lines(wanted, incident))
+            lines = stored.loaded(stored.load_lines(wanted, incident))
             content = html(timeline, dependencies.chart_svg, lines, head)
             for line in filter(lambda line: line.unknown, lines):
                 typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
 from collections.abc import Sequence
@@ -91,7 +90,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     while time.monotonic() - began < MAX_SECONDS:
         _wait(world, LOOK_EVERY_SECONDS)
         approver.look()
-        run = asyncio.run(stored.load_run(world.redis_url, "INC-1"))
+        run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             return _report(world, run, scenario, time.monotonic() - began, console)
     console.print(f"[red]The incident was not closed within {MAX_SECONDS:.0f} s.[/red]")
@@ -99,7 +98,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
 
 
 def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
-    entries = asyncio.run(stored.load_timeline(world.redis_url, run.incident_id))
+    entries = stored.loaded(stored.load_timeline(world.redis_url, run.incident_id))
     # A page of wide tables is for a file; a terminal gets what fits it.
     console.print(short_report(Report.of(entries)) if console.is_terminal else Markdown(markdown(entries)))
     verified = is_verified(run, entries, scenario)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,16 +153,16 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
         _wait(world, LOOK_EVERY_SECONDS)
         if not wanted.attended:
             approver.look()
-        entries = asyncio.run(stored.load_timeline(world.redis_url, "INC-1"))
+        entries = stored.loaded(stored.load_timeline(world.redis_url, "INC-1"))
         for item in entries[told:]:
             if item.entry.kind in SHOWN:
                 typer.echo(shown(item.entry, began))
         told = len(entries)
         if not entries and time.time() - began > OPENS_WITHIN_SECONDS:
-            kept = asyncio.run(stored.load_unmatched(world.redis_url))
+            kept = stored.loaded(stored.load_unmatched(world.redis_url))
             typer.echo(nothing_opened([why for _, why in kept], tail(world.folder / "bot.log")))
             return 1
-        run = asyncio.run(stored.load_run(world.redis_url, "INC-1"))
+        run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             for line in summary(run):
                 typer.echo(line)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
@@ -19,6 +21,23 @@ from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.receive_input import ReceiveInput
 from bot.flow.whole_timeline import whole_timeline
 from bot.settings import Settings
+
+T = TypeVar("T")
+
+
+def loaded(loading: Coroutine[Any, Any, T]) -> T:
+    """What `loading` returns, by an event loop of its own.
+
+    `asyncio.run` formats the repr of its task when it ends, result included. For a whole run that takes longer than
+    to load it, so the task returns nothing.
+    """
+    kept: list[T] = []
+
+    async def keep() -> None:
+        kept.append(await loading)
+
+    asyncio.run(keep())
+    return kept[0]
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import time
@@ -85,7 +84,7 @@ class Stage:
     def run(self, incident_id: str = FIRST) -> Run | None:
         """None while there is no such run, or while the storage is away."""
         with contextlib.suppress(StorageUnavailableError):
-            return asyncio.run(stored.load_run(self.world.redis_url, incident_id))
+            return stored.loaded(stored.load_run(self.world.redis_url, incident_id))
         return None
 
     def state(self, incident_id: str = FIRST) -> str:
@@ -98,11 +97,11 @@ class Stage:
 
     def has_history_of(self, seconds: float) -> bool:
         """Whether the bot has sampled the workload for that long."""
-        at = [scrape.at for scrape in asyncio.run(_samples(self.world.redis_url))]
+        at = [scrape.at for scrape in stored.loaded(_samples(self.world.redis_url))]
         return bool(at) and max(at) - min(at) >= seconds
 
     def timeline(self, incident_id: str = FIRST) -> Sequence[Chained]:
-        return asyncio.run(stored.load_timeline(self.world.redis_url, incident_id))
+        return stored.loaded(stored.load_timeline(self.world.redis_url, incident_id))
 
     def entries(self, kind: str, incident_id: str = FIRST) -> list[Entry]:
         return [item.entry for item in self.timeline(incident_id) if item.entry.kind == kind]
