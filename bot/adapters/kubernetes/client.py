@@ -13,15 +13,16 @@ import importlib
 import json
 import math
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
 
 from bot.adapters.kubernetes.credentials import Connection, Credentials, NotSentError, load
-from bot.adapters.proxies import proxy_from_environment
 from bot.domain.kernel.errors import BotError, CircuitOpenError
 from bot.flow.circuit import Circuit
 
@@ -326,6 +327,14 @@ def _decoded(raw: bytes, headers: Mapping[str, str]) -> Any:
         return text
 
 
+def _proxy_from_environment(url: str) -> str | None:
+    """`https_proxy` or `http_proxy`, unless `no_proxy` names the host."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
 async def _transport(credentials: Credentials) -> ApiClient:
     # Importing takes most of a second of CPU time: not on the loop that serves Slack and webhooks.
     transport = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.api_client")
@@ -335,7 +344,7 @@ async def _transport(credentials: Credentials) -> ApiClient:
     configuration.retries = None
     # With `trust_env` aiohttp reads the proxy and ~/.netrc again for each request, each in a thread.
     configuration.client_session_kwargs = {"trust_env": False}
-    configuration.proxy = configuration.proxy or proxy_from_environment(configuration.host)
+    configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     api = transport.ApiClient(configuration)
     api.user_agent = USER_AGENT
     return api

@@ -5,15 +5,17 @@ The SDK's own retries are off: after a lost reply they would post twice. All cal
 
 from __future__ import annotations
 
+import ipaddress
+import urllib.request
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.proxies import proxy_from_environment
 from bot.domain.kernel.errors import MessengerError
 
 TIMEOUT_SECONDS = 10.0
@@ -47,7 +49,9 @@ LAYOUT_REFUSED = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_lo
 def web_client(token: str, session: aiohttp.ClientSession, *, base_url: str = SLACK_API) -> AsyncWebClient:
     client = AsyncWebClient(token=token, base_url=base_url, session=session, retry_handlers=[])
     # The SDK takes a proxy from the environment and ignores no_proxy.
-    client.proxy = proxy_from_environment(base_url)
+    host = urlsplit(base_url).hostname or ""
+    if _is_loopback(host) or urllib.request.proxy_bypass(host):
+        client.proxy = None
     return client
 
 
@@ -110,3 +114,12 @@ def _retry_after(response: Any) -> float:
         return max(0.0, float(response.headers.get("Retry-After", 1.0)))
     except ValueError:
         return 1.0
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
