@@ -14,6 +14,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters import logs
+from bot.adapters import pagers as paging
 from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.http_client import CircuitClient
@@ -24,6 +25,7 @@ from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.kubernetes.writer import KubernetesWriter
+from bot.adapters.pagers import Pagers
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.prometheus.history import PrometheusHistory
 from bot.adapters.prometheus.memory import PrometheusMemory
@@ -286,6 +288,14 @@ def chart_svg(chart: Chart) -> bytes:
     return drawn(chart, "svg")
 
 
+def open_pagers(settings: Settings, stack: contextlib.AsyncExitStack) -> Pagers:
+    http = httpx.AsyncClient(timeout=paging.TIMEOUT_SECONDS)
+    stack.push_async_callback(http.aclose)
+    urls = settings.paging.model_dump()
+    teams = settings.approvals.pagers().items()
+    return Pagers(http, {name: paging.pager_of(team, **urls) for name, team in teams})
+
+
 def signing_secret(settings: Settings) -> str:
     """The signing secret, or a random one if none is set: then all requests that claim to be from Slack are refused."""
     secret = settings.slack.signing_secret
@@ -302,6 +312,7 @@ class Dependencies:
     fleet: Fleet
     alertmanager: AlertmanagerApi | None
     """None if Alertmanager's address is not set."""
+    pagers: Pagers
 
 
 def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.AsyncExitStack) -> Dependencies:
@@ -311,4 +322,5 @@ def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.A
     cluster = open_cluster(settings, circuits, stack)
     slack = open_slack(settings, storage, stack)
     fleet = open_fleet(settings, storage, cluster, circuits, stack)
-    return Dependencies(storage, cluster, slack, fleet, open_silences(settings, circuits, stack))
+    silences, pagers = open_silences(settings, circuits, stack), open_pagers(settings, stack)
+    return Dependencies(storage, cluster, slack, fleet, silences, pagers)

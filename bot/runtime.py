@@ -15,6 +15,7 @@ from bot.domain.incidents.effect import (
     ExportTimeline,
     JudgePress,
     Notify,
+    PageTeam,
     PassOnChanges,
     PlanChange,
     ReadSeries,
@@ -39,6 +40,7 @@ from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.give_way import PassOnHandler, RouteAgainHandler
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.judge import JudgeHandler
+from bot.flow.handlers.page import Links, PageHandler
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
@@ -58,6 +60,7 @@ from bot.flow.ports import (
     Impatient,
     JobLogs,
     Messenger,
+    Pager,
     People,
     Playbooks,
     RunStore,
@@ -122,9 +125,14 @@ class Ports:
     playbooks: Playbooks
     alarms: Alarms
     pictures: Pictures
+    pager: Pager
+    links: Links
+    """The addresses of an incident's messages, by slot."""
     silences: Silences | None
     """None if Alertmanager's address is not set: then silences are not available."""
     from_bundle: FromBundle
+    deployment: str = "bot"
+    """Tells two bots apart that page the same teams."""
     time: Time = field(default_factory=Time)
 
 
@@ -210,4 +218,5 @@ class Runtime:
             PassOnChanges: PassOnHandler(store),
             SilenceAlerts: SilenceHandler(ports.silences),
             EndSilences: EndSilencesHandler(ports.silences),
+            PageTeam: PageHandler(ports.pager, ports.links, deployment=ports.deployment),
         }  # fmt: skip

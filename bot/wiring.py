@@ -117,11 +117,16 @@ def runtime_of(
         playbooks=playbooks,
         alarms=alarms,
         pictures=Pictures(chart_png, chart_svg, draw_png),
+        pager=on.pagers,
+        links=on.slack.messenger.links,
         silences=on.alertmanager,
         from_bundle=from_bundle,
+        deployment=settings.redis_tag,
     )
     rules = Rules(
-        approvals=settings.approvals.rules(), status_every_seconds=settings.slack.status_every.total_seconds()
+        approvals=settings.approvals.rules(),
+        contacts=settings.approvals.contacts(),
+        status_every_seconds=settings.slack.status_every.total_seconds(),
     )
     reopen = settings.reopen_within.total_seconds()
     return Runtime(ports, rules, cluster_name=settings.cluster, reopen_within_seconds=reopen, changed=changed.set)

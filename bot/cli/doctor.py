@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 
 import httpx
 
-from bot.adapters import alertmanager_api
+from bot.adapters import alertmanager_api, pagers
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
 from bot.adapters.prometheus.doctor import reachable
@@ -20,7 +20,7 @@ from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
 from bot.dependencies import cluster_connection, operators_of
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
-from bot.domain.playbooks.language import ChangeState
+from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
 from bot.settings import Settings
 
@@ -39,8 +39,14 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
         looks.append(_within("alertmanager", _alertmanager(settings)))
     if settings.prometheus.url:
         looks.append(_within("prometheus", _prometheus(settings)))
+    looks += [_within("paging", _pager(name, url)) for name, url in pager_urls(settings).items()]
     found = await asyncio.gather(*looks)
-    own = [*of_settings(settings), *of_playbooks(library), *of_reach(settings, verbs_of(library))]
+    own = [
+        *of_settings(settings),
+        *of_teams(settings, library),
+        *of_playbooks(library),
+        *of_reach(settings, verbs_of(library)),
+    ]
     own += who_approves(library.playbooks.values(), settings.approvals.rules())
     return [*own, *(finding for some in found for finding in some)]
 
@@ -100,6 +106,41 @@ async def _prometheus(settings: Settings) -> Sequence[Finding]:
     headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     async with httpx.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS) as client:
         return [await reachable(client, settings.prometheus.url)]
+
+
+async def _pager(name: str, url: str) -> Sequence[Finding]:
+    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+        return [await pagers.reachable(client, name, url)]
+
+
+def pager_urls(settings: Settings) -> dict[str, str]:
+    """The pagers that some team uses, with their addresses."""
+    teams = settings.approvals.pagers()
+    urls = {f"the webhook of {name}": team.webhook for name, team in teams.items() if team.webhook}
+    if any(team.pagerduty for team in teams.values()):
+        urls["PagerDuty"] = settings.paging.pagerduty_url
+    if any(team.opsgenie for team in teams.values()):
+        urls["Opsgenie"] = settings.paging.opsgenie_url
+    return urls
+
+
+def of_teams(settings: Settings, library: Library) -> list[Finding]:
+    """Who is called, and which teams the playbooks call that the settings do not name."""
+    contacts, found = settings.approvals.contacts(), list[Finding]()
+    named = [*contacts.teams.values(), *(contact for _, contact in contacts.on_call)]
+    if paged := sorted({each.team for each in named if each.has_pager}):
+        found.append(fine("teams", f"paged: {', '.join(paged)}"))
+    else:
+        what = "nobody is paged: an urgent incident only mentions people in Slack"
+        found.append(
+            weak("teams", what, "Set INCIDENT_BOT_APPROVALS_TEAMS_SERVING_PAGERDUTY, …_OPSGENIE or …_WEBHOOK.")
+        )
+    states = (state for playbook in library.playbooks.values() for state in playbook.playbook.states.values())
+    called = {state.to_group for state in states if isinstance(state, DivertState)} - {""}
+    if missing := sorted(called - contacts.teams.keys()):
+        what = f"playbooks call {', '.join(missing)}, for whom nobody is set: lead or serving is called instead"
+        found.append(weak("teams", what, f"Set approvals.teams.{missing[0]}: a user group, a pager or a phone number."))
+    return found
 
 
 def of_settings(settings: Settings) -> list[Finding]:

@@ -15,7 +15,7 @@ from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.effect import Effect, Lane
 from bot.domain.incidents.event import Commanded, Event, OpenedByHand
-from bot.domain.incidents.run import Offer, Run
+from bot.domain.incidents.run import Offer, PageAction, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import Epoch
 from bot.domain.kernel.target import Target
@@ -720,6 +720,29 @@ class Silences(Protocol):
         ...
 
     async def expire(self, silence: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class PageCall:
+    """One call to a team's pager: the trigger of a page, its acknowledgement, or its end."""
+
+    key: str
+    """The pager deduplicates by it: one page for each team and incident."""
+    team: str
+    action: PageAction
+    at: float
+    text: str
+    incident: str
+    title: str
+    target: str
+    link: str = ""
+    """The incident's card in Slack."""
+
+
+class Pager(Protocol):
+    async def send(self, team: str, call: PageCall) -> str:
+        """Returns the name of the pager that accepted it. Raises `PagerError`."""
+        ...
 
 
 class FiringAlerts(Protocol):

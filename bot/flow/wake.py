@@ -18,7 +18,7 @@ from bot.flow.ports import Alarms
 
 log = structlog.get_logger()
 AT_ONCE = 8
-EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32}
+EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
 Timer = Callable[[float, Callable[[], None]], None]
 

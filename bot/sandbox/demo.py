@@ -39,6 +39,7 @@ __all__ = [
 CHANNEL = "C0INC"
 GROUP = "S0SERVING"
 TOKEN = "xoxb-sandbox"  # noqa: S105 - what the Slack stand-in accepts; it protects nothing
+ROUTING_KEY = "sandbox0sandbox0sandbox0sandbox0"
 READY_WITHIN_SECONDS = 120.0
 
 ALERT_AFTER_SECONDS = 9.0
@@ -228,6 +229,11 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         yield made
 
 
+def pager_of(url: str) -> dict[str, str]:
+    """The settings of a pager for who is on call: the alerting process has one beside Alertmanager's API."""
+    return {"INCIDENT_BOT_PAGING_PAGERDUTY_URL": url, "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_PAGERDUTY": ROUTING_KEY}
+
+
 def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of this world
     *,
     redis_url: str,
@@ -252,6 +258,7 @@ def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of t
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": alert_token,
         "INCIDENT_BOT_ALERTMANAGER_URL": alertmanager_url,
         "INCIDENT_BOT_APPROVALS_USER_GROUP": GROUP,
+        **(pager_of(alertmanager_url) if alertmanager_url else {}),
         "INCIDENT_BOT_OVERRIDES": ",".join(f"{name}={value}" for name, value in windows.items()),
         "INCIDENT_BOT_SAMPLING_WORKLOADS": "serving/llm",
         "INCIDENT_BOT_SAMPLING_EVERY": "2s",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -20,28 +18,11 @@ from pydantic import (
 )
 
 from bot.domain.approvals.configuration import Approvals, UserGroup, Users
-from bot.domain.kernel.configured import Duration, Pairs, Section, listed
+from bot.domain.kernel.configured import Duration, Pairs, Secret, Section, WebAddress, listed
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbooks.settings import Override
 
 PREFIX = "INCIDENT_BOT_"
-
-
-def _web_address(raw: str) -> str:
-    """`https`, or `http` on this machine only: a token must not travel in clear."""
-    parts = urlsplit(raw)
-    if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise ValueError("is not a web address")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise ValueError("would send a token in clear; use https:// (http:// is for loopback addresses only)")
-    return raw
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _redis_address(raw: SecretStr) -> SecretStr:
@@ -74,11 +55,9 @@ def _unreadable(path: Path) -> str:
         return error.strerror or type(error).__name__
 
 
-Secret = Annotated[SecretStr, Field(min_length=1)]
 Workload = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9-]+/((Deployment|StatefulSet|LeaderWorkerSet)/)?[a-z0-9.-]+$")
 ]
-WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
 class Http(Section):
@@ -261,6 +240,15 @@ class Breaker(Section):
     """The share of the fleet's GPUs, 0 to 1, that may be cordoned by anybody. One node may always be cordoned."""
 
 
+class Paging(Section):
+    """Where the pagers of `approvals.teams` are."""
+
+    pagerduty_url: WebAddress = Field("https://events.pagerduty.com", examples=["https://events.eu.pagerduty.com"])
+    """The address of PagerDuty's Events API v2."""
+    opsgenie_url: WebAddress = Field("https://api.opsgenie.com", examples=["https://api.eu.opsgenie.com"])
+    """The address of Opsgenie's API."""
+
+
 class Log(Section):
     format: Literal["json", "console"] = "json"
     """How log lines are written."""
@@ -296,6 +284,7 @@ class Settings(Section):
     environment, `name=value` texts for all playbooks.
     """
     approvals: Approvals
+    paging: Paging
     breaker: Breaker
     retention_days: int = Field(90, ge=1)
     """How many days a closed incident is kept."""

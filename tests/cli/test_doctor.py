@@ -15,10 +15,11 @@ from bot.adapters import alertmanager_api
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
-from bot.adapters.yaml_playbooks import load_text
-from bot.cli.doctor import examine, of_reach, of_settings, options_of, rendered
+from bot.adapters.yaml_playbooks import load_folders, load_text
+from bot.cli.doctor import examine, of_reach, of_settings, of_teams, options_of, pager_urls, rendered
 from bot.cli.who_approves import who_approves
 from bot.domain.kernel.finding import Finding, broken, fine, weak
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
 from tests.processes import running
@@ -83,6 +84,22 @@ def test_a_team_that_nobody_is_named_for_is_told() -> None:
         "nobody else is asked at half time, and nobody can break glass"
     )
     assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USER_GROUP."
+
+
+@pytest.mark.fast
+def test_the_doctor_says_who_is_paged_and_whom_playbooks_call_in_vain() -> None:
+    library = load_folders((packaged_playbooks(),), ())
+    nobody, missing = of_teams(load_settings(ENOUGH), library)
+    assert nobody.what == "nobody is paged: an urgent incident only mentions people in Slack"
+    assert missing.what.startswith("playbooks call facilities, router, for whom nobody is set")
+    all_set = {
+        "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_PAGERDUTY": "0123456789abcdef0123456789abcdef",
+        "INCIDENT_BOT_APPROVALS_TEAMS_FACILITIES_PHONE": "+49 30 1",
+        "INCIDENT_BOT_APPROVALS_TEAMS_ROUTER_USER_GROUP": "S0ROUTER",
+    }
+    settings = load_settings(ENOUGH | all_set)
+    assert [(each.grade, each.what) for each in of_teams(settings, library)] == [("fine", "paged: serving")]
+    assert pager_urls(settings) == {"PagerDuty": "https://events.pagerduty.com"}
 
 
 CHANGES = """

@@ -31,6 +31,7 @@ from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
 from bot.adapters.slack.outbound.summary import Folded, Kept, Summary, summary_message
 from bot.adapters.yaml_playbooks import from_bundle
+from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import ApplyStep
@@ -43,6 +44,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.handlers.apply import ApplyCall
+from bot.flow.ports import PageCall
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.runtime import Pictures, Ports, Runtime, Time
 from bot.sandbox.slack.directory import BOT_USER
@@ -59,6 +61,7 @@ from tests.flow.stage import (
     StagedCluster,
     StagedConnection,
     StagedEngines,
+    StagedPager,
     StagedPeople,
     StagedSlack,
 )
@@ -128,6 +131,9 @@ class Scene:
     """Further playbooks that alerts may open."""
     cards: tuple[float, float] | None = None
     """New cards a second, and how many at once, before there is a digest; None: there is none."""
+    pages: list[PageCall] = field(default_factory=list)
+    """What the pager was sent."""
+    contacts: Contacts = field(default_factory=Contacts)
     own: ChannelRules = field(default_factory=ChannelRules)
 
     def __post_init__(self) -> None:
@@ -211,7 +217,9 @@ class Bot:
             now=time.now,
         )
         self.messenger = self._messenger()
-        self.runtime = runtime = Runtime(self._ports(), RULES, cluster_name="test")
+        self.runtime = runtime = Runtime(
+            self._ports(), RULES.model_copy(update={"contacts": scene.contacts}), cluster_name="test"
+        )
         apply = runtime.handlers[ApplyStep]
         assert isinstance(apply, ApplyCall)
         self.advance, self.apply, self.wake, self.halts = runtime.advance, apply, runtime.wake, runtime.halts
@@ -243,6 +251,8 @@ class Bot:
                 path_png=lambda picture: b"",
             ),
             silences=None,
+            pager=StagedPager(scene.pages, stage, self.life),
+            links=self.messenger.links,
             from_bundle=compiled_once,
             time=Time(pause=self._pause, later=_left_to_the_net, aside=_at_once),
         )

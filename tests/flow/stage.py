@@ -23,7 +23,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Generated, Replica, Sent
+from bot.flow.ports import Generated, PageCall, Replica, Sent
 from bot.sandbox.slack.api_routes import EVERY_METHOD
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError
@@ -304,6 +304,20 @@ class StagedEngines:
 
         await self._stage.step(self._life, f"engine generate on {replica.name}", begin, counts=True)
         return await self._engines.end()
+
+
+class StagedPager:
+    """A pager whose answers may be lost with the process; it keeps what it was sent."""
+
+    def __init__(self, sent: list[PageCall], stage: Stage, life: Life) -> None:
+        self._sent, self._stage, self._life = sent, stage, life
+
+    async def send(self, team: str, call: PageCall) -> str:
+        return await self._stage.step(self._life, f"page {team} {call.action}", lambda: self._take(call), counts=True)
+
+    async def _take(self, call: PageCall) -> str:
+        self._sent.append(call)
+        return "PagerDuty"
 
 
 class StagedPeople:

@@ -85,6 +85,11 @@ def channel_mention(channel: str) -> str:
     return f"<#{channel}>" if _CHANNEL.fullmatch(channel) else line(channel, 80)
 
 
+def of_id(member: str) -> str:
+    """Mentions a user or a user group by its id."""
+    return group_mention(member) if member.startswith("S") else mention(member)
+
+
 def group_mention(group: str) -> str:
     return f"<!subteam^{group}>" if _GROUP.fullmatch(group) else line(group, 80)
 

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from bot.domain.approvals.announced import PreApproved
+from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.approvals.grant import Demand, Policy, still_missing_at_best
 from bot.domain.approvals.kinds import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of, shares_of
 from bot.domain.approvals.rules import ApprovalRules, people_named
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import RISKS, Risk
-from bot.domain.kernel.configured import Duration, Section, listed, pairs
+from bot.domain.kernel.configured import Duration, Secret, Section, WebAddress, listed, pairs
 
 EXPIRES = {"low": timedelta(minutes=30), "medium": timedelta(minutes=15), "high": timedelta(minutes=15)}
 
@@ -83,11 +84,54 @@ class Level(People):
 
 
 class Team(People):
-    """The people of one team."""
+    """The people of one team, and how they are called."""
+
+    pagerduty: Secret | None = Field(None, examples=["the Integration Key of an Events API v2 integration"])
+    """Page this team through PagerDuty with this routing key."""
+    opsgenie: Secret | None = Field(None, examples=["the API key of an API integration of the team"])
+    """Page this team through Opsgenie with this API key."""
+    webhook: WebAddress = Field("", examples=["https://pager.example.com/incident-bot"])
+    """Page this team by a signed POST to this address."""
+    webhook_secret: Secret | None = None
+    """The key of the signature."""
+    phone: str = Field("", max_length=200, examples=["+49 30 1234567 (control room)"])
+    """Shown where people have to call this team themselves."""
+
+    @property
+    def has_pager(self) -> bool:
+        return bool(self.pagerduty or self.opsgenie or self.webhook)
+
+    def contact(self, team: str) -> Contact:
+        groups = (self.user_group,) if self.user_group else ()
+        return Contact(team=team, mentions=(*groups, *self.users), has_pager=self.has_pager, phone=self.phone)
+
+    @property
+    def can_be_called(self) -> bool:
+        return bool(self.users or self.user_group or self.has_pager or self.phone)
+
+    @model_validator(mode="after")
+    def _one_pager(self) -> Self:
+        if sum(map(bool, (self.pagerduty, self.opsgenie, self.webhook))) > 1:
+            raise ValueError("has more than one pager; keep one of pagerduty, opsgenie and webhook")
+        if bool(self.webhook) != (self.webhook_secret is not None):
+            raise ValueError("has only one of webhook and webhook_secret; set both")
+        return self
+
+
+class OnCall(Team):
+    """The team that is on call for some targets."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$", examples=["chat"])
+    """Its name in messages."""
+    targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(min_length=1, examples=["chat/llm-*"])
+    """Namespace and workload, with `*`."""
 
 
 class Teams(Section):
-    """Teams whose approval a change may ask for; where nobody is named, the approvers stand in, and it is said."""
+    """Teams that are called, and whose approval a change may ask for.
+
+    Where nobody is named, the approvers decide, and the lead or who is on call is called; it is said.
+    """
 
     serving: Team = Team()
     """On call for the endpoint."""
@@ -95,8 +139,12 @@ class Teams(Section):
     """Nodes, quota, autoscalers: moving pods of others, and putting a node back into service."""
     model: Team = Team()
     """Owns the answers' quality."""
+    facilities: Team = Team()
+    """Cooling and power."""
+    router: Team = Team()
+    """The gateway or router in front of the replicas."""
     lead: Team = Team()
-    """Incident commanders."""
+    """Incident commanders. They are called when nobody answers."""
 
 
 def _kind(name: str) -> str:
@@ -139,6 +187,11 @@ class Approvals(People):
     medium: Level = Level()
     high: Level = Level()
     teams: Teams = Teams()
+    on_call: tuple[OnCall, ...] = ()
+    """Teams that are on call for some targets, in place of `teams.serving`; the first that matches counts.
+
+    For example `[{name: chat, targets: [chat/*], user_group: S0123456789, pagerduty: …}]`.
+    """
     who: Who = Field({}, examples=["scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform"])
     """By kind of change: which teams, and how many of each. A verb's entry adds to what its other kinds ask."""
     expires: Times = Field({}, examples=["scale=20m,uncordon_node=1h"])
@@ -180,6 +233,23 @@ class Approvals(People):
             grant_valid_seconds=self.grant_valid.total_seconds(),
         )
 
+    def contacts(self) -> Contacts:
+        """Returns how the teams are called."""
+        teams: dict[str, Team] = {name: getattr(self.teams, name) for name in Teams.model_fields}
+        approvers = self.who_decides(self.low)
+        groups = (approvers.user_group,) if approvers.user_group else ()
+        return Contacts(
+            teams={name: team.contact(name) for name, team in teams.items() if team.can_be_called},
+            on_call=tuple((target, each.contact(each.name)) for each in self.on_call for target in each.targets),
+            approvers=Contact(team="approvers", mentions=(*groups, *approvers.users)),
+        )
+
+    def pagers(self) -> Mapping[str, Team]:
+        """Returns the teams that have a pager, by the name of their contact."""
+        named = {name: getattr(self.teams, name) for name in Teams.model_fields}
+        named |= {each.name: each for each in self.on_call}
+        return {name: team for name, team in named.items() if team.has_pager}
+
     def _policy(self, risk: Risk) -> Policy:
         level = self.level(risk)
         return Policy(
@@ -203,6 +273,13 @@ class Approvals(People):
         """Returns the teams that have people; `ApprovalRules` substitutes for the others."""
         teams: dict[str, Team] = {name: getattr(self.teams, name) for name in Teams.model_fields}
         return {name: team.demand(team=name) for name, team in teams.items() if team.is_anybody}
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [*Teams.model_fields, *(each.name for each in self.on_call)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"has two teams named '{twice[0]}'; give each team of on_call a name of its own")
+        return self
 
     @model_validator(mode="after")
     def _can_be_met(self) -> Self:

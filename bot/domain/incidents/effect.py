@@ -10,9 +10,9 @@ from bot.domain.approvals.grant import Press
 from bot.domain.changes.plan import LedgerEntry
 from bot.domain.kernel.alert import Alert
 
-Lane = Literal["people", "cards", "reads", "waits"]
+Lane = Literal["people", "cards", "reads", "waits", "pages"]
 """Each kind of effect runs in one lane, so that effects blocked on one dependency never delay the others."""
-LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits")
+LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits", "pages")
 
 
 class _Effect(BaseModel):
@@ -125,6 +125,14 @@ class EndSilences(_Effect):
     ids: tuple[str, ...]
 
 
+class PageTeam(_Effect):
+    """Bring a team's page to what the run wants; one per team is enough."""
+
+    lane: ClassVar[Lane] = "pages"
+    kind: Literal["page_team"] = "page_team"
+    team: str
+
+
 class RouteAgain(_Effect):
     """Return an alert to the intake, because this incident left its target's slot before it received the alert."""
 
@@ -158,6 +166,7 @@ Effect = Annotated[
     | DrawChart
     | SilenceAlerts
     | EndSilences
+    | PageTeam
     | RouteAgain
     | PassOnChanges,
     Field(discriminator="kind"),

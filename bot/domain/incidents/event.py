@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from bot.domain.approvals.grant import Authority, Press
 from bot.domain.changes.plan import LedgerEntry, PlanResult, Result
 from bot.domain.incidents.impact import Impact
-from bot.domain.incidents.run import Offer
+from bot.domain.incidents.run import Offer, PageAction
 from bot.domain.incidents.series import Series
 from bot.domain.kernel.alert import Alert
 from bot.domain.signals.signal import Reading
@@ -158,6 +158,27 @@ class SilencesEnded(_Event):
     ids: tuple[str, ...]
 
 
+class Paged(_Event):
+    """A team's pager accepted a call, its acknowledgement or its end."""
+
+    kind: Literal["paged"] = "paged"
+    team: str
+    action: PageAction
+    through: str
+    """PagerDuty, Opsgenie or the webhook."""
+    key: str
+    """By which the pager deduplicates."""
+
+
+class PageFailed(_Event):
+    """A team's pager did not accept a call; if `lasting`, it is not sent again."""
+
+    kind: Literal["page_failed"] = "page_failed"
+    team: str
+    reason: str
+    lasting: bool
+
+
 class SeriesRead(_Event):
     """The signals that the run was judged on, as lines over its whole time."""
 
@@ -206,6 +227,8 @@ Event = Annotated[
     | Commanded
     | Silenced
     | SilencesEnded
+    | Paged
+    | PageFailed
     | SeriesRead
     | Posted
     | ChangesPassedOn

@@ -179,6 +179,23 @@ class ParkedIncident(_Frozen):
     active_changes: tuple[str, ...] = ()
 
 
+PageAction = Literal["trigger", "acknowledge", "resolve"]
+
+
+class Page(_Frozen):
+    """A call of one team by its pager, from its trigger to the end of the incident."""
+
+    team: str
+    text: str
+    since: float
+    wanted: PageAction = "trigger"
+    sent: PageAction | None = None
+    """What the pager has confirmed last."""
+    failing_since: float | None = None
+    error: str = ""
+    phone: str = ""
+
+
 class Run(_Frozen):
     incident_id: str
     version: int = 0
@@ -196,6 +213,8 @@ class Run(_Frozen):
     lead: str = ""
     status_at: float = 0.0
     """Time of the last status update; initially, when it opened."""
+    pages: dict[str, Page] = {}
+    """Pages by team."""
     silences: dict[str, float] = {}
     """Alertmanager ids of the silences that the bot holds for it, with their ends."""
     alerts: dict[str, Alert] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from bot.domain.kernel.durations import seconds
 
@@ -46,5 +48,24 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _web_address(raw: str) -> str:
+    """`https`, or `http` on this machine only: a token must not travel in clear."""
+    parts = urlsplit(raw)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ValueError("is not a web address")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ValueError("would send a token in clear; use https:// (http:// is for loopback addresses only)")
+    return raw
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
+Secret = Annotated[SecretStr, Field(min_length=1)]
 Pairs = Annotated[dict[str, str], BeforeValidator(pairs)]
+WebAddress = Annotated[str, AfterValidator(_web_address)]

@@ -85,6 +85,14 @@ class ClusterError(BotError):
     """Kubernetes refused or did not answer a read; the reason is for people."""
 
 
+class PagerError(BotError):
+    """A pager refused permanently (`lasting`) or did not answer."""
+
+    def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+
+
 class MessengerError(BotError):
     """Slack refused permanently (`lasting`) or for now."""
 

@@ -1,6 +1,6 @@
 """`python -m bot.sandbox.alerting --api URL --bot-url URL --token T`: watch the fleet, tell the bot, until SIGTERM.
 
-One `ready` line on standard output says where Alertmanager's API is.
+One `ready` line on standard output says where Alertmanager's API is. Pagers listen there too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from bot.sandbox.alerting.alertmanager import Alert, Alertmanager, webhook
 from bot.sandbox.alerting.api import AlertmanagerRoutes
+from bot.sandbox.alerting.pagers import PagerRoutes, Pagers
 from bot.sandbox.alerting.rule import CrashRule, HeatRule, Rule, SloRule, ThrashRule, XidRule, labels_of, state_page
 from bot.sandbox.lifetime import die_with_parent
 
@@ -42,6 +43,7 @@ def _options() -> argparse.Namespace:
         help="what is watched; none: only what is posted to /api/v2/alerts fires",
     )
     parser.add_argument("--ttft-target", type=float, default=0.5, help="seconds, of the rule slo")
+    parser.add_argument("--pager-key", default="", help="of Opsgenie, and of the webhook's signature")
     parser.add_argument("--window-seconds", type=float, default=10.0)
     parser.add_argument("--for-seconds", type=float, default=3.0)
     parser.add_argument("--die-with-parent", action="store_true")
@@ -148,7 +150,9 @@ async def _run(options: argparse.Namespace) -> None:
     alertmanager, rule = Alertmanager(), rule_of(options)
     async with httpx.AsyncClient(timeout=3.0, trust_env=False) as client:
         notifier = Notifier(client, alertmanager, options.bot_url, options.token)
-        runner, url = await _listen(AlertmanagerRoutes(alertmanager, notifier.changed), options.port)
+        pagers = Pagers(opsgenie_keys=(options.pager_key,), webhook_secret=options.pager_key)
+        routes = [*AlertmanagerRoutes(alertmanager, notifier.changed).routes(), *PagerRoutes(pagers).routes()]
+        runner, url = await _listen(routes, options.port)
         work = [asyncio.create_task(notifier.forever(), name="notifier")]
         if rule is not None:
             watcher = Watcher(client, options.api, rule, alertmanager)
@@ -164,9 +168,9 @@ async def _run(options: argparse.Namespace) -> None:
         await runner.cleanup()
 
 
-async def _listen(routes: AlertmanagerRoutes, port: int) -> tuple[web.AppRunner, str]:
+async def _listen(routes: list[web.RouteDef], port: int) -> tuple[web.AppRunner, str]:
     application = web.Application()
-    application.add_routes(routes.routes())
+    application.add_routes(routes)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -10,7 +10,7 @@ import pytest
 from bot.adapters.slack.outbound.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.grant import Demand
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, Findings, Note, Run
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, Findings, Note, Page, Run
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
@@ -327,3 +327,36 @@ def test_no_interruption_is_not_said_to_be_no_effect(expected: str, shown: str) 
     asked = last(waiting(plan=plan(expected=expected)))
     assert f"{shown}\n" in "".join(block["text"]["text"] + "\n" for block in asked.blocks if block["type"] == "section")
     assert shown.replace("*", "").replace("Expected ", "Expected: ") in asked.text
+
+
+def test_a_question_mentions_people_until_it_is_answered() -> None:
+    asked = run(
+        questions={"Q1": question()},
+        question="Q1",
+        posts=(post("question", "question:Q1", "Q1", mentions=["S0LEAD", "U0ANA"]),),
+    )
+    assert "📣 <!subteam^S0LEAD> <@U0ANA>" in json.dumps(dict(thread(asked))["question:Q1"].blocks, ensure_ascii=False)
+    answered = asked.with_(questions={"Q1": question(status="answered", answer="yes", answered_by="U0ANA")})
+    assert "S0LEAD" not in json.dumps(dict(thread(answered))["question:Q1"].blocks)
+
+
+def test_a_request_mentions_who_is_on_call_beside_those_who_approve() -> None:
+    of = waiting().posts
+    (slot,) = [each.slot for each in of if each.kind == "request"]
+    asked = waiting().with_(posts=tuple(each.model_copy(update={"data": {"mentions": ["S0CHAT"]}}) for each in of))
+    assert "<!subteam^S0CHAT>" in json.dumps(dict(thread(asked))[slot].blocks)
+    (group,) = {demand.user_group for demand in waiting().requests["R3"].policy.demands}
+    same = waiting().with_(posts=tuple(each.model_copy(update={"data": {"mentions": [group]}}) for each in of))
+    assert json.dumps(dict(thread(same))[slot].blocks).count(f"<!subteam^{group}>") == 1, "it is mentioned once"
+
+
+def test_a_card_shows_who_was_paged_and_who_could_not_be() -> None:
+    sent = Page(team="serving", text="x", since=BEGAN, sent="trigger")
+    failing = Page(team="lead", text="x", since=BEGAN, failing_since=BEGAN + 60, error="<HTTP 403>", phone="+49 <1>")
+    shown = json.dumps(card(run(pages={"serving": sent, "lead": failing}), links={}).blocks, ensure_ascii=False)
+    assert "📣 Paged serving at " in shown
+    assert "(nobody has answered yet)" in shown
+    assert "⚠️ *lead could not be paged* since " in shown
+    assert "&lt;HTTP 403&gt;. Call it yourself: +49 &lt;1&gt;." in shown
+    answered = run(pages={"serving": sent.model_copy(update={"sent": "acknowledge"})})
+    assert "(answered)" in json.dumps(card(answered, links={}).blocks)

@@ -16,11 +16,11 @@ from bot.adapters.slack.escape import (
     channel_mention,
     code,
     code_block,
-    group_mention,
     is_link,
     line,
     link,
     mention,
+    of_id,
     plain,
     prose,
     runbook_step,
@@ -114,7 +114,15 @@ def _facts(run: Run) -> list[str]:
     if not run.target.resolved:
         where += " (from the alert's labels only)"
     lead = f"{mention(run.lead)} leads" if run.lead else "no lead yet" if run.is_open else "no lead"
-    return [f"{where} · since {day(run.starts_at)}", f"severity *{run.severity}* · {lead}", _alerts(run)]
+    return [f"{where} · since {day(run.starts_at)}", f"severity *{run.severity}* · {lead}", _pages(run), _alerts(run)]
+
+
+def _pages(run: Run) -> str:
+    """Who was paged, and whether somebody answered."""
+    states = {"trigger": "nobody has answered yet", "acknowledge": "answered", "resolve": "over"}
+    sent = [page for page in run.pages.values() if page.sent is not None]
+    each = (f"{line(page.team, 40)} at {moment(page.since)} ({states[page.sent or 'trigger']})" for page in sent)
+    return f"📣 Paged {', '.join(each)}" if sent else ""
 
 
 def _alerts(run: Run) -> str:
@@ -197,6 +205,11 @@ def linked(text: str, url: str | None) -> str:
 
 def _banners(run: Run) -> list[Block]:
     banners = []
+    for page in run.pages.values():
+        if page.failing_since is not None and run.is_open:
+            phone = f" Call it yourself: {line(page.phone, 200)}." if page.phone else ""
+            why = f"since {moment(page.failing_since)}: {line(page.error, 300)}"
+            banners.append(f"⚠️ *{line(page.team, 40)} could not be paged* {why}.{phone}")
     if run.halted_by:
         by = f" by {mention(run.halted_by)}"
         what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
@@ -267,7 +280,10 @@ def _request(run: Run, post: Post) -> Message:
     request = run.requests.get(post.ref)
     if request is None:
         return _missing(post)
-    return Message(request_text(request), request_blocks(run, request, head=str(post.data.get("head", ""))))
+    head = str(post.data.get("head", ""))
+    return Message(
+        request_text(request), request_blocks(run, request, head=head, mentions=post.data.get("mentions", ()))
+    )
 
 
 def _question(run: Run, post: Post) -> Message:
@@ -282,6 +298,8 @@ def _question(run: Run, post: Post) -> Message:
         for key, note in question.notes.items()
     ]
     is_open = question.status == "open"
+    if is_open:
+        body += section([_asked(post)])
     if is_open:  # what to weigh, while there is something to decide
         body += section(notes)
         body += context([f"• {line(each, 300)}" for each in question.evidence[:20]])
@@ -290,6 +308,12 @@ def _question(run: Run, post: Post) -> Message:
     if is_open:
         text += f"\nChoices: {line(', '.join(question.choices.values()), 500)}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
+
+
+def _asked(post: Post) -> str:
+    """The people that a message mentions while it waits for them."""
+    mentions = [of_id(str(each)) for each in post.data.get("mentions", ())[:10]]
+    return f"📣 {' '.join(mentions)}" if mentions else ""
 
 
 def _choices(run: Run, question: Question) -> list[Block]:
@@ -364,6 +388,7 @@ def _note(run: Run, post: Post) -> Message:
     notified = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
     shown = f"📝 {mention(user)}: {words}" if user else f"⏰ {asked}: {words}" if asked else f"ℹ️ {words}"
     shown = f"📣 {notified}: {words}" if notified else shown
+    shown = f"{called}: {words}" if (called := _asked(post)) else shown
     spoken = prose(text, 1_000, people=people_of(run)).replace("\n", " ")
     return Message(f"Note: {spoken}", limits.fitted(section([shown])))
 
@@ -373,7 +398,7 @@ def _named(group: str) -> str:
     word, _, value = group.partition("=")
     if not SLACK_ID.fullmatch(value):
         return code(group, 160)
-    return f"{line(word, 40)} {group_mention(value) if value.startswith('S') else mention(value)}"
+    return f"{line(word, 40)} {of_id(value)}"
 
 
 def _closed(run: Run, post: Post) -> Message:

@@ -6,6 +6,7 @@ An open request has buttons. They carry the whole digest, so a press is bound to
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bot.adapters.slack import limits
@@ -16,6 +17,7 @@ from bot.adapters.slack.escape import (
     group_mention,
     line,
     mention,
+    of_id,
     prose,
     runbook_step,
 )
@@ -75,7 +77,7 @@ def request_text(request: Request) -> str:
     return line(". ".join(filter(None, parts)), TEXT)
 
 
-def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block, ...]:
+def request_blocks(run: Run, request: Request, *, head: str = "", mentions: Sequence[str] = ()) -> tuple[Block, ...]:
     plan = request.plan
     body: list[Block] = [header(f"{request.request_id} · {plan.title}")]
     targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
@@ -100,7 +102,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "") -> tuple[Block
     if request.status == "open":
         body += section(_alternatives(request))
         body += context(_grounds(request))
-    foot = [*_weigh(run, request), *_decide_or_decided(run, request)]
+    foot = [*_weigh(run, request, mentions), *_decide_or_decided(run, request)]
     marks = [f"plan {code(request.digest[:12])}"] + ([f"timeline {code(head[:16])}"] if head else [])
     return limits.fitted(body, [*foot, *context([" · ".join(marks)])])
 
@@ -191,14 +193,16 @@ def _difference(each: Difference) -> str:
 # --- who decides -----------------------------------------------------------------------------------------------------
 
 
-def _weigh(run: Run, request: Request) -> list[Block]:
+def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     """Who decides, until when, and related notes; left out once it is decided."""
     edited = f"📝 Its values were edited by {mention(request.edited_by)}." if request.edited_by else ""
     if request.status != "open":
         return section([edited])
     again = _asked_before(run, request.asked_before) if request.asked_before else ""
     needs = f"*Risk* {RISKS[request.plan.risk]} · *Needs* {approvers(request.policy)}"
-    lines = [needs, edited, again, _time_left(request)]
+    asked = {who for demand in request.policy.demands for who in mentions(demand)}
+    others = [who for who in map(of_id, also) if who not in asked]
+    lines = [needs, f"📣 {' '.join(others)}" if others else "", edited, again, _time_left(request)]
     if request.alerts_resolved_at is not None:
         at = moment(request.alerts_resolved_at)
         lines.append(

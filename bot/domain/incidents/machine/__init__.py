@@ -17,6 +17,8 @@ from bot.domain.incidents.event import (
     Event,
     Judged,
     OpenedByHand,
+    Paged,
+    PageFailed,
     Planned,
     Posted,
     Pressed,
@@ -29,6 +31,7 @@ from bot.domain.incidents.event import (
     Watched,
 )
 from bot.domain.incidents.machine import (
+    calling,
     changing,
     events,
     operator_actions,
@@ -57,6 +60,7 @@ def advance(run: Run, event: Event, bundle: Bundle, rules: Rules, *, other: str 
     if other and continues and (run.parked is not None or not run.is_open):
         draft = Draft(run, bundle, rules, event.at, other=other)
         _give_way(draft, event)
+        calling.follow(draft, run, event)
         return draft.decision()
     return decision
 
@@ -87,6 +91,7 @@ def _advance(run: Run, event: Event, bundle: Bundle, rules: Rules, other: str) -
             severity.expect_status(draft)
     else:
         HANDLERS[type(event)](draft, event)
+    calling.follow(draft, run, event)
     return draft.decision()
 
 
@@ -98,6 +103,7 @@ def set_aside(run: Run, event: Event, reason: str, bundle: Bundle, rules: Rules)
     )
     if run.is_open and run.question == "" and not isinstance(event, Progressed | Posted):
         questions.ask_what_next(draft, f"An event could not be handled ({event.kind}): {reason}")
+    calling.follow(draft, run, event)
     return draft.decision()
 
 
@@ -117,12 +123,15 @@ HANDLERS: Mapping[type, Handler] = {
     Silenced: operator_actions.silenced,
     SilencesEnded: operator_actions.silences_ended,
     SeriesRead: reading.series_read,
+    Paged: calling.paged,
+    PageFailed: calling.page_failed,
     Posted: events.posted,
     ChangesPassedOn: parking.passed_on,
     EffectFailed: operator_actions.effect_failed,
 }
 HEARD_AFTER_THE_END = (
-    AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn,
+    AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn, Paged,
+    PageFailed,
 )  # fmt: skip
 SAID_AFTER_THE_END = ("note", "export", "graph", "reopen", "pin")
 

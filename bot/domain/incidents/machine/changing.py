@@ -14,7 +14,7 @@ from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.incidents.event import Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
-from bot.domain.incidents.machine import entering, questions, reading, recommending, residual
+from bot.domain.incidents.machine import calling, entering, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import ActiveChange
 from bot.domain.playbooks.language import ChangeState, EndState
@@ -135,7 +135,9 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
     )
     questions.draw_for_the_first(draft)
-    draft.post("request", f"request:{request.request_id}", request.request_id, {"head": draft.run.timeline_head})
+    mentions = {} if policy.announced else calling.mentioned(draft)
+    data = {"head": draft.run.timeline_head, **mentions}
+    draft.post("request", f"request:{request.request_id}", request.request_id, data)
     if not policy.announced:
         draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
     said = f" — announced, not approved: {policy.announced}" if policy.announced else ""

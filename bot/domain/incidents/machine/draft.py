@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
@@ -32,6 +33,7 @@ class Rules(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     approvals: ApprovalRules
+    contacts: Contacts = Contacts()
     replans_at_most: int = 5
     keeps_messages_at_most: int = 200
     status_every_seconds: float = 1800.0

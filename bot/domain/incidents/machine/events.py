@@ -8,7 +8,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.incidents.effect import DrawPath, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
-from bot.domain.incidents.machine import changing, diverting, entering, parking, questions, residual, severity
+from bot.domain.incidents.machine import calling, changing, diverting, entering, parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer
 from bot.domain.kernel.form import OPENING
@@ -29,6 +29,7 @@ NOT_DONE = {
     "draw_chart": "the chart could not be posted here",
     "silence_alerts": "the alerts could not be silenced",
     "end_silences": "the silences could not be ended",
+    "page_team": "a team could not be paged",
     "route_again": "an alert could not be routed again",
     "pass_on_changes": "the active changes could not be passed on to the next incident",
 }
@@ -192,6 +193,8 @@ def due(draft: Draft, event: Due) -> None:
         _request_expired(draft, ref)
     elif about == "question" and what == "unanswered":
         _is_unanswered(draft, ref)
+    elif about == "question" and what == "half":
+        calling.half_of_a_question(draft, ref)
     elif about == "question":
         _question_expired(draft, ref)
     elif about == "parked" and draft.run.parked and draft.run.parked.unanswered and draft.other:
@@ -223,6 +226,8 @@ def _request_expired(draft: Draft, ref: str) -> None:
     draft.record(
         "decided", f"request {ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
+    waited = f" within {short(draft.at - request.asked_at)}"
+    calling.call_lead(draft, f"Nobody decided about {ref}{waited}: {request.plan.title}")
     entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
 
 
@@ -236,6 +241,7 @@ def _question_expired(draft: Draft, ref: str) -> None:
         return _is_unanswered(draft, ref)
     draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
     draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
+    calling.call_lead(draft, f"Nobody answered {ref} in time: {question.text}")
     return entering.go(draft, "expired", because=f"nobody answered {ref} in time")
 
 
@@ -247,6 +253,7 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
     unexpiring = question.model_copy(update={"expires_at": None})
     draft.set(questions=draft.run.questions | {ref: unexpiring})
     if draft.run.parked is None:
+        calling.call_lead(draft, f"Nobody answered {ref}, which can still be answered: {question.text}")
         parking.park(draft, unanswered=True)
 
 

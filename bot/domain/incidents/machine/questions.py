@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bot.domain.approvals.contacts import Contact
 from bot.domain.incidents.effect import ReadSeries
-from bot.domain.incidents.machine import residual
+from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Question
 from bot.domain.playbooks.language import AskState, DivertState, EndState
@@ -23,17 +24,19 @@ def draw_for_the_first(draft: Draft) -> None:
         draft.want(ReadSeries(effect_id="series/first"))
 
 
-def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None) -> None:
-    """Ask people a question; the run waits for the answer."""
+def ask(draft: Draft, question: Question, *, expires_seconds: float | None = None, team: Contact | None = None) -> None:
+    """Ask people a question; the run waits for the answer. It mentions this team, else who is on call."""
     if expires_seconds is not None:
         question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
         draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
+        draft.set_deadline(f"question:{question.question_id}:half", draft.at + expires_seconds / 2)
     elif draft.run.change is None:
         # Between two steps of a change the incident keeps its target's slot.
         draft.set_deadline(f"question:{question.question_id}:unanswered", draft.at + draft.rules.parks_after_seconds)
+        draft.set_deadline(f"question:{question.question_id}:half", draft.at + draft.rules.parks_after_seconds / 2)
     draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)
     draw_for_the_first(draft)
-    draft.post("question", f"question:{question.question_id}", question.question_id)
+    draft.post("question", f"question:{question.question_id}", question.question_id, calling.mentioned(draft, team))
     draft.record(
         "question" if question.built_in else "asked",
         question.text,
@@ -74,19 +77,14 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         state=draft.run.state,
         visit=draft.run.visit,
         text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
-        why=_not_called(draft, state.to_group),
+        why=calling.call(draft, state.to_group, state.why) if state.to_group else "",
         choices={"taken": "I will take it"},
         styles={"taken": "primary"},
         asked_at=draft.at,
     )
-    ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
-
-
-def _not_called(draft: Draft, group: str) -> str:
-    """Returns that a team has no people in the settings, so that somebody calls it."""
-    if not group or group in draft.rules.approvals.teams:
-        return ""
-    return f"No people of '{group}' are configured: the bot cannot call them, so call them yourself."
+    team = calling.called(draft, state.to_group) if state.to_group else None
+    expires = draft.playbook.seconds(state.expires) if state.expires else None
+    ask(draft, question, expires_seconds=expires, team=team)
 
 
 def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:

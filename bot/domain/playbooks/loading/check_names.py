@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bot.domain.approvals.contacts import TEAMS
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.flag_history import life_of_flag
 from bot.domain.flags.flag_table import newest_table
@@ -80,6 +81,8 @@ def _known(path: Path, word: str, words: Iterable[str], noun: str) -> Mistakes:
 def _where_known(noun: str) -> str:
     if noun in ("probe", "metric", "verb"):
         return f"List them with 'incident-bot playbook words {noun}s'."
+    if noun == "team":
+        return f"Name one of {', '.join(TEAMS)}."
     return "Name a state that asks." if noun == "question" else f"Define the {noun}, or name another."
 
 
@@ -440,6 +443,8 @@ def _group(path: Path, group: str) -> Mistakes:
 
 def _divert(path: Path, state: DivertState) -> Mistakes:
     if state.divert == PEOPLE:
+        if state.to_group:
+            yield from _known((*path, "to_group"), state.to_group, TEAMS, "team")
         if not state.taken:
             hint = "Write 'taken': where it leads that somebody took it."
             yield Mistake(path, "'taken' is missing", hint, at_key=True)

@@ -8,7 +8,6 @@ import pytest
 
 from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult, Wait
 from bot.domain.incidents.effect import (
     ApplyStep,
@@ -110,34 +109,6 @@ def test_a_question_that_nobody_answers_expires_where_the_playbook_says() -> Non
 
 
 # --- requests and grants --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("teams", "why"),
-    [
-        pytest.param(
-            (),
-            "No people of 'facilities' are configured: the bot cannot call them, so call them yourself.",
-            id="not-configured",
-        ),
-        pytest.param(("facilities",), "", id="configured"),
-    ],
-)
-def test_handing_over_names_the_people_whom_it_needs(teams: tuple[str, ...], why: str) -> None:
-    handed = (
-        "{divert: people, to_group: facilities, why: The hall is hot., taken: gone}\n  gone: {end: handed_over, say: x}"
-    )
-    text = TEXT.replace("{end: handed_over, say: Nobody answered.}", handed)
-    story = Story(Bundle.of(load_text(text, file="small.yaml")))
-    named = {team: Demand(team=team, users=("fay",)) for team in teams}
-    story.rules = story.rules.model_copy(
-        update={"approvals": story.rules.approvals.model_copy(update={"teams": named})}
-    )
-    story.opened().reads(0.95)
-    story.due("question:Q1:expiry")
-    assert story.run.open_question is not None
-    assert story.run.open_question.text == "This needs people (facilities): The hall is hot."
-    assert story.run.open_question.why == why
 
 
 def test_a_change_is_planned_and_put_to_people_before_anything_is_applied() -> None:

@@ -1,0 +1,60 @@
+"""How teams are called: whom a message mentions, who has a pager, and who is called where a team has neither."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.domain.kernel.target import Target
+
+TEAMS = ("serving", "platform", "model", "facilities", "router", "lead")
+"""The teams that playbooks and settings may name."""
+ON_CALL, LEAD = "serving", "lead"
+"""The teams that are called: first who is on call for the target, then whoever leads incidents."""
+
+
+class Contact(BaseModel):
+    """One team, as it can be called."""
+
+    model_config = ConfigDict(frozen=True)
+
+    team: str
+    mentions: tuple[str, ...] = ()
+    """Ids of Slack users and user groups."""
+    has_pager: bool = False
+    phone: str = ""
+    """Shown to people, who call it themselves."""
+
+
+class Contacts(BaseModel):
+    """The teams that a deployment can call."""
+
+    model_config = ConfigDict(frozen=True)
+
+    teams: dict[str, Contact] = {}
+    on_call: tuple[tuple[str, Contact], ...] = ()
+    """Pattern of a target to the team that is on call for it; the first that matches counts."""
+    approvers: Contact = Contact(team="approvers")
+    """Mentioned where no team is on call."""
+
+    def team(self, name: str, target: Target) -> Contact | None:
+        """Returns the team, or None if the settings name nobody for it."""
+        if name == ON_CALL:
+            return self.on_call_for(target)
+        return self.teams.get(name)
+
+    def on_call_for(self, target: Target) -> Contact:
+        """Returns who is on call for a target: its own team, else `serving`, else the approvers.
+
+        A team without people in Slack is mentioned as the approvers.
+        """
+        where = f"{target.namespace}/{target.name}"
+        found = (contact for pattern, contact in self.on_call if fnmatchcase(where, pattern))
+        contact = next(found, self.teams.get(ON_CALL, self.approvers))
+        return contact if contact.mentions else contact.model_copy(update={"mentions": self.approvers.mentions})
+
+    def instead_of(self, name: str, target: Target) -> Contact:
+        """Returns who is called where a team is not configured: the lead, else who is on call."""
+        lead = None if name == LEAD else self.teams.get(LEAD)
+        return lead or self.on_call_for(target)

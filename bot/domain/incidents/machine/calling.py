@@ -1,0 +1,140 @@
+"""Calling people: whom a message mentions, and which team is paged.
+
+Severity decides who is called: `page` mentions a team and pages it, `ticket` mentions it, `info` does neither. The team
+that is on call for the target is called for the first thing that waits for a person, the lead once nobody answered, and
+any team that a playbook hands over to.
+"""
+
+from __future__ import annotations
+
+from bot.domain.approvals.contacts import LEAD, Contact
+from bot.domain.incidents.effect import PageTeam
+from bot.domain.incidents.event import Commanded, Event, Judged, Paged, PageFailed
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import Page, Run
+from bot.domain.kernel.redaction import redacted
+from bot.domain.signals.window import short
+
+SOMEBODY_IS_THERE = frozenset({"lead", "status", "halt", "resume", "undo", "skip", "divert", "resolve", "silence"})
+"""Commands after which nobody needs to be called any more."""
+
+
+def follow(draft: Draft, before: Run, event: Event) -> None:
+    """Bring the pages in line with the run, after every decision."""
+    if not draft.run.is_open:
+        _want_all(draft, "resolve")
+    elif _somebody_acted(draft.run, before, event):
+        _want_all(draft, "acknowledge")
+    elif draft.run.severity == "page" and draft.run.parked is None and (why := _waits_for(draft.run)):
+        _page(draft, draft.rules.contacts.on_call_for(draft.run.target), why)
+
+
+def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, list[str]]:
+    """Returns a message's `mentions`: the Slack ids of this team, else of the one on call for the target."""
+    contact = team or draft.rules.contacts.on_call_for(draft.run.target)
+    return {"mentions": list(contact.mentions)} if contact.mentions and draft.run.severity != "info" else {}
+
+
+def called(draft: Draft, team: str) -> Contact:
+    """Returns the team, or who is called in its place."""
+    contacts, target = draft.rules.contacts, draft.run.target
+    return contacts.team(team, target) or contacts.instead_of(team, target)
+
+
+def call(draft: Draft, team: str, why: str) -> str:
+    """Page a team. Returns what people must know: that it is not configured, or how to call it themselves."""
+    contact = called(draft, team)
+    if draft.run.severity == "page":
+        _page(draft, contact, why)
+    by_phone = f"Call {contact.team} yourself: {contact.phone}." if contact.phone and not contact.has_pager else ""
+    if draft.rules.contacts.team(team, draft.run.target) is None:
+        return f"The settings name nobody for {team}, so {contact.team} is called instead. {by_phone}".strip()
+    return by_phone
+
+
+def call_lead(draft: Draft, why: str) -> None:
+    """Nobody answered: call the team above."""
+    contacts, target = draft.rules.contacts, draft.run.target
+    contact = contacts.team(LEAD, target) or contacts.on_call_for(target)
+    _note(draft, why, mentioned(draft, contact))
+    if draft.run.severity == "page":
+        _page(draft, contact, why)
+
+
+def _note(draft: Draft, text: str, mentions: dict[str, list[str]]) -> None:
+    """Post a note for the people whom it mentions; without any, the next message of the thread says it."""
+    if not mentions.get("mentions"):
+        return
+    number = f"N{draft.number()}"
+    draft.post("note", f"note:{number}", number, {"text": text, "user": "", **mentions})
+    draft.record("note", text, data=mentions)
+
+
+def paged(draft: Draft, event: Paged) -> None:
+    page = draft.run.pages.get(event.team)
+    if page is None:
+        draft.ignore(f"a page of unknown team {event.team}")
+        return
+    if event.action == "trigger":
+        draft.record("note", f"paged {event.team} through {event.through}: {page.text}", data={"key": event.key})
+    elif page.error:
+        draft.record("note", f"{event.through} was reached again for {event.team}")
+    known = {"sent": event.action, "failing_since": None, "error": ""}
+    draft.set(pages=draft.run.pages | {event.team: page.model_copy(update=known)})
+
+
+def page_failed(draft: Draft, event: PageFailed) -> None:
+    """Show that a team could not be paged. If its pager refuses for good, the lead is called instead."""
+    page = draft.run.pages.get(event.team)
+    if page is None:
+        draft.ignore(f"a failed page of unknown team {event.team}")
+        return
+    since = page.failing_since if page.failing_since is not None else draft.at
+    failing = page.model_copy(update={"failing_since": since, "error": redacted(event.reason)})
+    draft.set(pages=draft.run.pages | {event.team: failing})
+    draft.record("failed", f"{event.team} could not be paged: {event.reason}", data={"lasting": event.lasting})
+    if event.lasting and page.wanted == "trigger" and event.team != LEAD:
+        call_lead(draft, f"{event.team} could not be paged: {event.reason}")
+
+
+def half_of_a_question(draft: Draft, ref: str) -> None:
+    """Mention the people again at half of the time that a question may wait."""
+    question = draft.run.questions.get(ref)
+    if question is None or question.status != "open" or draft.run.parked is not None:
+        return
+    waited = short(draft.at - question.asked_at)
+    data = next((post.data for post in draft.run.posts if post.slot == f"question:{ref}"), {})
+    _note(draft, f"{ref} has waited {waited} for an answer: {question.text}", {"mentions": data.get("mentions", [])})
+
+
+def _waits_for(run: Run) -> str:
+    if run.open_question is not None:
+        return run.open_question.text
+    return run.open_request.plan.title if run.open_request is not None else ""
+
+
+def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
+    if isinstance(event, Commanded):
+        return event.command in SOMEBODY_IS_THERE
+    counted = (run.requests, run.questions, run.visit) != (before.requests, before.questions, before.visit)
+    return isinstance(event, Judged) and counted
+
+
+def _page(draft: Draft, contact: Contact, why: str) -> None:
+    """Page a team once, until the incident is closed."""
+    known = draft.run.pages.get(contact.team)
+    if not contact.has_pager or (known is not None and known.wanted != "resolve"):
+        return
+    text = redacted(f"{draft.run.incident_id} {draft.run.target}: {why}")
+    _want(draft, Page(team=contact.team, text=text, since=draft.at, phone=contact.phone))
+
+
+def _want_all(draft: Draft, action: str) -> None:
+    for page in draft.run.pages.values():
+        if page.wanted == "trigger" or (page.wanted == "acknowledge" and action == "resolve"):
+            _want(draft, page.model_copy(update={"wanted": action}))
+
+
+def _want(draft: Draft, page: Page) -> None:
+    draft.set(pages=draft.run.pages | {page.team: page})
+    draft.want(PageTeam(effect_id=f"page/{page.team}", team=page.team))

@@ -1,0 +1,208 @@
+"""Who is mentioned and paged, when, and until when. Severity decides: page, ticket, info."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.approvals.contacts import Contact, Contacts
+from bot.domain.incidents.effect import PageTeam
+from bot.domain.incidents.event import Paged, PageFailed
+from bot.domain.incidents.run import Severity
+from bot.domain.playbooks.bundle import Bundle
+from tests.domain.incidents.machine.steps import BUNDLE, TEXT, Story
+
+pytestmark = pytest.mark.fast
+SERVING = Contact(team="serving", mentions=("S0SERVING",), has_pager=True)
+LEAD = Contact(team="lead", mentions=("S0LEAD",), has_pager=True)
+FACILITIES = Contact(team="facilities", mentions=("S0FAC",), has_pager=True)
+HALL = TEXT.replace(
+    "{end: handed_over, say: Nobody answered.}",
+    "{divert: people, to_group: facilities, why: The hall is hot., taken: gone}\n  gone: {end: handed_over, say: x}",
+)
+
+
+def story(*teams: Contact, severity: Severity = "page", text: str = TEXT) -> Story:
+    made = Story(Bundle.of(load_text(text, file="small.yaml")) if text != TEXT else BUNDLE)
+    made.rules = made.rules.model_copy(update={"contacts": Contacts(teams={each.team: each for each in teams})})
+    made.run = made.run.with_(severity=severity, severity_found=severity)
+    return made
+
+
+def wanted(of: Story) -> dict[str, str]:
+    return {team: page.wanted for team, page in of.run.pages.items()}
+
+
+def mentions(of: Story) -> list[Any]:
+    """The mentions of the newest message that has some."""
+    return next((post.data["mentions"] for post in reversed(of.run.posts) if "mentions" in post.data), [])
+
+
+@pytest.mark.parametrize(
+    ("severity", "mentioned", "paged"),
+    [
+        pytest.param("page", ["S0SERVING"], {"serving": "trigger"}, id="page"),
+        pytest.param("ticket", ["S0SERVING"], {}, id="ticket"),
+        pytest.param("info", [], {}, id="info"),
+    ],
+)
+def test_severity_decides_whether_a_question_mentions_and_pages(
+    severity: Severity, mentioned: list[str], paged: dict[str, str]
+) -> None:
+    asked = story(SERVING, severity=severity).opened().reads(0.95)
+    assert (mentions(asked), wanted(asked)) == (mentioned, paged)
+
+
+def test_nobody_is_paged_before_something_waits_for_people() -> None:
+    assert wanted(story(SERVING).opened()) == {}
+
+
+def test_a_page_says_what_waits_and_where() -> None:
+    asked = story(SERVING).opened().reads(0.95)
+    assert asked.run.pages["serving"].text == "INC-1 serving/llm: What now?"
+    assert asked.wanted(PageTeam).team == "serving"
+
+
+def test_a_request_mentions_who_is_on_call_and_pages_once() -> None:
+    asked = story(SERVING).opened().reads(0.95).chooses("grow").planned()
+    (request,) = [post for post in asked.run.posts if post.kind == "request"]
+    assert request.data["mentions"] == ["S0SERVING"]
+    assert wanted(asked) == {"serving": "acknowledge"}, "somebody answered the question before it"
+
+
+def test_an_answer_acknowledges_the_page_and_the_end_resolves_it() -> None:
+    answered = story(SERVING).opened().reads(0.95).chooses("grow")
+    assert (wanted(answered), answered.last.effects[-2].kind) == ({"serving": "acknowledge"}, "page_team")
+    closed = story(SERVING).opened().reads(0.95).chooses("stop")
+    assert (closed.run.ending, wanted(closed)) == ("fixed", {"serving": "resolve"})
+
+
+def test_a_press_that_does_not_count_acknowledges_nothing() -> None:
+    asked = story(SERVING).opened().reads(0.95).chooses("grow", allowed=False)
+    assert wanted(asked) == {"serving": "trigger"}
+
+
+@pytest.mark.parametrize(("command", "after"), [("lead", "acknowledge"), ("note", "trigger"), ("export", "trigger")])
+def test_taking_the_lead_acknowledges(command: str, after: str) -> None:
+    assert wanted(story(SERVING).opened().reads(0.95).says(command)) == {"serving": after}
+
+
+def test_an_incident_that_becomes_urgent_pages_about_what_waits() -> None:
+    asked = story(SERVING, severity="ticket").opened().reads(0.95)
+    asked.run = asked.run.with_(severity="page")
+    assert wanted(asked.says("note")) == {"serving": "trigger"}
+
+
+def test_at_half_of_its_time_a_question_mentions_people_again() -> None:
+    asked = story(SERVING).opened().reads(0.95).due("question:Q1:half")
+    assert asked.run.posts[-1].data["mentions"] == ["S0SERVING"]
+    assert "Q1 has waited" in asked.run.posts[-1].data["text"]
+
+
+def test_an_answered_question_mentions_nobody_again() -> None:
+    answered = story(SERVING).opened().reads(0.95)
+    deadline = answered.run.deadlines["question:Q1:half"]
+    answered.chooses("grow")
+    assert "question:Q1:half" not in answered.run.deadlines
+    answered.run = answered.run.with_(deadlines={"question:Q1:half": deadline})
+    posts = len(answered.run.posts)
+    assert len(answered.due("question:Q1:half").run.posts) == posts
+
+
+@pytest.mark.parametrize("of", ["question", "request"])
+def test_after_an_expiry_the_lead_is_called(of: str) -> None:
+    asked = story(SERVING, LEAD).opened().reads(0.95)
+    if of == "request":
+        asked.chooses("grow").planned().posted().due("request:R2:expiry")
+    else:
+        asked.due("question:Q1:expiry")
+    called = next(post.data for post in asked.run.posts if "S0LEAD" in post.data.get("mentions", ()))
+    assert called["text"].startswith("Nobody decided about R2" if of == "request" else "Nobody answered Q1")
+    assert asked.run.pages["lead"].text.endswith(called["text"])
+
+
+def test_a_question_that_parks_unanswered_calls_the_lead() -> None:
+    asked = story(SERVING, LEAD).opened().reads(0.95).chooses("grow").planned().posted().due("request:R2:expiry")
+    assert asked.run.open_question is not None
+    ref = asked.run.question
+    before = len(asked.run.posts)
+    asked.due(f"question:{ref}:unanswered")
+    assert asked.run.parked is not None
+    assert asked.run.posts[before].data["mentions"] == ["S0LEAD"]
+
+
+def test_without_a_lead_who_is_on_call_is_mentioned_again() -> None:
+    asked = story(SERVING).opened().reads(0.95).due("question:Q1:expiry")
+    assert any("Nobody answered Q1" in post.data.get("text", "") for post in asked.run.posts)
+    assert set(wanted(asked)) == {"serving"}
+
+
+def test_a_parked_incident_pages_nobody() -> None:
+    parked = story(LEAD).opened().reads(0.95).chooses("grow").planned().posted().due("request:R2:expiry")
+    parked.due(f"question:{parked.run.question}:unanswered")
+    parked.rules = story(SERVING).rules
+    assert "serving" not in wanted(parked.says("note"))
+
+
+def test_handing_over_to_a_team_calls_that_team() -> None:
+    handed = story(SERVING, FACILITIES, text=HALL).opened().reads(0.95).due("question:Q1:expiry")
+    question = handed.run.open_question
+    assert question is not None
+    assert (question.text, question.why) == ("This needs people (facilities): The hall is hot.", "")
+    assert mentions(handed) == ["S0FAC"]
+    assert wanted(handed)["facilities"] == "trigger"
+
+
+def test_a_team_that_is_not_configured_is_named_and_the_lead_is_called() -> None:
+    handed = story(SERVING, LEAD, text=HALL).opened().reads(0.95).due("question:Q1:expiry")
+    question = handed.run.open_question
+    assert question is not None
+    assert question.why == "The settings name nobody for facilities, so lead is called instead."
+    assert mentions(handed) == ["S0LEAD"]
+
+
+def test_a_team_without_a_pager_is_called_by_people() -> None:
+    by_phone = Contact(team="facilities", phone="+49 30 1234567")
+    handed = story(SERVING, by_phone, text=HALL).opened().reads(0.95).due("question:Q1:expiry")
+    question = handed.run.open_question
+    assert question is not None
+    assert question.why == "Call facilities yourself: +49 30 1234567."
+    assert "facilities" not in wanted(handed)
+
+
+def paged(of: Story, action: str = "trigger") -> Story:
+    event = {"event_id": of.id(), "team": "serving", "action": action, "through": "PagerDuty", "key": "bot:INC-1"}
+    of.happens(Paged.model_validate(event))
+    return of
+
+
+def failed(of: Story, reason: str = "PagerDuty answers HTTP 503: busy", *, lasting: bool = False) -> Story:
+    of.happens(PageFailed(event_id=of.id(), team="serving", reason=reason, lasting=lasting))
+    return of
+
+
+def test_a_page_that_was_sent_is_on_the_timeline() -> None:
+    sent = paged(story(SERVING).opened().reads(0.95))
+    assert sent.run.pages["serving"].sent == "trigger"
+    assert "paged serving through PagerDuty: INC-1 serving/llm: What now?" in sent.texts("note")
+
+
+def test_a_failure_is_kept_with_its_beginning_until_the_pager_answers() -> None:
+    failing = failed(story(SERVING, LEAD).opened().reads(0.95))
+    since = failing.run.pages["serving"].failing_since
+    assert failed(failing, "PagerDuty does not answer").run.pages["serving"].failing_since == since == failing.at - 10
+    assert "lead" not in wanted(failing)
+    assert paged(failing).run.pages["serving"].failing_since is None
+
+
+def test_a_pager_that_refuses_for_good_calls_the_lead() -> None:
+    refused = failed(story(SERVING, LEAD).opened().reads(0.95), "PagerDuty answers HTTP 400: bad key", lasting=True)
+    assert wanted(refused)["lead"] == "trigger"
+    assert refused.run.posts[-1].data["text"] == "serving could not be paged: PagerDuty answers HTTP 400: bad key"
+
+
+def test_a_reopened_incident_pages_again() -> None:
+    closed = story(SERVING).opened().reads(0.95).chooses("stop")
+    assert wanted(closed.says("reopen").reads(0.95)) == {"serving": "trigger"}
