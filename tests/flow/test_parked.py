@@ -9,6 +9,7 @@ import pytest
 import redis.asyncio as aioredis
 
 from bot.adapters.yaml_playbooks import load_playbook
+from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.event import Due
 from bot.domain.incidents.run import PARKED_REMINDER, Run
 from bot.domain.kernel.alert import Alert
@@ -96,7 +97,7 @@ async def days(client: aioredis.Redis, tag: str) -> Days:
     read: dict[str, Any] = {"thrash": UNANSWERED, "load": 0.0, "again": {"fires": False, "names": ""}}
     scene = Scene(
         client, tag, time, Stage(None), cluster, load_playbook(DRILL.with_name("parked.yaml")), lambda: read,
-        answers={}, alerts=[],
+        answers={}, alerts=[], contacts=Contacts(approvers=Contact(team="approvers", mentions=("S0SERVING",))),
     )  # fmt: skip
     scene.people_are_there = False
     return Days(scene, read)
@@ -160,9 +161,10 @@ async def test_a_parked_incident_reminds_people_every_day(days: Days) -> None:
     await days.arrives(fires(days))
     assert await days.parked() == ["INC-1"]
     await days.passes(2 * DAY + HOUR, step=HOUR)
-    pinged = [post for post in (await days.run()).posts if post.data.get("ping")]
-    assert len(pinged) == 2
-    assert "waits for: Is the owner's patch there?" in pinged[0].data["text"]
+    reminded = [post for post in (await days.run()).posts if "is parked for" in post.data.get("text", "")]
+    assert len(reminded) == 2
+    assert "waits for: Is the owner's patch there?" in reminded[0].data["text"]
+    assert reminded[0].data["mentions"] == ["S0SERVING"]
 
 
 async def test_an_alert_that_only_repeats_does_not_open_an_incident_beside_a_wait_that_people_know(days: Days) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bot.domain.incidents.effect import PassOnChanges, RouteAgain
 from bot.domain.incidents.event import AlertChanged, ChangesPassedOn
-from bot.domain.incidents.machine import residual
+from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import PARKED_REMINDER, Parked, parked_incident
 from bot.domain.playbooks.language import AskState, DivertState, State, WatchState
@@ -55,7 +55,8 @@ def remind(draft: Draft) -> None:
     text = f"{draft.run.incident_id} is parked for {short(draft.at - draft.run.parked.since)} and waits for: "
     number = f"N{draft.number()}"
     draft.record("note", f"reminded: {text}{seen.waits_for}{ends}")
-    draft.post("note", f"note:{number}", number, {"text": f"{text}{seen.waits_for}{ends}", "user": "", "ping": True})
+    data = {"text": f"{text}{seen.waits_for}{ends}", "user": "", **calling.mentioned(draft)}
+    draft.post("note", f"note:{number}", number, data)
 
 
 def say_what_is_parked(draft: Draft) -> None:
