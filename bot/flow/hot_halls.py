@@ -10,14 +10,13 @@ from dataclasses import replace
 
 from bot.domain.changes.plan import Plan
 from bot.domain.cluster.capacity import capacity_of
-from bot.domain.cluster.objects import labels_of
+from bot.domain.cluster.objects import ZONE_LABEL, labels_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.run import Run
 from bot.flow.incident_history import PastRuns, runs_since
 
 FACILITY = "facility"
-ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 async def refused_by_heat(runs: PastRuns, run: Run, plan: Plan, snapshot: ClusterSnapshot, *, at: float) -> str:

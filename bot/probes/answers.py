@@ -69,6 +69,14 @@ def pods_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> tuple[Ob
     return pods_of_workload(snapshot)
 
 
+def number_asked_for(request: ProbeRequest, parameter: str) -> float | None:
+    """The parameter as a number: as written, or the setting that holds it. None: the playbook gives none."""
+    given = request.spec.parameters.get(parameter)
+    if isinstance(given, str):
+        given = request.context.settings.get(given.removeprefix("settings."))
+    return None if given is None else float(given)
+
+
 def staying(pods: Sequence[Obj]) -> Sequence[Obj]:
     """The pods that are not terminating; all of them if every pod is."""
     return [pod for pod in pods if not is_going_away(pod)] or pods

@@ -48,9 +48,9 @@ def replaced(pod: str, hours: float, node: str = "n1", verb: str = "replace_repl
     return (entry,)
 
 
-async def ask(probe: str, *runs: Run, node: str = "n1") -> Reading:
+async def ask(probe: str, *runs: Run, node: str = "n1", nodes: tuple[Obj, ...] = ()) -> Reading:
     pod: Obj = {"metadata": {"name": "llm-9", "uid": "u9"}, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
-    seen = ClusterSnapshot(at=START, workload={"metadata": {"name": "llm"}}, pods=(pod,))
+    seen = ClusterSnapshot(at=START, workload={"metadata": {"name": "llm"}}, pods=(pod,), nodes=nodes)
     asked = request(
         probe, seen, at=START, of="picked.replica", incident_id="INC-50", target=TARGET, picked={"replica": "llm-9"}
     )
@@ -79,6 +79,16 @@ async def test_the_first_incident_is_one() -> None:
 )
 async def test_only_replacements_of_a_day_on_that_node_count(ledger: tuple[LedgerEntry, ...], count: float) -> None:
     assert (await ask("replaced_before", past(1, 0.9, ledger=ledger))).fields == {"count": count, "node": "n1"}
+
+
+@pytest.mark.parametrize("cordoned", [True, False])
+async def test_whether_the_node_is_cordoned_is_read(*, cordoned: bool) -> None:
+    node: Obj = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True} if cordoned else {}}
+    assert (await ask("replaced_before", nodes=(node,))).fields["cordoned"] is cordoned
+
+
+async def test_a_node_that_was_not_read_is_not_known_to_take_pods() -> None:
+    assert (await ask("replaced_before")).unknown_parts == {"cordoned": "node n1 was not read"}
 
 
 async def test_a_replica_on_no_node_has_no_past() -> None:

@@ -25,6 +25,7 @@ CANARY_OF_ANNOTATION = "incident-bot/canary-of"
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 REVISION_ANNOTATION = "deployment.kubernetes.io/revision"
 TEMPLATE_HASH_LABEL = "pod-template-hash"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 class ObjectRef(BaseModel):

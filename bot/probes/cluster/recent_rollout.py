@@ -28,7 +28,7 @@ from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import RatioSignal
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
 from bot.flow.ports import History, ProbeRequest
-from bot.probes.answers import answer, no_answer, unreadable
+from bot.probes.answers import answer, no_answer, number_asked_for, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.revisions import is_ours, rolled_out_at
 
@@ -101,7 +101,7 @@ class ReadRecentRollout:
         return reading.model_copy(update={"detail": detail})
 
     async def _begin(self, request: ProbeRequest) -> _Begin:
-        alert, above = request.context.began_at, _threshold(request)
+        alert, above = request.context.began_at, number_asked_for(request, "thrash_above")
         if above is None:
             return _Begin(alert)
         try:
@@ -113,14 +113,6 @@ class ReadRecentRollout:
         # Not on the loop that serves Slack: a thrash of two hours has hundreds of windows.
         first = await asyncio.to_thread(first_bad, scrapes, alert, above)
         return _Begin(alert) if first is None else _Begin(first, "the first bad sample")
-
-
-def _threshold(request: ProbeRequest) -> float | None:
-    """The ratio above which a sample is bad: a number, or the setting that holds one. None: the playbook gives none."""
-    above = request.spec.parameters.get("thrash_above")
-    if isinstance(above, str):
-        above = request.context.settings.get(above.removeprefix("settings."))
-    return None if above is None else float(above)
 
 
 def first_bad(scrapes: Sequence[Scrape], until: float, above: float) -> float | None:

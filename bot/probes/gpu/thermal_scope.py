@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.cluster.objects import dig, labels_of, name_of
+from bot.domain.cluster.objects import ZONE_LABEL, dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.signals.signal import Reading
@@ -25,7 +25,6 @@ from bot.probes.gpu.verdict import SOURCE
 
 FACILITY_NODES, RACK_NODES, BRAKE_NODES = 3, 2, 2
 """This many hot nodes in all, in one rack, or slowed by the power brake are trouble of the facility."""
-ZONE_LABEL = "topology.kubernetes.io/zone"
 RACK_LABELS = ("topology.kubernetes.io/rack", "topology.rack", "rack")
 """There is no standard label for racks: `parameters: {rack: …}` names the cluster's own."""
 POWER_BRAKE = 0x80

@@ -19,6 +19,7 @@ REPLACES = frozenset({"replace_replica"})
 class ReplacedBefore:
     count: float
     node: str
+    cordoned: bool | None
 
 
 class ReadReplacedBefore:
@@ -44,7 +45,11 @@ class ReadReplacedBefore:
             if entry.target.name != name_of(pod)
         ]
         detail = f"replaced on {node} in a day: {', '.join(replaced) or 'none'}"
-        return answer(request, ReplacedBefore(float(len(replaced)), node), detail=detail, source=SOURCE)
+        found = next((one for one in snapshot.nodes if name_of(one) == node), None)
+        cordoned = None if found is None else bool(dig(found, "spec", "unschedulable"))
+        missing = {"cordoned": snapshot.unreadable.get("nodes", f"node {node} was not read")}
+        parts = ReplacedBefore(float(len(replaced)), node, cordoned)
+        return answer(request, parts, missing=missing, detail=detail, source=SOURCE)
 
 
 PROBE = Probe(

@@ -56,6 +56,7 @@ def value(source: str, **data: Value) -> Value | Unknown:
         pytest.param("worst(by_replica)", {"by_replica": {"b": 2.0, "a": 2.0}}, "a", id="worst-of-equals-by-name"),
         pytest.param("best(by_replica)", {"by_replica": {"a": 1.0, "b": 2.0}}, "a", id="best"),
         pytest.param("median(by_replica)", {"by_replica": {"a": 1.0, "b": 2.0, "c": 9.0}}, 2.0, id="median"),
+        pytest.param("count_above(by_replica, 1.0)", {"by_replica": {"a": 1.0, "b": 2.0, "c": 9.0}}, 2.0, id="count"),
         pytest.param("share(by_replica, 'a')", {"by_replica": {"a": 1.0, "b": 3.0}}, 0.25, id="share"),
         pytest.param("value_of(by_replica, 'b') + 1", {"by_replica": {"b": 3.0}}, 4.0, id="value-of"),
         pytest.param("size(by_replica) > 1", {"by_replica": {"a": 1.0, "b": 3.0}}, True, id="size-compares"),
@@ -100,6 +101,7 @@ def test_what_is_missing_only_matters_where_the_answer_depends_on_it(
         pytest.param("1 / thrash > 1", {"thrash": 0.0}, "division by zero", id="one-by-zero"),
         pytest.param("worst(by_replica)", {"by_replica": {}}, "no replica could be read", id="worst-of-none"),
         pytest.param("median(by_replica)", {"by_replica": {}}, "no replica could be read", id="median-of-none"),
+        pytest.param("count_above(by_replica, 1.0)", {"by_replica": {}}, "no replica could be read", id="count-none"),
         pytest.param("share(by_replica, 'a')", {"by_replica": {"a": 0.0}}, "nobody has a share", id="share-of-zero"),
         pytest.param(
             "value_of(by_replica, 'x')", {"by_replica": {"a": 0.0}}, "nothing is known of replica x", id="who"

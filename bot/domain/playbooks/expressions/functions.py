@@ -63,6 +63,10 @@ def median(values: ByReplica) -> float:
     return float(statistics.median(_some(values).values()))
 
 
+def count_above(values: ByReplica, limit: float) -> float:
+    return float(sum(value > limit for value in _some(values).values()))
+
+
 def cap_from_pool(factor: float, usable_tokens: float, mean_final_length: float) -> float:
     """Returns how many sequences of the mean final length fit into this share of one replica's KV pool."""
     if mean_final_length <= 0:
@@ -133,6 +137,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("value_of", ("by_replica", "text"), "number", value_of, "the number of one replica"),
     Function("share", ("by_replica", "text"), "number", share, "one replica's part of the sum, 0 to 1"),
     Function("median", ("by_replica",), "number", median, "the median over replicas"),
+    Function("count_above", ("by_replica", "number"), "number", count_above, "how many replicas have a higher number"),
     Function("size", ("by_replica",), "number", lambda values: float(len(values)), "how many replicas were read"),
     Function("max", ("by_replica",), "number", lambda values: max(_some(values).values()), "the highest number"),
     Function("min", ("by_replica",), "number", lambda values: min(_some(values).values()), "the lowest number"),

@@ -1,0 +1,90 @@
+"""The `bad_replicas` probe: how many replicas are bad, and what they have in common that the good ones do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from bot.domain.cluster.in_common import in_common, judged_replicas, starts_outside
+from bot.domain.signals.sampling import metrics_of, read_window, span_of
+from bot.domain.signals.signal import Reading
+from bot.domain.signals.specs import MeanSignal, RatioSignal
+from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
+from bot.flow.ports import History, ProbeRequest
+from bot.probes.answers import answer, no_answer, number_asked_for, unreadable
+from bot.probes.declaration import Probe
+
+WINDOW = "5m"
+THRASH = RatioSignal(ratio=("num_preemptions", "request_success"), across="each")
+TIME = MeanSignal(mean="e2e_request_latency_seconds", across="each")
+
+
+@dataclass(frozen=True)
+class BadReplicas:
+    bad: float
+    judged: float
+    """How many were read: the others are neither bad nor good."""
+    node: str | None
+    zone: str | None
+    revision: str | None
+    starts_outside: bool | None
+    """Whether a new replica can only start outside of the zone that the bad ones share; false if they share none."""
+    summary: str
+
+
+class ReadBadReplicas:
+    def __init__(self, history: History, now: Callable[[], float]) -> None:
+        self._history, self._now = history, now
+
+    async def __call__(self, request: ProbeRequest) -> Reading:
+        """Counts the replicas above the playbook's threshold, and compares where the bad and the good ones run."""
+        snapshot = await request.snapshot()
+        if failed := unreadable(request, snapshot, "pods", "replica_sets"):
+            return failed
+        thrash_above, slow_above = number_asked_for(request, "thrash_above"), number_asked_for(request, "slow_above")
+        if (thrash_above is None) == (slow_above is None):
+            return no_answer(request, "the playbook has to give either thrash_above or slow_above")
+        spec = THRASH if slow_above is None else TIME
+        try:
+            span = span_of(str(request.spec.parameters.get("over", WINDOW)), request.context.settings)
+        except ValueError as error:
+            return no_answer(request, str(error), source=self._history.source)
+        await self._history.sample(request.context)
+        now = self._now()
+        window = Window(now - span, now, FIRST_LOOK_SECONDS)
+        scrapes = await self._history.between(request.context, metrics_of(spec), window.start, window.end)
+        values = read_window(request.name, spec, scrapes, window=window, picked={})
+        if not values.is_known:
+            return no_answer(request, values.unknown, source=self._history.source)
+        limit = thrash_above if thrash_above is not None else (slow_above or 0.0) * median(values.by_replica.values())
+        replicas = judged_replicas(snapshot, {name: each > limit for name, each in values.by_replica.items()})
+        found = in_common(replicas)
+        outside = starts_outside(snapshot, found.zone) if found.zone else found.zone is None and "its zone is not known"
+        said = found.summary(*(("thrashes", "thrash") if slow_above is None else ("is slow", "are slow")))
+        unread = [one.name for one in replicas if one.is_bad is None]
+        parts = BadReplicas(
+            bad=float(found.bad),
+            judged=float(found.judged),
+            node=found.node,
+            zone=found.zone,
+            revision=found.revision,
+            starts_outside=outside if isinstance(outside, bool) else None,
+            summary=said,
+        )
+        reason = f"not read: {', '.join(unread)[:200]}" if unread else "not all replicas name theirs"
+        missing = dict.fromkeys(("node", "zone", "revision"), reason) | {"starts_outside": str(outside)}
+        return answer(request, parts, missing=missing, detail=said, source=self._history.source)
+
+
+PROBE = Probe(
+    name="bad_replicas",
+    help="How many replicas are bad, and the node, zone or revision that only these have.",
+    answer=BadReplicas,
+    parameters={
+        "thrash_above": "Preemptions per finished request above which a replica is bad.",
+        "slow_above": "Instead: how many times the median time of a request makes a replica bad.",
+        "over": "The window that is read.",
+    },
+    read=lambda sources: ReadBadReplicas(sources.history, sources.now),
+)
