@@ -400,7 +400,8 @@ def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
 
 
 def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
-    """Mark what this call ends: what an undo names, and our canary or isolation if its object is gone or back."""
+    """Mark what this call ends: what it undoes, what an undo names, and our canary or isolation if gone or back."""
+    undone = undone | {step.undoes}
     ends_object = step.method in ("delete", "evict") or step.restores
 
     def mark(entry: LedgerEntry) -> LedgerEntry:

@@ -264,6 +264,13 @@ def test_an_undo_ends_exactly_the_calls_that_it_names() -> None:
     assert found == {"a": "this", "b": "", "c": ""}, "a call ends only what is of its own object"
 
 
+def test_a_change_that_takes_an_earlier_call_back_ends_that_call() -> None:
+    """A replica that was added is scaled away with the bad one: the next one may be added again."""
+    target = builders.call().target
+    found = after(builders.call(undoes="a"), entry("a", target), entry("b", target))
+    assert found == {"a": "this", "b": ""}
+
+
 def test_what_is_over_by_itself_leaves_nothing_to_take_back() -> None:
     about = ObjectRef(kind="Job", namespace="serving", name="eval", uid="j")
     ends = Wait(condition="job_ended", about=about, within_seconds=60, title="eval has ended", closes=True)
