@@ -9,6 +9,7 @@ import contextlib
 import secrets
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,9 +109,8 @@ class World:
         self._tell("load", scenario.healthy_load)
 
     def cause_trouble(self, scenario: Scenario) -> None:
-        for pod in self._pods() if scenario.on_all else [self._victim()]:
-            if scenario.fault:
-                self._tell(f"replicas/{pod}/fault", scenario.fault)
+        for pod in self._hit(scenario) if scenario.fault else ():
+            self._tell(f"replicas/{pod}/fault", scenario.fault)
         if scenario.gpu:
             node, gpu = self._gpu_of(self._victim())
             self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
@@ -144,13 +144,27 @@ class World:
     def _deployment(self) -> str:
         return f"{self.kubernetes_url}/apis/apps/v1/namespaces/serving/deployments/llm"
 
-    def _pods(self) -> list[str]:
+    def _hit(self, scenario: Scenario) -> list[str]:
+        """The replicas that have the fault."""
+        nodes = self._pods()
+        match scenario.hits:
+            case "all":
+                return list(nodes)
+            case "node":
+                fullest = Counter(nodes.values()).most_common(1)[0][0]
+                return [pod for pod, node in nodes.items() if node == fullest]
+            case "one":
+                return [self._victim()]
+
+    def _pods(self) -> dict[str, str]:
+        """The node of each replica, by its name."""
         where = f"{self.kubernetes_url}/api/v1/namespaces/serving/pods"
         pods = httpx.get(where, params={"labelSelector": "app=llm"}).json()["items"]
-        return sorted(str(pod["metadata"]["name"]) for pod in pods if "deletionTimestamp" not in pod["metadata"])
+        present = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return dict(sorted((str(pod["metadata"]["name"]), str(pod["spec"].get("nodeName", ""))) for pod in present))
 
     def _victim(self) -> str:
-        return self._pods()[0]
+        return next(iter(self._pods()))
 
     def _gpu_of(self, pod: str) -> tuple[str, int]:
         """The node and the index of the GPU that this pod holds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 Labels = str | tuple[str, ...]
 """The label to press; of several, the next one each time the question is repeated."""
@@ -34,8 +34,9 @@ class Scenario:
     healthy_load: dict[str, Any]
     trouble_load: dict[str, Any]
     fault: dict[str, Any] = field(default_factory=dict)
-    """A fault of one replica, or with `on_all` of each; empty for none."""
-    on_all: bool = False
+    """A fault of the replicas in `hits`; empty for none."""
+    hits: Literal["one", "node", "all"] = "one"
+    """One replica, those on the node that holds the most of them, or all."""
     deployed_before: Mapping[str, str | None] = field(default_factory=dict)
     """Flags that have been set for a long time."""
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -86,6 +87,15 @@ ONE_BAD_REPLICA = Scenario(
     trouble_load={"workers": 24},
     fault={"kind": "small_pool", "blocks": 32},
     answers=ACCEPT,
+)
+BAD_NODE = Scenario(
+    name="bad-node",
+    what="two of four replicas thrash at a normal share of the requests, and only these two run on one node",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    fault={"kind": "small_pool", "blocks": 32},
+    hits="node",
+    answers={"still in place": "Keep it", **ACCEPT},
 )
 SAME_SELECTOR = Scenario(
     name="same-selector",
@@ -305,7 +315,7 @@ BLIND = Scenario(
     healthy_load=CALM,
     trouble_load=CALM,
     fault={"kind": "metrics_down"},
-    on_all=True,
+    hits="all",
     rule="",
     alert=KV_ALERT,
     answers={"metrics cannot be read": "Hand over"},
@@ -447,6 +457,7 @@ SCENARIOS = {
         *(
             THRASH,
             ONE_BAD_REPLICA,
+            BAD_NODE,
             SAME_SELECTOR,
             DEPLOY_IN_TIME,
             MORE_TRAFFIC,

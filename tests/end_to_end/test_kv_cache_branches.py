@@ -19,6 +19,24 @@ ELSEWHERE: tuple[Branch, ...] = (
 SAME_SELECTOR: tuple[Branch, ...] = (
     (scenarios.SAME_SELECTOR, ["scope", "replace_mode", "replace_way", "replace_out", "replace_evict", "fixed_end"]),
 )
+BAD_NODE: tuple[Branch, ...] = (
+    (
+        scenarios.BAD_NODE,
+        [
+            "scope",
+            "some_bad_look",
+            "some_bad_node",
+            "some_bad_cordon_node",
+            "replace_evict_as_it_is",
+            "another",
+            "scope",
+            "replace_evict_as_it_is",
+            "another",
+            "verify_calm",
+            "fixed_end",
+        ],
+    ),
+)
 NO_THRASH: tuple[Branch, ...] = (
     (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "self_cleared_recurs", "self_cleared_end"]),
     (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
@@ -31,6 +49,7 @@ NO_THRASH: tuple[Branch, ...] = (
     [
         pytest.param(ELSEWHERE, id="node-and-crash"),
         pytest.param(SAME_SELECTOR, id="same-selector"),
+        pytest.param(BAD_NODE, id="bad-node"),
         pytest.param(NO_THRASH, id="shedding-busy-blind"),
     ],
 )
