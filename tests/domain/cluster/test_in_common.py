@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.cluster.in_common import JudgedReplica, in_common, shared_value
+from bot.domain.cluster.in_common import JudgedReplica, in_common, judged_replicas, shared_value
+from bot.domain.cluster.objects import ZONE_LABEL
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 pytestmark = pytest.mark.fast
 
@@ -101,3 +103,36 @@ def test_replicas_that_were_not_read_are_neither_bad_nor_good() -> None:
     found = in_common(fleet("xx", "yy", "yz"))
     assert (found.bad, found.judged, found.unread) == (2, 4, 2)
     assert found.node is None
+
+
+def group_pod(number: int, worker: int, node: str) -> Obj:
+    prefix = "leaderworkerset.sigs.k8s.io"
+    return {
+        "metadata": {
+            "name": f"llm-{number}" + (f"-{worker}" if worker else ""),
+            "labels": {
+                f"{prefix}/name": "llm",
+                f"{prefix}/group-index": str(number),
+                f"{prefix}/worker-index": str(worker),
+                f"{prefix}/template-revision-hash": "abc",
+                "controller-revision-hash": f"of-its-own-set-{number}",
+            },
+        },
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def test_a_group_that_spans_nodes_is_on_none_of_them() -> None:
+    workload = {
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llm"},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2}},
+    }
+    nodes = tuple({"metadata": {"name": name, "labels": {ZONE_LABEL: "a"}}} for name in ("n1", "n2"))
+    pods = group_pod(0, 0, "n1"), group_pod(0, 1, "n2"), group_pod(1, 0, "n1"), group_pod(1, 1, "n1")
+    found = judged_replicas(ClusterSnapshot(at=0.0, workload=workload, pods=pods, nodes=nodes), {"llm-0": True})
+    assert found == [
+        JudgedReplica("llm-0", True, None, "a", "abc"),
+        JudgedReplica("llm-1", None, "n1", "a", "abc"),
+    ]
