@@ -16,6 +16,9 @@ from tests.bench.paged_engine import quantile
 THRASH = 0.1
 """Preemptions per finished request, as in settings.thrash_ratio."""
 KV_TARGET = 0.9
+KV_SPARE = 0.8
+"""As settings.kv_spare."""
+CORRECTIONS = 2
 KEPT = 0.9
 STEPS = 10
 STEP = 1.13
@@ -69,13 +72,34 @@ def from_pool(read: Readings) -> int:
 FORMULAS: dict[str, Formula] = {"cap_from_lengths": from_lengths, "cap_from_pool": from_pool}
 
 
-def verdicts(each: Fleet, formulas: Iterable[Formula]) -> list[Verdict]:
-    """One for each formula; none where the fleet does not thrash, so that the bot proposes nothing."""
+def corrected(each: Fleet, cap: int, rate: float) -> int:
+    """As the playbook does under a first cap: lowered where it still thrashes, raised where much of the pool is free.
+
+    A raise is tried on a canary, so one that thrashes is not made.
+    """
+    for _ in range(CORRECTIONS):
+        before = _outcome(each, cap, rate)
+        if before.thrash < THRASH and before.usage >= KV_SPARE:
+            return cap
+        following = max(1, int(cap * KV_TARGET / before.usage))
+        if before.thrash < THRASH and _outcome(each, following, rate).thrash >= THRASH:
+            return cap
+        cap = following
+    return cap
+
+
+def verdicts(each: Fleet, formulas: Iterable[Formula], *, corrects: bool = False) -> list[Verdict]:
+    """One for each formula; none where the fleet does not thrash, so that the bot proposes nothing.
+
+    `corrects`: judge the first formula's cap after the playbook's corrections.
+    """
     rate = possible_rate(each)
     read = readings(each, run(each, UNCAPPED, each.loads()[0], rate))
     if read.thrash < THRASH:
         return []
     proposals = [formula(read) for formula in formulas]
+    if corrects:
+        proposals = [corrected(each, proposals[0], rate)]
     tried = {cap: _outcome(each, cap, rate) for cap in {*proposals, *_grid(proposals[0])}}
     calm = {cap: outcome for cap, outcome in tried.items() if outcome.thrash < THRASH}
     best = max(calm or tried, key=lambda cap: tried[cap].tokens_per_second)
@@ -151,6 +175,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     judged = [verdicts(fleet(chosen.first + number), FORMULAS.values()) for number in range(chosen.fleets)]
     judged = [each for each in judged if each]
+    after = [
+        verdict
+        for number in range(chosen.fleets)
+        for verdict in verdicts(fleet(chosen.first + number), [from_lengths], corrects=True)
+    ]
     print(f"{len(judged)} of {chosen.fleets} fleets thrash without a cap")
     for number, name in enumerate(FORMULAS):
         each = [pair[number] for pair in judged]
@@ -158,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not number:
             print("  most thrash:", *map(line, sorted(each, key=lambda v: -v.outcome.thrash)[: chosen.worst]), sep="\n")
             print("  least kept:", *map(line, sorted(each, key=lambda v: v.kept)[: chosen.worst]), sep="\n")
+    print(f"cap_from_lengths, corrected under load\n{table(after)}")
+    print("  least kept:", *map(line, sorted(after, key=lambda v: v.kept)[: chosen.worst]), sep="\n")
 
 
 if __name__ == "__main__":
