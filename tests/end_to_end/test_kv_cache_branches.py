@@ -40,7 +40,7 @@ BAD_NODE: tuple[Branch, ...] = (
 NO_THRASH: tuple[Branch, ...] = (
     (scenarios.SHEDDING_ALREADY, ["is_thrash", "early", "flap", "self_cleared_recurs", "self_cleared_end"]),
     (scenarios.BUSY, ["is_thrash", "busy", "hand_over", "handed_over"]),
-    (scenarios.BLIND, ["gather", "blind", "hand_over", "handed_over"]),
+    (scenarios.BLIND, ["gather", "unreadable", "hand_over", "handed_over"]),
 )
 
 
