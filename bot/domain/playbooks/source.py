@@ -20,7 +20,7 @@ class Stretch:
     """0: only the position is known, as for generated brackets."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Position:
     """A position in a file, counted from 1."""
 
@@ -32,6 +32,10 @@ class Position:
     """A file other than the source's: an included fragment."""
     stretches: tuple[Stretch, ...] = ()
     """Origin of each part of a text into which parameters were inserted."""
+
+    def in_file(self, file: str) -> Position:
+        # `dataclasses.replace` takes three times as long, and an include copies each position of its fragment.
+        return Position(self.line, self.column, self.text_column, file, self.stretches)
 
     def of(self, file: str) -> str:
         return f"{self.file or file}:{self.line}:{self.column}"

@@ -114,7 +114,7 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
     tokens = _words_of(source)
     names = _names(tokens, scope)
     text, columns = _as_cel(tokens)
-    program = _compile(text, columns, _environment(frozenset(scope.items())))
+    program = _compile(text, columns, _environment_of(scope))
     gives = next((kind for kind, cel_type in _TYPES.items() if cel_type == program.return_type()), None)
     if gives is None:
         raise ExpressionError(f"the expression gives {program.return_type().name()}, which nothing here can use", 1)
@@ -282,6 +282,18 @@ def _closing(tokens: Sequence[_Token], opening: int) -> int:
         if depth == 0:
             return index
     raise ExpressionError("this bracket is not closed", tokens[opening].start + 1, "Write its end.")
+
+
+_newest: tuple[Scope, Any] | None = None
+
+
+def _environment_of(scope: Scope) -> Any:
+    """Returns the environment of a scope. A state's expressions share one scope, which is not hashed again for each."""
+    global _newest  # noqa: PLW0603 - one scope at a time: a state's expressions follow each other
+    newest = _newest
+    if newest is None or newest[0] is not scope:
+        _newest = newest = (scope, _environment(frozenset(scope.items())))
+    return newest[1]
 
 
 @lru_cache(maxsize=256)

@@ -119,11 +119,11 @@ class _Site:
 
     def place(self, path: Path) -> Position:
         at = self.source.values.get(path, Position(1, 1))
-        return replace(at, file=self.source.file) if self.fragment else at
+        return at.in_file(self.source.file) if self.fragment else at
 
     def place_of_key(self, path: Path) -> Position:
         at = self.source.keys.get(path, Position(1, 1))
-        return replace(at, file=self.source.file) if self.fragment else at
+        return at.in_file(self.source.file) if self.fragment else at
 
 
 @dataclass(frozen=True)

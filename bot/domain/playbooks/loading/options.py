@@ -135,11 +135,32 @@ def spread(source: Source) -> Spread:
     return Spread(whole, tuple(map(source.fault, spreading.mistakes)), frozenset(spreading.broken))
 
 
+class _Positions(dict[Path, Position]):
+    """Positions by path. It knows those of each state, so that a state is copied without a look at all others."""
+
+    def __init__(self, known: Mapping[Path, Position]) -> None:
+        super().__init__()
+        self._of_state: dict[Path, list[Path]] = {}
+        for path, position in known.items():
+            self[path] = position
+
+    def __setitem__(self, path: Path, position: Position) -> None:
+        if path not in self:
+            self._of_state.setdefault(path[:2], []).append(path)
+        super().__setitem__(path, position)
+
+    def alias(self, path: Path, other: Path) -> None:
+        """Gives all positions at `path`, which is in a state, to `other` as well."""
+        size = len(path)
+        for at in [at for at in self._of_state.get(path[:2], ()) if at[:size] == path]:
+            self[(*other, *at[size:])] = self[at]
+
+
 class _Spreading:
     def __init__(self, source: Source) -> None:
         self.states: dict[str, Any] = dict(source.data["states"])
-        self.values: dict[Path, Position] = dict(source.values)
-        self.keys: dict[Path, Position] = dict(source.keys)
+        self.values = _Positions(source.values)
+        self.keys = _Positions(source.keys)
         self.mistakes: list[Mistake] = []
         self.broken: set[Path] = set()
         self._source = source
@@ -275,10 +296,8 @@ class _Spreading:
 
     def _alias(self, path: Path, other: Path) -> None:
         """Gives all positions at `path` to `other` as well."""
-        for places in (self.values, self.keys):
-            size = len(path)
-            found = {(*other, *at[size:]): place for at, place in places.items() if at[:size] == path}
-            places.update(found)
+        self.values.alias(path, other)
+        self.keys.alias(path, other)
 
 
 def _without(change: Mapping[str, Any], word: str) -> dict[str, Any]:
