@@ -5,6 +5,7 @@ import sys
 
 import hypothesis
 import pytest
+import structlog
 
 from tests.servers import skip_without_servers
 
@@ -15,6 +16,10 @@ sys.dont_write_bytecode = False
 # A deadline for each example is a timing assertion: on a busy machine it fails what is right.
 hypothesis.settings.register_profile("without_timing", deadline=None)
 hypothesis.settings.load_profile("without_timing")
+
+# As the bot renders them: the default draws each traceback as a picture, for seconds.
+PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], PLAIN])
 
 pytest_plugins = ["tests.redis_server"]
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.fast
 POOL = 4064
 """Of the captures: 127 blocks of 32 tokens."""
 SMALL_CPU = Hardware(POOL, 32, 2048, 0.001, 0.0001, 1e-8, 1e-5)
-FLEETS = range(400, 430)
+FLEETS = range(400, 420)
 
 
 def cap(
@@ -127,7 +127,7 @@ def judged() -> list[Verdict]:
 
 
 def test_the_cap_ends_the_thrash_of_most_fleets_and_makes_it_mild_elsewhere(judged: list[Verdict]) -> None:
-    assert len(judged) >= 15
+    assert len(judged) >= 10
     assert sum(each.is_calm for each in judged) >= 0.8 * len(judged)
     assert max(each.outcome.thrash for each in judged) < 0.1 * max(each.readings.thrash for each in judged)
 
@@ -141,6 +141,6 @@ def test_the_cap_keeps_the_throughput_of_most_fleets(judged: list[Verdict]) -> N
 
 def test_two_corrections_under_load_end_the_thrash_and_keep_the_throughput() -> None:
     """`python -m tests.bench.caps` over 300 fleets: 96.6 % without thrash, 94.7 % within a tenth of the best cap."""
-    after = [each for seed in range(400, 418) for each in verdicts(fleet(seed), [from_lengths], corrects=True)]
-    assert len(after) >= 10
+    after = [each for seed in range(400, 413) for each in verdicts(fleet(seed), [from_lengths], corrects=True)]
+    assert len(after) >= 6
     assert sum(each.is_good for each in after) >= 0.9 * len(after)
