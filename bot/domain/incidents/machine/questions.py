@@ -149,7 +149,7 @@ def _evidence_line(draft: Draft, name: str) -> str:
     if reading is None:
         return ""
     is_old = 0 < reading.at < draft.at - STALE_SECONDS
-    return f"{name}: {_evidence_of(reading)}" + (f" (at {clock(reading.at, draft.at)} UTC)" if is_old else "")
+    return f"{reading.called}: {_evidence_of(reading)}" + (f" (at {clock(reading.at, draft.at)} UTC)" if is_old else "")
 
 
 def _evidence_of(reading: Reading) -> str:
