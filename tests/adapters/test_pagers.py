@@ -180,12 +180,12 @@ async def no_links(incident_id: str) -> dict[str, str]:
 
 def context(page: Page, *, attempts: int = 0) -> tuple[EffectContext, PageTeam]:
     run: Run = builders.run(pages={"serving": page})
-    effect = PageTeam(effect_id="page/serving", team="serving")
+    effect = PageTeam(effect_id="page/serving", page="serving")
     owed = Owed("INC-1", effect, attempts, token="", run=run, taken_at=builders.START)
     return EffectContext(run, owed, builders.START), effect
 
 
-PAGE = Page(team="serving", text="x", since=builders.START)
+PAGE = Page(name="serving", team="serving", text="x", since=builders.START)
 
 
 async def test_a_page_is_sent_under_a_key_that_no_other_bot_has(lab: Lab) -> None:

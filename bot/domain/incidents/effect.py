@@ -126,11 +126,11 @@ class EndSilences(_Effect):
 
 
 class PageTeam(_Effect):
-    """Bring a team's page to what the run wants; one per team is enough."""
+    """Bring a page to what the run wants; one per page is enough."""
 
     lane: ClassVar[Lane] = "pages"
     kind: Literal["page_team"] = "page_team"
-    team: str
+    page: str
 
 
 class RouteAgain(_Effect):

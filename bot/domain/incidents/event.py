@@ -162,7 +162,7 @@ class Paged(_Event):
     """A team's pager accepted a call, its acknowledgement or its end."""
 
     kind: Literal["paged"] = "paged"
-    team: str
+    page: str
     action: PageAction
     through: str
     """PagerDuty, Opsgenie or the webhook."""
@@ -174,7 +174,7 @@ class PageFailed(_Event):
     """A team's pager did not accept a call; if `lasting`, it is not sent again."""
 
     kind: Literal["page_failed"] = "page_failed"
-    team: str
+    page: str
     reason: str
     lasting: bool
 

@@ -185,6 +185,8 @@ PageAction = Literal["trigger", "acknowledge", "resolve"]
 class Page(_Frozen):
     """A call of one team by its pager, from its trigger to the end of the incident."""
 
+    name: str
+    """The team; a later call of the same team has a number too, because a pager rings once for each name."""
     team: str
     text: str
     since: float
@@ -214,7 +216,7 @@ class Run(_Frozen):
     status_at: float = 0.0
     """Time of the last status update; initially, when it opened."""
     pages: dict[str, Page] = {}
-    """Pages by team."""
+    """Pages by name, oldest first."""
     silences: dict[str, float] = {}
     """Alertmanager ids of the silences that the bot holds for it, with their ends."""
     alerts: dict[str, Alert] = {}

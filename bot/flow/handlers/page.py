@@ -21,11 +21,11 @@ class PageHandler:
         self._pager, self._links, self._deployment = pager, links, deployment
 
     async def __call__(self, context: EffectContext, effect: PageTeam) -> Done | Later:
-        run, page = context.run, context.run.pages.get(effect.team)
+        run, page = context.run, context.run.pages.get(effect.page)
         if page is None or page.sent == page.wanted:
             return Done()
         call = PageCall(
-            key=f"{self._deployment}:{run.incident_id}:{page.team}",
+            key=f"{self._deployment}:{run.incident_id}:{page.name}",
             team=page.team,
             action=page.wanted,
             at=context.now,
@@ -35,17 +35,17 @@ class PageHandler:
             target=str(run.target),
             link=_where_people_answer(run, await self._links(run.incident_id)),
         )
-        name = f"{effect.team}/{page.wanted}/{run.version}"
+        name = f"{page.name}/{page.wanted}/{run.version}"
         try:
             through = await self._pager.send(page.team, call)
         except PagerError as error:
-            failed = PageFailed(event_id=f"unpaged/{name}", team=page.team, reason=error.reason, lasting=error.lasting)
+            failed = PageFailed(event_id=f"unpaged/{name}", page=page.name, reason=error.reason, lasting=error.lasting)
             if error.lasting:
                 return Done((failed,))
             wait = max(error.retry_after_seconds, min(2.0 ** min(context.owed.attempts, 10), MAX_BACKOFF_SECONDS))
             events: tuple[Event, ...] = () if page.error == error.reason else (failed,)
             return Later(wait, events=events, failed=True)
-        paged = Paged(event_id=f"paged/{name}", team=page.team, action=page.wanted, through=through, key=call.key)
+        paged = Paged(event_id=f"paged/{name}", page=page.name, action=page.wanted, through=through, key=call.key)
         return Done((paged,))
 
 

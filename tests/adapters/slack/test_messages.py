@@ -351,8 +351,10 @@ def test_a_request_mentions_who_is_on_call_beside_those_who_approve() -> None:
 
 
 def test_a_card_shows_who_was_paged_and_who_could_not_be() -> None:
-    sent = Page(team="serving", text="x", since=BEGAN, sent="trigger")
-    failing = Page(team="lead", text="x", since=BEGAN, failing_since=BEGAN + 60, error="<HTTP 403>", phone="+49 <1>")
+    sent = Page(name="serving", team="serving", text="x", since=BEGAN, sent="trigger")
+    failing = Page(
+        name="lead", team="lead", text="x", since=BEGAN, failing_since=BEGAN + 60, error="<HTTP 403>", phone="+49 <1>"
+    )
     shown = json.dumps(card(run(pages={"serving": sent, "lead": failing}), links={}).blocks, ensure_ascii=False)
     assert "📣 Paged serving at " in shown
     assert "(nobody has answered yet)" in shown

@@ -45,7 +45,7 @@ def call(draft: Draft, team: str, why: str) -> str:
     """Page a team. Returns what people must know: that it is not configured, or how to call it themselves."""
     contact = called(draft, team)
     if draft.run.severity == "page":
-        _page(draft, contact, why)
+        _page(draft, contact, why, again=True)
     by_phone = f"Call {contact.team} yourself: {contact.phone}." if contact.phone and not contact.has_pager else ""
     if draft.rules.contacts.team(team, draft.run.target) is None:
         return f"The settings name nobody for {team}, so {contact.team} is called instead. {by_phone}".strip()
@@ -58,7 +58,7 @@ def call_lead(draft: Draft, why: str) -> None:
     contact = contacts.team(LEAD, target) or contacts.on_call_for(target)
     _note(draft, why, mentioned(draft, contact))
     if draft.run.severity == "page":
-        _page(draft, contact, why)
+        _page(draft, contact, why, again=True)
 
 
 def _note(draft: Draft, text: str, mentions: dict[str, list[str]]) -> None:
@@ -71,30 +71,30 @@ def _note(draft: Draft, text: str, mentions: dict[str, list[str]]) -> None:
 
 
 def paged(draft: Draft, event: Paged) -> None:
-    page = draft.run.pages.get(event.team)
+    page = draft.run.pages.get(event.page)
     if page is None:
-        draft.ignore(f"a page of unknown team {event.team}")
+        draft.ignore(f"an unknown page: {event.page}")
         return
     if event.action == "trigger":
-        draft.record("note", f"paged {event.team} through {event.through}: {page.text}", data={"key": event.key})
+        draft.record("note", f"paged {page.team} through {event.through}: {page.text}", data={"key": event.key})
     elif page.error:
-        draft.record("note", f"{event.through} was reached again for {event.team}")
+        draft.record("note", f"{event.through} was reached again for {page.team}")
     known = {"sent": event.action, "failing_since": None, "error": ""}
-    draft.set(pages=draft.run.pages | {event.team: page.model_copy(update=known)})
+    draft.set(pages=draft.run.pages | {page.name: page.model_copy(update=known)})
 
 
 def page_failed(draft: Draft, event: PageFailed) -> None:
     """Show that a team could not be paged. If its pager refuses for good, the lead is called instead."""
-    page = draft.run.pages.get(event.team)
+    page = draft.run.pages.get(event.page)
     if page is None:
-        draft.ignore(f"a failed page of unknown team {event.team}")
+        draft.ignore(f"an unknown page that failed: {event.page}")
         return
     since = page.failing_since if page.failing_since is not None else draft.at
     failing = page.model_copy(update={"failing_since": since, "error": redacted(event.reason)})
-    draft.set(pages=draft.run.pages | {event.team: failing})
-    draft.record("failed", f"{event.team} could not be paged: {event.reason}", data={"lasting": event.lasting})
-    if event.lasting and page.wanted == "trigger" and event.team != LEAD:
-        call_lead(draft, f"{event.team} could not be paged: {event.reason}")
+    draft.set(pages=draft.run.pages | {page.name: failing})
+    draft.record("failed", f"{page.team} could not be paged: {event.reason}", data={"lasting": event.lasting})
+    if event.lasting and page.wanted == "trigger" and page.team != LEAD:
+        call_lead(draft, f"{page.team} could not be paged: {event.reason}")
 
 
 def half_of_a_question(draft: Draft, ref: str) -> None:
@@ -120,13 +120,15 @@ def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
     return isinstance(event, Judged) and counted
 
 
-def _page(draft: Draft, contact: Contact, why: str) -> None:
-    """Page a team once, until the incident is closed."""
-    known = draft.run.pages.get(contact.team)
-    if not contact.has_pager or (known is not None and known.wanted != "resolve"):
+def _page(draft: Draft, contact: Contact, why: str, *, again: bool = False) -> None:
+    """Page a team that is not being paged; `again`: also one that has answered an earlier page of this incident."""
+    earlier = [page for page in draft.run.pages.values() if page.team == contact.team]
+    answered = bool(earlier) and earlier[-1].wanted == "acknowledge"
+    if not contact.has_pager or (earlier and earlier[-1].wanted == "trigger") or (answered and not again):
         return
+    name = f"{contact.team}/{len(earlier) + 1}" if answered else earlier[-1].name if earlier else contact.team
     text = redacted(f"{draft.run.incident_id} {draft.run.target}: {why}")
-    _want(draft, Page(team=contact.team, text=text, since=draft.at, phone=contact.phone))
+    _want(draft, Page(name=name, team=contact.team, text=text, since=draft.at, phone=contact.phone))
 
 
 def _want_all(draft: Draft, action: str) -> None:
@@ -136,5 +138,5 @@ def _want_all(draft: Draft, action: str) -> None:
 
 
 def _want(draft: Draft, page: Page) -> None:
-    draft.set(pages=draft.run.pages | {page.team: page})
-    draft.want(PageTeam(effect_id=f"page/{page.team}", team=page.team))
+    draft.set(pages=draft.run.pages | {page.name: page})
+    draft.want(PageTeam(effect_id=f"page/{page.name}", page=page.name))

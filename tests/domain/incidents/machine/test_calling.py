@@ -62,7 +62,7 @@ def test_nobody_is_paged_before_something_waits_for_people() -> None:
 def test_a_page_says_what_waits_and_where() -> None:
     asked = story(SERVING).opened().reads(0.95)
     assert asked.run.pages["serving"].text == "INC-1 serving/llm: What now?"
-    assert asked.wanted(PageTeam).team == "serving"
+    assert asked.wanted(PageTeam).page == "serving"
 
 
 def test_a_request_mentions_who_is_on_call_and_pages_once() -> None:
@@ -173,13 +173,13 @@ def test_a_team_without_a_pager_is_called_by_people() -> None:
 
 
 def paged(of: Story, action: str = "trigger") -> Story:
-    event = {"event_id": of.id(), "team": "serving", "action": action, "through": "PagerDuty", "key": "bot:INC-1"}
+    event = {"event_id": of.id(), "page": "serving", "action": action, "through": "PagerDuty", "key": "bot:INC-1"}
     of.happens(Paged.model_validate(event))
     return of
 
 
 def failed(of: Story, reason: str = "PagerDuty answers HTTP 503: busy", *, lasting: bool = False) -> Story:
-    of.happens(PageFailed(event_id=of.id(), team="serving", reason=reason, lasting=lasting))
+    of.happens(PageFailed(event_id=of.id(), page="serving", reason=reason, lasting=lasting))
     return of
 
 
@@ -201,6 +201,21 @@ def test_a_pager_that_refuses_for_good_calls_the_lead() -> None:
     refused = failed(story(SERVING, LEAD).opened().reads(0.95), "PagerDuty answers HTTP 400: bad key", lasting=True)
     assert wanted(refused)["lead"] == "trigger"
     assert refused.run.posts[-1].data["text"] == "serving could not be paged: PagerDuty answers HTTP 400: bad key"
+
+
+def test_a_lead_who_has_answered_is_called_again_when_nobody_answers_later() -> None:
+    expired = story(SERVING, LEAD).opened().reads(0.95).chooses("grow").planned().posted().due("request:R2:expiry")
+    answered = expired.chooses("again").planned().posted()
+    assert wanted(answered) == {"serving": "acknowledge", "lead": "acknowledge"}
+    again = answered.due(f"request:{answered.request}:expiry")
+    assert wanted(again) == {"serving": "acknowledge", "lead": "acknowledge", "lead/2": "trigger"}
+    assert (again.run.pages["lead/2"].team, again.wanted(PageTeam).page) == ("lead", "lead/2")
+
+
+def test_a_lead_who_is_being_paged_is_not_paged_twice() -> None:
+    expired = story(SERVING, LEAD).opened().reads(0.95).chooses("grow").planned().posted().due("request:R2:expiry")
+    expired.due(f"question:{expired.run.question}:unanswered")
+    assert wanted(expired) == {"serving": "acknowledge", "lead": "trigger"}
 
 
 def test_a_reopened_incident_pages_again() -> None:
