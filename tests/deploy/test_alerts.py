@@ -12,7 +12,7 @@ import pytest
 
 from bot.adapters.alertmanager import NAMING_LABELS
 from bot.adapters.yaml_playbooks import load_folder
-from bot.domain.kernel.target import Target
+from bot.domain.kernel.target import WORKLOAD_LABELS, Target
 from bot.domain.playbooks.matchers import parse_matchers
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.slo_targets import LABEL, SOURCE, with_slo
@@ -110,6 +110,12 @@ def test_the_shipped_route_knows_the_alerts_of_the_runbooks(name: str) -> None:
 @pytest.mark.needs_server("amtool")
 def test_the_shipped_route_leaves_other_alerts_to_everybody_else() -> None:
     assert receiver_of({"alertname": "KubeNodeNotReady", "severity": "critical"}) == "everybody-else"
+
+
+@pytest.mark.fast
+def test_the_shipped_route_groups_by_every_label_that_names_a_workload() -> None:
+    (route,) = [each for each in document(SNIPPET.name)["route"]["routes"] if each["receiver"] == "incident-bot"]
+    assert {"cluster", "namespace", *(label for label, _kind in WORKLOAD_LABELS)} <= set(route["group_by"])
 
 
 def receiver_of(labels: dict[str, str]) -> str:
