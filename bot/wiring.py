@@ -23,7 +23,7 @@ from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.outbound.old_cards import highest_number
 from bot.adapters.slack.services import Services
 from bot.adapters.web import Credentials, Endpoints, create_app
-from bot.adapters.yaml_playbooks import from_bundle, hashes_of, load_folders
+from bot.adapters.yaml_playbooks import StoredPlaybooks, hashes_of, load_folders
 from bot.dependencies import (
     Dependencies,
     SystemClock,
@@ -120,7 +120,7 @@ def runtime_of(
         pager=on.pagers,
         links=on.slack.messenger.links,
         silences=on.alertmanager,
-        from_bundle=from_bundle,
+        from_bundle=StoredPlaybooks(lambda: playbooks.library.playbooks),
         deployment=settings.redis_tag,
     )
     rules = Rules(

@@ -13,6 +13,7 @@ from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Findings, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
 
 START = 1_800_000_000.0
 TARGET = Target(cluster="test", namespace="serving", name="llm")
@@ -147,6 +148,13 @@ def run(**fields: Any) -> Run:
         "entered_at": START,
     }
     return Run(**(defaults | nested(fields)))
+
+
+def bundle(source: str = "playbook", digest: str = "d1") -> Bundle:
+    """A bundle of this text, with the digest of `run()`."""
+    made = Bundle("test", {})
+    vars(made).update(digest=digest, stored=lambda: {"source": source})
+    return made
 
 
 def nested(fields: dict[str, Any], findings: Findings | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -92,21 +92,35 @@ def load_text(
     return _sound(check_text(text, overrides or {}, file=file, fragments=fragments_of(fragments)))
 
 
-def from_bundle(stored: Mapping[str, str]) -> Bundle:
-    """The playbooks of a run's start, with the settings of that time; newer rules of the check do not stop it."""
-    return Bundle(stored["entry"], _WhenNeeded(json.loads(stored["playbooks"])))
+class StoredPlaybooks:
+    """Rebuilds the playbooks of a run's start, with the settings of that time; newer rules of the check do not stop it.
+
+    Compiling one takes a second, so a playbook that is in force with the same text is taken from there.
+    """
+
+    def __init__(self, in_force: Callable[[], Mapping[str, CompiledPlaybook]] = dict) -> None:
+        self._in_force = in_force
+
+    def __call__(self, stored: Mapping[str, str]) -> Bundle:
+        return Bundle(stored["entry"], _WhenNeeded(json.loads(stored["playbooks"]), self._in_force))
 
 
 class _WhenNeeded(Mapping[str, CompiledPlaybook]):
     """Stored playbooks, each compiled when a run first enters it: most runs never leave the first."""
 
-    def __init__(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
-        self._kept = kept
+    def __init__(
+        self, kept: Mapping[str, Mapping[str, Any]], in_force: Callable[[], Mapping[str, CompiledPlaybook]]
+    ) -> None:
+        self._kept, self._in_force = kept, in_force
         self._compiled: dict[str, CompiledPlaybook] = {}
 
     def __getitem__(self, name: str) -> CompiledPlaybook:
         if name not in self._compiled:
-            self._compiled[name] = _from_stored(self._kept[name])
+            kept, current = self._kept[name], self._in_force().get(name)
+            if current is not None and {**current.texts(), "settings": kept["settings"]} == kept:
+                self._compiled[name] = current.with_settings(kept["settings"])
+            else:
+                self._compiled[name] = _from_stored(kept)
         return self._compiled[name]
 
     def __contains__(self, name: object) -> bool:

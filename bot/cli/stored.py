@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.adapters.yaml_playbooks import from_bundle
+from bot.adapters.yaml_playbooks import StoredPlaybooks
 from bot.dependencies import Circuits, open_cluster, open_fleet, open_storage
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
@@ -82,7 +82,8 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
             return ()
         circuits = Circuits()
         fleet = open_fleet(settings, storage, open_cluster(settings, circuits, stack), circuits, stack)
-        playbook_of = AdvanceRun(storage.store, from_bundle, Rules(approvals=settings.approvals.rules())).playbook_of
+        rules = Rules(approvals=settings.approvals.rules())
+        playbook_of = AdvanceRun(storage.store, StoredPlaybooks(), rules).playbook_of
         return await ReadSeriesHandler(fleet.history, playbook_of).lines_or_why_not(run, await storage.store.now())
 
 

@@ -60,7 +60,7 @@ class OpenByHand:
             run = begun(await self._runs.next_incident_id(), opening, bundle, at=await self._runs.now())
             found = [await self._runs.load(name) for name in await self._runs.parked_incidents(opening.target.key)]
             run = run.with_(parked_before=tuple(parked_incident(one) for one in found if one is not None))
-            stored = await self._runs.open(run, event, bundle=bundle.stored(), submission_id=opening.submission_id)
+            stored = await self._runs.open(run, event, bundle=bundle, submission_id=opening.submission_id)
             if stored is not None:
                 self._wake(stored)
                 return Opened(stored, is_new=stored == run.incident_id)

@@ -89,7 +89,7 @@ class AlertStore(Protocol):
         ...
 
     async def route(
-        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
+        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
     ) -> bool:
         """In one step: creates, extends or reopens the incident, appends the alert event, ends the intake entry.
 
@@ -123,7 +123,7 @@ class RunStore(Protocol):
 
     async def next_incident_id(self) -> str: ...
 
-    async def open(self, run: Run, event: OpenedByHand, *, bundle: Mapping[str, str], submission_id: str) -> str | None:
+    async def open(self, run: Run, event: OpenedByHand, *, bundle: Bundle, submission_id: str) -> str | None:
         """In one step: creates the incident, keeps its bundle, appends its first event. Returns the id of the incident.
 
         Another incident's id if this submission opened that one before; None, and nothing stored, if the target has an

@@ -111,7 +111,7 @@ class RouteAlerts:
                 return True
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
             run = run.with_(parked_before=tuple(map(parked_incident, await self._parked(target))))
-        routed = await self._alerts.route(entry, run, how, bundle=bundle.stored(), offer=_offer(bundle, run, how))
+        routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
         if routed:
             self._wake(run.incident_id)
         return routed

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.adapters.yaml_playbooks import (
+    StoredPlaybooks,
     check_file,
     check_text,
-    from_bundle,
     hashes_of,
     load_folder,
     load_folders,
@@ -294,7 +294,7 @@ def test_a_run_goes_on_with_a_playbook_that_a_newer_check_would_refuse() -> None
     assert check_text(stricter, {}).compiled is None
     kept = json.loads(begun["playbooks"])
     kept["small"]["source"] = stricter
-    again = from_bundle({**begun, "playbooks": json.dumps(kept)}).playbooks["small"]
+    again = StoredPlaybooks()({**begun, "playbooks": json.dumps(kept)}).playbooks["small"]
     assert again.successors("calm") == ("over", "cap", "question")
 
 

@@ -3,10 +3,12 @@
     python -m tests.bench.mutants gpu-fault thermal-emergency
     python -m tests.bench.mutants kv-cache-oom --sample 60
     python -m tests.bench.mutants gpu-fault --states look,drain
+    python -m tests.bench.mutants kv-cache-oom --through "a thrash is limited on a canary, rolled out and verified"
 
 A mutant is killed when a case that comes through its state deviates, or else when the check refuses the playbook. A
 state of a fragment is mutated in all its includes at once, because it is written once; so is what the options of a
-`recommend` take from it (its `still`, its exits).
+`recommend` take from it (its `still`, its exits). A fragment's state that only other playbooks' tables come through is
+left to them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from bot.adapters.yaml_playbooks import load_playbook, origins_in
 from bot.cli.playbook_test import ENDING, read_table, tables_in
 from bot.domain.incidents.rehearsed import Origin
 from bot.domain.playbooks.bundle import Bundle
-from bot.domain.playbooks.compiled import CompiledPlaybook, _Compiler, compile_playbook
+from bot.domain.playbooks.compiled import CompiledPlaybook, _Compiler, _Derived, compile_playbook
 from bot.domain.playbooks.language import ChangeState, State
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
@@ -52,7 +54,8 @@ class Mutant:
     """One state, or all states that come from the same state of a fragment."""
     mutation: Mutation
     includes: str = ""
-    """For a state of a fragment: its name there, and how often it is included."""
+    """For a state that is included several times: its name in the fragment, and how often."""
+    of_fragment: bool = False
 
     def __str__(self) -> str:
         return f"{self.includes or self.states[0]}: {self.mutation}"
@@ -95,6 +98,9 @@ class Report:
     verdicts: tuple[Verdict, ...]
     deviating: tuple[str, ...]
     """Cases that deviate without any mutation."""
+
+    left_to_others: int = 0
+    """Mutants of states of fragments that no case of this table comes through."""
 
     @property
     def survivors(self) -> tuple[Verdict, ...]:
@@ -148,7 +154,7 @@ def _of_each_state(subject: Subject, only: Collection[str]) -> Iterator[Mutant]:
         found = dict.fromkeys(mutation for name in names for mutation in mutations_of(states[name]))
         # Guards of a fragment differ by what each include gives it; one mutant stands for all of them.
         unique = {(each.how, each.at, each.other): each for each in reversed(found)}
-        yield from (Mutant(tuple(names), each, includes) for each in reversed(unique.values()))
+        yield from (Mutant(tuple(names), each, includes, bool(fragment)) for each in reversed(unique.values()))
 
 
 def changed_states(playbook: CompiledPlaybook, mutant: Mutant) -> dict[str, State]:
@@ -164,7 +170,8 @@ def recompiled(playbook: CompiledPlaybook, changed: Mapping[str, State], faults:
         name: compiler.state(("states", name), state, signals_of(state, written.signals))
         for name, state in changed.items()
     }
-    return replace(playbook, playbook=written, _states={**playbook._states, **own})
+    states = {**playbook._states, **own}
+    return replace(playbook, playbook=written, _states=states, _derived=_Derived(written))
 
 
 def faults_of(playbook: CompiledPlaybook) -> list[Mistake]:
@@ -220,7 +227,10 @@ def _played(case: Case, bundle: Bundle) -> CaseResult:
     return results[0]
 
 
-def report(table: Path, *, only: Collection[str] = (), sample: int | None = None, jobs: int = JOBS) -> Report:
+def report(
+    table: Path, *, only: Collection[str] = (), through: str = "", sample: int | None = None, jobs: int = JOBS
+) -> Report:
+    """Judges the mutants of a playbook: of its states in `only`, or of those that the case `through` comes through."""
     subject = subject_of(table)
     numbers = range(len(subject.cases))
     played = _each(play, subject, numbers, jobs)
@@ -229,13 +239,19 @@ def report(table: Path, *, only: Collection[str] = (), sample: int | None = None
         deviation, states = played[number]
         for state in dict.fromkeys(states) if not deviation else ():
             passes[state].append(number)
-    mutants = tuple(mutants_of(subject, only))
+    if through:
+        only = [name for name in passes if any(subject.cases[number].name == through for number in passes[name])]
+        if not only:
+            raise SystemExit(f"{table}: no case '{through}'")
+    found = tuple(mutants_of(subject, only))
+    mutants = tuple(one for one in found if not one.of_fragment or any(name in passes for name in one.states))
+    others = len(found) - len(mutants)
     if sample is not None and sample < len(mutants):
         mutants = tuple(random.Random(0).sample(mutants, sample))
     subject = replace(subject, passes=dict(passes), mutants=mutants)
     verdicts = _each(judge, subject, range(len(mutants)), jobs)
     deviating = tuple(subject.cases[number].name for number in numbers if played[number][0])
-    return Report(subject.playbook.name, tuple(verdicts), deviating)
+    return Report(subject.playbook.name, tuple(verdicts), deviating, others)
 
 
 _subject: list[Subject] = []
@@ -269,6 +285,8 @@ def told(found: Report) -> Iterator[str]:
         f"{found.name}: {len(found.verdicts)} mutants, {killed} killed ({by_check} only by the check), "
         f"{len(found.survivors)} survive, score {score}"
     )
+    if found.left_to_others:
+        yield f"  {found.left_to_others} mutants of fragments are left to the tables that come through them"
     for name in found.deviating:
         yield f"  left out, it deviates without a mutation: {name}"
     for one in found.survivors:
@@ -287,6 +305,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("playbooks", nargs="*", metavar="PLAYBOOK", help="names or files; default: the packaged ones")
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants of each playbook, always the same ones")
     parser.add_argument("--states", default="", metavar="A,B", help="only mutants of these states")
+    parser.add_argument("--through", default="", metavar="CASE", help="only mutants of the states of this case")
     return parser.parse_args(arguments)
 
 
@@ -295,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     only = [name for name in chosen.states.split(",") if name]
     for table in tables_in(map(Path, chosen.playbooks) if chosen.playbooks else [packaged_playbooks()]):
         begun = time.monotonic()
-        for line in told(report(table, only=only, sample=chosen.sample)):
+        for line in told(report(table, only=only, through=chosen.through, sample=chosen.sample)):
             print(line)
         print(f"  {time.monotonic() - begun:.0f} s")
 

@@ -36,7 +36,7 @@ def sampled(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
         store, samples = RedisStore(connection, owner="a test"), RedisSamples(connection)
         await store.accept([builders.alert()], truncated=0)
         (entry,) = await store.intake(1)
-        assert await store.route(entry, run, "opens", bundle=BUNDLE.stored())
+        assert await store.route(entry, run, "opens", bundle=BUNDLE)
         entries = chain([Entry(kind="opened", at=now - 600, text="opened")], head=GENESIS, length=0)
         moved = run.with_(version=run.version + 1, timeline_head=entries[-1].hash, timeline_length=len(entries))
         await store.commit(moved, consumed=1, entries=entries, effects=())

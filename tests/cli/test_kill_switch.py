@@ -72,7 +72,7 @@ def deployment(redis_server: valkey.Embedded, tag: str) -> Deployment:
     async def opened(store: RedisStore, _claims: RedisClaims) -> None:
         await store.accept([builders.alert()], truncated=0)
         (entry,) = await store.intake(10)
-        assert await store.route(entry, builders.run(), "opens", bundle={})
+        assert await store.route(entry, builders.run(), "opens", bundle=builders.bundle())
 
     found.look(opened)
     return found

@@ -83,7 +83,7 @@ class World:
         await store.accept([builders.alert()], truncated=0)
         (waits,) = await store.intake(1)
         run = builders.run(incident_id=INCIDENT)
-        assert await store.route(waits, run, "opens", bundle={"source": "playbook"})
+        assert await store.route(waits, run, "opens", bundle=builders.bundle())
         moved = run.with_(version=1, timeline_head=entries[-1].hash, timeline_length=len(entries))
         await store.commit(moved, consumed=1, entries=entries, effects=())
         await connection.close()

@@ -30,7 +30,7 @@ from bot.adapters.slack.outbound.lookup import METADATA_TYPE
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
 from bot.adapters.slack.outbound.summary import Folded, Kept, Summary, summary_message
-from bot.adapters.yaml_playbooks import from_bundle
+from bot.adapters.yaml_playbooks import StoredPlaybooks
 from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
@@ -92,11 +92,11 @@ Answers = Mapping[str, str]
 
 @functools.cache
 def _compiled(source: tuple[tuple[str, str], ...]) -> Bundle:
-    return from_bundle(dict(source))
+    return StoredPlaybooks()(dict(source))
 
 
 def compiled_once(bundle: Mapping[str, str]) -> Bundle:
-    """`from_bundle`, shared by all bots of the tests: it is frozen, and reading it takes longer than a whole run."""
+    """`StoredPlaybooks`, shared by all bots of the tests: frozen, and slower to read than a whole run."""
     return _compiled(tuple(sorted(bundle.items())))
 
 

@@ -45,9 +45,7 @@ async def opened(store: RedisStore) -> None:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
     bundle = Bundle.of(drill_playbook())
-    assert await store.route(
-        entry, builders.run(playbook=bundle.entry, digest=bundle.digest), "opens", bundle=bundle.stored()
-    )
+    assert await store.route(entry, builders.run(playbook=bundle.entry, digest=bundle.digest), "opens", bundle=bundle)
 
 
 async def asked(scene: Scene, bot: Bot) -> Run:

@@ -72,7 +72,7 @@ class World:
         await self.store.accept([builders.alert(fingerprint=incident)], truncated=0)
         (entry,) = await self.store.intake(10)
         run = builders.run(incident_id=incident, target=target)
-        assert await self.store.route(entry, run, "opens", bundle={})
+        assert await self.store.route(entry, run, "opens", bundle=builders.bundle())
         await self.store.commit(run.with_(version=1, visit=1), consumed=1, entries=(), effects=[effect])
         self.wake.effect(incident, effect.effect_id, effect.lane)
 

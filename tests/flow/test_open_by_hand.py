@@ -16,6 +16,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import OpenByHand, Opening
+from tests import builders
 
 DRILL = (Path(__file__).parent / "drill.yaml").read_text(encoding="utf-8")
 FORM = "opens: by_hand\nform: {gain: {label: Gain, kind: number, max: 9}}\n"
@@ -66,7 +67,7 @@ async def test_a_form_that_is_sent_in_twice_counts_once(bench: Bench) -> None:
     assert run is not None
     again = run.with_(incident_id="INC-9", target=run.target.model_copy(update={"name": "other"}))
     event = OpenedByHand(event_id="opened/1", user="eve")
-    assert await bench.store.open(again, event, bundle={}, submission_id="1") == "INC-1"
+    assert await bench.store.open(again, event, bundle=builders.bundle(), submission_id="1") == "INC-1"
     assert await bench.store.load("INC-9") is None
 
 

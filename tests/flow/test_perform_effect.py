@@ -41,7 +41,7 @@ class Handled:
 async def owing(store: RedisStore, *effects: Effect) -> Run:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
-    assert await store.route(entry, builders.run(), "opens", bundle={})
+    assert await store.route(entry, builders.run(), "opens", bundle=builders.bundle())
     run = builders.run(version=1, visit=1)
     await store.commit(run, consumed=1, entries=(), effects=effects)
     return run

@@ -41,7 +41,9 @@ async def opened(store: RedisStore, *incidents: str) -> None:
         await store.accept([builders.alert(fingerprint=incident)], truncated=0)
         (entry,) = await store.intake(10)
         target = builders.TARGET.model_copy(update={"name": incident.lower()})
-        assert await store.route(entry, builders.run(incident_id=incident, target=target), "opens", bundle={})
+        assert await store.route(
+            entry, builders.run(incident_id=incident, target=target), "opens", bundle=builders.bundle()
+        )
 
 
 async def commands(store: RedisStore, incident: str) -> list[str]:

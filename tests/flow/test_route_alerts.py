@@ -293,7 +293,7 @@ async def test_an_index_that_changed_meanwhile_is_looked_at_again(
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
     await store.accept([builders.alert(fingerprint="f2")], truncated=0)
-    assert await store.route(entry, builders.run(incident_id="INC-7"), "opens", bundle={})
+    assert await store.route(entry, builders.run(incident_id="INC-7"), "opens", bundle=builders.bundle())
     await route()
     assert list(await store.open_incidents()) == ["INC-7"]
     assert len(await inbox(store, "INC-7")) == 2

@@ -17,6 +17,7 @@ from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained
+from bot.domain.playbooks.bundle import Bundle
 from bot.flow.ports import Intake, OpenPage, Owed, RouteKind, Waiting
 
 log = structlog.get_logger()
@@ -47,6 +48,7 @@ class RedisStore:
         """`next_number` numbers incidents; None: by the counter alone, for callers that open none."""
         self._redis, self._owner, self._limits = connection, owner, limits or StoreLimits()
         self._next_number = next_number or self._count
+        self._bundles_stored: set[str] = set()
 
     def _keys(self, *names: str) -> list[str]:
         return [self._redis.key(name) for name in names]
@@ -86,7 +88,7 @@ class RedisStore:
         return Intake(entry_id=raw, alert=alert, truncated=int(truncated))
 
     async def route(
-        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Mapping[str, str], offer: Offer | None = None
+        self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
     ) -> bool:
         incident = run.incident_id
         # By its number in the intake: an incident may receive one alert many times, with or without a close between.
@@ -100,7 +102,7 @@ class RedisStore:
             *self._keys("intake", "open", "last"),
             *self._of(incident, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
-            self._redis.key("bundle", offer.digest if offer else run.digest),
+            self._redis.key("bundle", bundle.digest),
             self._redis.key("parked"),
         ]
         arguments = [
@@ -111,16 +113,30 @@ class RedisStore:
             run.model_dump_json(),
             event.event_id,
             event.model_dump_json(),
-            json.dumps(dict(bundle)) if how == "opens" or offer else "",
         ]
-        return str(await self._redis.script("route", keys, arguments)) != "changed"
+        return await self._route(keys, arguments, bundle if how == "opens" or offer else None) != "changed"
 
-    async def open(self, run: Run, event: OpenedByHand, *, bundle: Mapping[str, str], submission_id: str) -> str | None:
+    async def _route(
+        self, keys: Sequence[str], arguments: Sequence[Any], bundle: Bundle | None, *remember_seconds: int
+    ) -> str:
+        """Sends a bundle that this process has stored before only if Redis lost it: it is hundreds of kilobytes."""
+        if bundle is None:
+            return str(await self._redis.script("route", keys, [*arguments, "", *remember_seconds]))
+        if bundle.digest in self._bundles_stored:
+            answer = str(await self._redis.script("route", keys, [*arguments, "stored", *remember_seconds]))
+            if answer != "no bundle":
+                return answer
+        text = json.dumps(bundle.stored())
+        answer = str(await self._redis.script("route", keys, [*arguments, text, *remember_seconds]))
+        self._bundles_stored.add(bundle.digest)
+        return answer
+
+    async def open(self, run: Run, event: OpenedByHand, *, bundle: Bundle, submission_id: str) -> str | None:
         keys = [
             *self._keys("intake", "open", "last"),
             *self._of(run.incident_id, "run", "inbox", "known"),
             *self._keys("incidents", "pending"),
-            self._redis.key("bundle", run.digest),
+            self._redis.key("bundle", bundle.digest),
             self._redis.key("parked"),
             self._redis.key("submission", submission_id),
         ]
@@ -132,10 +148,8 @@ class RedisStore:
             run.model_dump_json(),
             event.event_id,
             event.model_dump_json(),
-            json.dumps(dict(bundle)),
-            self._limits.remember_alerts_seconds,
         ]
-        answer = str(await self._redis.script("route", keys, arguments))
+        answer = await self._route(keys, arguments, bundle, self._limits.remember_alerts_seconds)
         return {"changed": None, "routed": run.incident_id}.get(answer, answer)
 
     async def reopen(self, run: Run, event: Commanded) -> bool:
@@ -146,8 +160,8 @@ class RedisStore:
             self._redis.key("bundle", run.digest),
             self._redis.key("parked"),
         ]
-        arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json(), ""]
-        return str(await self._redis.script("route", keys, arguments)) == "routed"
+        arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json()]
+        return await self._route(keys, arguments, None) == "routed"
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
         kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})

@@ -41,8 +41,8 @@ class Bundle:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what affects decisions: the playbooks with fragments and without comments, and the settings."""
-        decides = {name: playbook.decides() for name, playbook in self.playbooks.items()}
-        text = json.dumps({"entry": self.entry, "playbooks": decides}, sort_keys=True, separators=(",", ":"))
+        digests = {name: playbook.digest for name, playbook in self.playbooks.items()}
+        text = json.dumps({"entry": self.entry, "playbooks": digests}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def stored(self) -> dict[str, str]:

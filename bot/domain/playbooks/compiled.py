@@ -5,6 +5,8 @@ Guards are three-valued: a clause that cannot be evaluated stops the choice ther
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -70,6 +72,25 @@ class CompiledState:
     """Texts for people by key."""
 
 
+class _Derived:
+    """What follows from the written playbook alone. Copies with other settings share it."""
+
+    def __init__(self, playbook: Playbook) -> None:
+        self._playbook = playbook
+
+    @cached_property
+    def machine(self) -> PlaybookMachine:
+        return PlaybookMachine(self._playbook)
+
+    @cached_property
+    def matchers(self) -> tuple[tuple[Matcher, ...], ...]:
+        return tuple(parse_matchers(line) for line in self._playbook.opens_on)
+
+    @cached_property
+    def digest(self) -> str:
+        return _sha256(self._playbook.model_dump(mode="json", by_alias=True))
+
+
 @dataclass(frozen=True)
 class CompiledPlaybook:
     playbook: Playbook
@@ -83,6 +104,7 @@ class CompiledPlaybook:
     """The probes that it was checked against."""
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
     _scope: Scope = field(repr=False, compare=False)
+    _derived: _Derived = field(repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -96,9 +118,10 @@ class CompiledPlaybook:
     def file(self) -> str:
         return self.source.file
 
-    def decides(self) -> dict[str, Any]:
-        """Returns what affects decisions: the playbook without comments, and the effective settings."""
-        return {"playbook": self.playbook.model_dump(mode="json", by_alias=True), "settings": dict(self.settings)}
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what affects decisions: the playbook without comments, and the effective settings."""
+        return _sha256({"playbook": self._derived.digest, "settings": self.settings})
 
     def with_settings(self, settings: Mapping[str, Value]) -> CompiledPlaybook:
         """Returns the same playbook with other effective settings, already checked."""
@@ -107,25 +130,25 @@ class CompiledPlaybook:
     def fault(self, mistake: Mistake) -> Fault:
         return self.source.fault(mistake)
 
-    @cached_property
+    @property
     def machine(self) -> PlaybookMachine:
-        return PlaybookMachine(self.playbook)
-
-    @cached_property
-    def _matchers(self) -> tuple[tuple[Matcher, ...], ...]:
-        return tuple(parse_matchers(line) for line in self.playbook.opens_on)
+        return self._derived.machine
 
     def opens_on(self, labels: Mapping[str, str]) -> bool:
         """Whether an alert with these labels opens it: all matchers of any one line must match."""
-        return any(all(matcher.matches(labels) for matcher in line) for line in self._matchers)
+        return any(all(matcher.matches(labels) for matcher in line) for line in self._derived.matchers)
 
     def stored(self) -> dict[str, Any]:
         """Returns the texts that it was built from, and its settings."""
+        return {**self.texts(), "settings": dict(self.settings)}
+
+    def texts(self) -> dict[str, Any]:
+        """Returns the texts that it was built from."""
         fragments = {
             str(fragment.data["fragment"]): {"file": fragment.file, "source": fragment.text}
             for fragment in self.fragments
         }
-        return {"file": self.file, "source": self.source.text, "settings": dict(self.settings), "fragments": fragments}
+        return {"file": self.file, "source": self.source.text, "fragments": fragments}
 
     def called(self, name: str) -> str:
         """Returns the display name of a state: its title, else its name in words."""
@@ -254,6 +277,10 @@ def explain(expression: Expression, data: Data) -> str:
     return f"{expression.source} ({', '.join(seen)})" if seen else expression.source
 
 
+def _sha256(decides: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def seen(expression: Expression, data: Data) -> str:
     """Returns the present values of an expression's readings; settings are known and left out."""
     names = sorted(name for name in expression.names if not name.startswith("settings."))
@@ -277,7 +304,7 @@ def compile_playbook(
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
     }
-    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, states, scope)
+    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, states, scope, _Derived(playbook))
 
 
 class _Compiler:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from bot.domain.kernel.errors import Fault
-from bot.domain.kernel.target import Target
+from bot.domain.kernel.target import SLO_ANNOTATIONS, Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.slo_targets import with_slo
 from bot.domain.signals.signal import Value
 
+BUNDLES_KEPT = 256
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -26,21 +27,33 @@ class Library:
     warnings: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     on_targets: Sequence[tuple[str, Mapping[str, Mapping[str, Value]]]] = ()
     """`namespace/workload` as a glob, with the settings that differ there, by playbook. Later entries win."""
+    _bundles: dict[Hashable, Bundle] = field(default_factory=dict, compare=False, repr=False)
+    """Those asked for last: workloads with the same settings share one."""
 
     def bundle(self, name: str, target: Target, labels: Mapping[str, str] = NO_LABELS) -> Bundle | None:
         """Returns this playbook and all that it may divert to, with the settings for that target.
 
         `labels`: those of the alert, which may name the SLO targets.
         """
-        playbooks = self.playbooks
-        for glob, settings in self.on_targets:
-            if fnmatchcase(f"{target.namespace}/{target.name}", glob):
-                tuned = {
-                    each: playbooks[each].with_settings(own) for each, own in settings.items() if each in playbooks
-                }
-                playbooks = {**playbooks, **tuned}
+        if name not in self.playbooks:
+            return None
+        place = f"{target.namespace}/{target.name}"
+        overrides = tuple(index for index, (glob, _) in enumerate(self.on_targets) if fnmatchcase(place, glob))
+        key = (name, overrides, target.slo, tuple(labels.get(each) for each in SLO_ANNOTATIONS))
+        if key not in self._bundles:
+            if len(self._bundles) >= BUNDLES_KEPT:
+                del self._bundles[next(iter(self._bundles))]
+            self._bundles[key] = self._bundle(name, overrides, target, labels)
+        return self._bundles[key]
+
+    def _bundle(self, name: str, overrides: Sequence[int], target: Target, labels: Mapping[str, str]) -> Bundle:
+        playbooks = dict(self.playbooks)
+        for index in overrides:
+            for each, own in self.on_targets[index][1].items():
+                if each in playbooks:
+                    playbooks[each] = playbooks[each].with_settings(own)
         playbooks = {each: with_slo(playbook, target, labels) for each, playbook in playbooks.items()}
-        return Bundle.of(playbooks[name], playbooks) if name in playbooks else None
+        return Bundle.of(playbooks[name], playbooks)
 
     def or_last_good(self, before: Library) -> Library:
         """Returns the library with the last good version of each playbook whose file now has faults."""
@@ -49,7 +62,7 @@ class Library:
             for name, playbook in before.playbooks.items()
             if name not in self.playbooks and playbook.file in self.faults
         }
-        return replace(self, playbooks={**kept, **self.playbooks})
+        return replace(self, playbooks={**kept, **self.playbooks}, _bundles={})
 
     def match(self, labels: Mapping[str, str]) -> list[CompiledPlaybook]:
         """Returns the playbooks that open on an alert with these labels, the highest priority first, then by name."""

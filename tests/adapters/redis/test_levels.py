@@ -28,7 +28,7 @@ async def test_alerts_that_wait_and_incidents_that_are_open_are_counted(connecti
     await store.accept([builders.alert(), builders.alert(fingerprint="f2")], truncated=0)
     assert await lines(connection) == ["incident_bot_intake_alerts 2.0", "incident_bot_open_incidents 0.0"]
     first, _second = await store.intake(10)
-    assert await store.route(first, builders.run(), "opens", bundle={"p.yaml": "text"})
+    assert await store.route(first, builders.run(), "opens", bundle=builders.bundle())
     assert await lines(connection) == ["incident_bot_intake_alerts 1.0", "incident_bot_open_incidents 1.0"]
 
 

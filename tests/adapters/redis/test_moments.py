@@ -50,7 +50,7 @@ async def arrived(store: RedisStore, fingerprint: str) -> Intake:
 
 async def opened(store: RedisStore, incident_id: str = "INC-1") -> Run:
     run = builders.run(incident_id=incident_id)
-    assert await store.route(await arrived(store, incident_id), run, "opens", bundle={"source": "playbook"})
+    assert await store.route(await arrived(store, incident_id), run, "opens", bundle=builders.bundle())
     return run
 
 
@@ -327,18 +327,29 @@ async def test_what_was_taken_again_is_leased_for_as_long_again(
 
 async def test_a_bundle_is_stored_once_and_only_where_there_is_one(store: RedisStore, redis: Connection) -> None:
     run = await opened(store)
-    assert await store.route(await arrived(store, "f2"), run, "extends", bundle={"source": "other"})
+    assert await store.route(await arrived(store, "f2"), run, "extends", bundle=builders.bundle("other"))
     assert await store.bundle(run.digest) == {"source": "playbook"}
     await committed(store, run, consumed=2, closed_at=1.0)
     second = builders.run(incident_id="INC-2")
-    assert await store.route(await arrived(store, "f3"), second, "opens", bundle={"source": "changed since"})
+    assert await store.route(await arrived(store, "f3"), second, "opens", bundle=builders.bundle("changed since"))
     assert await store.bundle(run.digest) == {"source": "playbook"}, "a digest names one text"
+
+
+async def test_a_bundle_that_redis_lost_is_stored_again(store: RedisStore, redis: Connection) -> None:
+    run = await opened(store)
+    await redis.client.delete(redis.key("bundle", run.digest))
+    second = builders.run(incident_id="INC-2", target=builders.TARGET.model_copy(update={"name": "other"}))
+    assert await store.route(await arrived(store, "f3"), second, "opens", bundle=builders.bundle())
+    assert await store.bundle(run.digest) == {"source": "playbook"}
+    assert await store.load("INC-2") is not None
 
 
 async def test_an_alert_that_joins_leaves_the_run_as_it_is(store: RedisStore) -> None:
     run = await opened(store)
     now = await committed(store, run, consumed=1, lead="ana")
-    assert await store.route(await arrived(store, "f2"), run.with_(digest="of another"), "extends", bundle={})
+    assert await store.route(
+        await arrived(store, "f2"), run.with_(digest="of another"), "extends", bundle=builders.bundle()
+    )
     assert await store.load("INC-1") == now
     assert await store.bundle("of another") is None
 
@@ -349,7 +360,7 @@ async def test_an_alert_that_is_accepted_again_is_another_event_of_its_incident(
     """The run decides whether it says anything new: a closed one may have to open again."""
     run = await opened(store)
     await time.advance(4000)
-    assert await store.route(await arrived(store, "INC-1"), run, "extends", bundle={})
+    assert await store.route(await arrived(store, "INC-1"), run, "extends", bundle=builders.bundle())
     assert len(await store.inbox("INC-1")) == 2
     assert await store.intake(10) == []
 
@@ -357,12 +368,12 @@ async def test_an_alert_that_is_accepted_again_is_another_event_of_its_incident(
 @pytest.mark.parametrize("how", ["reopens", "tells"])
 async def test_only_the_last_incident_of_a_target_hears_of_it_after_its_end(store: RedisStore, how: Any) -> None:
     run = await opened(store)
-    assert not await store.route(await arrived(store, "f2"), run, how, bundle={}), "it is open"
+    assert not await store.route(await arrived(store, "f2"), run, how, bundle=builders.bundle()), "it is open"
     await committed(store, run, closed_at=1.0, consumed=1)
     stranger = builders.run(incident_id="INC-7")
-    assert not await store.route(await arrived(store, "f3"), stranger, how, bundle={})
+    assert not await store.route(await arrived(store, "f3"), stranger, how, bundle=builders.bundle())
     entry = await arrived(store, "f4")
-    assert await store.route(entry, run, how, bundle={})
+    assert await store.route(entry, run, how, bundle=builders.bundle())
     assert await store.open_incident(run.target.key) == ("INC-1" if how == "reopens" else None)
     assert [event.kind for event in await store.inbox("INC-1")] == ["alert_changed"]
 
@@ -370,7 +381,7 @@ async def test_only_the_last_incident_of_a_target_hears_of_it_after_its_end(stor
 async def test_an_alert_goes_only_to_the_incident_that_is_open(store: RedisStore) -> None:
     await opened(store)
     entry = await arrived(store, "f2")
-    assert not await store.route(entry, builders.run(incident_id="INC-2"), "extends", bundle={})
+    assert not await store.route(entry, builders.run(incident_id="INC-2"), "extends", bundle=builders.bundle())
     assert len(await store.intake(10)) == 1
 
 
@@ -378,16 +389,16 @@ async def test_a_routed_alert_makes_its_incident_pending_and_listed(store: Redis
     run = await opened(store)
     assert await store.recent_incidents(10) == ["INC-1"]
     await time.advance(1)
-    assert await store.route(await arrived(store, "f2"), run, "extends", bundle={})
+    assert await store.route(await arrived(store, "f2"), run, "extends", bundle=builders.bundle())
     assert await store.pending(10) == ["INC-1"], "since the first alert"
 
 
 async def test_one_submission_opens_one_incident(store: RedisStore, time: VirtualTime) -> None:
     event = OpenedByHand(event_id="opened/1", user="ana", fields={})
     first, again = builders.run(), builders.run(incident_id="INC-2")
-    assert await store.open(first, event, bundle={"source": "x"}, submission_id="s1") == "INC-1"
-    assert await store.open(again, event, bundle={"source": "x"}, submission_id="s1") == "INC-1"
-    assert await store.open(again, event, bundle={"source": "x"}, submission_id="s2") is None, "its target is taken"
+    assert await store.open(first, event, bundle=builders.bundle(), submission_id="s1") == "INC-1"
+    assert await store.open(again, event, bundle=builders.bundle(), submission_id="s1") == "INC-1"
+    assert await store.open(again, event, bundle=builders.bundle(), submission_id="s2") is None, "its target is taken"
     assert await store.load("INC-2") is None
     assert len(await store.inbox("INC-1")) == 1
 

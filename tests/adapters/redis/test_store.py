@@ -21,7 +21,6 @@ from tests import builders
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
-BUNDLE = {"source": "playbook"}
 SHOW = ShowInSlack(effect_id="show")
 
 
@@ -35,7 +34,7 @@ async def opened(store: RedisStore) -> Run:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
     run = builders.run()
-    assert await store.route(entry, run, "opens", bundle=BUNDLE)
+    assert await store.route(entry, run, "opens", bundle=builders.bundle())
     return run
 
 
@@ -74,9 +73,9 @@ async def test_an_incident_is_opened_only_while_its_target_has_none(store: Redis
     await opened(store)
     await store.accept([builders.alert(fingerprint="f2")], truncated=0)
     (entry,) = await store.intake(10)
-    assert not await store.route(entry, builders.run(incident_id="INC-2"), "opens", bundle=BUNDLE)
+    assert not await store.route(entry, builders.run(incident_id="INC-2"), "opens", bundle=builders.bundle())
     assert len(await store.intake(10)) == 1
-    assert await store.route(entry, builders.run(), "extends", bundle=BUNDLE)
+    assert await store.route(entry, builders.run(), "extends", bundle=builders.bundle())
     assert await store.intake(10) == []
     assert [event.kind for event in await store.inbox("INC-1")] == ["alert_changed", "alert_changed"]
 
@@ -84,8 +83,8 @@ async def test_an_incident_is_opened_only_while_its_target_has_none(store: Redis
 async def test_a_routed_alert_is_not_routed_again_by_a_slower_process(store: RedisStore) -> None:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
-    assert await store.route(entry, builders.run(), "opens", bundle=BUNDLE)
-    assert await store.route(entry, builders.run(), "extends", bundle=BUNDLE)
+    assert await store.route(entry, builders.run(), "opens", bundle=builders.bundle())
+    assert await store.route(entry, builders.run(), "extends", bundle=builders.bundle())
     assert len(await store.inbox("INC-1")) == 1
 
 
@@ -164,7 +163,7 @@ async def test_news_of_an_older_incident_do_not_make_it_the_last_one_again(store
     await store.accept([builders.alert(fingerprint="f2")], truncated=0)
     (entry,) = await store.intake(10)
     newer = builders.run(incident_id="INC-10")
-    assert await store.route(entry, newer, "opens", bundle=BUNDLE)
+    assert await store.route(entry, newer, "opens", bundle=builders.bundle())
     await store.commit(moved(newer, closed_at=2.0), consumed=1, entries=(), effects=())
     await store.commit(moved(older), consumed=0, entries=(), effects=())
     assert await store.last_incident(older.target.key) == "INC-10"

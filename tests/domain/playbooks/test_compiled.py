@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import from_bundle, load_text
+from bot.adapters.yaml_playbooks import StoredPlaybooks, load_text
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import Chosen
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -112,9 +112,27 @@ def test_the_digest_is_of_what_decides() -> None:
     assert Bundle.of(load_text(SMALL.replace("usage > 0.9", "usage > 0.8"))).digest != digest
 
 
+def test_copies_with_other_settings_share_what_does_not_depend_on_them() -> None:
+    other = PLAYBOOK.with_settings({"ratio": 0.2})
+    assert other.machine is PLAYBOOK.machine
+    assert other.digest != PLAYBOOK.digest
+
+
+def test_a_stored_playbook_that_is_in_force_is_not_compiled_again() -> None:
+    begun = load_text(SMALL, {"window": "12s"}, file="small.yaml")
+    stored = Bundle.of(begun).stored()
+    live = load_text(SMALL, file="small.yaml")
+    again = StoredPlaybooks(lambda: {"small": live})(stored).playbooks["small"]
+    assert again.machine is live.machine
+    assert again.settings == begun.settings
+    edited = load_text(SMALL.replace("usage > 0.9", "usage > 0.8"), file="small.yaml")
+    kept = StoredPlaybooks(lambda: {"small": edited})(stored).playbooks["small"]
+    assert kept.digest == begun.digest
+
+
 def test_a_run_gets_back_what_it_began_with() -> None:
     begun = load_text(SMALL, {"window": "12s"}, file="small.yaml")
-    again = from_bundle(Bundle.of(begun).stored())
+    again = StoredPlaybooks()(Bundle.of(begun).stored())
     assert again.digest == Bundle.of(begun).digest
     kept = again.playbooks["small"]
     assert kept.settings == begun.settings

@@ -68,3 +68,11 @@ def test_the_targets_are_in_the_digest_that_an_incident_keeps() -> None:
     assert bundles[0] is not None
     assert bundles[1] is not None
     assert bundles[0].digest != bundles[1].digest
+
+
+def test_workloads_with_the_same_settings_share_a_bundle() -> None:
+    """It is built, and its digest computed, once for thousands of them."""
+    library = load_folder(packaged_playbooks())
+    shared = library.bundle("inference-slo-breach", CHAT)
+    assert library.bundle("inference-slo-breach", CHAT.model_copy(update={"name": "other"})) is shared
+    assert library.bundle("inference-slo-breach", CHAT, {"ttft_target": "2s"}) is not shared

@@ -2,8 +2,8 @@
 -- caller saw it.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
--- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle JSON or
--- empty, and for a person: seconds to remember it.
+-- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle (JSON, or
+-- 'stored' if it should be there already, or empty for none), and for a person: seconds to remember it.
 if KEYS[11] then
   local before = redis.call('GET', KEYS[11])
   if before then return before end
@@ -19,6 +19,7 @@ local is_parked = ARGV[4] == 'tells' and redis.call('HEXISTS', KEYS[10], ARGV[3]
 if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and not is_parked and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then
   return 'changed'
 end
+if ARGV[8] == 'stored' and redis.call('EXISTS', KEYS[9]) == 0 then return 'no bundle' end
 if ARGV[1] ~= '' and redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
 if KEYS[11] then redis.call('SET', KEYS[11], ARGV[3], 'EX', ARGV[9]) end
 local now = TIME()
@@ -27,7 +28,7 @@ if ARGV[4] == 'opens' then
   redis.call('SET', KEYS[4], ARGV[5])
   redis.call('ZADD', KEYS[7], now[1], ARGV[3])
 end
-if ARGV[8] ~= '' then redis.call('SET', KEYS[9], ARGV[8], 'NX') end
+if ARGV[8] ~= '' and ARGV[8] ~= 'stored' then redis.call('SET', KEYS[9], ARGV[8], 'NX') end
 -- Together with the event or not at all: the commit that consumes the event decides whether the incident keeps the
 -- target.
 if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
