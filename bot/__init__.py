@@ -32,7 +32,7 @@ The path of a button press or a command:
 - `bot.adapters.slack.people`                asks Slack for the account and the teams
 - `bot.domain.approvals.grant`               `grant`: the only function that grants permission
 
-Both are woken by `bot.flow.wake` at once, `bot.adapters.docket` later, `bot.flow.reconcile` every second and at start.
+Both are woken by `bot.flow.wake`, and by `bot.flow.reconcile` every second and at start.
 `bot.flow.ports` defines the contract of each part. `bot.runtime` builds the loop on these ports, for the bot and for
 its tests; `bot.wiring` connects it to the real adapters.
 """

@@ -49,7 +49,6 @@ from bot.flow.handlers.watch import WatchHandler
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.perform_effect import Handler, PerformEffect
 from bot.flow.ports import (
-    Alarms,
     AlertStore,
     CallClaims,
     Cluster,
@@ -123,7 +122,6 @@ class Ports:
     scraper: Scraper
     generations: Generations
     playbooks: Playbooks
-    alarms: Alarms
     pictures: Pictures
     pager: Pager
     links: Links
@@ -152,7 +150,7 @@ class Runtime:
         self.advance = AdvanceRun(store, ports.from_bundle, rules)
         self.handlers = self._handlers(rules)
         self.perform = PerformEffect(store, store, self.handlers)
-        self.wake = Wake(self.advance, self.perform, ports.alarms, later=ports.time.later)
+        self.wake = Wake(self.advance, self.perform, later=ports.time.later)
         wake = self.wake.incident
         self.route = RouteAlerts(
             store, store, ports.playbooks, ports.cluster,

@@ -12,7 +12,6 @@ from starlette.applications import Starlette
 
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
-from bot.adapters.docket import DocketAlarms
 from bot.adapters.http_server import serve_until_stopped
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.redis.viewers import RedisViewers
@@ -61,8 +60,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             notify_once,
             notify_once.forget,
         )
-        alarms = DocketAlarms(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
-        runtime = runtime_of(settings, on, playbooks, alarms, changed)
+        runtime = runtime_of(settings, on, playbooks, changed)
         services = services_of(settings, on, runtime, playbooks)
         for_homes = dataclasses.replace(services, people=people_of_homes(settings, on.storage, on.slack))
         homes = Homes(on.slack.client, for_homes, RedisViewers(on.storage.connection), on.slack.pace, changed)
@@ -82,8 +80,6 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             degraded=health.degraded,
         )
         await warm_up(on)
-        await alarms.start(runtime.wake.incident)
-        stack.push_async_callback(alarms.stop)
         stack.push_async_callback(runtime.wake.stop)
         if settings.slack.app_token is not None:
             token = settings.slack.app_token.get_secret_value()
@@ -97,9 +93,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         yield create_app(endpoints, credentials=credentials(settings), body_limit_bytes=limit)
 
 
-def runtime_of(
-    settings: Settings, on: Dependencies, playbooks: LivePlaybooks, alarms: DocketAlarms, changed: asyncio.Event
-) -> Runtime:
+def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, changed: asyncio.Event) -> Runtime:
     ports = Ports(
         store=on.storage.store,
         claims=on.storage.claims,
@@ -115,7 +109,6 @@ def runtime_of(
         scraper=on.fleet.scraper,
         generations=on.fleet.generations,
         playbooks=playbooks,
-        alarms=alarms,
         pictures=Pictures(chart_png, chart_svg, draw_png),
         pager=on.pagers,
         links=on.slack.messenger.links,

@@ -116,5 +116,5 @@ def configure(facts: Facts, *, level: str, style: str) -> None:
     libraries.setFormatter(Masking("%(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[libraries])
     # An illegal outcome is a valid answer for us, and a token beside a client is intended: neither deserves a warning.
-    for talkative in ("docket", "transitions", "slack_bolt"):
+    for talkative in ("transitions", "slack_bolt"):
         logging.getLogger(talkative).setLevel(logging.ERROR)

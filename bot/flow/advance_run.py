@@ -27,10 +27,10 @@ FromBundle = Callable[[Mapping[str, str]], Bundle]
 
 @dataclass(frozen=True)
 class Advanced:
-    """The effects that became owed, and when to wake the run next."""
+    """The effects that became owed, and in how many seconds the run's next deadline passes."""
 
     effects: tuple[Effect, ...] = ()
-    wake_at: float | None = None
+    wake_after: float | None = None
 
 
 class AdvanceRun:
@@ -40,7 +40,7 @@ class AdvanceRun:
 
     async def __call__(self, incident_id: str) -> Advanced:
         owed: dict[str, Effect] = {}
-        wake_at: float | None = None
+        wake_after: float | None = None
         for _ in range(STALE_ATTEMPTS):
             waiting = await self._store.look(incident_id)
             if waiting is None:
@@ -48,7 +48,8 @@ class AdvanceRun:
             run = waiting.run
             if not waiting.events:
                 if not await self._append_overdue(run, waiting.now):
-                    wake_at = min(run.deadlines.values(), default=None)
+                    if run.deadlines:
+                        wake_after = min(run.deadlines.values()) - waiting.now
                     break
                 continue
             try:
@@ -56,7 +57,7 @@ class AdvanceRun:
                     owed[effect.effect_id] = effect
             except StaleRunError as error:
                 log.info("run.stale", incident=incident_id, reason=str(error))
-        return Advanced(tuple(owed.values()), wake_at)
+        return Advanced(tuple(owed.values()), wake_after)
 
     async def _other(self, run: Run) -> str:
         """The incident that has the target of a parked or closed run; empty if it is free. The commit checks it."""

@@ -749,9 +749,3 @@ class FiringAlerts(Protocol):
     async def firing(self) -> Sequence[Alert]:
         """The alerts that fire now and would be sent; raises `SourceError` if there is no answer."""
         ...
-
-
-class Alarms(Protocol):
-    async def wake_at(self, incident_id: str, at: float) -> None:
-        """Calls `advance` for the incident at about `at`; only a wake-up, deadlines are stored in the run."""
-        ...

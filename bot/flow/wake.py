@@ -2,6 +2,9 @@
 
 The number of advances and effects that run at once is limited, so that accepting alerts is never starved. Each lane has
 its own limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts.
+
+A deadline or a wait that ends soon gets a timer here. The others, and those of a process that is gone, are found by
+`reconcile` in the ordered indexes of the storage.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ import structlog
 from bot.domain.incidents.effect import LANES, Lane
 from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
-from bot.flow.ports import Alarms
 
 log = structlog.get_logger()
 AT_ONCE = 8
+SOON_SECONDS = 60.0
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
 Timer = Callable[[float, Callable[[], None]], None]
@@ -30,16 +33,16 @@ class Wake:
         self,
         advance: Callable[[str], Awaitable[Advanced]],
         perform: Callable[[str, str], Awaitable[float | None]],
-        alarms: Alarms,
         *,
         later: Timer | None = None,
     ) -> None:
         """`later` calls back after so many seconds: by default the event loop, in tests a simulated clock."""
-        self._advance, self._perform, self._alarms = advance, perform, alarms
+        self._advance, self._perform = advance, perform
         self._call_later = later or _by_the_loop
         self._advances = asyncio.Semaphore(AT_ONCE)
         self._lanes = {lane: asyncio.Semaphore(EFFECTS_AT_ONCE[lane]) for lane in LANES}
         self._again: set[str] = set()
+        self._timers: set[str] = set()
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopping = False
@@ -89,8 +92,8 @@ class Wake:
                     advanced = await self._advance(incident_id)
                 for effect in advanced.effects:
                     self.effect(incident_id, effect.effect_id, effect.lane)
-                if advanced.wake_at is not None:
-                    await self._alarms.wake_at(incident_id, advanced.wake_at)
+                if advanced.wake_after is not None and advanced.wake_after <= SOON_SECONDS:
+                    self._incident_later(incident_id, advanced.wake_after)
                 if incident_id not in self._again:
                     return
         except BotError as error:
@@ -117,6 +120,18 @@ class Wake:
         self.incident(incident_id)
         if again is not None:
             self._later(again, incident_id, effect_id, lane)
+
+    def _incident_later(self, incident_id: str, seconds: float) -> None:
+        """One timer at a time: when it ends, the advance sets the next one."""
+        if self._stopping or incident_id in self._timers:
+            return
+        self._timers.add(incident_id)
+
+        def wake() -> None:
+            self._timers.discard(incident_id)
+            self.incident(incident_id)
+
+        self._call_later(seconds, wake)
 
     def _later(self, seconds: float, incident_id: str, effect_id: str, lane: Lane) -> None:
         """Comes back in time; if this process is gone by then, the storage still owes the effect."""

@@ -85,7 +85,7 @@ def test_the_doctor_speaks_as_a_program_of_its_own() -> None:
 def test_starting_imports_nothing_that_a_command_may_not_need() -> None:
     code = "import sys, bot.cli; print(' '.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"pydantic", "redis", "kubernetes", "slack_sdk", "slack_bolt", "uvicorn", "starlette", "httpx", "docket"}
+    heavy = {"pydantic", "redis", "kubernetes", "slack_sdk", "slack_bolt", "uvicorn", "starlette", "httpx"}
     assert heavy & set(loaded) == set()
 
 

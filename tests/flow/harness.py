@@ -100,12 +100,6 @@ def compiled_once(bundle: Mapping[str, str]) -> Bundle:
     return _compiled(tuple(sorted(bundle.items())))
 
 
-class NoAlarms:
-    """`Alarms` that never ring: the net that looks every second has to be enough."""
-
-    async def wake_at(self, incident_id: str, at: float) -> None: ...
-
-
 @dataclass
 class Scene:
     """Everything that a crash of the bot leaves as it was, and what the people and Alertmanager do."""
@@ -244,7 +238,6 @@ class Bot:
             scraper=scene.engines,
             generations=StagedEngines(scene.engines, stage, self.life),
             playbooks=Library({each.name: each for each in (scene.playbook, *scene.besides)}),
-            alarms=NoAlarms(),
             pictures=Pictures(
                 chart_png=lambda chart: chart.title.encode(),
                 chart_svg=lambda chart: b"<svg></svg>",

@@ -65,7 +65,7 @@ class World:
     def __init__(self, store: RedisStore, handlers: Mapping[type, Handler]) -> None:
         self.store = store
         self.judged = asyncio.Event()
-        self.wake = Wake(self._advance, PerformEffect(store, store, handlers), self)
+        self.wake = Wake(self._advance, PerformEffect(store, store, handlers))
 
     async def owing(self, incident: str, effect: Effect) -> None:
         target = Target(cluster="test", namespace="serving", name=incident.lower())
@@ -84,8 +84,6 @@ class World:
         if any(event.kind == "judged" for event in await self.store.inbox(incident_id)):
             self.judged.set()
         return Advanced()
-
-    async def wake_at(self, incident_id: str, at: float) -> None: ...
 
 
 async def test_a_press_is_judged_while_sixty_incidents_wait_for_a_frozen_api_server(store: RedisStore) -> None:

@@ -23,7 +23,6 @@ class Work:
 
     advanced: list[str] = field(default_factory=list)
     performed: list[str] = field(default_factory=list)
-    alarms: list[tuple[str, float]] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,11 +43,8 @@ class Work:
         await self.may_end.wait()
         return self.again
 
-    async def wake_at(self, incident_id: str, at: float) -> None:
-        self.alarms.append((incident_id, at))
-
     def waker(self) -> Wake:
-        return Wake(self.advance, self.perform, self, later=lambda seconds, call: self.later.append((seconds, call)))
+        return Wake(self.advance, self.perform, later=lambda seconds, call: self.later.append((seconds, call)))
 
 
 async def begun() -> None:
@@ -80,16 +76,30 @@ async def test_only_so_many_advance_at_once_and_each_of_them_does() -> None:
     assert len(set(work.advanced)) == 3 * AT_ONCE
 
 
-async def test_what_becomes_owed_is_performed_at_once_and_deadlines_go_to_the_alarms() -> None:
+async def test_what_becomes_owed_is_performed_at_once_and_a_deadline_gets_one_timer() -> None:
     work = Work()
     work.may_end.set()
     wake = work.waker()
-    work.becomes = lambda incident: Advanced((SHOW,) if not work.performed else (), wake_at=7.0)
+    work.becomes = lambda incident: Advanced((SHOW,) if not work.performed else (), wake_after=7.0)
     wake.incident("INC-1")
     await wake.settled()
     assert work.performed == ["show"]
     assert work.advanced == ["INC-1", "INC-1"], "its outcome may be in the inbox"
-    assert set(work.alarms) == {("INC-1", 7.0)}
+    ((seconds, call),) = work.later
+    assert seconds == 7.0
+    call()
+    await wake.settled()
+    assert len(work.advanced) == 3
+    assert len(work.later) == 2, "the next deadline gets the next timer"
+
+
+async def test_a_deadline_in_hours_is_left_to_the_index_in_the_storage() -> None:
+    work = Work(becomes=lambda incident: Advanced(wake_after=7200.0))
+    work.may_end.set()
+    wake = work.waker()
+    wake.incident("INC-1")
+    await wake.settled()
+    assert work.later == []
 
 
 async def test_an_effect_that_is_being_performed_is_not_begun_beside_it() -> None:
