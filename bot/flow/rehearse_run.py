@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from bot.domain.approvals.grant import APPROVERS, Authority, Demand, Policy, Press
+from bot.domain.approvals.grant import APPROVERS, Alternative, Authority, Demand, Policy, Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep, Effect, PlanChange, ShowInSlack, WatchSignals
@@ -26,6 +26,7 @@ from bot.domain.incidents.event import (
     Watched,
 )
 from bot.domain.incidents.machine import Rules, advance
+from bot.domain.incidents.machine.recommending import alternatives
 from bot.domain.incidents.rehearsed import Proposed, Rehearsed
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.stub_plans import stub_plan
@@ -312,11 +313,14 @@ class DryRun:
             elif outcome in ("impossible", "not_needed"):
                 result = PlanResult.model_validate({"outcome": outcome, "reason": f"the table says: {outcome}"})
             else:
-                result = self._proposes(run, state.change, arguments)
+                result = self._proposes(run, state.change, arguments, alternatives(run, state))
         return Done((Planned(event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=readings),))
 
-    def _proposes(self, run: Run, verb: str, arguments: Mapping[str, Any]) -> PlanResult:
-        self._proposed.append(Proposed(run.state, verb, dict(arguments), self._clock.now))
+    def _proposes(
+        self, run: Run, verb: str, arguments: Mapping[str, Any], beside: Sequence[Alternative] = ()
+    ) -> PlanResult:
+        possible = tuple(each.key for each in beside if not each.why_not)
+        self._proposed.append(Proposed(run.state, verb, dict(arguments), self._clock.now, possible))
         return PlanResult(outcome="planned", plan=stub_plan(verb, arguments, run))
 
     def _outcome(self, run: Run) -> str:

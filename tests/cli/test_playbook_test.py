@@ -148,6 +148,16 @@ def test_edges_and_states_that_no_case_reaches_are_named_and_fail_only_where_all
             id="another-argument",
         ),
         pytest.param(
+            "expect: {path: [...], proposes: [{state: grow, beside: [wait]}]}",
+            "proposal 1 (grow): the options beside it should be [wait], and are []",
+            id="other-options",
+        ),
+        pytest.param(
+            "expect: {severity: ticket}",
+            "the severity 'ticket' was expected, and it is 'page'",
+            id="another-severity",
+        ),
+        pytest.param(
             "expect: {path: [...], proposes: []}",
             "nothing more was to be proposed, and grow proposes scale {'by': 1}",
             id="one-change-too-many",

@@ -41,6 +41,8 @@ class Proposed:
     verb: str
     arguments: dict[str, Any]
     at: float
+    beside: tuple[str, ...] = ()
+    """The other options that are possible, in the order of their buttons."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ def _deviation_of_end(expected: Expected, found: Rehearsed) -> str:
     if expected.asks and (question is None or expected.asks not in question.text):
         said = f"it asks '{question.text}'" if question else _ended(found)
         return f"a question with '{expected.asks}' was expected, and {said}"
+    if expected.severity and found.run.severity != expected.severity:
+        return f"the severity '{expected.severity}' was expected, and it is '{found.run.severity}'"
     if found.stopped and not expected.ends and not expected.asks and (not expected.path or expected.path[-1] == GAP):
         return f"it stopped in '{found.run.state}': {found.stopped}"
     return ""
@@ -186,6 +190,9 @@ def _deviation_of_proposals(expected: Sequence[Proposal] | None, found: Sequence
             if made.arguments.get(name) != value:
                 was = made.arguments.get(name, "nothing")
                 return f"proposal {number} ({made.state}): {name} should be {value}, and is {was}"
+        if wanted.beside is not None and wanted.beside != made.beside:
+            should, are = ", ".join(wanted.beside), ", ".join(made.beside)
+            return f"proposal {number} ({made.state}): the options beside it should be [{should}], and are [{are}]"
     if len(expected) > len(found):
         return f"proposal {len(found) + 1}: {expected[len(found)].state} was expected, and nothing more was proposed"
     if len(found) > len(expected):

@@ -124,7 +124,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         asked_at=draft.at,
         edited_by=change.edited_by,
         covers=covers,
-        alternatives=recommending.alternatives(draft, written) if written else (),
+        alternatives=recommending.alternatives(draft.run, written) if written else (),
         asked_before=repeats,
     )
     if policy.announced:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import scope_values
+from bot.domain.incidents.run import Run, scope_values
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState, RecommendState
 
@@ -59,7 +59,7 @@ def _was_tried(draft: Draft, state: str) -> bool:
     return not requests or any(each.status not in ("superseded", "withdrawn") for each in requests)
 
 
-def alternatives(draft: Draft, state: ChangeState) -> tuple[Alternative, ...]:
+def alternatives(run: Run, state: ChangeState) -> tuple[Alternative, ...]:
     """Returns the other options of the recommendation that this change belongs to."""
-    options = draft.run.findings.options.get(state.option_of, ())
+    options = run.findings.options.get(state.option_of, ())
     return tuple(each for each in options if each.key in state.alternatives)

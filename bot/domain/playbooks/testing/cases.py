@@ -42,6 +42,8 @@ class Proposal(Strict):
     state: str
     verb: str = ""
     with_: dict[str, Any] = Field(default={}, alias="with")
+    beside: tuple[str, ...] | None = None
+    """The other options that are possible, in the order of their buttons; left out, they are not compared."""
 
 
 class Expected(Strict):
@@ -49,6 +51,8 @@ class Expected(Strict):
     """The states that are entered, in order; `...` stands for any states or none."""
     ends: str = ""
     """How the incident ends: `fixed`, `handed_over` …"""
+    severity: Literal["", "page", "ticket", "info"] = ""
+    """How severe the incident is in the end."""
     asks: str = ""
     """Where the case stops at a question without an answer: a part of that question's text."""
     proposes: tuple[Proposal, ...] | None = None
@@ -343,8 +347,8 @@ def _expected(at: Path, expected: Expected, playbook: CompiledPlaybook) -> Mista
         )
     if expected.ends and expected.ends not in ENDS:
         yield Mistake((*at, "ends"), f"no playbook ends with '{expected.ends}'", did_you_mean(expected.ends, ENDS))
-    if not (expected.path or expected.ends or expected.asks or expected.proposes):
-        yield Mistake(at, "this expects nothing", "Write path, ends, asks or proposes.", at_key=True)
+    if not (expected.path or expected.ends or expected.asks or expected.proposes or expected.severity):
+        yield Mistake(at, "this expects nothing", "Write path, ends, asks, proposes or severity.", at_key=True)
 
 
 def _all_known(at: Path, words: Iterable[str], known: Iterable[str], noun: str, *, is_key: bool = True) -> Mistakes:
