@@ -15,7 +15,7 @@ from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunErr
 from bot.domain.kernel.timeline import Entry, chain
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import RunStore
+from bot.flow.ports import RunStore, Waiting
 
 log = structlog.get_logger()
 FAILURES_BEFORE_SET_ASIDE = 3
@@ -41,8 +41,9 @@ class AdvanceRun:
     async def __call__(self, incident_id: str) -> Advanced:
         owed: dict[str, Effect] = {}
         wake_after: float | None = None
+        waiting: Waiting | None = None
         for _ in range(STALE_ATTEMPTS):
-            waiting = await self._store.look(incident_id)
+            waiting = waiting or await self._store.look(incident_id)
             if waiting is None:
                 return Advanced()
             run = waiting.run
@@ -51,10 +52,12 @@ class AdvanceRun:
                     if run.deadlines:
                         wake_after = min(run.deadlines.values()) - waiting.now
                     break
+                waiting = None
                 continue
+            events, waiting = waiting.events, None
             try:
-                for effect in await self._commit(run, waiting.events, await self._other(run)):
-                    owed[effect.effect_id] = effect
+                effects, waiting = await self._commit(run, events, await self._other(run))
+                owed |= {effect.effect_id: effect for effect in effects}
             except StaleRunError as error:
                 log.info("run.stale", incident=incident_id, reason=str(error))
         return Advanced(tuple(owed.values()), wake_after)
@@ -94,7 +97,8 @@ class AdvanceRun:
             self._bundles[digest] = self._from_bundle(stored)
         return self._bundles[digest]
 
-    async def _commit(self, run: Run, events: Sequence[Event], other: str) -> tuple[Effect, ...]:
+    async def _commit(self, run: Run, events: Sequence[Event], other: str) -> tuple[tuple[Effect, ...], Waiting | None]:
+        """Returns the effects that are owed now, and the incident as it is after that if no event waits."""
         entries: list[Entry] = []
         effects: dict[str, Effect] = {}
         moved, consumed = run, 0
@@ -106,7 +110,7 @@ class AdvanceRun:
             entries += decision.entries
             effects |= {effect.effect_id: effect for effect in decision.effects}
         if not consumed:
-            return ()
+            return (), None
         chained = chain(entries, head=run.timeline_head, length=run.timeline_length)
         moved = moved.with_(
             version=run.version + 1,
@@ -114,8 +118,7 @@ class AdvanceRun:
             timeline_length=run.timeline_length + len(chained),
         )
         live = tuple(e for e in effects.values() if e.visit is None or e.visit == moved.visit)
-        await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
-        return live
+        return live, await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
 
     async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
         """The decision, or None to stop before this event and retry it later. A third failure sets the event aside."""

@@ -55,18 +55,26 @@ class EffectContext:
 Handler = Callable[[EffectContext, Any], Awaitable[Done | Later]]
 
 
+@dataclass(frozen=True)
+class Performed:
+    again_after: float | None = None
+    """In how many seconds the effect is owed again; None if it is over, or another process has it."""
+    is_news: bool = False
+    """Whether it left an event in the inbox."""
+
+
 class PerformEffect:
     def __init__(self, runs: RunStore, effects: EffectStore, handlers: Mapping[type, Handler]) -> None:
         self._runs, self._effects, self._handlers = runs, effects, handlers
 
-    async def __call__(self, incident_id: str, effect_id: str) -> float | None:
-        """Performs one effect if it is free; returns the seconds until it is owed again, None if it is over."""
+    async def __call__(self, incident_id: str, effect_id: str) -> Performed:
+        """Performs one effect if it is free."""
         owed = await self._effects.take(incident_id, effect_id)
         if owed is None:
-            return None
+            return Performed()
         if owed.run is None or _is_void(owed.run, owed.effect):
             await self._effects.settle(owed, ())
-            return None
+            return Performed()
         context = EffectContext(owed.run, owed, owed.taken_at)
         result = await self._run(context)
         return await self._record(context, result)
@@ -117,14 +125,15 @@ class PerformEffect:
         )
         return Done((failed,))
 
-    async def _record(self, context: EffectContext, result: Done | Later) -> float | None:
+    async def _record(self, context: EffectContext, result: Done | Later) -> Performed:
+        is_news = bool(result.events)
         if isinstance(result, Done):
             owed_again = await self._effects.settle(context.owed, result.events)
-            return 0.0 if owed_again else None
-        if result.events:
+            return Performed(0.0 if owed_again else None, is_news)
+        if is_news:
             await self._runs.append(context.incident_id, result.events)
         await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)
-        return result.after_seconds
+        return Performed(result.after_seconds, is_news)
 
 
 def _is_void(run: Run, effect: Effect) -> bool:

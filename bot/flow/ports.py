@@ -183,8 +183,12 @@ class RunStore(Protocol):
         """
         ...
 
-    async def commit(self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]) -> None:
+    async def commit(
+        self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]
+    ) -> Waiting | None:
         """Writes the run, its timeline entries and its effects, and drops the oldest `consumed` events: all or nothing.
+
+        Returns the incident after that if no event waits; None if one does, which `look` shows.
 
         Raises `StaleRunError` unless `run.version` is one ahead of the stored version, and if a parked or closed
         incident would continue while another one has its target. Effects of earlier visits are void. A parked incident

@@ -17,6 +17,7 @@ import structlog
 from bot.domain.incidents.effect import LANES, Lane
 from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
+from bot.flow.perform_effect import Performed
 
 log = structlog.get_logger()
 AT_ONCE = 8
@@ -32,7 +33,7 @@ class Wake:
     def __init__(
         self,
         advance: Callable[[str], Awaitable[Advanced]],
-        perform: Callable[[str, str], Awaitable[float | None]],
+        perform: Callable[[str, str], Awaitable[Performed]],
         *,
         later: Timer | None = None,
     ) -> None:
@@ -106,10 +107,10 @@ class Wake:
             del self._advancing[incident_id]
 
     async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane) -> None:
-        again: float | None = None
+        performed = Performed()
         try:
             async with self._lanes[lane]:
-                again = await self._perform(incident_id, effect_id)
+                performed = await self._perform(incident_id, effect_id)
         except BotError as error:
             log.warning("perform.failed", incident=incident_id, effect=effect_id, reason=str(error))
         except Exception:
@@ -117,9 +118,10 @@ class Wake:
             log.exception("perform.failed", incident=incident_id, effect=effect_id)
         finally:
             del self._performing[incident_id, effect_id]
-        self.incident(incident_id)
-        if again is not None:
-            self._later(again, incident_id, effect_id, lane)
+        if performed.is_news:
+            self.incident(incident_id)
+        if performed.again_after is not None:
+            self._later(performed.again_after, incident_id, effect_id, lane)
 
     def _incident_later(self, incident_id: str, seconds: float) -> None:
         """One timer at a time: when it ends, the advance sets the next one."""

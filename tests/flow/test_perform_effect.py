@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import Effect, ReadSignals, ShowInSlack
 from bot.domain.incidents.event import EffectFailed, Event, Progressed
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError, MessengerError, StorageUnavailableError
-from bot.flow.perform_effect import Done, EffectContext, Later, PerformEffect
+from bot.flow.perform_effect import Done, EffectContext, Later, Performed, PerformEffect
 from tests import builders
 from tests.redis_server import VirtualTime
 
@@ -61,7 +61,7 @@ async def is_owed(store: RedisStore, effect_id: str = "show") -> bool:
 
 async def test_a_done_effect_leaves_its_outcome_and_is_owed_no_more(store: RedisStore, time: VirtualTime) -> None:
     await owing(store, SHOW)
-    assert await performer(store, Handled(Done((SEEN,))))("INC-1", "show") is None
+    assert await performer(store, Handled(Done((SEEN,))))("INC-1", "show") == Performed(is_news=True)
     assert [event.event_id for event in await outcome(store)] == ["seen"]
     await time.advance(60)
     assert not await is_owed(store)
@@ -71,7 +71,7 @@ async def test_an_effect_that_is_not_over_is_owed_later_and_tells_how_far_it_is(
     store: RedisStore, time: VirtualTime
 ) -> None:
     await owing(store, SHOW)
-    assert await performer(store, Handled(Later(5.0, (SEEN,))))("INC-1", "show") == 5.0
+    assert await performer(store, Handled(Later(5.0, (SEEN,))))("INC-1", "show") == Performed(5.0, is_news=True)
     assert [event.event_id for event in await outcome(store)] == ["seen"]
     assert not await is_owed(store)
     await time.advance(5)
@@ -81,7 +81,7 @@ async def test_an_effect_that_is_not_over_is_owed_later_and_tells_how_far_it_is(
 async def test_an_effect_that_somebody_else_performs_is_left_to_them(redis: Connection, store: RedisStore) -> None:
     await owing(store, SHOW)
     handler = Handled()
-    assert await performer(RedisStore(redis, owner="two"), handler)("INC-1", "show") is None
+    assert await performer(RedisStore(redis, owner="two"), handler)("INC-1", "show") == Performed()
     assert handler.jobs == []
 
 
@@ -90,7 +90,7 @@ async def test_an_effect_of_a_state_that_was_left_is_not_performed(store: RedisS
     left = run.with_(version=2, visit=2)
     await store.commit(left, consumed=0, entries=(), effects=[READ])
     handler = Handled()
-    assert await performer(store, handler)("INC-1", "v1/read") is None
+    assert await performer(store, handler)("INC-1", "v1/read") == Performed()
     assert handler.jobs == []
     assert await outcome(store) == []
 
@@ -102,7 +102,7 @@ async def test_a_lost_lease_is_taken_over_and_its_late_outcome_counts_once(
     other = RedisStore(redis, owner="two")
     slow = await store.take("INC-1", "show")
     await time.advance(16)
-    assert await performer(other, Handled(Done((SEEN,))))("INC-1", "show") is None
+    assert await performer(other, Handled(Done((SEEN,))))("INC-1", "show") == Performed(is_news=True)
     assert slow is not None
     assert not await store.renew(slow)
     await store.settle(slow, [SEEN])
@@ -117,9 +117,9 @@ async def test_slack_that_refuses_for_now_is_tried_again_when_it_says_and_as_oft
     handler = Handled(*busy, Done())
     perform = performer(store, handler)
     for _ in busy:
-        assert await perform("INC-1", "show") == 7.0
+        assert await perform("INC-1", "show") == Performed(7.0)
         await time.advance(7)
-    assert await perform("INC-1", "show") is None
+    assert await perform("INC-1", "show") == Performed()
     assert {context.owed.attempts for context in handler.jobs} == {0}
     assert await outcome(store) == []
 
@@ -127,7 +127,7 @@ async def test_slack_that_refuses_for_now_is_tried_again_when_it_says_and_as_oft
 async def test_slack_that_refuses_for_good_is_told_to_the_run(store: RedisStore) -> None:
     await owing(store, SHOW)
     handler = Handled(MessengerError("channel_not_found", lasting=True))
-    assert await performer(store, handler)("INC-1", "show") is None
+    assert await performer(store, handler)("INC-1", "show") == Performed(is_news=True)
     (event,) = await outcome(store)
     assert isinstance(event, EffectFailed)
     assert (event.effect_kind, event.reason) == ("show_in_slack", "channel_not_found")
@@ -147,10 +147,10 @@ async def test_what_fails_three_times_is_given_up_and_told_to_the_run(
     await owing(store, SHOW)
     perform = performer(store, Handled(fault, fault, fault))
     for wait in (1.0, 2.0):
-        assert await perform("INC-1", "show") == wait
+        assert await perform("INC-1", "show") == Performed(wait)
         assert await outcome(store) == []
         await time.advance(wait)
-    assert await perform("INC-1", "show") is None
+    assert await perform("INC-1", "show") == Performed(is_news=True)
     (event,) = await outcome(store)
     assert isinstance(event, EffectFailed)
     assert event.reason == reason
@@ -163,7 +163,7 @@ async def test_without_the_storage_nothing_is_given_up(store: RedisStore, time: 
         await perform("INC-1", "show")
     await time.advance(16)
     assert await is_owed(store)
-    assert await perform("INC-1", "show") is None
+    assert await perform("INC-1", "show") == Performed()
 
 
 async def test_an_effect_that_was_owed_anew_while_it_was_performed_is_due_again(store: RedisStore) -> None:
@@ -174,4 +174,4 @@ async def test_an_effect_that_was_owed_anew_while_it_was_performed_is_due_again(
             await store.commit(run.with_(version=2), consumed=0, entries=(), effects=[SHOW])
             return await super().__call__(context, effect)
 
-    assert await performer(store, Meanwhile(Done()))("INC-1", "show") == 0.0
+    assert await performer(store, Meanwhile(Done()))("INC-1", "show") == Performed(0.0)

@@ -11,6 +11,7 @@ import pytest
 from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
+from bot.flow.perform_effect import Performed
 from bot.flow.wake import AT_ONCE, Wake
 
 pytestmark = pytest.mark.fast
@@ -28,6 +29,7 @@ class Work:
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     becomes: Callable[[str], Advanced] = lambda incident: Advanced()
     again: float | None = None
+    is_news: bool = True
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     async def advance(self, incident: str) -> Advanced:
@@ -38,10 +40,10 @@ class Work:
         self.at_once -= 1
         return self.becomes(incident)
 
-    async def perform(self, incident: str, effect: str) -> float | None:
+    async def perform(self, incident: str, effect: str) -> Performed:
         self.performed.append(effect)
         await self.may_end.wait()
-        return self.again
+        return Performed(self.again, is_news=self.is_news)
 
     def waker(self) -> Wake:
         return Wake(self.advance, self.perform, later=lambda seconds, call: self.later.append((seconds, call)))
@@ -91,6 +93,15 @@ async def test_what_becomes_owed_is_performed_at_once_and_a_deadline_gets_one_ti
     await wake.settled()
     assert len(work.advanced) == 3
     assert len(work.later) == 2, "the next deadline gets the next timer"
+
+
+async def test_an_effect_without_an_outcome_wakes_nobody() -> None:
+    work = Work(is_news=False)
+    work.may_end.set()
+    wake = work.waker()
+    wake.effect("INC-1", "show", "cards")
+    await wake.settled()
+    assert (work.performed, work.advanced) == (["show"], [])
 
 
 async def test_a_deadline_in_hours_is_left_to_the_index_in_the_storage() -> None:

@@ -248,7 +248,7 @@ class RedisStore:
         consumed: int,
         entries: Sequence[Chained],
         effects: Sequence[Effect],
-    ) -> None:
+    ) -> Waiting | None:
         incident = run.incident_id
         keys = [
             *self._of(incident, "run", "inbox", "timeline", "effects"),
@@ -274,9 +274,11 @@ class RedisStore:
         ]
         for effect in effects:
             arguments += [effect.effect_id, effect.model_dump_json()]
-        answer = await self._redis.script("commit", keys, arguments)
+        answer, *after = await self._redis.script("commit", keys, arguments)
         if answer != "committed":
             raise StaleRunError(f"{incident} version {run.version}: {answer}")
+        left, now = after
+        return None if int(left) else Waiting(run, (), float(now))
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("timeline", incident_id), 0, -1))

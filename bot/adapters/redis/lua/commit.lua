@@ -1,22 +1,23 @@
--- Saves one decision: the run, its timeline, its effects; drops the events that it consumed. All of it, or 'stale' and
--- nothing.
+-- Saves one decision: the run, its timeline, its effects; drops the events that it consumed. All of it, or nothing and why.
+-- Returns 'committed', how many events wait now, and the time.
 -- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims, parked.
 -- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|parked|closed, target key, void before, owner,
 --       lease seconds, retention seconds, number of entries, entries..., then (effect id, effect JSON) pairs.
 local stored = redis.call('GET', KEYS[1])
-if not stored then return 'missing' end
+if not stored then return {'missing'} end
 local version = tonumber(string.match(stored, '"version":(%d+)'))
-if version ~= tonumber(ARGV[2]) then return 'stale' end
+if version ~= tonumber(ARGV[2]) then return {'stale'} end
 -- A parked or closed incident continues only while its target is free: nothing is written otherwise.
 local held = redis.call('HGET', KEYS[9], ARGV[7])
 local was_in_slot = redis.call('HEXISTS', KEYS[15], ARGV[1]) == 0 and string.find(stored, '"closed_at":null', 1, true)
-if ARGV[6] == 'open' and held and held ~= ARGV[1] and not was_in_slot then return 'taken' end
+if ARGV[6] == 'open' and held and held ~= ARGV[1] and not was_in_slot then return {'taken'} end
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 redis.call('SET', KEYS[1], ARGV[3])
 local consumed = tonumber(ARGV[4])
 if consumed > 0 then redis.call('LPOP', KEYS[2], consumed) end
-if redis.call('LLEN', KEYS[2]) == 0 then redis.call('ZREM', KEYS[7], ARGV[1]) else redis.call('ZADD', KEYS[7], now[1], ARGV[1]) end
+local left = redis.call('LLEN', KEYS[2])
+if left == 0 then redis.call('ZREM', KEYS[7], ARGV[1]) else redis.call('ZADD', KEYS[7], now[1], ARGV[1]) end
 local entries = tonumber(ARGV[12])
 for i = 13, 12 + entries do redis.call('RPUSH', KEYS[3], ARGV[i]) end
 for _, id in ipairs(redis.call('HKEYS', KEYS[4])) do
@@ -42,7 +43,7 @@ if ARGV[6] == 'open' and not held then
   redis.call('HSET', KEYS[9], ARGV[7], ARGV[1])
 elseif ARGV[6] == 'parked' and held == ARGV[1] then
   redis.call('HDEL', KEYS[9], ARGV[7])
-elseif ARGV[6] == 'closed' and held == ARGV[1] and redis.call('LLEN', KEYS[2]) == 0 then
+elseif ARGV[6] == 'closed' and held == ARGV[1] and left == 0 then
   redis.call('HDEL', KEYS[9], ARGV[7])
 end
 if ARGV[6] == 'closed' then
@@ -57,4 +58,4 @@ if ARGV[6] == 'closed' then
 else
   for _, key in ipairs({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12], KEYS[13], KEYS[14]}) do redis.call('PERSIST', key) end
 end
-return 'committed'
+return {'committed', left, STAMP(now)}
