@@ -73,9 +73,11 @@ def _settings(file: Path | None, overrides: list[str] | None = None) -> Settings
 def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
     """Run the bot: receive alerts, decide with people in Slack, change, verify."""
     wanted = _settings(settings, overrides)
+    import uvloop
+
     from bot import wiring
 
-    asyncio.run(wiring.serve(wanted))
+    uvloop.run(wiring.serve(wanted))
 
 
 @app.command()

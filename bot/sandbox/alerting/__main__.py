@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 import httpx
 import structlog
+import uvloop
 from aiohttp import web
 
 from bot.sandbox.alerting.alertmanager import Alert, Alertmanager, webhook
@@ -184,7 +185,7 @@ def main() -> None:
         die_with_parent()
     # Standard output carries one line only, for the parent process.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(_run(options))
+    uvloop.run(_run(options))
 
 
 if __name__ == "__main__":

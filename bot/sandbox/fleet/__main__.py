@@ -11,6 +11,7 @@ import signal
 import sys
 
 import structlog
+import uvloop
 from aiohttp import web
 
 from bot.sandbox.fleet.addresses import Addresses
@@ -92,7 +93,7 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
-    asyncio.run(_run(options))
+    uvloop.run(_run(options))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """`python -m bot.sandbox.kubernetes`: serve the API and run its controllers until told to stop."""
 
 import argparse
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
+
+import uvloop
 
 from bot.sandbox.kubernetes import worlds
 from bot.sandbox.kubernetes.access import Access, Denial
@@ -51,7 +52,7 @@ def main() -> None:
     arguments = parser().parse_args()
     if arguments.die_with_parent:
         die_with_parent()
-    asyncio.run(_serve(arguments))
+    uvloop.run(_serve(arguments))
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from pathlib import Path
+
+import uvloop
 
 from bot.sandbox.lifetime import die_with_parent
 from bot.sandbox.slack.server import listening_socket, prepare
@@ -41,7 +42,7 @@ def main() -> None:
     )
     listener = listening_socket(options.port)
     server = prepare(Team(settings), listener, state=options.state, announce=announce)
-    asyncio.run(server.serve(sockets=[listener]))
+    uvloop.run(server.serve(sockets=[listener]))
 
 
 if __name__ == "__main__":
