@@ -46,7 +46,7 @@ from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.pace import slack_paces
 from bot.adapters.slack.outbound.shown import Shown
-from bot.adapters.slack.outbound.summary import Folded, Kept, Summary
+from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.people import SlackPeople
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.adapters.vllm.generations import VllmGenerations
@@ -187,8 +187,9 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     users, user_groups = on_call(operators_of(settings))
     own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
     place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, incident_channels=own)
-    pace = RedisPace(storage.connection, paces_of(settings.slack))
-    waiting = RedisSummary(storage.connection, Kept, Folded, Shown, dataclasses.asdict)
+    paces = paces_of(settings.slack)
+    pace = RedisPace(storage.connection, paces)
+    waiting = RedisSummary(storage.connection, paces["card"])
     summary = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, summary)
     people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))

@@ -29,7 +29,7 @@ from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.lookup import METADATA_TYPE
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
-from bot.adapters.slack.outbound.summary import Folded, Kept, Summary, summary_message
+from bot.adapters.slack.outbound.summary import Summary, summary_message
 from bot.adapters.yaml_playbooks import StoredPlaybooks
 from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
@@ -257,7 +257,7 @@ class Bot:
         pace = RedisPace(self._redis, {"post": freely, "update": freely, "card": scene.cards or freely})
         digest = None
         if scene.cards:
-            waiting = RedisSummary(self._redis, Kept, Folded, Shown, dataclasses.asdict)
+            waiting = RedisSummary(self._redis, scene.cards)
             digest = Summary(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
         shown = RedisShown(self._redis, Shown, dataclasses.asdict)
         place = Place(channel=CHANNEL, deployment=scene.tag, incident_channels=scene.own)

@@ -23,7 +23,7 @@ from bot.adapters.redis.summary import CLAIM_SECONDS, RedisSummary
 from bot.adapters.slack.limits import SECTION, TEXT
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
-from bot.adapters.slack.outbound.summary import LOOK_AGAIN_SECONDS, Folded, Kept, Summary, summary_line, summary_message
+from bot.adapters.slack.outbound.summary import LOOK_AGAIN_SECONDS, NEXT, Summary, summary_line, summary_message
 from bot.domain.incidents.run import Post, Question, Run
 from bot.domain.kernel.errors import LostRunError, MessengerError
 from bot.sandbox.slack.arguments import Arguments
@@ -90,7 +90,7 @@ class Storm:
     team: Team
     slack: PacedSlack
     messenger: SlackMessenger
-    waiting: RedisSummary[Kept, Folded, Shown]
+    waiting: RedisSummary
     redis: Connection
     runs: dict[str, Run] = field(default_factory=dict)
     carded_at: dict[str, float] = field(default_factory=dict)
@@ -138,7 +138,7 @@ async def storm(request: pytest.FixtureRequest, client: aioredis.Redis, tag: str
     team = Team(Settings(bot_url="", signing_secret="", pace="real" if request.param is PACE else "fast"), time.now)
     slack, connection = PacedSlack(team, time), Connection(client, tag=tag, clock=time.prelude)
     pace = RedisPace(connection, request.param)
-    waiting = RedisSummary(connection, Kept, Folded, Shown, dataclasses.asdict)
+    waiting = RedisSummary(connection, request.param["card"])
     digest = Summary(slack, waiting, pace, time, channel=CHANNEL, deployment="tests")
     shown = RedisShown(connection, Shown, dataclasses.asdict)
     messenger = SlackMessenger(slack, shown, pace, time, Place(CHANNEL, "tests"), digest)
@@ -194,6 +194,7 @@ async def test_who_is_looked_for_gets_the_card_next(storm: Storm) -> None:
     wanted = [run.incident_id for run in storm.runs.values() if run.incident_id not in storm.carded_at][-1]
     asked_at = storm.time.now()
     await storm.messenger.want_card(wanted)
+    await storm.opens(storm.runs[wanted], asked_at)  # as `ShowAgain` does
     await storm.until(NEVER)
     assert storm.carded_at[wanted] - asked_at < LOOK_AGAIN_SECONDS + 5
 
@@ -229,30 +230,40 @@ async def test_the_next_storm_has_a_message_of_its_own(storm: Storm) -> None:
 async def test_who_has_lost_the_word_changes_nothing_that_the_next_one_says(client: aioredis.Redis, tag: str) -> None:
     time = VirtualTime(client, tag)
     await time.start()
-    store = RedisSummary(Connection(client, tag=tag, clock=time.prelude), Kept, Folded, Shown, dataclasses.asdict)
+    store = RedisSummary(Connection(client, tag=tag, clock=time.prelude), (1.0, 1.0))
     slow = await store.claim()
     assert slow
     assert await store.claim() == ""
     await time.advance(CLAIM_SECONDS + 1)
     quick = await store.claim()
-    assert await store.keep(Shown(ts="2.0"), quick)
-    assert not await store.keep(Shown(ts="1.0"), slow)
+    assert await store.keep("2.0", quick)
+    assert not await store.keep("1.0", slow)
     await store.release(slow)
     assert await store.claim() == ""
-    assert (await store.load()).message.ts == "2.0"
+    assert await store.load() == ({}, "2.0")
     await store.release(quick)
     assert await store.claim()
 
 
-async def test_who_is_looked_for_is_not_forgotten_by_whoever_counts_the_waiting(storm: Storm) -> None:
-    """Between the look of one process and what it writes, another one hears that somebody looks for the incident."""
+async def test_who_is_looked_for_has_the_turn_whoever_waits_before(storm: Storm) -> None:
     await begins(storm, 50)
     await storm.until(20)
     wanted = [run.incident_id for run in storm.runs.values() if run.incident_id not in storm.carded_at][-1]
-    before = (await storm.waiting.load()).folded[wanted]
     await storm.messenger.want_card(wanted)
-    assert not await storm.waiting.fold(wanted, before, dataclasses.replace(before, said="its newest line"))
-    assert (await storm.waiting.load()).folded[wanted].comes_next
+    assert await storm.messenger.show(storm.runs[wanted])
+    assert wanted not in (await storm.waiting.load())[0]
+
+
+async def test_of_thousands_that_wait_each_looks_the_less_often_the_longer_its_turn_is_away(storm: Storm) -> None:
+    waits: list[float] = []
+    for number in range(4 * NEXT):
+        await storm.opens(incident(number), NEVER)
+        try:
+            await storm.messenger.show(incident(number))
+        except MessengerError as error:
+            waits.append(error.retry_after_seconds)
+    assert waits[0] <= 1 / CARDS_PER_SECOND
+    assert waits[-1] > 2 * LOOK_AGAIN_SECONDS
 
 
 async def test_an_attempt_that_lands_late_is_found_and_its_twin_deleted(storm: Storm) -> None:

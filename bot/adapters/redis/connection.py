@@ -20,8 +20,6 @@ SILENT_SECONDS = 3.0
 CONNECT_SECONDS = 2.0
 SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
 """Precedes every script. Tests replace it with their own clock, so that a day passes in a moment."""
-STAMP = "local function STAMP(now) return now[1] .. '.' .. string.format('%06d', now[2]) end\n"
-"""Also precedes every script: a time as text, seconds with micros."""
 
 
 class Connection:
@@ -29,9 +27,11 @@ class Connection:
 
     def __init__(self, client: aioredis.Redis, *, tag: str = "bot", clock: str = SERVER_TIME) -> None:
         self.client, self.tag = client, tag
+        files = resources.files("bot.adapters.redis")
+        functions = files.joinpath("functions.lua").read_text()
         self._scripts = {
-            path.name.removesuffix(".lua"): clock + STAMP + path.read_text()
-            for path in resources.files("bot.adapters.redis").joinpath("lua").iterdir()
+            path.name.removesuffix(".lua"): clock + functions + path.read_text()
+            for path in files.joinpath("lua").iterdir()
             if path.name.endswith(".lua")
         }
         self._digests = {

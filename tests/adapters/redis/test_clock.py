@@ -9,8 +9,6 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.summary import CLAIM_SECONDS, RedisSummary
-from bot.adapters.slack.outbound.shown import Shown
-from bot.adapters.slack.outbound.summary import Folded, Kept
 from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
@@ -146,10 +144,8 @@ async def test_a_repeat_is_known_no_longer_than_its_hour(store: RedisStore, time
     assert await store.accept([builders.alert()], truncated=0) == 1
 
 
-async def test_the_word_for_the_digest_is_free_when_its_claim_would_have_ended(
-    redis: Connection, time: VirtualTime
-) -> None:
-    digest = RedisSummary(redis, Kept, Folded, Shown, vars)
+async def test_the_claim_of_the_summary_is_free_when_it_would_have_ended(redis: Connection, time: VirtualTime) -> None:
+    digest = RedisSummary(redis, (1.0, 1.0))
     assert await digest.claim()
     await time.advance(BACK)
     await digest.claim()

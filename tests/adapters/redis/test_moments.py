@@ -524,26 +524,26 @@ async def test_releasing_gives_back_ones_own_leases_only(claims: RedisClaims) ->
     assert await claim(claims, "INC-3", "R1/0", disruption="") == "claimed"
 
 
-# --- the word for the digest ------------------------------------------------------------------------------------------
+# --- the claim of the summary -----------------------------------------------------------------------------------------
 
 
-async def test_the_word_for_the_digest_is_one_process_s_to_the_part_of_a_second(
+async def test_the_claim_of_the_summary_is_one_process_s_to_the_part_of_a_second(
     redis: Connection, time: VirtualTime
 ) -> None:
-    digest: RedisSummary[Any, Any, Any] = RedisSummary(redis, lambda folded, said: (folded, said), dict, dict, dict)
+    summary = RedisSummary(redis, (1.0, 1.0))
     await time.advance(0.7)
-    claim = await digest.claim()
+    claim = await summary.claim()
     assert claim
     await time.advance(CLAIM_SECONDS - 0.1)
-    assert await digest.claim() == ""
+    assert await summary.claim() == ""
     await time.advance(0.1)
-    other = await digest.claim()
+    other = await summary.claim()
     assert other not in ("", claim)
-    assert not await digest.keep({"ts": "1.1"}, claim), "it was lost"
-    assert await digest.keep({"ts": "1.1"}, other)
-    assert await digest.claim() == "", "what is kept does not give the word back"
-    await digest.release(other)
-    assert await digest.claim()
+    assert not await summary.keep("1.1", claim), "it was lost"
+    assert await summary.keep("1.1", other)
+    assert await summary.claim() == "", "what is kept does not end the claim"
+    await summary.release(other)
+    assert await summary.claim()
 
 
 # --- pace -------------------------------------------------------------------------------------------------------------

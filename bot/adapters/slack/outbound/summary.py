@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import structlog
@@ -32,70 +32,47 @@ LINES = 12
 EDIT_EVERY_SECONDS = 5.0
 """In a storm the list changes every second, and each edit costs one card."""
 LOOK_AGAIN_SECONDS = 10.0
-"""The longest delay before a look-up of an incident is noticed."""
+"""How long the next ones wait between two tries."""
+MAX_REST_SECONDS = 60.0
 NEXT = 20
 """How many of the oldest waiting incidents compete for the next card."""
 CURED_BY_PEOPLE = OF_THE_BOT | OF_THE_CHANNEL | OF_THE_SCOPES
 NEEDS_A_PERSON = frozenset({"question", "request", "note"})
 
 
-@dataclass(frozen=True)
-class Folded:
-    """An incident that has no card yet."""
-
-    said: str
-    """Its line in the summary, as it is sent."""
-    comes_next: bool = False
-    """Its turn came, or a person looked for it; only Slack's pace delays its card now."""
-    is_listed: bool = False
-    """It had to wait: it is in the summary until its card is posted."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    folded: Mapping[str, Folded]
-    message: Shown
-    """`attempt_at` is the newest post or edit; without `ts`, a post whose answer is not known."""
-
-    @property
-    def listed(self) -> dict[str, str]:
-        """The lines of the incidents in the summary."""
-        return {incident_id: folded.said for incident_id, folded in self.folded.items() if folded.is_listed}
-
-    @property
-    def hash(self) -> str:
-        return hashlib.sha256(json.dumps(self.listed, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def is_nothing(self) -> bool:
-        return self.message == Shown() and not self.listed
-
-    def with_(self, incident_id: str, folded: Folded | None) -> Kept:
-        others = {other: kept for other, kept in self.folded.items() if other != incident_id}
-        return replace(self, folded=others if folded is None else others | {incident_id: folded})
-
-    def older_than(self, incident_id: str) -> int:
-        """How many wait for their turn before it."""
-        waits = (other for other, folded in self.folded.items() if not folded.comes_next)
-        return sum(1 for other in waits if _number(other) < _number(incident_id))
-
-
 class SummaryStore(Protocol):
-    """One summary a deployment. Raise `StorageUnavailableError` on no answer."""
+    """One summary a deployment: a line for each incident that had to wait for its card, and a record of the message.
 
-    async def load(self) -> Kept: ...
+    Raise `StorageUnavailableError` on no answer.
+    """
 
-    async def fold(self, incident_id: str, before: Folded | None, now: Folded) -> bool:
-        """Whether it was stored; False when something other than `before` is stored by now."""
+    async def load(self) -> tuple[Mapping[str, str], str]:
+        """The lines by incident, and the message's record; empty when there is no message."""
         ...
 
-    async def unfold(self, incident_id: str) -> None: ...
+    async def turn(
+        self, incident_id: str, line: str, channel: str, *, compete: int, look_again_seconds: float
+    ) -> tuple[float, int, int, str]:
+        """Take a card of the pace for this incident; without one, keep its line and its place among those that wait.
+
+        Only the `compete` oldest that wait take one. Returns the seconds to wait, 0 when the card may be posted now;
+        how many wait before it; how many lines there are; and the message's record.
+        """
+        ...
+
+    async def comes_next(self, incident_id: str) -> None:
+        """An incident that waits need not wait for its turn any more."""
+        ...
+
+    async def leave(self, incident_id: str) -> tuple[int, str]:
+        """Remove the line of an incident that has its card. Returns how many are left, and the message's record."""
+        ...
 
     async def claim(self) -> str:
         """A claim by which only this process may post the summary, or empty; it expires after some seconds."""
         ...
 
-    async def keep(self, message: Shown, claim: str) -> bool:
+    async def keep(self, message: str, claim: str) -> bool:
         """Whether it was stored; False when the claim has expired."""
         ...
 
@@ -113,66 +90,51 @@ class Summary:
         """Seconds until the card of this run may be tried again, which is in the summary until then; or 0."""
         if _needs_a_person(run):
             return 0.0
-        kept = await self._store.load()
-        before = kept.folded.get(run.incident_id)
-        if before is not None and before.comes_next:
+        wait, older, listed, message = await self._store.turn(
+            run.incident_id, summary_line(run), self._channel, compete=NEXT, look_again_seconds=LOOK_AGAIN_SECONDS
+        )
+        if wait <= 0:
             return 0.0
-        wait = LOOK_AGAIN_SECONDS
-        if kept.older_than(run.incident_id) < NEXT:
-            wait = await self._pace.take("card", self._channel)
-        is_listed = wait > 0 or (before is not None and before.is_listed)
-        now = Folded(said=summary_line(run), comes_next=wait <= 0, is_listed=is_listed)
-        if now != before and not await self._store.fold(run.incident_id, before, now):
-            # A person has looked for it in the meantime.
-            return 1.0
-        if now.comes_next:
-            return 0.0
-        await self._bring_up_to_date(kept.with_(run.incident_id, now))
-        return min(wait, LOOK_AGAIN_SECONDS)
+        await self._bring_up_to_date(listed, _read(message))
+        # Of thousands that wait for hours, each looks the less often the longer its turn is away.
+        return min(max(wait, LOOK_AGAIN_SECONDS * older / NEXT), MAX_REST_SECONDS)
 
     async def want(self, incident_id: str) -> None:
         """A person looks for this incident: its card comes next."""
-        while True:
-            folded = (await self._store.load()).folded.get(incident_id)
-            if folded is None or folded.comes_next:
-                return
-            if await self._store.fold(incident_id, folded, replace(folded, comes_next=True)):
-                return
+        await self._store.comes_next(incident_id)
 
     async def has_card(self, run: Run) -> float:
         """Remove it from the summary. Returns seconds until the next try, when no other incident will update it."""
-        kept = await self._store.load()
-        if run.incident_id in kept.folded:
-            await self._store.unfold(run.incident_id)
-            kept = kept.with_(run.incident_id, None)
-        rest = await self._bring_up_to_date(kept)
-        return 0.0 if kept.listed else rest
+        listed, message = await self._store.leave(run.incident_id)
+        rest = await self._bring_up_to_date(listed, _read(message))
+        return 0.0 if listed else rest
 
     # --- the message -------------------------------------------------------------------------------------------------
 
-    async def _bring_up_to_date(self, kept: Kept) -> float:
+    async def _bring_up_to_date(self, listed: int, message: Shown) -> float:
         """Update the message. Returns seconds until the next try, 0 when it is up to date."""
-        if kept.is_nothing or (kept.listed and kept.message.hash == kept.hash):
+        if not listed and message == Shown():
             return 0.0
-        # Before anything is claimed: in a storm hundreds come by in the seconds between two edits.
-        rest = time_left(EDIT_EVERY_SECONDS, kept.message.attempt_at, self._clock.now())
-        if kept.message.ts and rest > 0:
+        # Before anything is loaded or claimed: in a storm hundreds come by in the seconds between two edits.
+        rest = time_left(EDIT_EVERY_SECONDS, message.attempt_at, self._clock.now())
+        if message.ts and rest > 0:
             return rest
         if not (claim := await self._store.claim()):
             return 1.0
         try:
-            # Read again: another replica may have posted before the claim was ours.
-            kept = await self._store.load()
-            if kept.is_nothing:
-                return 0.0
-            if kept.message.ts:
-                return await self._edit(kept, claim)
-            return await self._post(kept, claim)
+            # Another replica may have posted before the claim was ours.
+            lines, record = await self._store.load()
+            message = _read(record)
+            if message.ts:
+                return await self._edit(lines, message, claim)
+            if lines or message != Shown():
+                return await self._post(lines, message, claim)
+            return 0.0
         finally:
             await self._store.release(claim)
 
-    async def _post(self, kept: Kept, claim: str) -> float:
-        now, entry = self._clock.now(), kept.message
+    async def _post(self, lines: Mapping[str, str], entry: Shown, claim: str) -> float:
+        now = self._clock.now()
         if entry.attempt_at:
             if (rest := time_left(SETTLE_SECONDS, entry.attempt_at, now)) > 0:
                 return rest
@@ -180,28 +142,28 @@ class Summary:
             if isinstance(found, Refusal):
                 return self._refused(found, "looking for the summary")
             if found:
-                await self._store.keep(replace(entry, ts=found, hash="", channel=self._channel), claim)
+                await self._keep(replace(entry, ts=found, hash="", channel=self._channel), claim)
                 return EDIT_EVERY_SECONDS
-            if not kept.listed:
-                await self._store.keep(Shown(), claim)
+            if not lines:
+                await self._keep(Shown(), claim)
                 return 0.0
         if (wait := await self._pace.take("post", self._channel)) > 0:
             return wait
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
-        if not await self._store.keep(attempt, claim):
+        if not await self._keep(attempt, claim):
             return 1.0
-        result = await post(self._client, summary_message(kept.listed), self._key(attempt), channel=self._channel)
+        result = await post(self._client, summary_message(lines), self._key(attempt), channel=self._channel)
         if isinstance(result, Refusal):
             if result.happened == "no":
-                await self._store.keep(entry, claim)
+                await self._keep(entry, claim)
             return self._refused(result, "posting the summary")
         ts = str(result["ts"])
         if entry.attempt_at:
             # An earlier attempt may have arrived since the look-up.
             found = await self._found(attempt)
             ts = ts if isinstance(found, Refusal) else found or ts
-        await self._store.keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=kept.hash), claim)
-        log.info("slack.summary_posted", waiting=len(kept.listed), ts=ts)
+        await self._keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=_hash(lines)), claim)
+        log.info("slack.summary_posted", waiting=len(lines), ts=ts)
         return 0.0
 
     async def _found(self, entry: Shown) -> str | Refusal:
@@ -209,10 +171,10 @@ class Summary:
         key, since = self._key(entry), entry.first_attempt_at
         return await find_only(self._client, key, channel=self._channel, since=since)
 
-    async def _edit(self, kept: Kept, claim: str) -> float:
-        now, entry, wanted = self._clock.now(), kept.message, kept.hash
+    async def _edit(self, lines: Mapping[str, str], entry: Shown, claim: str) -> float:
+        now, wanted = self._clock.now(), _hash(lines)
         if entry.hash != wanted:
-            message = summary_message(kept.listed)
+            message = summary_message(lines)
             if (rest := time_left(EDIT_EVERY_SECONDS, entry.attempt_at, now)) > 0:
                 return rest
             if (wait := await self._pace.take("update", "workspace")) > 0:
@@ -224,11 +186,14 @@ class Summary:
                     return self._refused(result, "editing the summary")
                 # For example, it was deleted: the next change gets a new message.
                 log.error("slack.summary_lost", error=result.error)
-                await self._store.keep(Shown(), claim)
+                await self._keep(Shown(), claim)
                 return 0.0
         # The storm is over when no incident waits; the next one gets a new message.
-        await self._store.keep(replace(entry, hash=wanted, attempt_at=now) if kept.listed else Shown(), claim)
+        await self._keep(replace(entry, hash=wanted, attempt_at=now) if lines else Shown(), claim)
         return 0.0
+
+    async def _keep(self, message: Shown, claim: str) -> bool:
+        return await self._store.keep(json.dumps(asdict(message)), claim)
 
     def _refused(self, refusal: Refusal, what: str) -> float:
         """Log the refusal. The summary never blocks a card: the next incident tries it again."""
@@ -238,6 +203,14 @@ class Summary:
 
     def _key(self, entry: Shown) -> Key:
         return Key(self._deployment, f"digest/{entry.first_attempt_at:.3f}")
+
+
+def _read(message: str) -> Shown:
+    return Shown(**json.loads(message)) if message else Shown()
+
+
+def _hash(lines: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(lines), sort_keys=True).encode()).hexdigest()
 
 
 def _needs_a_person(run: Run) -> bool:

@@ -1,4 +1,4 @@
--- Stores the state of the message. KEYS: digest. ARGV: claim, record ('' releases the claim).
+-- Stores the state of the message. KEYS: summary. ARGV: claim, record ('' releases the claim).
 -- Returns 0, and stores nothing, if another process has the claim by now.
 local held = redis.call('HGET', KEYS[1], 'claim')
 if not held or string.match(held, '^(.-)|') ~= ARGV[1] then

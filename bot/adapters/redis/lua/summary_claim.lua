@@ -1,4 +1,4 @@
--- Claims the digest unless it is claimed. KEYS: digest. ARGV: claim, seconds. Returns 1 if it was claimed.
+-- Claims the summary unless it is claimed. KEYS: summary. ARGV: claim, seconds. Returns 1 if it was claimed.
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local held = redis.call('HGET', KEYS[1], 'claim')

@@ -1,0 +1,6 @@
+-- Removes an incident that has its card. KEYS: summary, lines, waits, granted. ARGV: incident.
+-- Returns how many lines are left, and the message's record.
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('SREM', KEYS[4], ARGV[1])
+return {redis.call('HLEN', KEYS[2]), redis.call('HGET', KEYS[1], 'message') or ''}
