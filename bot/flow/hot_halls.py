@@ -23,7 +23,7 @@ async def refused_by_heat(runs: PastRuns, run: Run, plan: Plan, snapshot: Cluste
     """Why this plan may not add a replica now; empty if it adds none, or none that could land in a hot hall."""
     if not _adds_replicas(plan, snapshot):
         return ""
-    for zone, incident in (await hot_zones(runs, but=run.incident_id, at=at)).items():
+    for zone, incident in (await hot_zones(runs, run, at=at)).items():
         nodes = tuple(node for node in snapshot.nodes if labels_of(node).get(ZONE_LABEL, "") == zone)
         room = capacity_of(replace(snapshot, nodes=nodes))
         if isinstance(room, str) or room.replicas_that_fit >= 1:
@@ -32,13 +32,14 @@ async def refused_by_heat(runs: PastRuns, run: Run, plan: Plan, snapshot: Cluste
     return ""
 
 
-async def hot_zones(runs: PastRuns, *, but: str, at: float) -> Mapping[str, str]:
-    """Zone to the open incident that found its hall too hot; nodes without a zone are one hall."""
+async def hot_zones(runs: PastRuns, run: Run, *, at: float) -> Mapping[str, str]:
+    """Zone to another open incident of this cluster that found its hall too hot; nodes without a zone are one hall."""
     found: dict[str, str] = {}
-    for run in await runs_since(runs, at):
-        halls = [one.fields for one in run.latest.values() if one.fields.get("scope") == FACILITY]
-        if halls and run.is_open and run.incident_id != but:
-            found |= {str(fields.get("zone") or ""): run.incident_id for fields in halls}
+    for other in await runs_since(runs, at):
+        halls = [one.fields for one in other.latest.values() if one.fields.get("scope") == FACILITY]
+        is_here = other.target.cluster == run.target.cluster and other.incident_id != run.incident_id
+        if halls and other.is_open and is_here:
+            found |= {str(fields.get("zone") or ""): other.incident_id for fields in halls}
     return found
 
 

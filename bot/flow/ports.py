@@ -353,8 +353,8 @@ class CallClaims(Protocol):
         """
         ...
 
-    async def reset_breakers(self, workload_key: str) -> None:
-        """Resets both counts: changes of the workload, and nodes. Nodes cordoned in the cluster still count."""
+    async def reset_breakers(self, workload_key: str, *, cluster: str) -> None:
+        """Resets both counts: changes of the workload, and nodes. Nodes that are cordoned now still count."""
         ...
 
     async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None:

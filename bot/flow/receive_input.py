@@ -32,7 +32,7 @@ class ReceiveInput:
         elif command.command == "resume":
             await self._claims.set_halt(incident_id, by="")
         elif command.command == "reset" and (run := await self._runs.load(incident_id)) is not None:
-            await self._claims.reset_breakers(run.target.key)
+            await self._claims.reset_breakers(run.target.key, cluster=run.target.cluster)
         return await self._store(incident_id, command)
 
     async def reopen(self, command: Commanded, run: Run) -> bool:

@@ -235,9 +235,9 @@ class Breaker(Section):
     per: Duration = Field(timedelta(hours=1), examples=["1h"])
     """The time in which the limits of the breakers count."""
     node_disruptions: int = Field(2, ge=1, le=50)
-    """Nodes cordoned or drained within `per`, over the whole deployment: a hall that heats takes nodes one by one."""
+    """Nodes of one cluster cordoned or drained within `per`: a hall that heats takes nodes one by one."""
     cordoned_share: float = Field(0.1, gt=0, le=1, examples=["0.1"])
-    """The share of the fleet's GPUs, 0 to 1, that may be cordoned by anybody. One node may always be cordoned."""
+    """The share of a cluster's GPUs, 0 to 1, that may be cordoned by anybody. One node may always be cordoned."""
 
 
 class Paging(Section):

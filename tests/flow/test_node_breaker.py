@@ -73,7 +73,7 @@ async def test_while_another_node_of_a_small_fleet_is_cordoned_it_is_refused_in_
 
 async def test_after_two_other_nodes_within_the_hour_it_is_refused(scene: Scene, bot: Bot) -> None:
     for number in (1, 2):
-        node = NodeDisruption(f"elsewhere-{number}")
+        node = NodeDisruption(f"elsewhere-{number}", cluster=builders.TARGET.cluster)
         call = f"INC-9{number}/R1/0"
         await bot.claims.claim(
             f"INC-9{number}", call, workload_key=f"w{number}", lease_keys=[], disruption="", node=node

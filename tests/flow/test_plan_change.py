@@ -186,6 +186,7 @@ async def test_in_a_hot_hall_no_replica_is_added_for_any_incident() -> None:
         pytest.param(too_hot("one"), id="one-node"),
         pytest.param(too_hot("none"), id="cool-again"),
         pytest.param(too_hot(zone="b"), id="another-zone"),
+        pytest.param(too_hot(target=builders.TARGET.model_copy(update={"cluster": "west"})), id="another-cluster"),
         pytest.param(too_hot(closed_at=AT), id="closed"),
         pytest.param(too_hot(incident_id=builders.run().incident_id), id="its-own-incident"),
     ],

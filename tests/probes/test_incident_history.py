@@ -81,6 +81,12 @@ async def test_only_replacements_of_a_day_on_that_node_count(ledger: tuple[Ledge
     assert (await ask("replaced_before", past(1, 0.9, ledger=ledger))).fields == {"count": count, "node": "n1"}
 
 
+async def test_a_node_of_the_same_name_in_another_cluster_is_another_node() -> None:
+    elsewhere = TARGET.model_copy(update={"cluster": "west"})
+    found = await ask("replaced_before", past(1, 0.9, target=elsewhere, ledger=replaced("llm-3", 5)))
+    assert found.fields["count"] == 0
+
+
 @pytest.mark.parametrize("cordoned", [True, False])
 async def test_whether_the_node_is_cordoned_is_read(*, cordoned: bool) -> None:
     node: Obj = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True} if cordoned else {}}

@@ -19,7 +19,7 @@ class BreakerLimits:
     disruptive_changes: int = 3
     """On one workload within `seconds` (OPERATIONS section 5); a higher number is a facility or a bot problem."""
     node_disruptions: int = 2
-    """Different nodes cordoned or drained within `seconds`, over the whole deployment."""
+    """Different nodes of one cluster cordoned or drained within `seconds`."""
     cordoned_share: float = 0.1
     """Of the fleet's accelerators; one node is always allowed, or a small fleet could cordon none."""
     seconds: int = 3600
@@ -53,7 +53,7 @@ class RedisClaims:
             self._redis.key("claims", incident_id),
             self._redis.key("leases"),
             self._redis.key("breaker", workload_key),
-            self._redis.key(NODE_BREAKER),
+            self._redis.key(NODE_BREAKER, node.cluster if node else ""),
         ]
         limits = self._limits
         arguments = [
@@ -84,8 +84,8 @@ class RedisClaims:
             }
         )
 
-    async def reset_breakers(self, workload_key: str) -> None:
-        keys = self._redis.key("breaker", workload_key), self._redis.key(NODE_BREAKER)
+    async def reset_breakers(self, workload_key: str, *, cluster: str) -> None:
+        keys = self._redis.key("breaker", workload_key), self._redis.key(NODE_BREAKER, cluster)
         await self._redis.ask(self._redis.client.delete(*keys))
 
     async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None:

@@ -24,6 +24,8 @@ class NodeDisruption:
     """On all nodes; 0 if the workload requests no accelerator, so no share can be computed."""
     cordoned: Mapping[str, int] = field(default_factory=dict)
     """Other unschedulable nodes, cordoned by anybody, with their accelerators."""
+    cluster: str = ""
+    """The name of its cluster: nodes of two clusters may have one name."""
 
 
 def node_disruption(snapshot: ClusterSnapshot, name: str) -> NodeDisruption | str:

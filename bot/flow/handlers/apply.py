@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import structlog
@@ -187,7 +188,8 @@ class ApplyCall:
             snapshot = await self._see(context.run, context_of(context.run, playbook.settings), at=context.now)
         except ClusterError as error:
             return str(error)
-        return node_disruption(snapshot, str(plan.choices["node"]))
+        found = node_disruption(snapshot, str(plan.choices["node"]))
+        return found if isinstance(found, str) else replace(found, cluster=context.run.target.cluster)
 
     async def _send(
         self, context: EffectContext, effect: ApplyStep, approved: Approved, call: Call, call_id: str

@@ -40,6 +40,7 @@ class ReadReplacedBefore:
         replaced = [
             f"{entry.target.name} ({run.incident_id})"
             for run in await runs_since(self._runs, start)
+            if run.target.cluster == request.context.target.cluster
             for entry in run.ledger
             if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start
             if entry.target.name != name_of(pod)

@@ -491,6 +491,17 @@ async def test_a_node_that_is_taken_again_after_the_hour_counts_again(claims: Re
     assert await takes(claims, 4, "c") == "node_breaker_open"
 
 
+async def test_each_cluster_has_its_own_node_breaker(claims: RedisClaims) -> None:
+    east, west = {"cluster": "east", "fleet_gpus": 80}, {"cluster": "west", "fleet_gpus": 80}
+    assert await takes(claims, 1, "a", **east) == "claimed"
+    assert await takes(claims, 2, "b", **west) == "claimed"
+    assert await takes(claims, 3, "b", **east) == "too_many_gpus"
+    await claims.reset_breakers("w1", cluster="west")
+    assert await takes(claims, 3, "b", **east) == "too_many_gpus"
+    await claims.reset_breakers("w1", cluster="east")
+    assert await takes(claims, 3, "b", **east) == "claimed"
+
+
 async def test_a_node_weighs_only_until_the_cluster_must_show_it(claims: RedisClaims, time: VirtualTime) -> None:
     await takes(claims, 1, "a", fleet_gpus=80)
     await time.advance(599)
@@ -512,7 +523,7 @@ async def test_nodes_with_one_accelerator_weigh_too(claims: RedisClaims) -> None
 
 async def test_what_the_breakers_counted_is_forgotten_by_itself(claims: RedisClaims, redis: Connection) -> None:
     await takes(claims, 1, "a")
-    for key in (redis.key("breaker", "w1"), redis.key(NODE_BREAKER)):
+    for key in (redis.key("breaker", "w1"), redis.key(NODE_BREAKER, "")):
         assert 0 < await redis.client.ttl(key) <= 3600
 
 

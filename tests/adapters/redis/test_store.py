@@ -377,7 +377,7 @@ async def test_a_call_that_the_node_breaker_refused_has_taken_nothing(claims: Re
 async def test_a_reset_forgets_nodes_and_what_is_cordoned_still_weighs(claims: RedisClaims) -> None:
     for number, name in enumerate("ab", start=1):
         await takes(claims, number, large(name))
-    await claims.reset_breakers("w3")
+    await claims.reset_breakers("w3", cluster="")
     assert await takes(claims, 3, large("c", fleet_gpus=160, cordoned={"a": 8, "b": 8})) == "too_many_gpus"
     assert await takes(claims, 3, large("c", cordoned={"a": 8, "b": 8})) == "claimed"
 
