@@ -7,6 +7,7 @@ import dataclasses
 import secrets
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import httpx
@@ -57,12 +58,15 @@ from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
 from bot.flow.cached_snapshots import CachedSnapshots
 from bot.flow.circuit import Circuit
-from bot.flow.ports import History, PodPages
+from bot.flow.clusters import ClusterPorts, ProxiedGenerations
+from bot.flow.ports import Generations, History, PodPages
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.probes.catalogue import probe_readers
 from bot.probes.declaration import Sources
 from bot.settings import Settings
+from bot.settings.model import ClusterSettings
+from bot.settings.model import Kubernetes as KubernetesSettings
 from bot.settings.model import Slack as SlackSettings
 
 log = structlog.get_logger()
@@ -79,18 +83,23 @@ class SystemClock:
 class Circuits:
     """One circuit for each dependency that effects wait for. Redis has none, since nothing works without it."""
 
-    kubernetes: Circuit = field(default_factory=lambda: Circuit("the Kubernetes API"))
-    prometheus: Circuit = field(default_factory=lambda: Circuit("Prometheus"))
-    alertmanager: Circuit = field(default_factory=lambda: Circuit("Alertmanager"))
+    known: dict[str, Circuit] = field(default_factory=dict)
+    """By dependency, as `/metrics` names them: `alertmanager`, `kubernetes`, or `kubernetes/east` of several."""
 
-    def report_to(self, facts: logs.Facts) -> None:
-        for each in dataclasses.fields(self):
-            facts.circuits[each.name] = getattr(self, each.name)
+    def new(self, name: str, shown: str, *, of: str = "") -> Circuit:
+        """`shown` is for people; `of`: its cluster, if there are several."""
+        circuit = self.known[one_of(name, of)] = Circuit(f"{shown} of {of}" if of else shown)
+        return circuit
+
+
+def one_of(dependency: str, cluster: str) -> str:
+    """The name of one cluster's dependency; `cluster` is empty if there is only one."""
+    return f"{dependency}/{cluster}" if cluster else dependency
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The Kubernetes adapters."""
+    """The Kubernetes adapters of one cluster."""
 
     client: KubernetesClient
     port: KubernetesCluster
@@ -127,7 +136,31 @@ class Fleet:
     scraped: SampledHistory
     """Direct scrapes: what runs on each replica now, whatever source the history comes from."""
     scraper: VllmScraper
-    generations: VllmGenerations
+    generations: Generations
+
+
+@dataclass(frozen=True)
+class OneCluster:
+    """The adapters of one cluster and of its fleet."""
+
+    settings: ClusterSettings
+    among: str
+    """Its name, if there are several; else empty."""
+    kubernetes: Cluster
+    fleet: Fleet
+
+    @property
+    def ports(self) -> ClusterPorts:
+        return ClusterPorts(
+            cluster=self.kubernetes.port,
+            writer=self.kubernetes.writer,
+            job_logs=self.kubernetes.logs,
+            signals=self.fleet.signals,
+            history=self.fleet.history,
+            samples=self.fleet.scraped,
+            scraper=self.fleet.scraper,
+            generations=self.fleet.generations,
+        )
 
 
 def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
@@ -147,8 +180,7 @@ def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storag
     return Storage(connection, store, RedisClaims(connection, breaker), epochs)
 
 
-def cluster_connection(settings: Settings) -> ClusterConnection:
-    where = settings.kubernetes
+def cluster_connection(where: KubernetesSettings) -> ClusterConnection:
     return ClusterConnection(
         url=where.url or "",
         token=where.token.get_secret_value() if where.token else "",
@@ -157,10 +189,25 @@ def cluster_connection(settings: Settings) -> ClusterConnection:
     )
 
 
-def open_cluster(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> Cluster:
-    client = KubernetesClient(cluster_connection(settings), circuits.kubernetes)
+def open_clusters(
+    settings: Settings, storage: Storage, circuits: Circuits, stack: contextlib.AsyncExitStack
+) -> dict[str, OneCluster]:
+    """By the value of the alerts' `cluster` label."""
+    opened = {}
+    for one in settings.every_cluster:
+        among = settings.among(one)
+        kubernetes = open_cluster(one, circuits.new("kubernetes", "the Kubernetes API", of=among), stack)
+        prometheus = circuits.new("prometheus", "Prometheus", of=among)
+        opened[one.name] = OneCluster(
+            one, among, kubernetes, open_fleet(one, among, storage, kubernetes, prometheus, stack)
+        )
+    return opened
+
+
+def open_cluster(one: ClusterSettings, circuit: Circuit, stack: contextlib.AsyncExitStack) -> Cluster:
+    client = KubernetesClient(cluster_connection(one.kubernetes), circuit)
     stack.push_async_callback(client.close)
-    port = KubernetesCluster(client, name=settings.cluster)
+    port = KubernetesCluster(client, name=one.name)
     return Cluster(client, port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
 
 
@@ -196,7 +243,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     return Slack(client, messenger, people, pace)
 
 
-def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
+def open_pages(settings: ClusterSettings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
     """Returns how pages of pods are fetched: at the pods' addresses, or through the API server."""
     if settings.sampling.through == "proxy":
         return ProxyPages(cluster.client)
@@ -206,8 +253,14 @@ def open_pages(settings: Settings, cluster: Cluster, stack: contextlib.AsyncExit
 
 
 def open_fleet(
-    settings: Settings, storage: Storage, cluster: Cluster, circuits: Circuits, stack: contextlib.AsyncExitStack
+    settings: ClusterSettings,
+    among: str,
+    storage: Storage,
+    cluster: Cluster,
+    circuit: Circuit,
+    stack: contextlib.AsyncExitStack,
 ) -> Fleet:
+    """`among`: the cluster's name, if there are several. `circuit`: that of its Prometheus."""
     pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
     recent = CachedSnapshots(cluster.port, clock.now)
@@ -219,17 +272,18 @@ def open_fleet(
     prometheus: httpx.AsyncClient | None = None
     day: PrometheusMemory | None = None
     registers: PrometheusRegisters | None = None
-    if settings.prometheus.url:
+    url, labels = settings.prometheus.url, settings.prometheus.labels
+    if url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-        prometheus = CircuitClient(circuits.prometheus, timeout=5.0, headers=headers)
+        prometheus = CircuitClient(circuit, timeout=5.0, headers=headers)
         stack.push_async_callback(prometheus.aclose)
-        history = PrometheusHistory(prometheus, settings.prometheus.url, replicas=replicas, engine=vllm_metrics)
-        day = PrometheusMemory(prometheus, settings.prometheus.url)
-        registers = PrometheusRegisters(prometheus, settings.prometheus.url)
+        history = PrometheusHistory(prometheus, url, replicas=replicas, engine=vllm_metrics, labels=labels)
+        day = PrometheusMemory(prometheus, url, labels)
+        registers = PrometheusRegisters(prometheus, url, labels)
     router = PrometheusRouter(
         prometheus,
-        settings.prometheus.url,
+        url,
         errors=settings.prometheus.router_errors,
         latency=settings.prometheus.gateway_p99,
     )
@@ -248,10 +302,17 @@ def open_fleet(
         gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
         amd_labels=settings.gpu.amd_exporter,
     )
+    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)
+    return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack))
+
+
+def open_generations(settings: ClusterSettings, among: str, stack: contextlib.AsyncExitStack) -> Generations:
+    """A pod's address may be another pod's in another cluster, so only a cluster that is read by address gets any."""
+    if among and settings.sampling.through == "proxy":
+        return ProxiedGenerations()
     generations = VllmGenerations()
     stack.push_async_callback(generations.close)
-    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)
-    return Fleet(signals, history, scraped, scraper, generations)
+    return generations
 
 
 def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> SlackPeople:
@@ -266,7 +327,7 @@ def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> Slack
 def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
     if not settings.alertmanager.url:
         return None
-    http = CircuitClient(circuits.alertmanager, timeout=5.0)
+    http = CircuitClient(circuits.new("alertmanager", "Alertmanager"), timeout=5.0)
     stack.push_async_callback(http.aclose)
     return AlertmanagerApi(http, settings.alertmanager.url, read_listed)
 
@@ -308,20 +369,18 @@ class Dependencies:
     """Everything outside this process that the bot works with."""
 
     storage: Storage
-    cluster: Cluster
+    clusters: Mapping[str, OneCluster]
+    """By the value of the alerts' `cluster` label."""
     slack: Slack
-    fleet: Fleet
     alertmanager: AlertmanagerApi | None
     """None if Alertmanager's address is not set."""
     pagers: Pagers
 
 
 def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.AsyncExitStack) -> Dependencies:
-    circuits = Circuits()
-    circuits.report_to(facts)
+    circuits = Circuits(facts.circuits)
     storage = open_storage(settings, stack)
-    cluster = open_cluster(settings, circuits, stack)
+    clusters = open_clusters(settings, storage, circuits, stack)
     slack = open_slack(settings, storage, stack)
-    fleet = open_fleet(settings, storage, cluster, circuits, stack)
     silences, pagers = open_silences(settings, circuits, stack), open_pagers(settings, stack)
-    return Dependencies(storage, cluster, slack, fleet, silences, pagers)
+    return Dependencies(storage, clusters, slack, silences, pagers)

@@ -11,6 +11,7 @@ from bot.domain.incidents.effect import (
     ApplyStep,
     DrawChart,
     DrawPath,
+    Effect,
     EndSilences,
     ExportTimeline,
     JudgePress,
@@ -28,11 +29,13 @@ from bot.domain.incidents.effect import (
 )
 from bot.domain.incidents.machine import Rules
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.target import Target
+from bot.domain.kernel.errors import UnknownClusterError
+from bot.domain.kernel.target import Target, cluster_named, is_of
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
 from bot.flow.accept_alerts import AcceptAlerts
 from bot.flow.advance_run import AdvanceRun, FromBundle
+from bot.flow.clusters import ClusterPorts, absent
 from bot.flow.handlers.apply import ApplyCall
 from bot.flow.handlers.draw_chart import DrawChartHandler, ReadSeriesHandler
 from bot.flow.handlers.draw_path import DrawPathHandler
@@ -47,24 +50,17 @@ from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler,
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.handlers.watch import WatchHandler
 from bot.flow.keep_halts import KeepHalts
-from bot.flow.perform_effect import Handler, PerformEffect
+from bot.flow.perform_effect import Done, EffectContext, Handler, Later, PerformEffect
 from bot.flow.ports import (
     AlertStore,
     CallClaims,
-    Cluster,
-    ClusterWriter,
     EffectStore,
-    Generations,
-    History,
     Impatient,
-    JobLogs,
     Messenger,
     Pager,
     People,
     Playbooks,
     RunStore,
-    Scraper,
-    Signals,
     Silences,
     WatchLog,
 )
@@ -109,18 +105,10 @@ class Ports:
     store: Store
     claims: CallClaims
     watch_log: WatchLog
-    cluster: Cluster
-    writer: ClusterWriter
-    job_logs: JobLogs
+    clusters: Mapping[str, ClusterPorts]
+    """By the value of the alerts' `cluster` label."""
     messenger: MessengerThatKnocks
     people: People
-    signals: Signals
-    history: History
-    """The history for charts."""
-    samples: History
-    """The bot's own samples: the load of single replicas."""
-    scraper: Scraper
-    generations: Generations
     playbooks: Playbooks
     pictures: Pictures
     pager: Pager
@@ -140,21 +128,21 @@ class Runtime:
         ports: Ports,
         rules: Rules,
         *,
-        cluster_name: str,
         reopen_within_seconds: float = 900.0,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`changed` is called when the visible state of a run, or the kill switch, has changed."""
-        self._ports, self._changed, self._cluster_name = ports, changed, cluster_name
+        self._ports, self._changed, self._rules = ports, changed, rules
         store, claims = ports.store, ports.claims
         self.advance = AdvanceRun(store, ports.from_bundle, rules)
-        self.handlers = self._handlers(rules)
+        self._of_clusters = {name: self._handlers_on(own) for name, own in ports.clusters.items()}
+        self.handlers = self._handlers()
         self.perform = PerformEffect(store, store, self.handlers)
         self.wake = Wake(self.advance, self.perform, later=ports.time.later)
         wake = self.wake.incident
         self.route = RouteAlerts(
-            store, store, ports.playbooks, ports.cluster,
-            cluster_name=cluster_name, reopen_within_seconds=reopen_within_seconds, wake=wake,
+            store, store, ports.playbooks, {name: each.cluster for name, each in ports.clusters.items()},
+            reopen_within_seconds=reopen_within_seconds, wake=wake,
         )  # fmt: skip
         self.halts = KeepHalts(store, claims, wake, changed, lambda: self.wake.is_busy)
         self.receive = ReceiveInput(store, store, claims, wake)
@@ -176,40 +164,25 @@ class Runtime:
         """Store alerts as if Alertmanager had just sent them."""
         await self._ports.store.accept(alerts, truncated=0)
 
-    def sampling(self, named: Iterable[tuple[str, str, str]], *, every_seconds: float) -> KeepSampling:
-        """Samples the named workloads (namespace, kind, name), and every workload with an open incident."""
+    def sampling(self, cluster: str, named: Iterable[tuple[str, str, str]], *, every_seconds: float) -> KeepSampling:
+        """Samples the cluster's named workloads (namespace, kind, name), and those with an open incident."""
+        clusters = self._ports.clusters
         targets = [
-            Target(cluster=self._cluster_name, namespace=namespace, kind=kind, name=name)
-            for namespace, kind, name in named
+            Target(cluster=cluster, namespace=namespace, kind=kind, name=name) for namespace, kind, name in named
         ]
-        workloads = SampledWorkloads(self._ports.store, targets)
-        return KeepSampling(self._ports.signals, workloads, every_seconds=every_seconds)
+        workloads = SampledWorkloads(self._ports.store, targets, lambda target: is_of(cluster, target, clusters))
+        return KeepSampling(clusters[cluster].signals, workloads, every_seconds=every_seconds)
 
-    def _handlers(self, rules: Rules) -> Mapping[type, Handler]:
+    def _handlers(self) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of
         time, messenger, store = ports.time, ports.messenger, ports.store
-        read = ReadHandler(ports.signals, playbook_of)
-        see = SnapshotReader(ports.cluster, ports.samples)
-        plan = PlanHandler(read, see, ports.cluster, playbook_of, store)
-        generate = GenerateOnReplica(
-            ports.generations, SnapshotReplicas(ports.cluster), ports.scraper, ports.claims, store, pause=time.pause
-        )
-        series = ReadSeriesHandler(ports.history, playbook_of, aside=time.aside)
+        of_its_cluster = (ReadSignals, PlanChange, ApplyStep, WatchSignals, ExportTimeline, ReadSeries)
         return {
-            ReadSignals: read,
-            PlanChange: plan,
-            ApplyStep: ApplyCall(
-                ports.writer, ports.claims, store, plan, see, playbook_of,
-                job_result=JobResult(ports.cluster, ports.job_logs), generate=generate,
-                grant_valid_seconds=rules.approvals.grant_valid_seconds, pause=time.pause,
-            ),
-            WatchSignals: WatchHandler(read, ports.watch_log, playbook_of),
+            **dict.fromkeys(of_its_cluster, self._on_its_cluster),
             JudgePress: JudgeHandler(ports.people),
             ShowInSlack: ShowHandler(messenger, self._changed),
             Notify: NotifyHandler(messenger),
-            ExportTimeline: ExportHandler(messenger, store, ports.pictures.chart_svg, series),
             DrawPath: DrawPathHandler(messenger, playbook_of, ports.pictures.path_png),
-            ReadSeries: series,
             DrawChart: DrawChartHandler(messenger, store, ports.pictures.chart_png, aside=time.aside),
             ReleaseLeases: ReleaseHandler(ports.claims),
             RouteAgain: RouteAgainHandler(store),
@@ -217,4 +190,37 @@ class Runtime:
             SilenceAlerts: SilenceHandler(ports.silences),
             EndSilences: EndSilencesHandler(ports.silences),
             PageTeam: PageHandler(ports.pager, ports.links, deployment=ports.deployment),
+        }
+
+    async def _on_its_cluster(self, context: EffectContext, effect: Effect) -> Done | Later:
+        return await self.handlers_of(context.run.target)[type(effect)](context, effect)
+
+    def handlers_of(self, target: Target) -> Mapping[type, Handler]:
+        """The handlers of the effects that read or change a cluster, on the ports of the target's cluster."""
+        try:
+            return self._of_clusters[cluster_named(target.cluster, self._of_clusters)]
+        except UnknownClusterError as error:
+            return self._handlers_on(absent(error, self._ports.store.now))
+
+    def _handlers_on(self, own: ClusterPorts) -> Mapping[type, Handler]:
+        ports, playbook_of = self._ports, self.advance.playbook_of
+        time, store = ports.time, ports.store
+        read = ReadHandler(own.signals, playbook_of)
+        see = SnapshotReader(own.cluster, own.samples)
+        plan = PlanHandler(read, see, own.cluster, playbook_of, store)
+        generate = GenerateOnReplica(
+            own.generations, SnapshotReplicas(own.cluster), own.scraper, ports.claims, store, pause=time.pause
+        )
+        series = ReadSeriesHandler(own.history, playbook_of, aside=time.aside)
+        return {
+            ReadSignals: read,
+            PlanChange: plan,
+            ApplyStep: ApplyCall(
+                own.writer, ports.claims, store, plan, see, playbook_of,
+                job_result=JobResult(own.cluster, own.job_logs), generate=generate,
+                grant_valid_seconds=self._rules.approvals.grant_valid_seconds, pause=time.pause,
+            ),
+            WatchSignals: WatchHandler(read, ports.watch_log, playbook_of),
+            ExportTimeline: ExportHandler(ports.messenger, store, ports.pictures.chart_svg, series),
+            ReadSeries: series,
         }  # fmt: skip

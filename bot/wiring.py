@@ -25,10 +25,12 @@ from bot.adapters.web import Credentials, Endpoints, create_app
 from bot.adapters.yaml_playbooks import StoredPlaybooks, hashes_of, load_folders
 from bot.dependencies import (
     Dependencies,
+    OneCluster,
     SystemClock,
     chart_png,
     chart_svg,
     draw_png,
+    one_of,
     open_dependencies,
     people_of_homes,
     signing_secret,
@@ -84,11 +86,13 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         if settings.slack.app_token is not None:
             token = settings.slack.app_token.get_secret_value()
             await stack.enter_async_context(listening(app, on.slack.client, token))
-        sampling = runtime.sampling(settings.sampling.named, every_seconds=settings.sampling.every.total_seconds())
         begin(reconcile.forever(), "reconcile", stack)
         begin(on.slack.people.keep_reading(), "people", stack)
         begin(epoch.forever(), "recover", stack)
-        begin(sampling.run(), "sampling", stack)
+        for name, one in on.clusters.items():
+            wanted = one.settings.sampling
+            sampling = runtime.sampling(name, wanted.named, every_seconds=wanted.every.total_seconds())
+            begin(sampling.run(), one_of("sampling", one.among), stack)
         limit = settings.http.body_limit_bytes
         yield create_app(endpoints, credentials=credentials(settings), body_limit_bytes=limit)
 
@@ -98,16 +102,9 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
         store=on.storage.store,
         claims=on.storage.claims,
         watch_log=RedisWatchLog(on.storage.connection),
-        cluster=on.cluster.port,
-        writer=on.cluster.writer,
-        job_logs=on.cluster.logs,
+        clusters={name: one.ports for name, one in on.clusters.items()},
         messenger=on.slack.messenger,
         people=on.slack.people,
-        signals=on.fleet.signals,
-        history=on.fleet.history,
-        samples=on.fleet.scraped,
-        scraper=on.fleet.scraper,
-        generations=on.fleet.generations,
         playbooks=playbooks,
         pictures=Pictures(chart_png, chart_svg, draw_png),
         pager=on.pagers,
@@ -122,17 +119,18 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
         status_every_seconds=settings.slack.status_every.total_seconds(),
     )
     reopen = settings.reopen_within.total_seconds()
-    return Runtime(ports, rules, cluster_name=settings.cluster, reopen_within_seconds=reopen, changed=changed.set)
+    return Runtime(ports, rules, reopen_within_seconds=reopen, changed=changed.set)
 
 
 def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
     opening = OpenByHand(on.storage.store, playbooks, wake=runtime.wake.incident)
+    workloads = {name: one.kubernetes.port for name, one in on.clusters.items()}
     return Services(
         incidents=runtime.receive,
         people=on.slack.people,
         messenger=on.slack.messenger,
         clock=SystemClock(),
-        playbooks=PlaybookService(lambda: playbooks.library, opening, runtime.advance.playbook_of, on.cluster.port),
+        playbooks=PlaybookService(lambda: playbooks.library, opening, runtime.advance.playbook_of, workloads),
         links=on.slack.messenger.links,
         want_card=runtime.show_again.one,
         show_again=runtime.show_again.all_of,
@@ -158,7 +156,7 @@ def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_on
 def health_of(on: Dependencies, epoch: KeepEpoch, facts: logs.Facts) -> Health:
     return Health(
         on.storage.store,
-        kubernetes=on.cluster.client.trouble,
+        clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
         notices=epoch.notices,
         page=facts.page,
@@ -186,10 +184,15 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 async def warm_up(on: Dependencies) -> None:
     """Imports the client early: the second that it takes must not count against the first alert's two-second lookup."""
+    await asyncio.gather(*map(_warm_up, on.clusters.items()))
+
+
+async def _warm_up(named: tuple[str, OneCluster]) -> None:
+    name, one = named
     try:
-        await on.cluster.client.open()
+        await one.kubernetes.client.open()
     except NotSentError as error:
-        log.warning("cluster.unreachable", reason=str(error))
+        log.warning("cluster.unreachable", cluster=name, reason=str(error))
 
 
 async def serve(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import replace
 
 import httpx
 
@@ -18,11 +19,12 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
-from bot.dependencies import cluster_connection, operators_of
+from bot.dependencies import cluster_connection, one_of, operators_of
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
 from bot.settings import Settings
+from bot.settings.model import ClusterSettings
 
 DEADLINE_SECONDS = 15.0
 MARKS: dict[Grade, str] = {"fine": "✔", "weak": "!", "broken": "✖"}
@@ -33,12 +35,14 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
     looks = [
         _within("redis", _redis(settings)),
         _within("slack", _slack(settings)),
-        _within("kubernetes", _kubernetes(settings, verbs_of(library), namespace)),
     ]
+    for one in settings.every_cluster:
+        among = settings.among(one)
+        looks.append(_within(one_of("kubernetes", among), _kubernetes(one, verbs_of(library), namespace)))
+        if one.prometheus.url:
+            looks.append(_within(one_of("prometheus", among), _prometheus(one)))
     if settings.alertmanager.url:
         looks.append(_within("alertmanager", _alertmanager(settings)))
-    if settings.prometheus.url:
-        looks.append(_within("prometheus", _prometheus(settings)))
     looks += [_within("paging", _pager(name, url)) for name, url in pager_urls(settings).items()]
     found = await asyncio.gather(*looks)
     own = [
@@ -54,7 +58,7 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
 async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            return await look
+            return [replace(finding, about=about) for finding in await look]
     except TimeoutError:
         return [broken(about, f"no answer within {DEADLINE_SECONDS:g} s", "Check the address and the network.")]
 
@@ -83,14 +87,14 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
         )
 
 
-async def _kubernetes(settings: Settings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
-    async with KubernetesClient(cluster_connection(settings)) as client:
+async def _kubernetes(settings: ClusterSettings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
+    async with KubernetesClient(cluster_connection(settings.kubernetes)) as client:
         namespaces = [one.strip() for one in namespace.split(",") if one.strip()]
         sampled = sorted({workload.split("/")[0] for workload in settings.sampling.workloads})
         return await access(client, verbs=verbs, options=options_of(settings), namespaces=namespaces, known=sampled)
 
 
-def options_of(settings: Settings) -> list[str]:
+def options_of(settings: ClusterSettings) -> list[str]:
     """Permissions that the settings need besides those that every bot needs."""
     chosen = {"proxy": settings.sampling.through == "proxy", "exec": settings.gpu.exec}
     return [option for option, is_on in chosen.items() if is_on]
@@ -101,7 +105,7 @@ async def _alertmanager(settings: Settings) -> Sequence[Finding]:
         return [await alertmanager_api.reachable(client, settings.alertmanager.url)]
 
 
-async def _prometheus(settings: Settings) -> Sequence[Finding]:
+async def _prometheus(settings: ClusterSettings) -> Sequence[Finding]:
     token = settings.prometheus.bearer_token
     headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     async with httpx.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS) as client:
@@ -146,7 +150,9 @@ def of_teams(settings: Settings, library: Library) -> list[Finding]:
 def of_settings(settings: Settings) -> list[Finding]:
     """Risky settings that are allowed and should be known."""
     found = [fine("settings", "are complete")]
-    if not settings.cluster:
+    if settings.clusters:
+        found.append(fine("settings", f"name {len(settings.clusters)} clusters: {names_of(settings.clusters)}"))
+    elif not settings.cluster:
         what = "no cluster name: an alert of another cluster with the same namespace and name would be taken for ours"
         found.append(weak("settings", what, "Set INCIDENT_BOT_CLUSTER to the value of the alerts' `cluster` label."))
     if settings.alertmanager.open:
@@ -161,6 +167,10 @@ def of_settings(settings: Settings) -> list[Finding]:
         what = f"listens on {settings.http.host}: nothing on another machine or pod can reach it"
         found.append(weak("settings", what, "Set INCIDENT_BOT_HTTP_HOST=0.0.0.0 if Alertmanager runs elsewhere."))
     return found
+
+
+def names_of(clusters: Iterable[ClusterSettings]) -> str:
+    return ", ".join(one.name for one in clusters)
 
 
 def of_playbooks(library: Library) -> list[Finding]:
@@ -178,8 +188,13 @@ def of_playbooks(library: Library) -> list[Finding]:
 
 def of_reach(settings: Settings, verbs: Iterable[str]) -> list[Finding]:
     """Changes that a playbook may propose but that cannot work under these settings."""
-    if settings.sampling.through != "proxy" or "probe_request" not in verbs:
+    proxied = [one for one in settings.every_cluster if one.sampling.through == "proxy"]
+    if not proxied or "probe_request" not in verbs:
         return []
+    if settings.clusters:
+        what = f"probe_request is refused in {names_of(proxied)}: pods are read through the API server's proxy"
+        remedy = "Set sampling.through: address where the bot reaches pods, and no other cluster has their addresses."
+        return [weak("playbooks", what, remedy)]
     what = "probe_request goes to a pod's own address, and pods are read through the API server's proxy"
     return [weak("playbooks", what, "Let the bot into the pod network; else this change fails, and sends nothing.")]
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import StoredPlaybooks
-from bot.dependencies import Circuits, open_cluster, open_fleet, open_storage
+from bot.dependencies import Circuits, OneCluster, Storage, open_clusters, open_storage
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.series import Series
 from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.errors import UnknownClusterError
+from bot.domain.kernel.target import cluster_named
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.flow.advance_run import AdvanceRun
+from bot.flow.clusters import absent
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
+from bot.flow.ports import History
 from bot.flow.receive_input import ReceiveInput
 from bot.flow.whole_timeline import whole_timeline
 from bot.settings import Settings
@@ -80,11 +84,17 @@ async def load_lines(settings: Settings, incident_id: str) -> Sequence[Series]:
         run = await storage.store.load(incident_id)
         if run is None or not run.is_open:
             return ()
-        circuits = Circuits()
-        fleet = open_fleet(settings, storage, open_cluster(settings, circuits, stack), circuits, stack)
+        history = history_of(open_clusters(settings, storage, Circuits(), stack), run, storage)
         rules = Rules(approvals=settings.approvals.rules())
         playbook_of = AdvanceRun(storage.store, StoredPlaybooks(), rules).playbook_of
-        return await ReadSeriesHandler(fleet.history, playbook_of).lines_or_why_not(run, await storage.store.now())
+        return await ReadSeriesHandler(history, playbook_of).lines_or_why_not(run, await storage.store.now())
+
+
+def history_of(clusters: Mapping[str, OneCluster], run: Run, storage: Storage) -> History:
+    try:
+        return clusters[cluster_named(run.target.cluster, clusters)].fleet.history
+    except UnknownClusterError as error:
+        return absent(error, storage.store.now).history
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -25,13 +26,13 @@ class Health:
         self,
         store: Levels,
         *,
-        kubernetes: Callable[[], Awaitable[str]],
+        clusters: Mapping[str, Callable[[], Awaitable[str]]],
         slack: Callable[[], str],
         notices: Callable[[], Mapping[str, str]],
         page: Callable[[Mapping[str, int]], str],
     ) -> None:
-        """`kubernetes`, `slack`: why they refuse the bot, or empty. `page` writes the metrics."""
-        self._store, self._kubernetes, self._slack, self._notices = store, kubernetes, slack, notices
+        """`clusters`, `slack`: why each refuses the bot, or empty. `page` writes the metrics."""
+        self._store, self._clusters, self._slack, self._notices = store, clusters, slack, notices
         self._page = page
 
     async def not_ready(self) -> Mapping[str, str]:
@@ -44,7 +45,8 @@ class Health:
 
     async def degraded(self) -> Mapping[str, str]:
         """Problems that need attention although alerts and presses are accepted, with the reason."""
-        refused = {"kubernetes": await self._kubernetes(), "slack": self._slack()}
+        reasons = await asyncio.gather(*(trouble() for trouble in self._clusters.values()))
+        refused = {**dict(zip(self._clusters, reasons, strict=True)), "slack": self._slack()}
         return {name: reason for name, reason in refused.items() if reason} | dict(self._notices())
 
     async def metrics(self) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from bot.domain.incidents.run import Offer, Run, parked_incident
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError, LostRunError, StorageUnavailableError
+from bot.domain.kernel.errors import ClusterError, LostRunError, StorageUnavailableError, UnknownClusterError
 from bot.domain.kernel.redaction import redacted
-from bot.domain.kernel.target import Target, named_by
+from bot.domain.kernel.target import Target, cluster_named, named_by
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
@@ -25,36 +25,53 @@ FAILURES_BEFORE_SET_ASIDE = 3
 
 
 class RouteAlerts:
-    def __init__(  # noqa: PLR0913 - the ports that it speaks to; wiring names each
+    def __init__(
         self,
         alerts: AlertStore,
         runs: RunStore,
         playbooks: Playbooks,
-        cluster: Cluster,
+        clusters: Mapping[str, Cluster],
         *,
-        cluster_name: str,
         reopen_within_seconds: float = 900.0,
         wake: Callable[[str], None],
     ) -> None:
-        self._alerts, self._runs, self._playbooks, self._cluster = alerts, runs, playbooks, cluster
-        self._cluster_name, self._reopen_within, self._wake = cluster_name, reopen_within_seconds, wake
-        self._slow_until = 0.0
+        """`clusters`: by the value of the alerts' `cluster` label."""
+        self._alerts, self._runs, self._playbooks, self._clusters = alerts, runs, playbooks, clusters
+        self._reopen_within, self._wake = reopen_within_seconds, wake
+        self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
 
     async def __call__(self) -> int:
         """Routes all accepted alerts, in order; returns how many entries were ended."""
         routed = 0
         while entries := await self._alerts.intake(BATCH):
-            # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
-            targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries), return_exceptions=True)
-            for entry, target in zip(entries, targets, strict=True):
-                await self._route_or_set_aside(entry, target)
-                routed += 1
+            # A cluster that is slow to answer delays only its own alerts.
+            failed = await asyncio.gather(*map(self._in_order, self._by_cluster(entries)), return_exceptions=True)
+            for error in filter(None, failed):
+                raise error
+            routed += len(entries)
         return routed
+
+    def _by_cluster(self, entries: Sequence[Intake]) -> list[list[Intake]]:
+        """The entries of each cluster, in order."""
+        groups: dict[str, list[Intake]] = defaultdict(list)
+        for entry in entries:
+            label = entry.alert.labels.get("cluster", "")
+            try:
+                groups[cluster_named(label, self._clusters)].append(entry)
+            except UnknownClusterError:
+                groups[label].append(entry)
+        return list(groups.values())
+
+    async def _in_order(self, entries: Sequence[Intake]) -> None:
+        # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
+        targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries), return_exceptions=True)
+        for entry, target in zip(entries, targets, strict=True):
+            await self._route_or_set_aside(entry, target)
 
     async def _route_or_set_aside(self, entry: Intake, target: Target | BaseException) -> None:
         try:
-            if isinstance(target, BaseException):
+            if isinstance(target, BaseException) and not isinstance(target, UnknownClusterError):
                 raise target
             await self._route(entry, target)
         except StorageUnavailableError:
@@ -69,37 +86,40 @@ class RouteAlerts:
             reason = redacted(f"it could not be routed: {type(error).__name__}: {error}")
             await self._alerts.keep_unmatched(entry, reason)
 
-    async def _route(self, entry: Intake, target: Target) -> None:
+    async def _route(self, entry: Intake, target: Target | UnknownClusterError) -> None:
         wanted = self._playbooks.match(entry.alert.labels)
         if not wanted:
             return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
-        if self._is_elsewhere(target):
-            why = f"it is about cluster '{target.cluster}', and this bot works on '{self._cluster_name}'"
-            return await self._alerts.keep_unmatched(entry, why)
+        if isinstance(target, UnknownClusterError):
+            return await self._alerts.keep_unmatched(entry, _why_no_cluster(target))
         while not await self._try(entry, target, wanted[0]):
             log.info("route.retried", target=target.key)
         return None
 
-    def _is_elsewhere(self, target: Target) -> bool:
-        return bool(target.cluster and self._cluster_name) and target.cluster != self._cluster_name
-
     async def _target(self, alert: Alert) -> Target:
-        """The workload that the cluster resolves; after two seconds, what the labels name."""
-        named = named_by(alert.labels, self._cluster_name)
-        if not self._playbooks.match(alert.labels) or self._is_slow():
-            return named
+        """The workload that its cluster resolves; after two seconds, what the labels name.
+
+        Raises `UnknownClusterError` if the alert is about none of the clusters.
+        """
+        cluster = cluster_named(alert.labels.get("cluster", ""), self._clusters)
+        found = await self._resolved(alert, cluster) or named_by(alert.labels, cluster)
+        return found.model_copy(update={"among_several": len(self._clusters) > 1})
+
+    async def _resolved(self, alert: Alert, cluster: str) -> Target | None:
+        if not self._playbooks.match(alert.labels) or self._is_slow(cluster):
+            return None
         try:
             async with asyncio.timeout(RESOLVE_WITHIN_SECONDS):
-                found = await self._cluster.resolve(alert)
+                return await self._clusters[cluster].resolve(alert)
         except (ClusterError, TimeoutError) as error:
-            self._slow_until = asyncio.get_running_loop().time() + REST_SECONDS
-            log.warning("target.unresolved", target=named.key, reason=str(error) or "no answer within two seconds")
-            return named
-        return found or named
+            self._slow_until[cluster] = asyncio.get_running_loop().time() + REST_SECONDS
+            reason = str(error) or "no answer within two seconds"
+            log.warning("target.unresolved", target=named_by(alert.labels, cluster).key, reason=reason)
+            return None
 
-    def _is_slow(self) -> bool:
+    def _is_slow(self, cluster: str) -> bool:
         """A cluster that has just failed to answer is not asked for a moment, so that a storm is still routed."""
-        return asyncio.get_running_loop().time() < self._slow_until
+        return asyncio.get_running_loop().time() < self._slow_until.get(cluster, 0.0)
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
@@ -118,8 +138,11 @@ class RouteAlerts:
 
     async def knows(self, alert: Alert) -> bool:
         """Whether the newest incident of its target has received exactly this alert; also if it would open none."""
-        target = await self._target(alert)
-        if self._is_elsewhere(target) or not self._playbooks.match(alert.labels):
+        if not self._playbooks.match(alert.labels):
+            return True
+        try:
+            target = await self._target(alert)
+        except UnknownClusterError:
             return True
         newest = await self._runs.open_incident(target.key) or await self._runs.last_incident(target.key)
         run = await self._runs.load(newest) if newest else None
@@ -148,6 +171,13 @@ class RouteAlerts:
         if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:
             return None, "opens"
         return run, "tells" if alert.status == "resolved" else "reopens"
+
+
+def _why_no_cluster(error: UnknownClusterError) -> str:
+    if error.name:
+        return f"it is about cluster '{error.name}', and this bot works on {error.known}"
+    remedy = "set `cluster` in the external_labels of each Prometheus"
+    return f"it has no `cluster` label, and this bot works on {error.known}: {remedy}"
 
 
 def _has(run: Run, alert: Alert) -> bool:

@@ -116,15 +116,15 @@ class OpenTargets(Protocol):
 
 
 class SampledWorkloads:
-    """The workloads to sample: those that the settings name, and every workload with an open incident."""
+    """The workloads of one cluster to sample: those that the settings name, and those with an open incident."""
 
-    def __init__(self, runs: OpenTargets, named: Iterable[Target]) -> None:
-        self._runs, self._named = runs, {target.key: "" for target in named}
+    def __init__(self, runs: OpenTargets, named: Iterable[Target], is_ours: Callable[[Target], bool]) -> None:
+        self._runs, self._named, self._is_ours = runs, {target.key: "" for target in named}, is_ours
 
     async def __call__(self) -> list[ReadContext]:
         incidents = {**self._named, **await self._runs.open_targets()}
         wanted = [(Target.of_key(key), incident) for key, incident in sorted(incidents.items())]
-        readable = [(target, incident) for target, incident in wanted if target.kind != "Unknown"]
+        readable = [each for each in wanted if each[0].kind != "Unknown" and self._is_ours(each[0])]
         if len(readable) > MAX_WORKLOADS:
             log.warning("sampling.bounded", workloads=len(readable), sampled=MAX_WORKLOADS)
         return [

@@ -68,11 +68,12 @@ class _Faults:
         return f"{plain or PREFIX + '_'.join(path).upper()} ({'.'.join(path)} in the file)"
 
 
-_STAND_INS = {
+_STAND_INS: dict[str, tuple[str, Any]] = {
     "users": ("user_group", "S0"),
     "user_group": ("user_group", "S0"),
     "channel": ("channel", "C0"),
     "url": ("url", "https://localhost"),
+    "clusters": ("clusters", [{"name": "any", "kubernetes": {"in_cluster": True}}]),
 }
 """Replaces a faulty value, so that its removal causes no further errors."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -58,6 +62,12 @@ def _unreadable(path: Path) -> str:
 Workload = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9-]+/((Deployment|StatefulSet|LeaderWorkerSet)/)?[a-z0-9.-]+$")
 ]
+
+
+def _label_names(raw: dict[str, str]) -> dict[str, str]:
+    if wrong := [name for name in raw if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]:
+        raise ValueError(f"'{wrong[0]}' is not the name of a label")
+    return raw
 
 
 class Http(Section):
@@ -158,12 +168,8 @@ class Kubernetes(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        ways = sum((self.in_cluster, self.kubeconfig is not None, self.url is not None))
-        if ways != 1:
-            raise ValueError(
-                f"must name one cluster in one way; set one of {PREFIX}KUBERNETES_IN_CLUSTER=true, "
-                f"{PREFIX}KUBERNETES_KUBECONFIG (with _CONTEXT), {PREFIX}KUBERNETES_URL (with _TOKEN)"
-            )
+        if sum((self.in_cluster, self.kubeconfig is not None, self.url is not None)) > 1:
+            raise ValueError("must name one cluster in one way; keep one of in_cluster, kubeconfig and url")
         if self.context and self.kubeconfig is None:
             raise ValueError("has a context without a kubeconfig; set kubernetes.kubeconfig")
         if self.token is not None and self.url is None:
@@ -171,6 +177,10 @@ class Kubernetes(Section):
         if self.kubeconfig is not None and (why := _unreadable(self.kubeconfig)):
             raise ValueError(f"has a kubeconfig that cannot be read: {self.kubeconfig}: {why}")
         return self
+
+    @property
+    def is_named(self) -> bool:
+        return self.in_cluster or self.kubeconfig is not None or self.url is not None
 
 
 class Prometheus(Section):
@@ -180,6 +190,8 @@ class Prometheus(Section):
     """Read the history of metrics from this Prometheus. Empty: scrape the pods."""
     bearer_token: Secret | None = None
     """The token for Prometheus."""
+    labels: Annotated[Pairs, AfterValidator(_label_names)] = Field({}, examples=["cluster=production"])
+    """Labels that every series of this cluster has, where one Prometheus has the series of several clusters."""
     router_errors: str = Field(
         "",
         examples=[
@@ -187,7 +199,10 @@ class Prometheus(Section):
             '/ sum(rate(router_requests_total{service="$workload"}[5m]))'
         ],
     )
-    """A PromQL query for the share of requests that the router answers with an error."""
+    """A PromQL query for the share of requests that the router answers with an error.
+
+    `$cluster`, `$namespace` and `$workload` are replaced by those of the incident.
+    """
     gateway_p99: str = Field(
         "",
         examples=[
@@ -229,6 +244,59 @@ class Gpu(Section):
     """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
 
 
+class ClusterSettings(Section):
+    """One of several clusters."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^\S{1,100}$")]
+    """The value of the `cluster` label of its alerts."""
+    kubernetes: Kubernetes
+    prometheus: Prometheus = Prometheus()
+    sampling: Sampling = Sampling()
+    gpu: Gpu = Gpu()
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if not self.kubernetes.is_named:
+            raise ValueError("kubernetes must name the cluster; set in_cluster, kubeconfig (with context) or url")
+        if not self.kubernetes.in_cluster and "through" not in self.sampling.model_fields_set:
+            # Pod networks may overlap: an address of one cluster can be another pod in another cluster.
+            raise ValueError(
+                "sampling.through is not set; set it to proxy, or to address if the bot reaches the pods of this "
+                "cluster at their addresses and no other cluster has the same addresses"
+            )
+        return self
+
+
+def _distinct(clusters: tuple[ClusterSettings, ...]) -> tuple[ClusterSettings, ...]:
+    """Two names for one cluster would let two incidents change one workload."""
+    problems = [f"two clusters have the name '{name}'" for name in _repeated(each.name for each in clusters)]
+    for one, other in itertools.combinations(clusters, 2):
+        if one.kubernetes == other.kubernetes:
+            problems.append(f"'{one.name}' and '{other.name}' are the same cluster")
+        if one.prometheus.url and _series(one.prometheus) == _series(other.prometheus):
+            problems.append(
+                f"'{one.name}' and '{other.name}' read the same series; set prometheus.labels of each, "
+                "as in {cluster: " + one.name + "}"
+            )
+    if problems:
+        raise ValueError("\n".join(problems))
+    return clusters
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _series(prometheus: Prometheus) -> tuple[str, dict[str, str]]:
+    return prometheus.url.rstrip("/"), prometheus.labels
+
+
+def _from_a_file(raw: object) -> object:
+    if isinstance(raw, str):
+        raise ValueError("is a list, which only a settings file can hold")
+    return raw
+
+
 class Breaker(Section):
     disruptive_changes: int = Field(3, ge=1)
     """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
@@ -256,7 +324,16 @@ class Log(Section):
     """The least level that is logged."""
 
 
+Clusters = Annotated[tuple[ClusterSettings, ...], BeforeValidator(_from_a_file), AfterValidator(_distinct)]
+
+
 class Settings(Section):
+    clusters: Clusters = Field((), examples=["deploy/two-clusters.example.yaml"])
+    """Several clusters: `{name: east, kubernetes: {…}, prometheus: {…}, sampling: {…}, gpu: {…}}` for each.
+
+    Only a settings file can hold them; mount it from a Secret if it has tokens. With one cluster, the settings
+    `cluster`, `kubernetes`, `prometheus`, `sampling` and `gpu` are used instead.
+    """
     cluster: str = ""
     """The value of the alerts' `cluster` label that means this cluster."""
     redis_url: Annotated[Secret, AfterValidator(_redis_address)] = Field(examples=["redis://localhost:6379/0"])
@@ -291,3 +368,34 @@ class Settings(Section):
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
     """An alert that fires again within this time reopens its closed incident."""
     log: Log
+
+    @field_validator("cluster", "kubernetes", "prometheus", "sampling", "gpu")
+    @classmethod
+    def _either(cls, value: str | Section, info: ValidationInfo) -> str | Section:
+        """Without `clusters`, these are the only cluster's."""
+        clusters = info.data.get("clusters")
+        is_set = bool(value.model_fields_set) if isinstance(value, Section) else bool(value)
+        if clusters and is_set:
+            raise ValueError("is set, and so is `clusters`; move it into the cluster that it is about")
+        if clusters == () and isinstance(value, Kubernetes) and not value.is_named:
+            raise ValueError(
+                f"must name one cluster in one way; set one of {PREFIX}KUBERNETES_IN_CLUSTER=true, "
+                f"{PREFIX}KUBERNETES_KUBECONFIG (with _CONTEXT), {PREFIX}KUBERNETES_URL (with _TOKEN), or `clusters`"
+            )
+        return value
+
+    @property
+    def every_cluster(self) -> tuple[ClusterSettings, ...]:
+        """The clusters that the bot works on: `clusters`, or the one that the other settings describe."""
+        only = ClusterSettings.model_construct(
+            name=self.cluster,
+            kubernetes=self.kubernetes,
+            prometheus=self.prometheus,
+            sampling=self.sampling,
+            gpu=self.gpu,
+        )
+        return self.clusters or (only,)
+
+    def among(self, one: ClusterSettings) -> str:
+        """The name of this cluster, if there are several; else empty."""
+        return one.name if len(self.clusters) > 1 else ""

@@ -71,10 +71,14 @@ async def test_readings_and_silences_say_who_does_not_answer(frozen: Frozen) -> 
 
 
 async def test_metrics_show_which_dependency_is_silent(frozen: Frozen) -> None:
-    facts, circuits = logs.Facts(), Circuits(prometheus=Circuit("Prometheus", elapsed=Steps()))
-    circuits.report_to(facts)
-    async with client(circuits.prometheus) as http:
+    facts = logs.Facts()
+    circuits = Circuits(facts.circuits)
+    assert circuits.new("kubernetes", "the Kubernetes API", of="east").name == "the Kubernetes API of east"
+    circuits.new("kubernetes", "the Kubernetes API", of="west")
+    circuits.known["prometheus"] = Circuit("Prometheus", elapsed=Steps())
+    async with client(circuits.known["prometheus"]) as http:
         await freeze(http, frozen)
     page = facts.page({})
     assert 'incident_bot_dependency_silent{dependency="prometheus"} 1.0' in page
-    assert 'incident_bot_dependency_silent{dependency="kubernetes"} 0.0' in page
+    assert 'incident_bot_dependency_silent{dependency="kubernetes/east"} 0.0' in page
+    assert 'incident_bot_dependency_silent{dependency="kubernetes/west"} 0.0' in page

@@ -15,6 +15,8 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.prometheus.history import PrometheusHistory, raw_query
+from bot.adapters.prometheus.memory import PrometheusMemory
+from bot.adapters.prometheus.registers import PrometheusRegisters
 from bot.adapters.vllm import metrics as vllm_metrics
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import SourceError
@@ -179,6 +181,33 @@ async def test_a_name_that_kubernetes_cannot_have_given_is_never_put_into_a_quer
 def test_names_are_matched_literally() -> None:
     query = raw_query("(?:vllm:x)", "serving", ["a.b", "c"], 1.5)
     assert query == '{__name__=~"(?:vllm:x)",namespace="serving",pod=~"a\\\\.b|c"}[1500ms]'
+
+
+OF_EAST = {"cluster": "east", "site": 'a "b"\\'}
+
+
+@pytest.mark.fast
+async def test_every_query_is_about_the_series_of_one_cluster(server: Answer) -> None:
+    url, asked = f"http://127.0.0.1:{server.port}/prom/", list[str]()
+    server.body = found()
+    async with httpx.AsyncClient() as client:
+        history = PrometheusHistory(client, url, replicas=Replicas(REPLICA), engine=vllm_metrics, labels=OF_EAST)
+        memory, registers = PrometheusMemory(client, url, OF_EAST), PrometheusRegisters(client, url, OF_EAST)
+        reads = (
+            history.between(CONTEXT, frozenset({"num_requests_running"}), 0, 60),
+            memory.day_before("host", "serving", ["llm-0"], 100.0),
+            memory.day_before("gpu", "serving", ["llm-0"], 100.0),
+            registers.xids(["GPU-1"], 0.0, 60.0),
+        )
+        for read in reads:
+            await read
+            asked.append(server.asked)
+        with pytest.raises(SourceError, match="no whole day"):
+            await memory.least_free_mib("serving", ["llm-0"])
+        asked.append(server.asked)
+    for query in asked:
+        selectors = query.count('namespace="serving"') + query.count("UUID=")
+        assert query.count(r'cluster="east",site="a \"b\"\\"') == selectors > 0, query
 
 
 @pytest.mark.fast

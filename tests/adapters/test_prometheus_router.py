@@ -64,6 +64,21 @@ async def test_anything_else_is_unknown_with_its_reason(body: object, reason: st
         await ask(body)
 
 
+async def test_a_query_may_name_the_incidents_cluster() -> None:
+    asked: list[str] = []
+    target = Target(cluster="east", namespace="serving", name="llm")
+    await ask(vector("1"), query='x{cluster="${cluster}",svc="$workload"}', target=target, asked=asked)
+    assert asked == ['x{cluster="east",svc="llm"}']
+
+
+@pytest.mark.parametrize("cluster", ["", 'e"} or vector(0) #', "e\\"])
+async def test_a_label_that_could_end_the_query_is_not_put_into_it(cluster: str) -> None:
+    target = Target(cluster=cluster, namespace="serving", name="llm")
+    with pytest.raises(SourceError, match="cannot be the name of a cluster"):
+        await ask(vector("1"), query='x{cluster="$cluster"}', target=target)
+    await ask(vector("1"), query='x{svc="$workload"}', target=target)
+
+
 async def test_a_name_that_kubernetes_cannot_have_given_is_not_put_into_a_query() -> None:
     with pytest.raises(SourceError, match="is no name"):
         await ask(vector("1"), target=Target(namespace="serving", name='llm"} or vector(0) #'))

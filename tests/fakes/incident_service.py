@@ -12,7 +12,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import OpeningError, StorageUnavailableError
 from bot.domain.kernel.form import problems
-from bot.domain.kernel.target import Target
+from bot.domain.kernel.target import Target, cluster_named
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
@@ -134,7 +134,7 @@ class MemoryPlaybooks:
 
     def __init__(self) -> None:
         self.library = Library({})
-        self.workloads = {("serving", "llm"): Target(cluster="prod-1", namespace="serving", name="llm")}
+        self.workloads = [Target(cluster="prod-1", namespace="serving", name="llm")]
         self.openings: dict[str, Opening] = {}
         self.open_already = ""
         self.away = False
@@ -142,8 +142,15 @@ class MemoryPlaybooks:
     async def playbook_of(self, run: Run) -> CompiledPlaybook:
         return self.library.playbooks[run.playbook]
 
-    async def workload(self, namespace: str, name: str) -> Target | None:
-        return self.workloads.get((namespace, name))
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(target.cluster for target in self.workloads))
+
+    async def workload(self, cluster: str, namespace: str, name: str) -> Target | None:
+        cluster = cluster_named(cluster, self.clusters)
+        wanted = (cluster, namespace, name)
+        found = (each for each in self.workloads if (each.cluster, each.namespace, each.name) == wanted)
+        return next(found, None)
 
     async def open(self, opening: Opening) -> Opened:
         if self.away:

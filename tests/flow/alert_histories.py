@@ -120,9 +120,7 @@ class History:
             gated = GatedConnection(self.client, self.gate, tag=self.tag, clock=self.time.prelude)
             store = RedisStore(gated, owner=owner)
             cluster = MemoryCluster(self.time.now)
-            self.routes.append(
-                RouteAlerts(store, store, library, cluster, cluster_name="test", wake=lambda incident: None)
-            )
+            self.routes.append(RouteAlerts(store, store, library, {"test": cluster}, wake=lambda incident: None))
             advance = Recording(store, compiled_once, RULES)
             advance.heard = self.heard
             self.advances.append(advance)

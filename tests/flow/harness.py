@@ -43,6 +43,7 @@ from bot.domain.kernel.timeline import first_break
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
+from bot.flow.clusters import ClusterPorts
 from bot.flow.handlers.apply import ApplyCall
 from bot.flow.ports import PageCall
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
@@ -211,10 +212,8 @@ class Bot:
             now=time.now,
         )
         self.messenger = self._messenger()
-        self.runtime = runtime = Runtime(
-            self._ports(), RULES.model_copy(update={"contacts": scene.contacts}), cluster_name="test"
-        )
-        apply = runtime.handlers[ApplyStep]
+        self.runtime = runtime = Runtime(self._ports(), RULES.model_copy(update={"contacts": scene.contacts}))
+        apply = runtime.handlers_of(builders.TARGET)[ApplyStep]
         assert isinstance(apply, ApplyCall)
         self.advance, self.apply, self.wake, self.halts = runtime.advance, apply, runtime.wake, runtime.halts
         self.receive, self.again = runtime.receive, runtime.show_again
@@ -222,21 +221,14 @@ class Bot:
         self.accept = runtime.accept(self.reconcile)
 
     def _ports(self) -> Ports:
-        scene, stage, time = self._scene, self._scene.stage, self._scene.time
+        scene, stage = self._scene, self._scene.stage
         return Ports(
             store=self.store,
             claims=self.claims,
             watch_log=RedisWatchLog(self._redis),
-            cluster=self._cluster,
-            writer=self._cluster,
-            job_logs=scene.cluster,
+            clusters={builders.TARGET.cluster: self._of_cluster()},
             messenger=self.messenger,
             people=StagedPeople(KnownPeople(LEAD, *APPROVERS), stage, self.life),
-            signals=ScriptedSignals(scene.signals, time.now),
-            history=self.scraped,
-            samples=self.scraped,
-            scraper=scene.engines,
-            generations=StagedEngines(scene.engines, stage, self.life),
             playbooks=Library({each.name: each for each in (scene.playbook, *scene.besides)}),
             pictures=Pictures(
                 chart_png=lambda chart: chart.title.encode(),
@@ -248,6 +240,19 @@ class Bot:
             links=self.messenger.links,
             from_bundle=compiled_once,
             time=Time(pause=self._pause, later=_left_to_the_net, aside=_at_once),
+        )
+
+    def _of_cluster(self) -> ClusterPorts:
+        scene = self._scene
+        return ClusterPorts(
+            cluster=self._cluster,
+            writer=self._cluster,
+            job_logs=scene.cluster,
+            signals=ScriptedSignals(scene.signals, scene.time.now),
+            history=self.scraped,
+            samples=self.scraped,
+            scraper=scene.engines,
+            generations=StagedEngines(scene.engines, scene.stage, self.life),
         )
 
     def _messenger(self) -> SlackMessenger:

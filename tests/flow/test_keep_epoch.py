@@ -71,9 +71,7 @@ class Process:
         self.store = RedisStore(connection, owner="one", next_number=epochs.next_number)
         library = Library({"drill": drill_playbook()})
         cluster = MemoryCluster(time.now)
-        self.route = RouteAlerts(
-            self.store, self.store, library, cluster, cluster_name="test", wake=lambda incident: None
-        )
+        self.route = RouteAlerts(self.store, self.store, library, {"test": cluster}, wake=lambda incident: None)
         self.epoch = KeepEpoch(
             epochs, time,
             old_cards=outside.old_cards, firing=outside, knows=self.route.knows, accept=self.accept, tell=outside.tell,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -42,8 +43,8 @@ def woken() -> list[str]:
 def route(store: RedisStore, cluster: MemoryCluster, woken: list[str]) -> RouteAlerts:
     library = Library({"drill": drill_playbook()})
     return RouteAlerts(
-        store, store, library, cluster,
-        cluster_name="test", reopen_within_seconds=REOPEN_SECONDS, wake=woken.append,
+        store, store, library, {"test": cluster},
+        reopen_within_seconds=REOPEN_SECONDS, wake=woken.append,
     )  # fmt: skip
 
 
@@ -267,7 +268,7 @@ async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
     store: RedisStore, time: VirtualTime, kind: type[MemoryCluster], alert: Alert, target: Target
 ) -> None:
     library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, kind(time.now), cluster_name="test", wake=lambda _: None)
+    route = RouteAlerts(store, store, library, {"test": kind(time.now)}, wake=lambda _: None)
     await store.accept([alert], truncated=0)
     await route()
     run = await store.load("INC-1")
@@ -278,7 +279,7 @@ async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
 async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: RedisStore, time: VirtualTime) -> None:
     cluster = SilentCluster(time.now)
     library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, cluster, cluster_name="test", wake=lambda _: None)
+    route = RouteAlerts(store, store, library, {"test": cluster}, wake=lambda _: None)
     storm = [builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(5)]
     await store.accept(storm, truncated=0)
     await route()
@@ -312,7 +313,7 @@ async def test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other
     store: RedisStore, time: VirtualTime
 ) -> None:
     library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, Stumbling(time.now), cluster_name="test", wake=lambda _: None)
+    route = RouteAlerts(store, store, library, {"test": Stumbling(time.now)}, wake=lambda _: None)
     odd, even = builders.alert(deployment="odd"), builders.alert(fingerprint="f2", deployment="even")
     await store.accept([odd, even], truncated=0)
     await route()
@@ -331,3 +332,71 @@ async def test_an_incident_that_the_storage_lost_holds_up_only_its_own_alerts(
     assert len(await store.open_incidents()) == 2
     (reason,) = await reasons(store)
     assert "INC-1 is open by the index and not stored" in reason
+
+
+# --- several clusters -------------------------------------------------------------------------------------------------
+
+
+def of_two(store: RedisStore, east: MemoryCluster, west: MemoryCluster) -> RouteAlerts:
+    library = Library({"drill": drill_playbook()})
+    return RouteAlerts(store, store, library, {"east": east, "west": west}, wake=lambda _: None)
+
+
+async def test_one_workload_name_in_two_clusters_has_an_incident_in_each(store: RedisStore, time: VirtualTime) -> None:
+    route = of_two(store, MemoryCluster(time.now), MemoryCluster(time.now))
+    alerts = [builders.alert(fingerprint=cluster, cluster=cluster) for cluster in ("east", "west")]
+    await store.accept([*alerts, builders.alert(fingerprint="again", cluster="west")], truncated=0)
+    await route()
+    runs = [await store.load(incident) for incident in ("INC-1", "INC-2")]
+    assert sorted(str(run.target) for run in runs if run) == ["east/serving/llm", "west/serving/llm"]
+    assert len(await store.open_incidents()) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        pytest.param({"cluster": "north"}, "it is about cluster 'north', and this bot works on 'east', 'west'", id="n"),
+        pytest.param(
+            {},
+            "it has no `cluster` label, and this bot works on 'east', 'west': "
+            "set `cluster` in the external_labels of each Prometheus",
+            id="no-label",
+        ),
+    ],
+)
+async def test_an_alert_about_no_known_cluster_is_kept_with_what_to_do(
+    store: RedisStore, time: VirtualTime, labels: dict[str, str], reason: str
+) -> None:
+    route = of_two(store, MemoryCluster(time.now), MemoryCluster(time.now))
+    alert = builders.alert(**labels)  # type: ignore[arg-type]  # labels only
+    assert await route.knows(alert)
+    await store.accept([alert], truncated=0)
+    await route()
+    assert (list(await store.open_incidents()), await reasons(store)) == ([], [reason])
+    assert await store.intake(10) == []
+
+
+class Hanging(MemoryCluster):
+    """One that answers once the test lets it."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(now)
+        self.may_answer = asyncio.Event()
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        await self.may_answer.wait()
+        raise ClusterError("nobody answers")
+
+
+async def test_a_cluster_that_does_not_answer_delays_no_alert_of_another(store: RedisStore, time: VirtualTime) -> None:
+    east, west = MemoryCluster(time.now), Hanging(time.now)
+    opened = asyncio.Event()
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, {"east": east, "west": west}, wake=lambda _: opened.set())
+    await store.accept([builders.alert(fingerprint=each, cluster=each) for each in ("west", "east")], truncated=0)
+    routing = asyncio.create_task(route())
+    await opened.wait()
+    assert await store.open_incident(builders.TARGET.model_copy(update={"cluster": "east"}).key)
+    west.may_answer.set()
+    await routing
+    assert len(await store.open_incidents()) == 2

@@ -11,4 +11,4 @@ async def _accepts() -> str:
 def health(store: Levels, *, slack: str = "", facts: logs.Facts | None = None) -> Health:
     """`slack`: why Slack refuses the bot."""
     page = (facts or logs.Facts()).page
-    return Health(store, kubernetes=_accepts, slack=lambda: slack, notices=dict, page=page)
+    return Health(store, clusters={"kubernetes": _accepts}, slack=lambda: slack, notices=dict, page=page)

@@ -298,6 +298,8 @@ async def test_a_prometheus_that_does_not_answer_gives_no_record() -> None:
 
 def test_only_names_of_gpus_get_into_a_query() -> None:
     assert xid_query(["GPU-0", "GPU-1"], 1859.5) == 'DCGM_FI_DEV_XID_ERRORS{UUID=~"GPU-0|GPU-1"}[1860s]'
+    of_east = xid_query(["GPU-0"], 60, {"cluster": "east"})
+    assert of_east == 'DCGM_FI_DEV_XID_ERRORS{UUID=~"GPU-0",cluster="east"}[60s]'
     for strange in (['GPU"} or vector(0)'], []):
         with pytest.raises(SourceError, match="is no name of a GPU"):
             xid_query(strange, 60)

@@ -12,6 +12,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import httpx
@@ -27,6 +28,7 @@ DEADLINE_SECONDS = 4.0
 MAX_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as the name of a pod or namespace; nothing else goes into a query."""
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """The rest of a pod's name after its Deployment's: template hash and a random suffix."""
 
@@ -59,10 +61,12 @@ class PrometheusHistory:
         *,
         replicas: Replicas,
         engine: EngineNames,
+        labels: Mapping[str, str] = NO_LABELS,
         now: Callable[[], float] = time.time,
     ) -> None:
+        """`labels`: those that only the series of this cluster have."""
         self._client, self._url, self._replicas, self._engine = client, url.rstrip("/"), replicas, engine
-        self._now = now
+        self._labels, self._now = labels, now
 
     async def sample(self, context: ReadContext) -> None:
         return
@@ -72,7 +76,8 @@ class PrometheusHistory:
     ) -> Sequence[Scrape]:
         replicas = await self._replicas.replicas(context.target, incident_id=context.incident_id)
         pattern, target = self._engine.series_pattern(metrics), context.target
-        query = raw_query(pattern, target.namespace, [replica.name for replica in replicas], end - start, of=target)
+        pods = [replica.name for replica in replicas]
+        query = raw_query(pattern, target.namespace, pods, end - start, of=target, labels=self._labels)
         body = await self._ask(query, at=end)
         # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
         return await asyncio.to_thread(self._made_of, body, replicas, end)
@@ -140,7 +145,15 @@ def result_of(body: bytes) -> list[dict[str, Any]]:
         raise SourceError("its answer is not in the form that Prometheus gives") from error
 
 
-def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float, *, of: Target | None = None) -> str:
+def raw_query(
+    pattern: str,
+    namespace: str,
+    pods: Sequence[str],
+    seconds: float,
+    *,
+    of: Target | None = None,
+    labels: Mapping[str, str] = NO_LABELS,
+) -> str:
     """The selector of all samples of these series, of these pods and of those that a Deployment `of` once had.
 
     Raises `SourceError` for a name that is invalid in Kubernetes.
@@ -150,8 +163,13 @@ def raw_query(pattern: str, namespace: str, pods: Sequence[str], seconds: float,
     if strange:
         raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
     names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{POD_OF_IT}"] if former else [])])
-    matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}'
+    matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}{also(labels)}'
     return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
+
+
+def also(labels: Mapping[str, str]) -> str:
+    """Returns these labels as further matchers of a selector."""
+    return "".join(f",{name}={_quoted(value)}" for name, value in labels.items())
 
 
 def _quoted(text: str) -> str:

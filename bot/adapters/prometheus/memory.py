@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import httpx
 
-from bot.adapters.prometheus.history import POD_OF_IT, result_of
+from bot.adapters.prometheus.history import NO_LABELS, POD_OF_IT, also, result_of
 from bot.domain.kernel.errors import SourceError
 
 DEADLINE_SECONDS = 4.0
@@ -23,11 +23,12 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class PrometheusMemory:
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
-        self._client, self._url = client, url.rstrip("/")
+    def __init__(self, client: httpx.AsyncClient, url: str, labels: Mapping[str, str] = NO_LABELS) -> None:
+        """`labels`: those that only the series of this cluster have."""
+        self._client, self._url, self._labels = client, url.rstrip("/"), labels
 
     async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
-        found = await self._ask({"query": least_free_query(namespace, pods)})
+        found = await self._ask({"query": least_free_query(namespace, pods, self._labels)})
         told = {pod: float(one["value"][1]) for one in found if (pod := one["metric"].get("holder"))}
         absent = sorted(set(pods) - told.keys())
         if absent:
@@ -41,7 +42,8 @@ class PrometheusMemory:
 
         `of`: a Deployment whose pods of that day are included, whatever their names.
         """
-        found = await self._ask({"query": day_query(what, namespace, pods, of), "time": f"{at:.3f}"})
+        query = day_query(what, namespace, pods, of, self._labels)
+        found = await self._ask({"query": query, "time": f"{at:.3f}"})
         return [[(float(at), float(value)) for at, value in one.get("values", [])] for one in found]
 
     async def _ask(self, form: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -52,23 +54,25 @@ class PrometheusMemory:
         return result_of(answer.content)
 
 
-def day_query(what: Remembered, namespace: str, pods: Sequence[str], of: str = "") -> str:
+def day_query(
+    what: Remembered, namespace: str, pods: Sequence[str], of: str = "", labels: Mapping[str, str] = NO_LABELS
+) -> str:
     """As a subquery, so that a fleet's day stays small. Raises `SourceError` for an invalid name."""
     names = _pattern(namespace, pods)
     if of:
         names = f"{names}|{_pattern(namespace, [of])}{POD_OF_IT}"
     if what == "host":
         # The sum over a pod's cgroup has no container; the engine's own container is the one that restarts.
-        where = f'{{namespace="{namespace}",pod=~"{names}",container!="",container!="POD"}}'
+        where = f'{{namespace="{namespace}",pod=~"{names}",container!="",container!="POD"{also(labels)}}}'
         return f"(max by (pod, container) (container_memory_working_set_bytes{where}))[1d:5m]"
     parts = [
-        f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"}}'
+        f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"{also(labels)}}}'
         for at, where in (("exported_pod", "exported_namespace"), ("pod", "namespace"))
     ]
     return f"({' or '.join(parts)})[1d:5m]"
 
 
-def least_free_query(namespace: str, pods: Sequence[str]) -> str:
+def least_free_query(namespace: str, pods: Sequence[str], labels: Mapping[str, str] = NO_LABELS) -> str:
     """The least free memory of each pod's GPUs in a day, of pods that existed for the whole of it.
 
     Raises `SourceError` for a name that is invalid in Kubernetes.
@@ -77,7 +81,7 @@ def least_free_query(namespace: str, pods: Sequence[str]) -> str:
     # If Prometheus renames the exporter's labels, `pod` is the exporter's own; if it honours them, it is ours.
     parts = []
     for at, where in (("exported_pod", "exported_namespace"), ("pod", "namespace")):
-        series = f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"}}'
+        series = f'DCGM_FI_DEV_FB_FREE{{{at}=~"{names}",{where}="{namespace}"{also(labels)}}}'
         whole = f"min_over_time({series}[1d]) and {series} offset 23h"
         parts.append(f'min by (holder) (label_replace({whole}, "holder", "$1", "{at}", "(.*)"))')
     return " or ".join(parts)

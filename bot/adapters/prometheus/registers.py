@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import httpx
 
-from bot.adapters.prometheus.history import result_of
+from bot.adapters.prometheus.history import NO_LABELS, also, result_of
 from bot.domain.kernel.errors import SourceError
 
 DEADLINE_SECONDS = 4.0
@@ -18,12 +18,13 @@ _UUID = re.compile(r"[A-Za-z0-9-]{1,80}")
 
 
 class PrometheusRegisters:
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
-        self._client, self._url = client, url.rstrip("/")
+    def __init__(self, client: httpx.AsyncClient, url: str, labels: Mapping[str, str] = NO_LABELS) -> None:
+        """`labels`: those that only the series of this cluster have."""
+        self._client, self._url, self._labels = client, url.rstrip("/"), labels
 
     async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
         """A GPU has one series for each pod that held it, so they are merged."""
-        form = {"query": xid_query(uuids, end - start), "time": f"{end:.3f}"}
+        form = {"query": xid_query(uuids, end - start, self._labels), "time": f"{end:.3f}"}
         try:
             answer = await self._client.post(f"{self._url}/api/v1/query", data=form, timeout=DEADLINE_SECONDS)
         except httpx.HTTPError as error:
@@ -35,9 +36,9 @@ class PrometheusRegisters:
         return {uuid: sorted(found) for uuid, found in points.items()}
 
 
-def xid_query(uuids: Sequence[str], seconds: float) -> str:
+def xid_query(uuids: Sequence[str], seconds: float, labels: Mapping[str, str] = NO_LABELS) -> str:
     """Raises `SourceError` for a name that no GPU has."""
     strange = [uuid for uuid in uuids if not _UUID.fullmatch(uuid)]
     if strange or not uuids:
         raise SourceError(f"{(strange or ['no GPU'])[0][:80]!r} is no name of a GPU, so it is not asked for")
-    return f'DCGM_FI_DEV_XID_ERRORS{{UUID=~"{"|".join(uuids)}"}}[{math.ceil(seconds)}s]'
+    return f'DCGM_FI_DEV_XID_ERRORS{{UUID=~"{"|".join(uuids)}"{also(labels)}}}[{math.ceil(seconds)}s]'

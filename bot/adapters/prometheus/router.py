@@ -20,9 +20,12 @@ DEADLINE_SECONDS = 4.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as a name; nothing else goes into a query."""
 
+_CLUSTER = re.compile(r"[^\s\"'`\\]+")
+"""Text that cannot end a string of PromQL."""
+
 
 class PrometheusRouter:
-    """The `Router` port. `$namespace` and `$workload` in a query are replaced by those of the incident."""
+    """The `Router` port. `$cluster`, `$namespace` and `$workload` in a query are replaced by those of the incident."""
 
     def __init__(self, client: httpx.AsyncClient | None, url: str, *, errors: str, latency: str) -> None:
         self._client, self._url = client, url.rstrip("/")
@@ -40,7 +43,10 @@ class PrometheusRouter:
         names = {"namespace": target.namespace, "workload": target.name}
         if strange := [name for name in names.values() if not _NAME.fullmatch(name)]:
             raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
-        asked = Template(query).safe_substitute(names)
+        template = Template(query)
+        if "cluster" in template.get_identifiers() and not _CLUSTER.fullmatch(target.cluster):
+            raise SourceError(f"{target.cluster[:60]!r} cannot be the name of a cluster in a query ({setting})")
+        asked = template.safe_substitute(names, cluster=target.cluster)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 answer = await self._client.post(f"{self._url}/api/v1/query", data={"query": asked})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,8 +75,16 @@ class PlaybookService(Protocol):
         """The playbook that the run is in. Raise `PlaybookError` when it is no longer stored."""
         ...
 
-    async def workload(self, namespace: str, name: str) -> Target | None:
-        """The workload of that name, of any kind. Raise `ClusterError` on no answer."""
+    @property
+    def clusters(self) -> Collection[str]:
+        """The names of the bot's clusters."""
+        ...
+
+    async def workload(self, cluster: str, namespace: str, name: str) -> Target | None:
+        """The workload of that name, of any kind. `cluster` may be empty if there is only one.
+
+        Raise `UnknownClusterError`, and `ClusterError` on no answer.
+        """
         ...
 
     async def open(self, opening: Opening) -> Opened:

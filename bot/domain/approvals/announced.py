@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, time
-from fnmatch import fnmatchcase
 
 from pydantic import BaseModel, ConfigDict
 
@@ -68,7 +67,7 @@ class PreApproved(BaseModel):
     at_most: int
     """How often in one incident."""
     targets: tuple[str, ...] = ()
-    """Namespace and name, with `*`; empty: every target."""
+    """`namespace/name` or `cluster/namespace/name`, with `*`; empty: every target."""
     hours: str = ""
     """`22:00-06:00`, UTC; empty: always."""
     least_serving: int = 0
@@ -87,7 +86,7 @@ class PreApproved(BaseModel):
         return (serve or not self.least_serving) and (wanted <= self.most_replicas or not self.most_replicas)
 
     def _is_for(self, target: Target) -> bool:
-        return not self.targets or any(fnmatchcase(str(target), pattern) for pattern in self.targets)
+        return not self.targets or any(map(target.matches, self.targets))
 
     def _is_open(self, at: float) -> bool:
         if not self.hours:

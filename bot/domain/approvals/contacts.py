@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.kernel.target import Target
@@ -49,8 +47,7 @@ class Contacts(BaseModel):
 
         A team without people in Slack is mentioned as the approvers.
         """
-        where = f"{target.namespace}/{target.name}"
-        found = (contact for pattern, contact in self.on_call if fnmatchcase(where, pattern))
+        found = (contact for pattern, contact in self.on_call if target.matches(pattern))
         contact = next(found, self.teams.get(ON_CALL, self.approvers))
         return contact if contact.mentions else contact.model_copy(update={"mentions": self.approvers.mentions})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,6 +83,15 @@ class CircuitOpenError(SourceError):
 
 class ClusterError(BotError):
     """Kubernetes refused or did not answer a read; the reason is for people."""
+
+
+class UnknownClusterError(ClusterError):
+    """Name one of the bot's clusters: none was named, or one that it does not work on."""
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        self.name, self.known = name, ", ".join(f"'{each}'" for each in sorted(known))
+        unknown = f"'{name}' is not a cluster of this bot" if name else "the cluster is not named"
+        super().__init__(f"{unknown}; its clusters: {self.known}")
 
 
 class PagerError(BotError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 
 from pydantic import BaseModel, ConfigDict
+
+from bot.domain.kernel.errors import UnknownClusterError
 
 WORKLOAD_LABELS = (("deployment", "Deployment"), ("statefulset", "StatefulSet"), ("leaderworkerset", "LeaderWorkerSet"))
 SLO_ANNOTATIONS = {
@@ -27,6 +30,8 @@ class Target(BaseModel):
     """False if the cluster could not be queried in time: the name then comes from the labels only."""
     slo: tuple[tuple[str, str], ...] = ()
     """The workload's annotations of `SLO_ANNOTATIONS`, by setting, as they were when it was found."""
+    among_several: bool = False
+    """Whether the bot works on several clusters: texts then name this one."""
 
     @property
     def key(self) -> str:
@@ -38,14 +43,44 @@ class Target(BaseModel):
         cluster, namespace, kind, name = key.rsplit("/", 3)
         return cls(cluster=cluster, namespace=namespace, kind=kind, name=name, resolved=kind != "Unknown")
 
-    def __str__(self) -> str:
+    @property
+    def workload(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def matches(self, pattern: str) -> bool:
+        """Whether a pattern of the settings is about it: `namespace/name` or `cluster/namespace/name`, with `*`."""
+        where = f"{self.cluster}/{self.workload}" if pattern.count("/") > 1 else self.workload
+        return fnmatchcase(where, pattern)
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.workload}" if self.among_several else self.workload
+
+
+def cluster_named(label: str, known: Collection[str]) -> str:
+    """Returns the cluster that an alert's `cluster` label, or the cluster of a stored target, is about.
+
+    `known`: the names of the bot's clusters. The only cluster need not be named, and if it has no name, it takes every
+    label. Raises `UnknownClusterError`.
+    """
+    if label in known:
+        return label
+    if len(known) == 1 and not (label and all(known)):
+        return next(iter(known))
+    raise UnknownClusterError(label, known)
+
+
+def is_of(cluster: str, target: Target, known: Collection[str]) -> bool:
+    """Whether a stored target is about this cluster."""
+    try:
+        return cluster_named(target.cluster, known) == cluster
+    except UnknownClusterError:
+        return False
 
 
 def named_by(labels: Mapping[str, str], cluster: str) -> Target:
     """Returns the best target from the labels alone; `resolved` only if they name a workload outright."""
     namespace = labels.get("namespace") or labels.get("exported_namespace", "")
-    where = labels.get("cluster", cluster)
+    where = labels.get("cluster") or cluster
     for label, kind in WORKLOAD_LABELS:
         if labels.get(label):
             return Target(cluster=where, namespace=namespace, kind=kind, name=labels[label])

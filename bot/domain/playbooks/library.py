@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from bot.domain.kernel.errors import Fault
@@ -26,7 +25,10 @@ class Library:
     """By file."""
     warnings: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     on_targets: Sequence[tuple[str, Mapping[str, Mapping[str, Value]]]] = ()
-    """`namespace/workload` as a glob, with the settings that differ there, by playbook. Later entries win."""
+    """`namespace/workload` or `cluster/namespace/workload` as a glob, with the settings that differ there, by playbook.
+
+    Later entries win.
+    """
     _bundles: dict[Hashable, Bundle] = field(default_factory=dict, compare=False, repr=False)
     """Those asked for last: workloads with the same settings share one."""
 
@@ -37,8 +39,7 @@ class Library:
         """
         if name not in self.playbooks:
             return None
-        place = f"{target.namespace}/{target.name}"
-        overrides = tuple(index for index, (glob, _) in enumerate(self.on_targets) if fnmatchcase(place, glob))
+        overrides = tuple(index for index, (glob, _) in enumerate(self.on_targets) if target.matches(glob))
         key = (name, overrides, target.slo, tuple(labels.get(each) for each in SLO_ANNOTATIONS))
         if key not in self._bundles:
             if len(self._bundles) >= BUNDLES_KEPT:

@@ -34,7 +34,7 @@ class Override(BaseModel):
     playbook: str = ""
     """Empty: each playbook takes the settings that it declares."""
     target: str = ""
-    """`namespace/workload` as a glob; empty: they apply everywhere."""
+    """`namespace/workload` or `cluster/namespace/workload` as a glob; empty: they apply everywhere."""
 
     @property
     def place(self) -> str:

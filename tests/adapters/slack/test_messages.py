@@ -362,3 +362,16 @@ def test_a_card_shows_who_was_paged_and_who_could_not_be() -> None:
     assert "&lt;HTTP 403&gt;. Call it yourself: +49 &lt;1&gt;." in shown
     answered = run(pages={"serving": sent.model_copy(update={"sent": "acknowledge"})})
     assert "(answered)" in json.dumps(card(answered, links={}).blocks)
+
+
+def test_card_thread_and_request_name_the_cluster_where_there_are_several() -> None:
+    shown = waiting()
+    east = shown.with_(target=shown.target.model_copy(update={"cluster": "east", "among_several": True}))
+    assert "east/serving/llm" in card(east, links={}).text
+    assert "`serving/llm` in east" in json.dumps(card(east, links={}).blocks)
+    (asked,) = [message for slot, message in thread(east) if slot.startswith("request:")]
+    title = f"{request().plan.title} in east"
+    assert asked.text.startswith(f"Request R3 (high risk): {title}")
+    assert f"R3 · {title}" in json.dumps(asked.blocks, ensure_ascii=False)
+    (alone,) = [message for slot, message in thread(shown) if slot.startswith("request:")]
+    assert " in prod-1" not in alone.text + json.dumps(alone.blocks)

@@ -130,6 +130,36 @@ async def test_a_workload_that_is_none_is_told_below_its_field(counter: Counter,
     assert counter.shelf.openings == {}
 
 
+def two_clusters(counter: Counter) -> None:
+    (east,) = counter.shelf.workloads
+    west = {"cluster": "west", "among_several": True, "slo": (("ttft_target", "2s"),)}
+    counter.shelf.workloads = [east.model_copy(update={"cluster": "east"}), east.model_copy(update=west)]
+
+
+async def test_of_several_clusters_the_one_that_is_written_is_meant(counter: Counter) -> None:
+    two_clusters(counter)
+    await chosen(counter, workload="west/serving/llm")
+    assert (await send_in(counter, await view_of(counter, "open:form"), method="fp8", gain="4.5"))["ok"]
+    [opening] = counter.shelf.openings.values()
+    assert opening.target == counter.shelf.workloads[1]
+    await whispered(counter, "INC-100 about west/serving/llm is open")
+
+
+@pytest.mark.parametrize(
+    ("workload", "told"),
+    [
+        pytest.param("serving/llm", "Which cluster? ('east', 'west'): write the cluster, the namespace and", id="none"),
+        pytest.param("north/serving/llm", "No cluster is named 'north' ('east', 'west'): write the", id="unknown"),
+        pytest.param("llm", "Write the cluster, the namespace and the name, as in east/serving/llm", id="no-namespace"),
+    ],
+)
+async def test_without_a_known_cluster_nothing_is_opened(counter: Counter, workload: str, told: str) -> None:
+    two_clusters(counter)
+    answer = await chosen(counter, workload=workload)
+    assert told in answer["errors"]["field:workload"]  # type: ignore[index]  # the answer is JSON
+    assert counter.shelf.openings == {}
+
+
 async def test_an_opening_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
     await chosen(counter)
     counter.shelf.away = True

@@ -16,7 +16,7 @@ from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permit
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.services import Services
-from bot.domain.kernel.errors import ClusterError, OpeningError
+from bot.domain.kernel.errors import ClusterError, OpeningError, UnknownClusterError
 from bot.domain.kernel.form import Answer, Form, FormField
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.language import Playbook
@@ -29,7 +29,8 @@ FILLING = "open:form"
 PLAYBOOK, WORKLOAD = "playbook", "workload"
 TITLE = "Open an incident"
 SUBMIT = "Open"
-WORKLOAD_NAME = re.compile(r"([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
+WORKLOAD_NAME = re.compile(r"(?:(\S{1,100})/)?([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
+"""Namespace and name; with several clusters, the cluster before them."""
 NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please send it again; sending twice is harmless."
 
 
@@ -48,9 +49,10 @@ class Opening:
             known = ", ".join(code(each, 80) for each in by_hand)
             raise NotDoneError(f"{code(name, 80)} cannot be opened by hand. These can: {known}.")
         if rest.strip() and not WORKLOAD_NAME.fullmatch(rest.strip()):
-            raise NotDoneError(f"{code(rest, 120)} is not a workload: write `/incident open {name} NAMESPACE/NAME`.")
+            wanted = "CLUSTER/NAMESPACE/NAME" if len(self._playbooks.clusters) > 1 else "NAMESPACE/NAME"
+            raise NotDoneError(f"{code(rest, 120)} is not a workload: write `/incident open {name} {wanted}`.")
         filled = {PLAYBOOK: name or next(iter(by_hand)), WORKLOAD: rest.strip()}
-        blocks = forms.inputs(_first_form(by_hand), filled=filled)
+        blocks = forms.inputs(_first_form(by_hand, self._parts()), filled=filled)
         return forms.Modal(CHOOSING, TITLE, "Next" if _any_form(by_hand) else SUBMIT, blocks, command.place)
 
     async def chosen(self, sent: Submission) -> forms.Modal | str:
@@ -61,7 +63,7 @@ class Opening:
         playbook = self._by_hand().get(name)
         if playbook is None:
             raise NotDoneError(fields={PLAYBOOK: "This playbook can no longer be opened by hand"})
-        kept = {**sent.kept, PLAYBOOK: name, WORKLOAD: target.key}
+        kept = {**sent.kept, PLAYBOOK: name, WORKLOAD: target.model_dump_json(exclude_defaults=True)}
         if playbook.form:
             return forms.Modal(FILLING, TITLE, SUBMIT, forms.inputs(playbook.form), kept, close="Back")
         return await self._open(sent, kept, {})
@@ -74,7 +76,7 @@ class Opening:
         wanted = Wanted(
             submission_id=sent.view_id,
             playbook=kept[PLAYBOOK],
-            target=Target.of_key(kept[WORKLOAD]),
+            target=Target.model_validate_json(kept[WORKLOAD]),
             user=sent.user,
             user_name=sent.user_name,
             fields=fields,
@@ -92,14 +94,24 @@ class Opening:
     async def _target(self, typed: str) -> Target:
         name = WORKLOAD_NAME.fullmatch(typed.strip())
         if name is None:
-            raise NotDoneError(fields={WORKLOAD: "Write the namespace and the name: serving/llm"})
+            raise NotDoneError(fields={WORKLOAD: f"Write {self._parts()}"})
         try:
-            found = await self._playbooks.workload(name[1], name[2])
+            found = await self._playbooks.workload(name[1] or "", name[2], name[3])
+        except UnknownClusterError as error:
+            which = f"No cluster is named '{error.name}'" if error.name else "Which cluster?"
+            raise NotDoneError(fields={WORKLOAD: f"{which} ({error.known}): write {self._parts()}"}) from error
         except ClusterError as error:
             raise _no_cluster(error) from error
         if found is None:
             raise NotDoneError(fields={WORKLOAD: f"The cluster has no workload {typed.strip()}"})
         return found
+
+    def _parts(self) -> str:
+        """How a workload is written, with an example."""
+        clusters = sorted(self._playbooks.clusters)
+        if len(clusters) == 1:
+            return "the namespace and the name, as in serving/llm"
+        return f"the cluster, the namespace and the name, as in {clusters[0]}/serving/llm"
 
     def _by_hand(self) -> dict[str, Playbook]:
         library = self._playbooks.library.playbooks
@@ -113,12 +125,11 @@ def _no_cluster(error: ClusterError) -> NotDoneError:
     return NotDoneError(fields={WORKLOAD: f"The cluster did not answer ({error}). Please send it again."})
 
 
-def _first_form(by_hand: Mapping[str, Playbook]) -> Form:
+def _first_form(by_hand: Mapping[str, Playbook], parts: str) -> Form:
     titles = {name: playbook.title for name, playbook in by_hand.items()}
-    where = "Its namespace and name, as in serving/llm."
     return {
         PLAYBOOK: FormField(label="Which playbook?", kind="choice", options=titles),
-        WORKLOAD: FormField(label="Which workload?", max_length=320, why=where),
+        WORKLOAD: FormField(label="Which workload?", max_length=420, why=f"Write {parts}."),
     }
 
 

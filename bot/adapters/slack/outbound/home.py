@@ -22,6 +22,7 @@ from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
 from bot.adapters.slack.outbound.messages import GOOD_ENDINGS, linked, now_line, sign_of
+from bot.adapters.slack.outbound.request_message import request_title
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.words import moment, span
 from bot.adapters.slack.services import Services
@@ -166,7 +167,7 @@ class Homes:
             request, question = run.open_request, run.open_question
             if request is not None and await self._may_approve(user, request, now):
                 link = await self._link(run, f"request:{request.request_id}")
-                waiting.append(Waiting(run.incident_id, request.plan.title, request.expires_at, link))
+                waiting.append(Waiting(run.incident_id, request_title(run, request), request.expires_at, link))
             if question is not None and await self._may_answer(user, question, now):
                 link = await self._link(run, f"question:{question.question_id}")
                 waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))

@@ -110,7 +110,7 @@ def sign_of(run: Run) -> str:
 
 def _facts(run: Run) -> list[str]:
     """Target, start, severity, lead and alerts, two per line, since phones are narrow."""
-    where = code(run.target, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
+    where = code(run.target.workload, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
     if not run.target.resolved:
         where += " (from the alert's labels only)"
     lead = f"{mention(run.lead)} leads" if run.lead else "no lead yet" if run.is_open else "no lead"
@@ -282,7 +282,7 @@ def _request(run: Run, post: Post) -> Message:
         return _missing(post)
     head = str(post.data.get("head", ""))
     return Message(
-        request_text(request), request_blocks(run, request, head=head, mentions=post.data.get("mentions", ()))
+        request_text(run, request), request_blocks(run, request, head=head, mentions=post.data.get("mentions", ()))
     )
 
 

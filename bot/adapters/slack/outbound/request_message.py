@@ -58,10 +58,15 @@ def people_of(run: Run) -> frozenset[str]:
     return frozenset(people - {""})
 
 
-def request_text(request: Request) -> str:
+def request_title(run: Run, request: Request) -> str:
+    """What the plan does, with its cluster if there are several."""
+    return f"{request.plan.title} in {run.target.cluster}" if run.target.among_several else request.plan.title
+
+
+def request_text(run: Run, request: Request) -> str:
     """The request as plain text, for notifications, screen readers, and when Slack refuses the blocks."""
     plan = request.plan
-    asked = f"Request {request.request_id} ({plan.risk} risk): {plan.title}"
+    asked = f"Request {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
     if request.status != "open":
         return line(f"{asked}: {request.status}", TEXT)
     edits = [_difference(each) for call in plan.calls for each in call.differences]
@@ -79,7 +84,7 @@ def request_text(request: Request) -> str:
 
 def request_blocks(run: Run, request: Request, *, head: str = "", mentions: Sequence[str] = ()) -> tuple[Block, ...]:
     plan = request.plan
-    body: list[Block] = [header(f"{request.request_id} · {plan.title}")]
+    body: list[Block] = [header(f"{request.request_id} · {request_title(run, request)}")]
     targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
     body += section(
         [

@@ -1,0 +1,95 @@
+"""A cluster that is not in the settings any more: nothing is known of it, and nothing is sent to it."""
+
+from __future__ import annotations
+
+import pytest
+import redis.asyncio as aioredis
+
+from bot.domain.approvals.grant import grant
+from bot.domain.incidents.effect import ReadSignals
+from bot.domain.incidents.event import SignalsRead
+from bot.domain.kernel.errors import ClusterError, UnknownClusterError
+from bot.domain.kernel.target import Target, is_of
+from bot.flow.clusters import absent
+from bot.flow.perform_effect import Done, EffectContext
+from bot.flow.ports import Owed, Replica
+from bot.flow.sample_replicas import SampledWorkloads
+from tests import builders
+from tests.flow.harness import Bot, Scene, until
+from tests.flow.scenes import drill_scene
+
+pytestmark = pytest.mark.fast
+REASON = "'gone' is not a cluster of this bot; its clusters: 'east', 'west'"
+
+
+async def at_the_start() -> float:
+    return builders.START
+
+
+GONE = absent(UnknownClusterError("gone", ("east", "west")), at_the_start)
+
+
+@pytest.fixture
+async def scene(client: aioredis.Redis, tag: str) -> Scene:
+    return await drill_scene(client, tag, None)
+
+
+async def test_nothing_of_it_can_be_read() -> None:
+    target = builders.TARGET
+    reads = (
+        GONE.cluster.snapshot(target, incident_id="INC-1"),
+        GONE.cluster.resolve(builders.alert()),
+        GONE.cluster.lacking([builders.call()]),
+        GONE.cluster.dry_run(builders.call()),
+        GONE.job_logs.last_lines("serving", "llm-1", lines=1),
+        GONE.scraper.scrape([]),
+    )
+    for read in reads:
+        with pytest.raises(ClusterError) as refused:
+            await read
+        assert str(refused.value) == REASON
+
+
+async def test_nothing_is_sent_to_it_and_nothing_is_claimed_of_it() -> None:
+    call = builders.call()
+    asked = builders.request()
+    approved = grant(asked, (builders.judged_press(),))
+    sent = await GONE.writer.send(approved, call, call_id="INC-1/R1/0")
+    assert (sent.result, sent.detail, sent.retry_after_seconds) == ("failed", f"nothing was sent: {REASON}", None)
+    assert await GONE.writer.look(call, call_id="INC-1/R1/0") == "unclear"
+    generated = await GONE.generations.generate(approved, call, Replica("llm-1", "u1", "10.0.0.1"))
+    assert (generated.result, generated.detail) == ("refused", REASON)
+
+
+async def test_the_signals_of_its_incidents_are_unknown_with_the_reason(scene: Scene) -> None:
+    bot = Bot(scene, "one")
+    run = await until(scene, bot, lambda run: run.open_question is not None, "asked")
+    moved = run.with_(target=run.target.model_copy(update={"cluster": "gone"}))
+    effect = ReadSignals(effect_id="read", visit=moved.visit, state=moved.state, names=())
+    context = EffectContext(moved, Owed(moved.incident_id, effect, 0, ""), scene.time.now())
+    done = await bot.runtime.handlers[ReadSignals](context, effect)
+    assert isinstance(done, Done)
+    (event,) = done.events
+    assert isinstance(event, SignalsRead)
+    assert {each.unknown for each in event.readings.values()} <= {
+        "'gone' is not a cluster of this bot; its clusters: 'test'"
+    }
+
+
+class OpenEverywhere:
+    """`OpenTargets` with the same workload in three clusters."""
+
+    async def open_targets(self) -> dict[str, str]:
+        targets = {"INC-1": "east", "INC-2": "west", "INC-3": "gone"}
+        return {builders.TARGET.model_copy(update={"cluster": each}).key: name for name, each in targets.items()}
+
+
+async def test_each_cluster_samples_its_own_workloads() -> None:
+    named = [Target(cluster="east", namespace="serving", name="other")]
+    east = SampledWorkloads(OpenEverywhere(), named, lambda target: is_of("east", target, ("east", "west")))
+    west = SampledWorkloads(OpenEverywhere(), (), lambda target: is_of("west", target, ("east", "west")))
+    assert [(each.target.key, each.incident_id) for each in await east()] == [
+        ("east/serving/Deployment/llm", "INC-1"),
+        ("east/serving/Deployment/other", ""),
+    ]
+    assert [each.incident_id for each in await west()] == ["INC-2"]
