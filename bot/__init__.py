@@ -5,7 +5,7 @@ The path of an alert:
 - `bot.adapters.web`                         POST /alertmanager: checks sender and size, answers once it is stored
 - `bot.adapters.alertmanager`                turns the webhook into alerts, or into a 4xx with the reason
 - `bot.flow.accept_alerts`                   stores alerts in the intake and wakes routing
-- `bot.flow.route_alerts`                    picks playbook and target; opens, extends or reopens an incident
+- `bot.flow.route_alerts`                    picks cluster, playbook and target; opens, extends or reopens an incident
 - `bot.adapters.redis.store`                 keeps the run, its inbox, its timeline and its effects, in Lua scripts
 - `bot.flow.advance_run`                     drains an incident's inbox in order, decides, commits
 - `bot.domain.incidents.machine`             decides: the same run and the same event give the same decision
@@ -33,6 +33,6 @@ The path of a button press or a command:
 - `bot.domain.approvals.grant`               `grant`: the only function that grants permission
 
 Both are woken by `bot.flow.wake`, and by `bot.flow.reconcile` every second and at start.
-`bot.flow.ports` defines the contract of each part. `bot.runtime` builds the loop on these ports, for the bot and for
-its tests; `bot.wiring` connects it to the real adapters.
+`bot.flow.ports` defines the contract of each part, and `bot.flow.clusters` holds the parts of each cluster. `bot.runtime`
+builds the loop on these ports, for the bot and for its tests; `bot.wiring` connects it to the real adapters.
 """

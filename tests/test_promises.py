@@ -102,6 +102,15 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "adapters/kubernetes/test_silent_server.py::test_reads_of_a_silent_server_fail_at_once_and_say_since_when",
         "adapters/test_http_client.py::test_readings_and_silences_say_who_does_not_answer",
     ),
+    "With several clusters, an incident reads and changes only the cluster that its alert names": (
+        "end_to_end/test_two_clusters.py::test_a_change_is_made_in_the_cluster_of_its_alert_while_the_other_is_silent",
+        "flow/test_route_alerts.py::test_one_workload_name_in_two_clusters_has_an_incident_in_each",
+        "flow/test_route_alerts.py::test_an_alert_about_no_known_cluster_is_kept_with_what_to_do",
+        "flow/test_route_alerts.py::test_a_cluster_that_does_not_answer_delays_no_alert_of_another",
+        "flow/test_clusters.py::test_nothing_is_sent_to_it_and_nothing_is_claimed_of_it",
+        "adapters/redis/test_moments.py::test_each_cluster_has_its_own_node_breaker",
+        "test_several_clusters.py::test_one_prometheus_for_two_clusters_needs_labels_that_tell_them_apart",
+    ),
     "A run keeps the playbook": (
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
         "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",

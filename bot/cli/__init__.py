@@ -144,7 +144,8 @@ def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFil
 @app.command()
 def doctor(
     namespace: Annotated[
-        str, typer.Option(help="Check permissions in these namespaces, separated by commas; default: all.")
+        str,
+        typer.Option(help="Check permissions in these namespaces, separated by commas; default: all."),
     ] = "",
     settings: SettingsFile = None,
     overrides: Overrides = None,

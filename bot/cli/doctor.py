@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import httpx
 
@@ -155,6 +156,9 @@ def of_settings(settings: Settings) -> list[Finding]:
     elif not settings.cluster:
         what = "no cluster name: an alert of another cluster with the same namespace and name would be taken for ours"
         found.append(weak("settings", what, "Set INCIDENT_BOT_CLUSTER to the value of the alerts' `cluster` label."))
+    if astray := patterns_astray(settings):
+        what = f"targets in no cluster of these settings: {', '.join(astray)}"
+        found.append(weak("settings", what, f"The clusters are: {names_of(settings.every_cluster)}."))
     if settings.alertmanager.open:
         what = "anybody who reaches the port may open incidents (alertmanager.open)"
         found.append(weak("settings", what, "Set INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN."))
@@ -167,6 +171,17 @@ def of_settings(settings: Settings) -> list[Finding]:
         what = f"listens on {settings.http.host}: nothing on another machine or pod can reach it"
         found.append(weak("settings", what, "Set INCIDENT_BOT_HTTP_HOST=0.0.0.0 if Alertmanager runs elsewhere."))
     return found
+
+
+def patterns_astray(settings: Settings) -> list[str]:
+    """Patterns of targets, as `cluster/namespace/name`, that name none of the clusters."""
+    approvals = settings.approvals
+    patterns = [each.target for each in settings.overrides]
+    patterns += [target for each in approvals.on_call for target in each.targets]
+    patterns += [target for each in approvals.pre_approved for target in each.targets]
+    named = {pattern: pattern.rsplit("/", 2)[0] for pattern in patterns if pattern.count("/") > 1}
+    known = [one.name for one in settings.every_cluster]
+    return [pattern for pattern, cluster in named.items() if not any(fnmatchcase(name, cluster) for name in known)]
 
 
 def names_of(clusters: Iterable[ClusterSettings]) -> str:

@@ -357,8 +357,8 @@ class Settings(Section):
     """Settings of playbooks, in order: `{playbook: kv-cache-oom, target: llm/chat-*, settings: {kv_ceiling: 0.85}}`.
 
     Without `playbook`, each playbook takes the settings that it declares. Without `target`, they count everywhere; `*`
-    stands for anything. An override with a target counts more than one without; of equals, the later one. In the
-    environment, `name=value` texts for all playbooks.
+    stands for anything, and `east/llm/chat-*` is in one of several clusters. An override with a target counts more than
+    one without; of equals, the later one. In the environment, `name=value` texts for all playbooks.
     """
     approvals: Approvals
     paging: Paging

@@ -159,7 +159,7 @@ class PreApproval(Section):
     at_most: int = Field(1, ge=1, le=20)
     """How often in one incident."""
     targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field((), examples=["serving/llm-*"])
-    """Namespace and name, with `*`; empty: every target."""
+    """`namespace/name`, or `cluster/namespace/name`, with `*`; empty: every target."""
     hours: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$|^$")] = Field(
         "", examples=["22:00-06:00"]
     )
