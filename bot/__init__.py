@@ -33,6 +33,6 @@ The path of a button press or a command:
 - `bot.domain.approvals.grant`               `grant`: the only function that grants permission
 
 Both are woken by `bot.flow.wake`, and by `bot.flow.reconcile` every second and at start.
-`bot.flow.ports` defines the contract of each part, and `bot.flow.clusters` holds the parts of each cluster. `bot.runtime`
+`bot.flow.ports` defines the contract of each part; `bot.flow.clusters` has the parts of each cluster. `bot.runtime`
 builds the loop on these ports, for the bot and for its tests; `bot.wiring` connects it to the real adapters.
 """
