@@ -68,6 +68,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_parked.py::test_a_parked_incident_reminds_people_every_day",
         "flow/test_parked.py::test_an_alert_that_waits_in_the_inbox_as_the_incident_parks_opens_a_fresh_one",
     ),
+    "The most urgent trouble goes first": (
+        "flow/test_more_urgent.py::test_an_xid_takes_over_while_a_request_waits_and_calls_people",
+        "flow/test_more_urgent.py::test_the_thrash_is_taken_up_again_after_the_fault",
+        "domain/incidents/machine/test_diverts.py::test_a_change_between_its_calls_is_finished_first",
+    ),
     "One change at a time": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
         "flow/test_alert_histories.py::test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from bot.domain.incidents.effect import Effect
-from bot.domain.incidents.event import Due, Event
+from bot.domain.incidents.event import AlertChanged, Due, Event
 from bot.domain.incidents.machine import Decision, Rules, advance, set_aside, without_playbook
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunError
@@ -82,10 +82,12 @@ class AdvanceRun:
         """The playbook that the run is in, as it was when the run started, regardless of later edits."""
         return (await self.bundle_of(run)).playbooks[run.playbook]
 
-    async def bundle_of(self, run: Run) -> Bundle:
-        """All playbooks that the run may enter, including those that it was offered."""
+    async def bundle_of(self, run: Run, event: Event | None = None) -> Bundle:
+        """All playbooks that the run may enter, including those that it was offered, or that this event offers."""
         bundle = await self._bundle(run, run.digest)
-        offered = {name: await self._bundle(run, offer.digest) for name, offer in run.offers.items()}
+        new = event.offer if isinstance(event, AlertChanged) else None
+        offers = ({new.playbook: new} if new else {}) | run.offers
+        offered = {name: await self._bundle(run, offer.digest) for name, offer in offers.items()}
         return replace(bundle, offered=offered) if offered else bundle
 
     async def _bundle(self, run: Run, digest: str) -> Bundle:
@@ -123,7 +125,7 @@ class AdvanceRun:
     async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
         """The decision, or None to stop before this event and retry it later. A third failure sets the event aside."""
         try:
-            bundle = await self.bundle_of(run)
+            bundle = await self.bundle_of(run, event)
         except PlaybookError as error:
             log.error("run.stranded", incident=run.incident_id, reason=str(error))
             return without_playbook(run, event, str(error), self._rules)

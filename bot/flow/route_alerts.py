@@ -124,7 +124,7 @@ class RouteAlerts:
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
         bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
-        run, how = await self._known(entry.alert, target)
+        run, how = await self._known(entry.alert, target, playbook)
         if run is None:
             if entry.alert.status == "resolved":
                 await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
@@ -153,10 +153,11 @@ class RouteAlerts:
         found = [await self._runs.load(name) for name in await self._runs.parked_incidents(target.key)]
         return [run for run in reversed(found) if run is not None and run.parked is not None]
 
-    async def _known(self, alert: Alert, target: Target) -> tuple[Run | None, RouteKind]:
+    async def _known(self, alert: Alert, target: Target, playbook: CompiledPlaybook) -> tuple[Run | None, RouteKind]:
         """The open incident of the target, else a parked one that the alert belongs to, else the last one.
 
-        The last one is for late alerts, and for the same trouble soon again.
+        The last one is for late alerts, and for the same trouble soon again. An alert of a more urgent playbook belongs
+        to neither, unless it resolves.
         """
         current = await self._runs.open_incident(target.key)
         if current is not None:
@@ -164,13 +165,22 @@ class RouteAlerts:
                 raise LostRunError(f"{current} is open by the index and not stored: see what `doctor` says of Redis")
             return run, "extends"
         for parked in await self._parked(target):
-            if belongs_to_parked(alert, parked):
+            if belongs_to_parked(alert, parked) and not self._is_more_urgent(alert, playbook, parked):
                 return parked, "tells"
         last = await self._runs.last_incident(target.key)
         run = await self._runs.load(last) if last else None
         if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:
             return None, "opens"
+        if self._is_more_urgent(alert, playbook, run):
+            return None, "opens"
         return run, "tells" if alert.status == "resolved" else "reopens"
+
+    def _is_more_urgent(self, alert: Alert, playbook: CompiledPlaybook, run: Run) -> bool:
+        """Whether a firing alert that the run does not have is for a playbook of higher priority than the run's."""
+        if alert.status == "resolved" or alert.fingerprint in run.alerts or playbook.name == run.playbook:
+            return False
+        present = self._playbooks.bundle(run.playbook, run.target)
+        return present is None or playbook.playbook.priority > present.entry_playbook.playbook.priority
 
 
 def _why_no_cluster(error: UnknownClusterError) -> str:
@@ -199,7 +209,7 @@ def belongs_to_parked(alert: Alert, run: Run) -> bool:
 
 def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:
     """What an alert that joins a run of another playbook would have opened; whether that counts is decided later."""
-    if how != "extends" or bundle.entry == run.playbook or bundle.entry in run.offers:
+    if how != "extends" or bundle.entry == run.playbook:
         return None
     playbook = bundle.entry_playbook.playbook
     return Offer(playbook=bundle.entry, title=playbook.title, priority=playbook.priority, digest=bundle.digest)

@@ -144,13 +144,17 @@ class Frame(_Frozen):
 
 
 class Offer(_Frozen):
-    """Another playbook that a further alert matches; a person may move the run to it."""
+    """Another playbook of this incident: an alert matches it, or it gave way. A person may move the run to it."""
 
     playbook: str
     title: str
     priority: int
     digest: str
     """Digest of the bundle that it was offered with."""
+    alerts: tuple[str, ...] = ()
+    """Fingerprints of the alerts that it is for."""
+    gave_way: bool = False
+    """A more urgent playbook took over from it; it begins again afterwards if its alerts still fire."""
 
 
 class Note(_Frozen):
@@ -235,7 +239,7 @@ class Run(_Frozen):
     diverts: int = 0
     """How often it was diverted to another playbook."""
     offers: dict[str, Offer] = {}
-    """Offers by playbook."""
+    """Other playbooks of this incident, by name."""
     at_state: str
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
@@ -305,6 +309,10 @@ class Run(_Frozen):
     def held(self) -> tuple[LedgerEntry, ...]:
         """Active changes: applied calls that can be undone and were not."""
         return tuple(entry for entry in self.ledger if entry.undo and not entry.undone_by)
+
+    def fires(self, offer: Offer) -> bool:
+        """Whether an alert that this playbook is for still fires."""
+        return any(name in self.alerts and self.alerts[name].status == "firing" for name in offer.alerts)
 
     def with_(self, **changes: Any) -> Run:
         """A copy with some fields replaced; the fields are trusted to be of the right types."""

@@ -40,6 +40,7 @@ from bot.domain.incidents.machine import (
     questions,
     reading,
     severity,
+    urgency,
 )
 from bot.domain.incidents.machine.draft import Decision, Draft, Rules
 from bot.domain.incidents.machine.entering import enter
@@ -91,6 +92,7 @@ def _advance(run: Run, event: Event, bundle: Bundle, rules: Rules, other: str) -
             severity.expect_status(draft)
     else:
         HANDLERS[type(event)](draft, event)
+    urgency.follow(draft)
     calling.follow(draft, run, event)
     return draft.decision()
 

@@ -61,6 +61,16 @@ def call_lead(draft: Draft, why: str) -> None:
         _page(draft, contact, why, again=True)
 
 
+def call_on_call(draft: Draft, why: str) -> None:
+    """Post a note for the team on call and, where the severity pages, call it again: something else is wrong now."""
+    contact = draft.rules.contacts.on_call_for(draft.run.target)
+    number = f"N{draft.number()}"
+    draft.record("note", why)
+    draft.post("note", f"note:{number}", number, {"text": why, "user": "", **mentioned(draft, contact)})
+    if draft.run.severity == "page":
+        _page(draft, contact, why, again=True)
+
+
 def _note(draft: Draft, text: str, mentions: dict[str, list[str]]) -> None:
     """Post a note for the people whom it mentions; without any, the next message of the thread says it."""
     if not mentions.get("mentions"):

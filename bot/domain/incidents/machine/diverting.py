@@ -1,4 +1,4 @@
-"""A person moves the run to another playbook: back to its first one, or permanently to one that an alert offered."""
+"""The run moves to another playbook for good: back to its first one, or to one that an alert offered."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ def restart_playbook(draft: Draft, *, because: str) -> None:
     entering.begin(draft, draft.bundle.entry, because=because)
 
 
-def take_offer(draft: Draft, playbook: str) -> None:
-    """Move the run permanently to another playbook, on a person's decision."""
-    offer, bundle = draft.run.offers[playbook], draft.bundle.offered[playbook]
-    others = {name: other for name, other in draft.run.offers.items() if name != playbook}
-    draft.set(frames=(), offers=others, digest=offer.digest)
-    draft.bundle = bundle
-    entering.begin(draft, playbook, because=f"a person took it over to '{offer.title}'")
+def take_offer(draft: Draft, playbook: str, *, because: str = "") -> None:
+    """Move the run permanently to another playbook. Unless told otherwise, a person decided it."""
+    offer = draft.run.offers[playbook]
+    entering.take(draft, offer, because=because or f"a person took it over to '{offer.title}'")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.incidents.machine import parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import NEXT_STATUS, PARKED_REMINDER, ActiveChange, ActiveWatch, Findings, Frame
+from bot.domain.incidents.run import NEXT_STATUS, PARKED_REMINDER, ActiveChange, ActiveWatch, Findings, Frame, Offer
 from bot.domain.playbooks.language import (
     AskState,
     ChangeState,
@@ -171,6 +172,15 @@ def begin(draft: Draft, playbook: str, *, because: str) -> None:
     enter(draft, draft.playbook.start, because=because)
 
 
+def take(draft: Draft, offer: Offer, *, because: str) -> None:
+    """Continue for good in another playbook of this incident, at its start. What was changed keeps its undo."""
+    others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
+    bundle = draft.bundle.offered[offer.playbook]
+    draft.set(frames=(), offers=others, digest=offer.digest)
+    draft.bundle = replace(bundle, offered={name: b for name, b in draft.bundle.offered.items() if name in others})
+    begin(draft, offer.playbook, because=because)
+
+
 def come_back(draft: Draft, ended: EndState) -> None:
     """Leave the divert by the end that the other playbook reached."""
     *outer, frame = draft.run.frames
@@ -196,10 +206,20 @@ def end(draft: Draft, state: EndState) -> None:
     if draft.run.frames:
         come_back(draft, state)
         return
+    if before := _gave_way(draft):
+        said = f"'{draft.playbook.playbook.title}' ended with '{state.end}', and the alerts before it still fire"
+        take(draft, before, because=said)
+        return
     if residual.residual_changes(draft.run):
         questions.ask_about_residual_changes(draft)
         return
     close(draft, state.end, draft.text("say"))
+
+
+def _gave_way(draft: Draft) -> Offer | None:
+    """Returns the most urgent playbook that gave way and whose alerts still fire."""
+    waiting = [offer for offer in draft.run.offers.values() if offer.gave_way and draft.run.fires(offer)]
+    return max(waiting, key=lambda offer: offer.priority, default=None)
 
 
 def close(draft: Draft, ending: str, text: str) -> None:

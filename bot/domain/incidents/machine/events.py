@@ -11,6 +11,7 @@ from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, Effect
 from bot.domain.incidents.machine import calling, changing, diverting, entering, parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer
+from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import OPENING
 from bot.domain.signals.window import short
 
@@ -103,7 +104,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
             _reopen(draft, f"{alert.name} {'still fires' if is_repeat else 'fires again'}")
         return
     if event.offer is not None and alert.status == "firing":
-        _offer(draft, event.offer, alert.name)
+        _offer(draft, event.offer, alert)
     severity.set_by_alert(draft, alert)
     all_resolved = all(a.status == "resolved" for a in draft.run.alerts.values())
     draft.set(alerts_resolved_at=draft.at if all_resolved else None)
@@ -114,15 +115,15 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a new press")
 
 
-def _offer(draft: Draft, offer: Offer, alert_name: str) -> None:
-    """The alert belongs to a playbook of higher priority: a person decides whether the run moves to it."""
+def _offer(draft: Draft, offer: Offer, alert: Alert) -> None:
+    """Keep that the alert belongs to a playbook of higher priority, for which this one will give way."""
     run = draft.run
     is_known = offer.playbook in {run.playbook, draft.bundle.entry, *(frame.playbook for frame in run.frames)}
-    if is_known or offer.playbook in run.offers or offer.priority <= draft.playbook.playbook.priority:
+    if is_known or offer.priority <= draft.playbook.playbook.priority:
         return
-    draft.set(offers=run.offers | {offer.playbook: offer})
-    how = f"`/incident divert {run.incident_id} {offer.playbook}` switches to it"
-    say(draft, "", f"{alert_name} matches '{offer.title}', which has priority over this playbook. {how}.")
+    known = run.offers.get(offer.playbook, offer)
+    alerts = tuple(dict.fromkeys((*known.alerts, alert.fingerprint)))
+    draft.set(offers=run.offers | {offer.playbook: known.model_copy(update={"alerts": alerts})})
 
 
 def _reopen(draft: Draft, because: str) -> None:

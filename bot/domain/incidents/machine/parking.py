@@ -34,7 +34,22 @@ def park(draft: Draft, *, unanswered: bool = False, reads_alerts: bool = False) 
         why = "nobody answered" if unanswered else draft.playbook.called(draft.run.state)
         draft.record("note", f"parked: {why}; the next alert of {draft.run.target} opens a fresh incident")
     draft.set(parked=Parked(since=since, unanswered=unanswered, reads_alerts=reads_alerts))
+    _let_go(draft)
     draft.set_deadline(PARKED_REMINDER, draft.at + REMIND_SECONDS)
+
+
+def _let_go(draft: Draft) -> None:
+    """Return the alerts of playbooks that gave way to the intake: a fresh incident takes them up again."""
+    for offer in [each for each in draft.run.offers.values() if each.gave_way]:
+        alerts = [draft.run.alerts[name] for name in offer.alerts if name in draft.run.alerts]
+        for alert in alerts:
+            if alert.status == "firing":
+                draft.record("alert", f"{alert.name} still fires: routed again, to a fresh incident")
+                effect_id = f"route/{draft.run.visit}/{alert.fingerprint}"
+                draft.want(RouteAgain(effect_id=effect_id, alert=alert))
+        others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
+        kept = {name: alert for name, alert in draft.run.alerts.items() if name not in offer.alerts}
+        draft.set(offers=others, alerts=kept)
 
 
 def leave(draft: Draft) -> None:
@@ -70,7 +85,11 @@ def say_what_is_parked(draft: Draft) -> None:
 def is_for_a_fresh_incident(draft: Draft, event: AlertChanged, *, is_repeat: bool) -> bool:
     """Whether a parked run received an alert that must open another incident."""
     parked = draft.run.parked
-    if parked is None or event.alert.status != "firing" or draft.run.reads_alerts:
+    if parked is None or event.alert.status != "firing":
+        return False
+    if event.offer is not None and event.offer.priority > draft.playbook.playbook.priority:
+        return True
+    if draft.run.reads_alerts:
         return False
     return parked.unanswered or not is_repeat
 

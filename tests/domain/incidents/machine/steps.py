@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from bot.adapters.yaml_playbooks import load_text
@@ -87,6 +88,8 @@ class Story:
     def __init__(self, bundle: Bundle = BUNDLE, **rules: Any) -> None:
         self.rules = builders.rules(**rules)
         self.bundle = bundle
+        self.known = {bundle.digest: bundle}
+        """Bundles by digest: those of offers too, once a test adds them."""
         entry = bundle.playbooks[bundle.entry]
         self.run: Run = builders.run(
             playbook=entry.name, digest=bundle.digest, at_state=entry.machine.entry(entry.start), state=entry.start
@@ -101,12 +104,19 @@ class Story:
 
     def happens(self, event: Event) -> Decision:
         self.at += 10
-        self.last = advance(self.run, event.model_copy(update={"at": self.at}), self.bundle, self.rules)
+        self.last = advance(self.run, event.model_copy(update={"at": self.at}), self._bundle(event), self.rules)
         self.happened.append((event, self.run, self.last))
         self.run = self.last.run
         self.entries += self.last.entries
         self.effects += self.last.effects
         return self.last
+
+    def _bundle(self, event: Event) -> Bundle:
+        new = event.offer if isinstance(event, AlertChanged) else None
+        offers = ({new.playbook: new} if new else {}) | self.run.offers
+        offered = {name: self.known[each.digest] for name, each in offers.items() if each.digest in self.known}
+        bundle = self.known.get(self.run.digest, self.bundle)
+        return replace(bundle, offered=offered) if offered else bundle
 
     def id(self) -> str:
         self._number += 1

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.incidents.effect import Notify
+from bot.domain.incidents.effect import Notify, RouteAgain
 from bot.domain.incidents.event import AlertChanged
 from bot.domain.incidents.machine.entering import MAX_DIVERTS
 from bot.domain.incidents.run import Offer
 from bot.domain.playbooks.bundle import Bundle
-from bot.domain.playbooks.compiled import CompiledPlaybook
 from tests import builders
-from tests.domain.incidents.machine.steps import Story
+from tests.domain.incidents.machine.steps import TEXT, Story
 
 pytestmark = pytest.mark.fast
 
@@ -172,12 +173,6 @@ def test_a_divert_within_a_divert_comes_back_one_by_one() -> None:
     assert (went.run.playbook, went.run.state, went.run.frames) == ("outer", "choose", ())
 
 
-def test_who_takes_the_run_over_leaves_every_divert() -> None:
-    went = offered().reads(0.95)
-    assert went.run.frames
-    assert went.says("divert", text="urgent").run.frames == ()
-
-
 def test_a_run_is_diverted_so_often_and_no_more() -> None:
     unbound = bundle(OUTER.replace("    at_most: 2\n    beyond: calm\n", ""))
     went = Story(unbound).opened().reads(0.95)
@@ -205,43 +200,133 @@ def test_a_run_that_is_opened_again_begins_in_its_first_playbook() -> None:
     assert (went.run.playbook, went.run.state, went.run.is_open) == ("outer", "look", True)
 
 
-# --- offers ----------------------------------------------------------------------------------------------------------
+# --- a more urgent alert ----------------------------------------------------------------------------------------------
+
+URGENT = Bundle.of(load_text(INNER.replace("playbook: inner", "playbook: urgent\npriority: 90")))
 
 
-def offered(priority: int = 90) -> Story:
-    urgent: CompiledPlaybook = load_text(INNER.replace("playbook: inner", "playbook: urgent"))
-    other = Bundle.of(urgent)
-    offer = Offer(playbook="urgent", title="The urgent one", priority=priority, digest=other.digest)
-    went = Story(BUNDLE).opened()
-    went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(fingerprint="f2"), offer=offer))
-    went.bundle = Bundle(BUNDLE.entry, BUNDLE.playbooks, {"urgent": other} if went.run.offers else {})
+def hears_urgent(went: Story, *, priority: int = 90, status: Any = "firing") -> Story:
+    offer = Offer(playbook="urgent", title="The urgent one", priority=priority, digest=URGENT.digest)
+    alert = builders.alert(status, fingerprint="f2", alertname="Fire")
+    went.known[URGENT.digest] = URGENT
+    went.happens(AlertChanged(event_id=went.id(), alert=alert, offer=offer))
     return went
 
 
-def test_an_alert_of_a_playbook_that_counts_more_is_offered_and_joins() -> None:
-    went = offered()
+def after_a_more_urgent_alert() -> Story:
+    """A question of the outer playbook waits as the urgent alert arrives."""
+    return hears_urgent(Story(BUNDLE).opened().reads(0.95).chooses("not_it"))
+
+
+def after_many_diverts() -> Story:
+    went = Story(BUNDLE).opened()
+    went.run = went.run.with_(diverts=MAX_DIVERTS)
+    return hears_urgent(went)
+
+
+def test_a_more_urgent_alert_takes_over_at_once_and_says_so() -> None:
+    went = after_a_more_urgent_alert()
+    assert (went.run.playbook, went.run.state, went.run.digest) == ("urgent", "ask", URGENT.digest)
+    assert [question.status for question in went.run.questions.values()] == ["answered", "withdrawn", "open"]
+    said = [post.data["text"] for post in went.run.posts if post.kind == "note"]
+    assert said[-1] == "Fire: 'The urgent one' is more urgent and takes over from 'The outer one'."
+    assert "continues in urgent — 'The urgent one' took over, which is more urgent" in went.texts("diverted")
+
+
+@pytest.mark.parametrize(
+    ("priority", "status"), [(50, "firing"), (30, "firing"), (90, "resolved")], ids=["equal", "less", "resolved"]
+)
+def test_an_alert_that_is_not_more_urgent_only_joins(priority: int, status: str) -> None:
+    went = hears_urgent(Story(BUNDLE).opened(), priority=priority, status=status)
+    assert (went.run.playbook, went.run.offers, len(went.run.alerts)) == ("outer", {}, 2)
+
+
+def test_a_more_urgent_alert_leaves_every_divert() -> None:
+    went = Story(BUNDLE).opened().reads(0.95)
+    assert went.run.frames
+    assert hears_urgent(went).run.frames == ()
+
+
+def test_the_playbook_that_gave_way_begins_again_while_its_alert_fires() -> None:
+    went = after_a_more_urgent_alert().chooses("fixed")
+    assert (went.run.is_open, went.run.playbook, went.run.state) == (True, "outer", "look")
+    assert "'The inner one' ended with 'fixed', and the alerts before it still fire" in went.texts("diverted")[-1]
+    assert went.run.offers == {}
+
+
+def test_the_playbook_that_gave_way_does_not_begin_again_once_its_alert_is_resolved() -> None:
+    went = after_a_more_urgent_alert()
+    went.happens(AlertChanged(event_id=went.id(), alert=builders.alert("resolved")))
+    assert went.chooses("fixed").run.ending == "fixed"
+
+
+def test_a_person_may_go_back_to_the_playbook_that_gave_way() -> None:
+    went = after_a_more_urgent_alert().says("divert", text="outer")
+    assert (went.run.playbook, went.run.state, went.run.offers) == ("outer", "look", {})
+
+
+def test_who_closes_the_incident_by_hand_closes_both() -> None:
+    assert after_a_more_urgent_alert().says("resolve").run.ending == "resolved_by_hand"
+
+
+def test_nothing_is_taken_over_without_end() -> None:
+    went = after_many_diverts()
     assert (went.run.playbook, went.run.state) == ("outer", "look")
-    assert len(went.run.alerts) == 2
-    assert "/incident divert INC-1 urgent" in went.run.posts[-1].data["text"]
-    assert offered(priority=50).run.offers == {}
-
-
-def test_a_person_may_take_the_run_over_by_command() -> None:
-    went = offered()
-    digest = went.run.offers["urgent"].digest
-    went.says("divert", text="urgent")
-    assert (went.run.playbook, went.run.state, went.run.digest) == ("urgent", "ask", digest)
-    assert (went.run.offers, went.run.frames) == ({}, ())
+    assert f"was diverted {MAX_DIVERTS} times. `/incident divert INC-1 urgent`" in went.run.posts[-1].data["text"]
+    assert went.says("divert", text="urgent").run.playbook == "urgent"
 
 
 def test_a_person_may_take_the_run_over_by_an_answer() -> None:
-    went = offered().reads(None)
+    went = after_many_diverts().reads(None)
     assert went.run.open_question is not None
     assert went.run.open_question.choices["divert:urgent"] == "Switch to 'The urgent one'"
     assert went.chooses("divert:urgent").run.playbook == "urgent"
 
 
 def test_what_was_not_offered_cannot_be_taken() -> None:
-    went = offered().says("divert", text="inner")
+    went = after_many_diverts().says("divert", text="inner")
     assert went.run.playbook == "outer"
     assert "Offered: urgent" in went.run.posts[-1].data["text"]
+
+
+# --- while a change is applied ----------------------------------------------------------------------------------------
+
+SMALL = Bundle.of(load_text(TEXT, file="small.yaml"))
+
+
+def test_an_open_request_is_withdrawn_and_nothing_of_it_is_applied() -> None:
+    went = hears_urgent(Story(SMALL).asked())
+    assert (went.run.playbook, went.run.requests[went.request].status) == ("urgent", "withdrawn")
+    assert f"{went.request} is withdrawn; nothing of it was applied." in went.run.posts[-2].data["text"]
+    before = went.run.ledger
+    assert went.presses("approve").run.ledger == before
+
+
+def test_a_change_between_its_calls_is_finished_first() -> None:
+    went = hears_urgent(Story(SMALL).granted())
+    assert (went.run.playbook, went.run.at_state) == ("small", "grow/applying")
+    assert "It takes over as soon as the present change has ended." in went.texts("note")[-1]
+    went.settles()
+    assert (went.run.playbook, [entry.verb for entry in went.run.held]) == ("urgent", ["scale"])
+    assert "These changes stay, with their undo: " in next(text for text in went.texts("note") if "from" in text)
+
+
+def test_a_change_that_stopped_half_way_is_decided_first() -> None:
+    went = Story(SMALL).granted()
+    assert went.run.change is not None
+    went.run = went.run.with_(change=went.run.change.model_copy(update={"stopped": True}))
+    assert hears_urgent(went).run.playbook == "small"
+
+
+def test_when_the_urgent_playbook_parks_the_alerts_before_it_open_a_fresh_incident() -> None:
+    parks = INNER.replace("playbook: inner", "playbook: urgent\npriority: 90").replace(
+        "    ask: Is it this?\n", "    ask: Is it this?\n    parked: true\n"
+    )
+    went = Story(BUNDLE).opened().reads(0.95).chooses("not_it")
+    bundle = Bundle.of(load_text(parks))
+    went.known[bundle.digest] = bundle
+    offer = Offer(playbook="urgent", title="The urgent one", priority=90, digest=bundle.digest)
+    went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(fingerprint="f2"), offer=offer))
+    assert went.run.parked is not None
+    assert [effect.alert.fingerprint for effect in went.effects if isinstance(effect, RouteAgain)] == ["f1"]
+    assert (list(went.run.alerts), went.run.offers) == (["f2"], {})

@@ -62,12 +62,14 @@ def offer(name: str = "urgent", priority: int = 90) -> Offer:
     return Offer(playbook=name, title=f"The {name} one", priority=priority, digest="d")
 
 
-def test_each_playbook_that_counts_more_is_offered_once() -> None:
+def test_each_playbook_that_counts_more_is_offered_once_with_all_its_alerts() -> None:
     story = Story(BUNDLE).opened()
-    for name in ("urgent", "urgent", "urgent too"):
-        hears(story, fingerprint=f"f{len(story.entries)}", offer=offer(name))
-    assert list(story.run.offers) == ["urgent", "urgent too"]
-    assert len([text for text in story.texts("note") if "has priority over" in text]) == 2
+    for number, name in enumerate(("urgent", "urgent", "urgent too"), start=2):
+        hears(story, fingerprint=f"f{number}", offer=offer(name))
+    assert {name: each.alerts for name, each in story.run.offers.items()} == {
+        "urgent": ("f2", "f3"),
+        "urgent too": ("f4",),
+    }
 
 
 @pytest.mark.parametrize("known", ["outer", "inner"])
@@ -196,8 +198,8 @@ def changing_outer() -> Story:
     urgent = Bundle.of(load_text(INNER.replace("playbook: inner", "playbook: urgent")))
     bundle = Bundle.of(outer, {"outer": outer, "inner": inner})
     story = Story(bundle).opened().reads(0.95).chooses("not_it")
-    hears(story, fingerprint="f2", offer=offer())
-    story.bundle = Bundle(bundle.entry, bundle.playbooks, {"urgent": urgent})
+    story.run = story.run.with_(offers={"urgent": offer().model_copy(update={"digest": urgent.digest})})
+    story.known[urgent.digest] = urgent
     return story.chooses("leave").planned().posted()
 
 

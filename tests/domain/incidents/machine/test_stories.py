@@ -45,7 +45,7 @@ from tests.domain.incidents.machine.steps import TEXT, Story
 from tests.domain.incidents.machine.test_advance import TWO_STEPS
 from tests.domain.incidents.machine.test_deciding import asked as asked_for
 from tests.domain.incidents.machine.test_deciding import breaks_glass, edits, half_time, planned_anew
-from tests.domain.incidents.machine.test_diverts import offered
+from tests.domain.incidents.machine.test_diverts import after_a_more_urgent_alert, after_many_diverts
 from tests.domain.incidents.machine.test_diverts import story as diverted
 from tests.domain.incidents.machine.test_forms import opened as opened_by_hand
 from tests.domain.incidents.machine.test_operator_actions import MAY, SHOWN, silenced
@@ -258,8 +258,9 @@ def reminded() -> Story:
 
 def another_playbook() -> tuple[Story, ...]:
     there_and_back = diverted().chooses("not_it").chooses("leave").chooses("people")
-    by_command = offered().says("divert", text="inner").says("divert", text="urgent")
-    return there_and_back, by_command, offered().reads(None).chooses("divert:urgent")
+    by_command = after_many_diverts().says("divert", text="inner").says("divert", text="urgent")
+    by_answer = after_many_diverts().reads(None).chooses("divert:urgent")
+    return there_and_back, by_command, by_answer, after_a_more_urgent_alert().chooses("fixed")
 
 
 def given_up() -> tuple[Story, ...]:
