@@ -144,6 +144,8 @@ states:
     within: 5m
     held: exits.out
     unknown: inner
+    at_most: 2
+    beyond: exits.out
 """
     host = HOST.replace("include: verify", "include: outer").replace("verified: over, bad: question", "out: over")
     host = host.replace("      choices: {again: {label: Look again, to: look}}\n", "").replace(
@@ -225,7 +227,7 @@ def test_two_fragments_must_agree_on_a_signal_that_both_bring() -> None:
         "Define 'load' in the playbook."
     ]
     own = HOST.replace("signals:\n", "signals:\n  load: {metric: arrivals, take: rate}\n")
-    again = again.replace("{verified: over, bad: question}", "{verified: over, bad: calm}")
+    again = again.replace("{verified: over, bad: question}", "{verified: over, bad: over}")
     linked = own.replace("  people:\n", again + "  people:\n").replace("bad: question", "bad: again")
     assert faults(linked, other=other) == []
 

@@ -71,11 +71,12 @@ def _reversed(graph: Graph) -> dict[str, frozenset[str]]:
 
 
 def _loops(playbook: Playbook) -> Mistakes:
-    """A loop that makes changes needs a person in it; any other needs at least a watch."""
+    """Every loop needs a person's answer or a limit: nothing goes round forever by itself."""
     states = playbook.states
     beyond = {name: _beyond(state) if _is_limited(state) else frozenset() for name, state in states.items()}
+    circles = {name for name in states if name in reachable(beyond, beyond[name])}
     for name in states:
-        if name in reachable(beyond, beyond[name]):
+        if name in circles:
             way = _shortest_loop(beyond, name)
             yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
     # A state with a limit of entries ends every loop through it; only its `beyond` exit may be taken forever.
@@ -83,20 +84,31 @@ def _loops(playbook: Playbook) -> Mistakes:
         name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
     }
     reading = {
-        name: to if isinstance(states[name], ReadState | RecommendState) or _is_limited(states[name]) else frozenset()
+        name: to if _only_reads(states[name]) or _is_limited(states[name]) else frozenset()
         for name, to in by_itself.items()
     }
-    for name, state in states.items():
-        if isinstance(state, ChangeState) and name in reachable(by_itself, by_itself[name]):
-            way = _shortest_loop(by_itself, name)
-            yield Mistake(("states", name), f"a loop changes the cluster without asking: {way}", _PUT_ASK, at_key=True)
-        elif isinstance(state, ReadState | RecommendState) and name in reachable(reading, reading[name]):
-            way = _shortest_loop(reading, name)
-            yield Mistake(("states", name), f"a loop only reads and never waits: {way}", _PUT_WATCH, at_key=True)
+    round_again = {name for name in states if name in reachable(by_itself, by_itself[name])}
+    changing = {name for name in round_again if isinstance(states[name], ChangeState)}
+    waiting = {name for name in round_again - circles if not _only_reads(states[name])}
+    for name in states:
+        if name in changing:
+            what, hint = "a loop changes the cluster without asking", _PUT_ASK
+        elif name in reachable(reading, reading[name]) and _only_reads(states[name]):
+            what, hint = "a loop only reads and never waits", _PUT_LIMIT
+        elif name in waiting and not changing & reachable(by_itself, [name]):
+            what, hint = "a loop goes on forever if nobody answers", _PUT_LIMIT
+        else:
+            continue
+        way = _shortest_loop(reading if what.endswith("waits") else by_itself, name)
+        yield Mistake(("states", name), f"{what}: {way}", hint, at_key=True)
+
+
+def _only_reads(state: State) -> bool:
+    return isinstance(state, ReadState | RecommendState)
 
 
 _PUT_ASK = "Put a question into it, or an at_most."
-_PUT_WATCH = "Put a watch, a question or an at_most into it."
+_PUT_LIMIT = "Put an at_most into it, or a question that does not expire."
 
 
 def _never_returns(state: State) -> bool:
