@@ -19,6 +19,7 @@ from bot.domain.incidents.effect import (
     PageTeam,
     PassOnChanges,
     PlanChange,
+    ReadCalm,
     ReadSeries,
     ReadSignals,
     ReleaseLeases,
@@ -45,7 +46,7 @@ from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.page import Links, PageHandler
 from bot.flow.handlers.plan import PlanHandler
-from bot.flow.handlers.read import ReadHandler
+from bot.flow.handlers.read import ReadCalmHandler, ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.handlers.watch import WatchHandler
@@ -176,7 +177,7 @@ class Runtime:
     def _handlers(self) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of
         time, messenger, store = ports.time, ports.messenger, ports.store
-        of_its_cluster = (ReadSignals, PlanChange, ApplyStep, WatchSignals, ExportTimeline, ReadSeries)
+        of_its_cluster = (ReadSignals, ReadCalm, PlanChange, ApplyStep, WatchSignals, ExportTimeline, ReadSeries)
         return {
             **dict.fromkeys(of_its_cluster, self._on_its_cluster),
             JudgePress: JudgeHandler(ports.people),
@@ -214,6 +215,7 @@ class Runtime:
         series = ReadSeriesHandler(own.history, playbook_of, aside=time.aside)
         return {
             ReadSignals: read,
+            ReadCalm: ReadCalmHandler(own.signals, playbook_of),
             PlanChange: plan,
             ApplyStep: ApplyCall(
                 own.writer, ports.claims, store, plan, see, playbook_of,

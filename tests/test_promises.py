@@ -73,6 +73,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_more_urgent.py::test_the_thrash_is_taken_up_again_after_the_fault",
         "domain/incidents/machine/test_diverts.py::test_a_change_between_its_calls_is_finished_first",
     ),
+    "Nobody has to close what went away": (
+        "flow/test_parked.py::test_an_incident_whose_trouble_went_away_ends_by_itself",
+        "domain/incidents/machine/test_calm.py::test_one_look_that_is_not_calm_begins_the_time_again",
+        "domain/incidents/machine/test_calm.py::test_a_canary_that_the_bot_left_is_for_people",
+        "domain/incidents/machine/test_calm.py::test_without_load_a_change_is_not_credited",
+    ),
     "One change at a time": (
         "adapters/redis/test_store.py::test_an_incident_is_opened_only_while_its_target_has_none",
         "flow/test_alert_histories.py::test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert",

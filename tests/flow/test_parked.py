@@ -274,6 +274,22 @@ async def test_a_halt_of_everything_reaches_parked_incidents(days: Days) -> None
     assert [run.incident_id for run in (await days.store.open_page(10)).runs] == ["INC-1"]
 
 
+@pytest.mark.parametrize("parked", [False, True], ids=["while-it-is-asked", "while-it-is-parked"])
+async def test_an_incident_whose_trouble_went_away_ends_by_itself(days: Days, *, parked: bool) -> None:
+    first = fires(days)
+    await days.arrives(first)
+    await days.passes(31 * MINUTE if parked else MINUTE, step=MINUTE)
+    assert (await days.parked() == ["INC-1"]) is parked
+    await days.arrives(builders.alert("resolved", starts_at=first.starts_at.timestamp()))
+    await days.passes(15 * MINUTE, step=MINUTE)
+    assert (await days.run()).is_open, "the alerts are resolved, and the signals are not calm"
+    days.read["thrash"] = CALM
+    await days.passes(25 * MINUTE, step=MINUTE)
+    assert (await days.run()).ending == "resolved_by_itself"
+    assert (await days.parked(), await days.slot()) == ([], None)
+    assert any(file.endswith(".md") for file in days.scene.files()), "with the report"
+
+
 async def test_a_bot_that_dies_leaves_a_parked_incident_as_it_is(days: Days) -> None:
     await days.arrives(fires(days))
     await days.passes(31 * MINUTE)

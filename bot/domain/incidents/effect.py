@@ -30,6 +30,12 @@ class ReadSignals(_Effect):
     names: tuple[str, ...]
 
 
+class ReadCalm(_Effect):
+    """Read whether the trouble is gone, while the incident waits for people and its alerts are resolved."""
+
+    kind: Literal["read_calm"] = "read_calm"
+
+
 class PlanChange(_Effect):
     kind: Literal["plan_change"] = "plan_change"
     state: str
@@ -153,6 +159,7 @@ class PassOnChanges(_Effect):
 
 Effect = Annotated[
     ReadSignals
+    | ReadCalm
     | PlanChange
     | JudgePress
     | ApplyStep

@@ -47,6 +47,14 @@ class SignalsRead(_Event):
     readings: dict[str, Reading]
 
 
+class CalmRead(_Event):
+    """What `calm` of the playbook needs, read while the incident waits for people."""
+
+    kind: Literal["calm_read"] = "calm_read"
+    effect_id: str
+    readings: dict[str, Reading]
+
+
 class Planned(_Event):
     """The result of planning, with the readings that it used."""
 
@@ -217,6 +225,7 @@ Event = Annotated[
     AlertChanged
     | OpenedByHand
     | SignalsRead
+    | CalmRead
     | Planned
     | Pressed
     | Judged

@@ -26,6 +26,8 @@ NEXT_STATUS = "status:next:due"
 """The deadline for the next status update."""
 SILENCE_ENDS = "silence:next:end"
 """When the next silence expires in Alertmanager."""
+CALM_LOOK = "calm:next:look"
+"""When it is read again whether the trouble is gone, while the incident waits for people."""
 PARKED_REMINDER = "parked:next:reminder"
 """When people are reminded of a parked incident."""
 PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
@@ -226,6 +228,8 @@ class Run(_Frozen):
     alerts: dict[str, Alert] = {}
     """Fingerprint to the newest alert."""
     alerts_resolved_at: float | None = None
+    calm_since: float | None = None
+    """Since when each look found the trouble gone, while the incident waits for people."""
     parked: Parked | None = None
     parked_before: tuple[ParkedIncident, ...] = ()
     """Incidents of this target that were parked when this one opened."""

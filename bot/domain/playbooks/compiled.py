@@ -29,7 +29,7 @@ from bot.domain.playbooks.language import (
 from bot.domain.playbooks.machine import PlaybookMachine
 from bot.domain.playbooks.matchers import Matcher, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path, Report
-from bot.domain.playbooks.scope import is_condition, path_of_text, scope_of, signals_of, texts_of
+from bot.domain.playbooks.scope import is_condition, path_of_text, scope_of, signals_of, signals_of_calm, texts_of
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import Kind, Value, in_words
@@ -92,6 +92,14 @@ class _Derived:
 
 
 @dataclass(frozen=True)
+class CompiledCalm:
+    """The expressions of `calm`."""
+
+    when: Expression
+    under_load: Expression | None
+
+
+@dataclass(frozen=True)
 class CompiledPlaybook:
     playbook: Playbook
     settings: dict[str, Value]
@@ -105,6 +113,7 @@ class CompiledPlaybook:
     _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
     _scope: Scope = field(repr=False, compare=False)
     _derived: _Derived = field(repr=False, compare=False)
+    _calm: CompiledCalm | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -267,6 +276,21 @@ class CompiledPlaybook:
         enough = self._states[name].enough
         return enough is not None and _flag(enough, self._with_settings(data)) is True
 
+    @property
+    def wanted_for_calm(self) -> dict[str, SignalSpec]:
+        """Returns the signals that `calm` needs."""
+        return {name: self.playbook.signals[name] for name in signals_of_calm(self.playbook)}
+
+    def is_calm(self, data: Data, *, changed: bool) -> bool | Unknown:
+        """Whether the trouble is gone; after a change, also whether it is gone under load."""
+        if self._calm is None:
+            return False
+        data = self._with_settings(data)
+        calm = _flag(self._calm.when, data)
+        if calm is not True or not changed:
+            return calm
+        return False if self._calm.under_load is None else _flag(self._calm.under_load, data)
+
     def _with_settings(self, data: Data) -> dict[str, Value]:
         return {**{f"settings.{name}": value for name, value in self.settings.items()}, **data}
 
@@ -304,7 +328,9 @@ def compile_playbook(
         name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
         for name, state in playbook.states.items()
     }
-    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, states, scope, _Derived(playbook))
+    calm = compiler.calm(playbook)
+    derived = _Derived(playbook)
+    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, states, scope, derived, calm)
 
 
 class _Compiler:
@@ -317,6 +343,14 @@ class _Compiler:
         """Reports the faults of those that nothing uses too."""
         for name, source in define.items():
             self._expression(("define", name), source, None)
+
+    def calm(self, playbook: Playbook) -> CompiledCalm | None:
+        written = playbook.calm
+        if written is None:
+            return None
+        when = self._expression(("calm", "when"), written.when, "flag")
+        under = self._expression(("calm", "under_load"), written.under_load, "flag") if written.under_load else None
+        return CompiledCalm(when, under) if when is not None else None
 
     def state(self, path: Path, state: State, needs: tuple[str, ...]) -> CompiledState:
         texts = self._texts(path, state)

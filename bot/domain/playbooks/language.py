@@ -290,6 +290,16 @@ class Defaults(Strict):
     """Of changes that are written as states of their own."""
 
 
+class Calm(Strict):
+    """When an incident that waits for people ends without them: its alerts are resolved and this holds."""
+
+    when: str
+    """An expression that is true when the trouble is gone."""
+    under_load: str = ""
+    """An expression that is true while the load is there; without it, no incident that changed something ends so."""
+    for_: str = Field(alias="for")
+
+
 class Playbook(Strict):
     language: Literal[1]
     playbook: str
@@ -305,6 +315,8 @@ class Playbook(Strict):
     form: Form = {}
     """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
     settings: dict[str, Setting] = {}
+    calm: Calm | None = None
+    """When an incident that waits for people ends without them; absent: never."""
     define: dict[str, str] = {}
     """Names for expressions of this playbook: each stands for its text wherever it is mentioned."""
     signals: dict[str, SignalSpec] = {}

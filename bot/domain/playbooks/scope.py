@@ -155,6 +155,13 @@ def signals_of(state: State, signals: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ordered))
 
 
+def signals_of_calm(playbook: Playbook) -> tuple[str, ...]:
+    """Returns the signals that `calm` needs."""
+    written = (playbook.calm.when, playbook.calm.under_load) if playbook.calm else ()
+    heads = {name.split(".")[0] for source in written for name in names_in(source)}
+    return tuple(name for name in playbook.signals if name in heads)
+
+
 def rests_on(state: State) -> frozenset[str]:
     """Returns the earlier states whose results its expressions mention."""
     names = (name for written in written_expressions(state) for name in names_in(written.source))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from bot.domain.incidents.effect import ReadSignals
-from bot.domain.incidents.event import SignalsRead
+from bot.domain.incidents.effect import ReadCalm, ReadSignals
+from bot.domain.incidents.event import CalmRead, SignalsRead
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
@@ -30,6 +30,17 @@ class ReadHandler:
         readings = await self.readings(context.run, effect.state)
         event = SignalsRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=dict(readings))
         return Done((event,))
+
+
+class ReadCalmHandler:
+    def __init__(self, signals: Signals, playbook_of: PlaybookOf) -> None:
+        self._signals, self._playbook_of = signals, playbook_of
+
+    async def __call__(self, context: EffectContext, effect: ReadCalm) -> Done:
+        playbook = await self._playbook_of(context.run)
+        found = await self._signals.read(playbook.wanted_for_calm, context_of(context.run, playbook.settings))
+        readings = {name: _for_people(reading, playbook.playbook.signals.get(name)) for name, reading in found.items()}
+        return Done((CalmRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=readings),))
 
 
 def _for_people(reading: Reading, spec: SignalSpec | None) -> Reading:

@@ -54,7 +54,7 @@ PATCH_CHARACTERS = 2_900
 SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
 """A person or a user group, but not a word in capitals."""
 
-GOOD_ENDINGS = frozenset({"fixed", "self_cleared"})
+GOOD_ENDINGS = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change"})
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.domain.incidents.event import (
     AlertChanged,
+    CalmRead,
     ChangesPassedOn,
     Commanded,
     Due,
@@ -32,6 +33,7 @@ from bot.domain.incidents.event import (
 )
 from bot.domain.incidents.machine import (
     calling,
+    calm,
     changing,
     events,
     operator_actions,
@@ -93,6 +95,7 @@ def _advance(run: Run, event: Event, bundle: Bundle, rules: Rules, other: str) -
     else:
         HANDLERS[type(event)](draft, event)
     urgency.follow(draft)
+    calm.follow(draft)
     calling.follow(draft, run, event)
     return draft.decision()
 
@@ -114,6 +117,7 @@ HANDLERS: Mapping[type, Handler] = {
     AlertChanged: events.alert_changed,
     OpenedByHand: events.opened_twice,
     SignalsRead: reading.signals_read,
+    CalmRead: calm.read,
     Watched: reading.watched,
     Planned: changing.planned,
     StepSettled: changing.step_settled,

@@ -21,7 +21,7 @@ SHOW = ShowInSlack(effect_id="show")
 """One per incident: showing updates everything, so a second pending one adds nothing."""
 
 
-SHOWN = tuple(Run.model_fields.keys() - {"ignored", "version", "counter", "deadlines", "places"})
+SHOWN = tuple(Run.model_fields.keys() - {"ignored", "version", "counter", "deadlines", "places", "calm_since"})
 """The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
 THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"

@@ -17,6 +17,7 @@ from bot.domain.signals.window import short
 
 NOT_DONE = {
     "read_signals": "the signals could not be read",
+    "read_calm": "whether the trouble is gone could not be read",
     "plan_change": "the change could not be planned",
     "judge_press": "the person who pressed could not be looked up, so the press decided nothing",
     "apply_step": "the step could not be completed",

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.incidents.effect import SilenceAlerts
 from bot.domain.incidents.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
-from bot.domain.incidents.machine import diverting, entering, events, severity
+from bot.domain.incidents.machine import calm, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run
+from bot.domain.incidents.run import CALM_LOOK, NEXT_STATUS, SILENCE_ENDS, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, ChangeState
@@ -29,6 +29,8 @@ def due(draft: Draft, event: Due) -> None:
         _remind(draft)
     elif event.deadline == SILENCE_ENDS and draft.run.deadlines.get(SILENCE_ENDS) == event.due_at:
         _silence_ends(draft)
+    elif event.deadline == CALM_LOOK and draft.run.deadlines.get(CALM_LOOK) == event.due_at:
+        calm.due(draft, event)
     else:
         events.due(draft, event)
 
@@ -39,6 +41,8 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
         said = f"{events.NOT_DONE[event.effect_kind]}: {event.reason}"
         by_hand = f"; `incident-bot export {draft.run.incident_id}` writes it without Slack"
         events.say(draft, "", f"{said[0].upper()}{said[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
+    elif event.effect_kind == "read_calm":
+        calm.failed(draft, event)
     else:
         events.effect_failed(draft, event)
 

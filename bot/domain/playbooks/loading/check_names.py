@@ -66,6 +66,7 @@ def check_names(playbook: Playbook, settings: Mapping[str, object], probes: Prob
     yield from _alerts(playbook)
     yield from _opening(playbook)
     yield from _known(("start",), playbook.start, playbook.states, "state")
+    yield from _calm(playbook, settings)
     for name, signal in playbook.signals.items():
         yield from _signal(("signals", name), signal, playbook, settings, probes)
     for name, state in playbook.states.items():
@@ -397,6 +398,20 @@ def _opening(playbook: Playbook) -> Mistakes:
     if playbook.form and playbook.opens is None:
         yield Mistake(("form",), "only who opens it by hand fills this in", "Write 'opens: by_hand'.", at_key=True)
     yield from _form(("form",), playbook.form)
+
+
+def _calm(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
+    """`calm` is judged in any state, so it may name only what can be read anywhere, and the baseline."""
+    if playbook.calm is None:
+        return
+    yield from _duration(("calm", "for"), playbook.calm.for_, playbook, settings)
+    for key in ("when", "under_load"):
+        for mention, column in names_in(getattr(playbook.calm, key)).items():
+            head = mention.split(".")[0]
+            signal = playbook.signals.get(head)
+            if head in ("results", "answers", "forms", "picked") or (signal and signal.of != "target"):
+                what = f"'{mention}' is known in some states only"
+                yield Mistake(("calm", key), what, "Name signals of the target, settings or the baseline.", column)
 
 
 def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:

@@ -21,7 +21,7 @@ from bot.domain.playbooks.language import (
     WatchState,
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.scope import signals_of, written_expressions
+from bot.domain.playbooks.scope import signals_of, signals_of_calm, written_expressions
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]
@@ -234,6 +234,7 @@ def _unverified(playbook: Playbook) -> Mistakes:
 
 def _unused(playbook: Playbook) -> Mistakes:
     read = {signal for state in playbook.states.values() for signal in signals_of(state, playbook.signals)}
+    read |= set(signals_of_calm(playbook))
     for name in playbook.signals.keys() - read:
         yield Mistake(("signals", name), f"no state reads '{name}'", at_key=True)
     mentions = {
@@ -242,6 +243,8 @@ def _unused(playbook: Playbook) -> Mistakes:
         for w in written_expressions(state)
         for mention in names_in(w.source)
     }
+    if playbook.calm is not None:
+        mentions |= {*names_in(playbook.calm.when), *names_in(playbook.calm.under_load)}
     for name in playbook.settings.keys() - {
         word.removeprefix("settings.") for word in mentions | set(_durations(playbook))
     }:
@@ -249,6 +252,8 @@ def _unused(playbook: Playbook) -> Mistakes:
 
 
 def _durations(playbook: Playbook) -> Iterator[str]:
+    if playbook.calm is not None:
+        yield playbook.calm.for_
     yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))
     for signal in playbook.signals.values():
         if isinstance(signal, ProbeSignal):

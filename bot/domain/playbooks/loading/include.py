@@ -93,7 +93,7 @@ def _role(path: Path) -> Role:
             return "template"
         case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say"):
             return "template"
-        case ("signals", _, "ending"):
+        case ("signals", _, "ending") | ("calm", "when" | "under_load"):
             return "expression"
         case _:
             return "text"
@@ -179,6 +179,8 @@ class _Expansion:
             data["states"] = self._states_of(host)
             if isinstance(data.get("define"), Mapping):
                 data["define"] = self._define(data["define"])
+            if isinstance(data.get("calm"), Mapping):
+                data["calm"] = self._copy(_Written(host, ("calm",), data["calm"]), ("calm",), self._sheet)
             for section in ("settings", "signals"):
                 if merged := self._merged(section, host, data.get(section)):
                     data[section] = merged

@@ -1,0 +1,106 @@
+"""An incident whose trouble went away while it waited for people ends without them.
+
+All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true. Unknown is not calm. What
+needs a person's decision keeps it open: a change between its calls, and a canary, a cordon or an isolated replica.
+"""
+
+from __future__ import annotations
+
+from bot.domain.incidents.effect import ReadCalm
+from bot.domain.incidents.event import CalmRead, Due, EffectFailed
+from bot.domain.incidents.machine import entering, events, residual
+from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import CALM_LOOK, Run, scope_values
+from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.signals.window import short
+
+RESOLVED_BY_ITSELF = "resolved_by_itself"
+RESOLVED_AFTER_A_CHANGE = "resolved_after_a_change"
+LOOKS = 5
+"""How many looks there are in the time that it must be calm."""
+MIN_SECONDS, MAX_SECONDS = 1.0, 60.0
+SELDOM_SECONDS = 600.0
+"""Between two looks at most where it is not calm for long: a parked incident may wait for days."""
+
+
+def follow(draft: Draft) -> None:
+    """Look from time to time while the incident waits for people and its alerts are resolved, and only then."""
+    if not _may_end(draft):
+        draft.set_deadline(CALM_LOOK, None)
+        if draft.run.calm_since is not None:
+            draft.set(calm_since=None)
+    elif CALM_LOOK not in draft.run.deadlines:
+        draft.set_deadline(CALM_LOOK, draft.at + _pause(draft))
+
+
+def due(draft: Draft, event: Due) -> None:
+    draft.set_deadline(CALM_LOOK, None)
+    if _may_end(draft):
+        draft.want(ReadCalm(effect_id=draft.effect_id(f"calm/{event.due_at}"), visit=draft.run.visit))
+
+
+def read(draft: Draft, event: CalmRead) -> None:
+    if not draft.is_of_this_visit(event.effect_id) or not _may_end(draft):
+        return
+    run = draft.run
+    values = scope_values(run, event.readings, draft.playbook.settings)
+    verdict = draft.playbook.is_calm(values, changed=bool(run.held))
+    if isinstance(verdict, Unknown) or not verdict:
+        draft.set(calm_since=None)
+        return
+    since = run.calm_since if run.calm_since is not None else draft.at
+    draft.set(calm_since=since)
+    if draft.at - since >= _seconds(draft):
+        data = {name: one.model_dump(mode="json", exclude_defaults=True) for name, one in event.readings.items()}
+        draft.record("read", f"calm for {short(draft.at - since)} while people were waited for", data=data)
+        draft.set(latest=run.latest | event.readings)
+        _end(draft, draft.at - since)
+
+
+def failed(draft: Draft, event: EffectFailed) -> None:
+    """Nothing waits for a look that failed: there is another one."""
+    draft.set(calm_since=None)
+    draft.ignore(f"{events.NOT_DONE['read_calm']}: {event.reason}")
+
+
+def _may_end(draft: Draft) -> bool:
+    run = draft.run
+    return (
+        run.is_open
+        and _waits_for_people(run)
+        and run.alerts_resolved_at is not None
+        and not run.halted_by
+        and run.playbook in draft.bundle.playbooks
+        and draft.playbook.playbook.calm is not None
+        and not residual.residual_changes(run)
+    )
+
+
+def _waits_for_people(run: Run) -> bool:
+    """A change that stopped between two of its steps waits for people too, and must not be forgotten."""
+    is_begun = run.change is not None and run.change.begun
+    return not is_begun and (run.open_question is not None or run.open_request is not None)
+
+
+def _seconds(draft: Draft) -> float:
+    calm = draft.playbook.playbook.calm
+    return draft.playbook.seconds(calm.for_) if calm is not None else 0.0
+
+
+def _pause(draft: Draft) -> float:
+    often = min(max(_seconds(draft) / LOOKS, MIN_SECONDS), MAX_SECONDS)
+    if draft.run.calm_since is not None:
+        return often
+    waited = draft.at - (draft.run.alerts_resolved_at or draft.at)
+    return min(max(often, waited / 20), SELDOM_SECONDS)
+
+
+def _end(draft: Draft, seconds: float) -> None:
+    run = draft.run
+    held = ", ".join(entry.title for entry in run.held)
+    asked = run.open_request.request_id if run.open_request is not None else run.question
+    after = f"after this change, and under load: {held}" if held else "by itself; nothing was changed"
+    why = f"The alerts are resolved and the signals were calm for {short(seconds)}, {after}."
+    draft.set(parked=None)
+    events.withdraw_what_waits(draft, f"{asked} is not needed any more")
+    entering.close(draft, RESOLVED_AFTER_A_CHANGE if held else RESOLVED_BY_ITSELF, why)

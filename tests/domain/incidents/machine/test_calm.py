@@ -1,0 +1,129 @@
+"""An incident that waits for people ends without them once its alerts are resolved and its signals stay calm."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_text
+from bot.domain.incidents.effect import ReadCalm
+from bot.domain.incidents.event import AlertChanged, CalmRead, EffectFailed
+from bot.domain.incidents.run import CALM_LOOK
+from bot.domain.playbooks.bundle import Bundle
+from bot.domain.signals.signal import Reading, unknown
+from tests import builders
+from tests.domain.incidents.machine.steps import TEXT, Story
+
+pytestmark = pytest.mark.fast
+
+CALM = "calm: {when: usage < settings.ceiling, under_load: usage > 0.1, for: settings.calm_for}\nsettings:\n"
+BUNDLE = Bundle.of(load_text(TEXT.replace("settings:\n", CALM), file="small.yaml"))
+WITHOUT_LOAD = Bundle.of(load_text(TEXT.replace("settings:\n", CALM.replace("under_load: usage > 0.1, ", ""))))
+
+
+def asking(bundle: Bundle = BUNDLE) -> Story:
+    return Story(bundle).opened().reads(0.95)
+
+
+def requesting(bundle: Bundle = BUNDLE) -> Story:
+    return Story(bundle).asked()
+
+
+def parked() -> Story:
+    story = asking()
+    (name,) = [name for name in story.run.deadlines if name.endswith(":expiry")]
+    story.run = story.run.with_(deadlines={name.replace("expiry", "unanswered"): story.run.deadlines[name]})
+    story.due(name.replace("expiry", "unanswered"))
+    assert story.run.parked is not None
+    return story
+
+
+def with_a_change(bundle: Bundle = BUNDLE) -> Story:
+    """The fix did not help for good, and people are asked again."""
+    return Story(bundle).applied().watched("not_held")
+
+
+def resolved(story: Story) -> Story:
+    story.happens(AlertChanged(event_id=story.id(), alert=builders.alert("resolved")))
+    return story
+
+
+def looks(story: Story, *usages: float | None) -> Story:
+    """One look after the other, ten seconds and more apart; `calm_for` is ten seconds."""
+    for usage in usages:
+        if not story.run.is_open:
+            return story
+        story.due(CALM_LOOK)
+        effect = story.wanted(ReadCalm)
+        reading = unknown("usage", "no answer", at=story.at) if usage is None else Reading(name="usage", value=usage)
+        event = CalmRead(event_id=story.id(), effect_id=effect.effect_id, readings={"usage": reading})
+        story.happens(event)
+    return story
+
+
+@pytest.mark.parametrize("story", [asking, requesting, parked])
+def test_it_ends_by_itself_with_the_report_while_people_are_waited_for(story: type[Story]) -> None:
+    went = looks(resolved(story()), 0.5, 0.5)
+    assert (went.run.ending, went.run.parked, went.run.deadlines) == ("resolved_by_itself", None, {})
+    assert went.run.open_question is None
+    assert went.run.open_request is None
+    closed = went.run.posts[-1]
+    assert closed.kind == "closed"
+    assert "the signals were calm for" in closed.data["text"]
+    assert "nothing was changed" in closed.data["text"]
+
+
+def test_nobody_looks_while_an_alert_fires() -> None:
+    assert CALM_LOOK not in asking().run.deadlines
+    went = looks(resolved(asking()), 0.5)
+    went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(starts_at=went.at)))
+    assert (CALM_LOOK in went.run.deadlines, went.run.calm_since) == (False, None)
+
+
+@pytest.mark.parametrize("usage", [0.95, None], ids=["not-calm", "unknown"])
+def test_one_look_that_is_not_calm_begins_the_time_again(usage: float | None) -> None:
+    went = looks(resolved(asking()), 0.5, usage, 0.5)
+    assert went.run.is_open
+    assert looks(went, 0.5).run.ending == "resolved_by_itself"
+
+
+def test_what_was_changed_is_credited_under_load() -> None:
+    went = looks(resolved(with_a_change()), 0.5, 0.5)
+    assert went.run.ending == "resolved_after_a_change"
+    assert "after this change, and under load: " in went.run.posts[-1].data["text"]
+
+
+@pytest.mark.parametrize(
+    ("bundle", "usage"), [(BUNDLE, 0.05), (WITHOUT_LOAD, 0.5)], ids=["no-load", "the-playbook-names-no-load"]
+)
+def test_without_load_a_change_is_not_credited(bundle: Bundle, usage: float) -> None:
+    assert looks(resolved(with_a_change(bundle)), usage, usage, usage).run.is_open
+
+
+def test_a_change_between_its_calls_is_not_forgotten() -> None:
+    went = resolved(Story(BUNDLE).granted())
+    assert CALM_LOOK not in went.run.deadlines
+
+
+def test_a_canary_that_the_bot_left_is_for_people() -> None:
+    went = with_a_change()
+    left = went.run.ledger[0].model_copy(update={"verb": "canary"})
+    went.run = went.run.with_(ledger=(left,))
+    assert CALM_LOOK not in resolved(went).run.deadlines
+
+
+def test_a_halted_incident_stays_open() -> None:
+    assert CALM_LOOK not in resolved(asking().says("halt")).run.deadlines
+
+
+def test_a_look_that_failed_asks_nobody() -> None:
+    went = resolved(requesting())
+    went.due(CALM_LOOK)
+    effect = went.wanted(ReadCalm)
+    failed = EffectFailed(event_id="x", effect_id=effect.effect_id, effect_kind="read_calm", reason="no answer")
+    went.happens(failed)
+    assert went.run.open_question is None
+    assert CALM_LOOK in went.run.deadlines
+
+
+def test_a_playbook_without_calm_waits_for_people() -> None:
+    assert CALM_LOOK not in resolved(Story().asked()).run.deadlines
