@@ -254,8 +254,13 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
         return
     unexpiring = question.model_copy(update={"expires_at": None})
     draft.set(questions=draft.run.questions | {ref: unexpiring})
-    if draft.run.parked is None:
-        calling.call_lead(draft, f"Nobody answered {ref}, which can still be answered: {question.text}")
+    if draft.run.parked is not None:
+        return
+    calling.call_lead(draft, f"Nobody answered {ref}, which can still be answered: {question.text}")
+    if draft.run.change is not None and draft.run.change.begun:
+        # Between two steps of a change the incident keeps its target's slot, and people are called every day.
+        draft.set_deadline(f"question:{ref}:unanswered", draft.at + parking.REMIND_SECONDS)
+    else:
         parking.park(draft, unanswered=True)
 
 

@@ -30,8 +30,7 @@ def ask(draft: Draft, question: Question, *, expires_seconds: float | None = Non
         question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
         draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
         draft.set_deadline(f"question:{question.question_id}:half", draft.at + expires_seconds / 2)
-    elif draft.run.change is None:
-        # Between two steps of a change the incident keeps its target's slot.
+    else:
         draft.set_deadline(f"question:{question.question_id}:unanswered", draft.at + draft.rules.parks_after_seconds)
         draft.set_deadline(f"question:{question.question_id}:half", draft.at + draft.rules.parks_after_seconds / 2)
     draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)

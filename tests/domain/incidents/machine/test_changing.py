@@ -370,3 +370,19 @@ def test_an_undo_that_failed_asks_what_next() -> None:
     plan = story.run.requests["R2"].plan
     taking_back(story, plan).settles("failed", detail="409")
     assert pending(story).text == "409"
+
+
+def test_a_change_that_cannot_be_planned_is_parked_when_nobody_answers() -> None:
+    story = Story().opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="unknown", reason="the cluster did not answer"))
+    (name,) = [name for name in story.run.deadlines if name.endswith(":unanswered")]
+    story.due(name)
+    assert story.run.parked is not None
+
+
+def test_a_change_that_stopped_half_way_is_not_parked_and_people_are_called_every_day() -> None:
+    story = stopped()
+    for _ in range(2):
+        (name,) = [name for name in story.run.deadlines if name.endswith(":unanswered")]
+        assert story.due(name).last.run.parked is None
+    assert any(name.endswith(":unanswered") for name in story.run.deadlines)
