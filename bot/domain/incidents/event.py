@@ -132,13 +132,13 @@ class Commanded(_Event):
     kind: Literal["commanded"] = "commanded"
     command: Literal[
         "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
-        "silence", "unsilence", "reopen", "pin",
+        "silence", "unsilence", "reopen", "pin", "handover",
     ]  # fmt: skip
     user: str
     user_name: str = ""
     text: str = ""
     to: str = ""
-    """The state to continue in; `ALL` if everything is halted, not only this run."""
+    """The state to continue in, or the next lead; `ALL` if everything is halted, not only this run."""
     seconds: float | None = None
     """Time until the next status, or how long to silence."""
     silences: dict[str, dict[str, str]] = {}

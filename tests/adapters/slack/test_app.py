@@ -395,6 +395,7 @@ WORKS_ON_AN_OPEN_ONE = {
     "divert": "divert INC-7 gpu-fault",
     "lead": "lead INC-7",
     "status": "status INC-7 all is well",
+    "handover": "handover INC-7 <@U0BEN>",
     "skip": "skip INC-7 over why",
     "silence": "silence INC-7 30m why",
 }

@@ -46,6 +46,42 @@ async def test_a_name_without_a_mention_leads_nothing(counter: Counter) -> None:
     assert counter.inbound.commands == {}
 
 
+# --- handover --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "to", "note"),
+    [
+        pytest.param("handover INC-7 <@U0BEN|ben> the cap is tried", "U0BEN", "the cap is tried", id="one-incident"),
+        pytest.param("handover <@U0BEN> good night", "U0BEN", "good night", id="all-of-them"),
+        pytest.param("handover", "", "", id="to-the-team-on-call"),
+        pytest.param("handover sleep well", "", "sleep well", id="to-the-team-with-a-note"),
+    ],
+)
+async def test_a_handover_names_the_next_lead_and_says_what_is_open(
+    counter: Counter, text: str, to: str, note: str
+) -> None:
+    watching(counter)
+    read = await counter.say(text)
+    assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("handover", to, note)
+    assert f"1 open, handed over to {'<@U0BEN>' if to else 'the team on call'}." in read
+    assert "INC-7" in read
+
+
+async def test_all_open_incidents_are_handed_over_with_one_summary_in_the_channel(counter: Counter) -> None:
+    watching(counter)
+    counter.inbound.runs["INC-8"] = run(incident_id="INC-8")
+    assert "2 open" in await counter.say("handover <@U0BEN>")
+    assert sorted(incident for incident, _ in counter.inbound.commands.values()) == ["INC-7", "INC-8"]
+    page = str(await counter.slack.page())
+    assert "2 open, handed over to" in page
+
+
+async def test_a_name_without_a_mention_takes_nothing_over(counter: Counter) -> None:
+    assert "`@ben` is not an @mention of a person" in await counter.say("handover @ben")
+    assert counter.inbound.commands == {}
+
+
 # --- status ----------------------------------------------------------------------------------------------------------
 
 

@@ -62,6 +62,7 @@ WORDS = {
     "resolve": _Word("[INC] [WHY]", "close an incident"),
     "divert": _Word("[INC] PLAYBOOK", "switch to another playbook that matches one of its alerts"),
     "lead": _Word("[INC] [@PERSON]", "take the lead, or name another incident lead"),
+    "handover": _Word("[INC] [@PERSON] [NOTE]", "hand over one incident or all, with what is open and promised"),
     "status": _Word("[INC] [TEXT]", "post a status update"),
     "skip": _Word("[INC] [STATE WHY]", "stop waiting and take another exit"),
     # `Silencing.begin` checks who may approve a silence.
@@ -82,7 +83,7 @@ WORDS = {
 
 GROUPS = {
     "See": ("list", "show", "timeline", "export", "graph", "playbooks", "settings", "unmatched", "help"),
-    "Update": ("note", "status", "lead"),
+    "Update": ("note", "status", "lead", "handover"),
     "Operate": ("open", "skip", "divert", "undo", "silence", "reset", "resolve", "reopen"),
     "Stop": ("halt", "resume"),
 }
@@ -108,6 +109,7 @@ class Commands:
             "divert": self._divert,
             "lead": steering.lead,
             "status": steering.status,
+            "handover": steering.handover,
             "skip": steering.skip,
             "silence": Silencing(services, self.pointed_at).begin,
             "reopen": steering.reopen,

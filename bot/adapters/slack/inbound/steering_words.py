@@ -18,8 +18,10 @@ from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.messages import Message
 from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.form import Form, FormField, problems
 
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
@@ -63,6 +65,33 @@ class SteeringWords:
         who = named[1] if named else command.user
         await self._store(event_of(command, "lead", text=who), run)
         return reply(f"{mention(who)} leads {line(run.incident_id, 40)}.")
+
+    async def handover(self, command: Command) -> Message:
+        """Hand over the named incident, else every open one; the next lead gets the same summary."""
+        first, _, rest = command.rest.partition(" ")
+        if INCIDENT_ID.fullmatch(first):
+            run, rest = await self._pointed_at(command)
+            runs = [run]
+        else:
+            runs, rest = list((await self._incidents.open_page()).runs), command.rest
+        if not runs:
+            raise NotDoneError("No incident is open: there is nothing to hand over.")
+        named = re.match(rf"{PERSON.pattern}\s*", rest)
+        if not named and rest.startswith("@"):
+            raise NotDoneError(f"{code(rest, 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`.")
+        whom, note = (named[1], rest[named.end() :]) if named else ("", rest)
+        for run in runs:
+            event = event_of(command, "handover", to=whom, text=note)
+            await self._store(event.model_copy(update={"event_id": f"{event.event_id}/{run.incident_id}"}), run)
+        now = self._services.clock.now()
+        head = f"{len(runs)} open, handed over to {mention(whom) if whom else 'the team on call'}."
+        told = [each for run in runs for each in _summary(run, now)]
+        if not INCIDENT_ID.fullmatch(first):
+            try:
+                await self._services.messenger.announce("\n".join((head, *told)))
+            except MessengerError as error:
+                told.append(f"Slack refused the summary in the channel ({error.reason}); each thread has its part.")
+        return reply(head, *told)
 
     async def status(self, command: Command) -> Answer:
         run, text = await self._pointed_at(command)
@@ -143,6 +172,11 @@ async def store(incidents: IncidentService, event: Commanded, incident_id: str) 
 def event_of(command: Command, verb: str, **more: Any) -> Commanded:
     about = {"event_id": command.command_id, "command": verb, "user": command.user, "user_name": command.user_name}
     return Commanded.model_validate(about | more)
+
+
+def _summary(run: Run, now: float) -> list[str]:
+    head = f"• *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}"
+    return [head, *(f"      {line(each, 300)}" for each in open_matters(run, now))]
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,21 @@ def call_on_call(draft: Draft, why: str) -> None:
         _page(draft, contact, why, again=True)
 
 
+def call_the_next(draft: Draft) -> None:
+    """Address the pages to who is on call now: those of before end, and who was called is called again."""
+    run, target = draft.run, draft.run.target
+    called = {page.team for page in run.pages.values() if page.wanted != "resolve"}
+    _want_all(draft, "resolve")
+    why = _waits_for(run)
+    for team in sorted(called) if why and run.severity == "page" and run.parked is None else ():
+        contact = draft.rules.contacts.team(team, target)
+        if contact is not None and contact.has_pager:
+            count = sum(page.team == team for page in run.pages.values())
+            text = redacted(f"{run.incident_id} {target} was handed over: {why}")
+            name = f"{team}/{count + 1}"
+            _want(draft, Page(name=name, team=team, text=text, since=draft.at, phone=contact.phone))
+
+
 def _note(draft: Draft, text: str, mentions: dict[str, list[str]]) -> None:
     """Post a note for the people whom it mentions; without any, the next message of the thread says it."""
     if not mentions.get("mentions"):

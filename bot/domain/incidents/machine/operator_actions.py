@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.incidents.effect import SilenceAlerts
 from bot.domain.incidents.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
-from bot.domain.incidents.machine import calm, diverting, entering, events, severity
+from bot.domain.incidents.handover import open_matters
+from bot.domain.incidents.machine import calling, calm, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import CALM_LOOK, NEXT_STATUS, SILENCE_ENDS, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -68,6 +69,20 @@ def _remind(draft: Draft) -> None:
     text = f"{whom}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
     draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+
+
+def _handover(draft: Draft, event: Commanded) -> None:
+    """The next person leads, or the team on call; without a name nobody does until one of the team takes the lead."""
+    team = draft.rules.contacts.on_call_for(draft.run.target)
+    whom = f"<@{event.to}>" if event.to else f"the team on call ({team.team})"
+    draft.set(lead=event.to)
+    matters = open_matters(draft.run, draft.at)
+    text = "\n".join((f"Handed over to {whom}." + (f" {event.text}" if event.text else ""), *matters))
+    number = f"N{draft.number()}"
+    draft.record("note", text, who=event.user, data={"to": event.to or team.team})
+    mentions = {"mentions": [event.to]} if event.to else calling.mentioned(draft, team)
+    draft.post("note", f"note:{number}", number, {"text": text, "user": event.user, **mentions})
+    calling.call_the_next(draft)
 
 
 # --- skipping --------------------------------------------------------------------------------------------------------
@@ -185,6 +200,7 @@ def pin(draft: Draft, event: Commanded) -> None:
 
 _MOVES: Mapping[str, Callable[[Draft, Commanded], None]] = {
     "status": _status,
+    "handover": _handover,
     "skip": _skip,
     "silence": _silence,
     "unsilence": _unsilence,

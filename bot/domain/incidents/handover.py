@@ -1,0 +1,41 @@
+"""What the next lead of an incident has to know: what waits, what is in place, what was promised and by when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.domain.incidents.run import NEXT_STATUS, Run
+from bot.domain.signals.window import clock
+
+
+def open_matters(run: Run, now: float) -> tuple[str, ...]:
+    """Returns one plain line for each; times are UTC."""
+    return tuple(_open_matters(run, now))
+
+
+def _open_matters(run: Run, now: float) -> Iterator[str]:
+    question, request = run.open_question, run.open_request
+    if question is not None:
+        yield f"{question.question_id} waits for an answer{_until(question.expires_at, now)}: {question.text}"
+    elif request is not None:
+        yield f"{request.request_id} waits for approval{_until(request.expires_at, now)}: {request.plan.title}"
+    elif run.change is not None and run.change.begun:
+        yield f"A change is being applied: {run.requests[run.change.request_id].plan.title}"
+    elif run.watch is not None:
+        yield f"The bot watches{_until(run.watch.until, now)}: {run.doing or run.state}"
+    else:
+        yield f"The bot is at: {run.doing or run.state}"
+    if run.parked is not None:
+        yield f"Parked since {clock(run.parked.since, now)}"
+    if run.halted_by:
+        yield f"Halted by <@{run.halted_by}>"
+    if run.held:
+        yield f"Still in place, with an undo: {', '.join(entry.title for entry in run.held)}"
+    if NEXT_STATUS in run.deadlines:
+        yield f"Promised: the next status update by {clock(run.deadlines[NEXT_STATUS], now)}"
+    if run.silences:
+        yield f"Alerts are silenced{_until(min(run.silences.values()), now)}"
+
+
+def _until(at: float | None, now: float) -> str:
+    return f" until {clock(at, now)}" if at is not None else ""
