@@ -148,7 +148,7 @@ class SnapshotReplicas:
 
 def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
     """Every running pod of the workload and of our canary that serves, has an address and is not terminating."""
-    slices = None if "endpoint_slices" in snapshot.unreadable else snapshot.endpoint_slices
+    is_read = "endpoint_slices" not in snapshot.unreadable
     return tuple(
         Replica(
             name=name_of(pod),
@@ -156,7 +156,7 @@ def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
             address=dig(pod, "status", "podIP"),
             port=metrics_port(pod),
             role="canary" if CANARY_LABEL in labels_of(pod) else "target",
-            in_rotation=None if slices is None else is_in_rotation(pod, slices),
+            in_rotation=is_in_rotation(pod, snapshot) if is_read else None,
             node=dig(pod, "spec", "nodeName") or "",
             namespace=namespace_of(pod),
         )

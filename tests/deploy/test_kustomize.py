@@ -33,10 +33,11 @@ def granted(role: str, file: str = f"{BASE}/rbac.yaml") -> list[Permission]:
     """Every permission of a ClusterRole, as often as it is written."""
     (found,) = [each for each in documents(file) if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)]
     return [
-        Permission(verb, group, name, subresource, is_cluster_wide=role in (CLUSTER_WIDE, NODES))
+        Permission(verb, group, resource, subresource, is_cluster_wide=role in (CLUSTER_WIDE, NODES), name=name)
         for rule in found["rules"]
+        for name in rule.get("resourceNames", [""])
         for group in rule["apiGroups"]
-        for name, _, subresource in (resource.partition("/") for resource in rule["resources"])
+        for resource, _, subresource in (written.partition("/") for written in rule["resources"])
         for verb in rule["verbs"]
     ]
 

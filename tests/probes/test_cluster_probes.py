@@ -541,7 +541,7 @@ def endpoints(*names: str) -> Obj:
 async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:
     pods = (pod("a"), pod("b"), pod("c", ready=False))
     reading = await ask("rotation", snapshot(OLD, pods=pods, endpoint_slices=(endpoints("a"),)))
-    assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0}
+    assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0, "readable": True}
     assert reading.detail == "ready but out of rotation: b"
 
 
@@ -572,7 +572,7 @@ async def test_capacity_counts_free_gpus_on_nodes_that_would_take_a_replica() ->
     taken["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "2"}}
     current = revision(1, asks, minutes_before=9999)
     reading = await ask("capacity", snapshot(current, nodes=(node("n1", 5), node("n2", 2)), all_pods=(taken,)))
-    assert reading.fields == {"free_gpus": 5.0, "replicas_that_fit": 2.0}
+    assert reading.fields == {"free_gpus": 5.0, "replicas_that_fit": 2.0, "can_grow": False}
     assert reading.detail == "n1: 3 free, n2: 2 free"
 
 

@@ -102,7 +102,7 @@ def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
             {"conditions": [UNSCHEDULABLE]},
             (node_asked_for("llm-3"),),
             "node",
-            "llm-3 waits for a node that an autoscaler is adding",
+            "llm-3: a node is being added, requested 2 minutes ago",
         ),
         ({"conditions": [UNSCHEDULABLE]}, (node_asked_for("other"),), "gpu", "llm-3 cannot be scheduled"),
         (
@@ -120,7 +120,7 @@ def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
 async def test_why_a_replica_is_pending_decides_what_helps(
     status: dict[str, Any], events: tuple[dict[str, Any], ...], waits_for: str, said: str
 ) -> None:
-    seen = cluster(pending=1, node_requests=events)
+    seen = cluster(pending=1, scale_up_events=events)
     seen.pods[-1]["status"].update(status)
     reading = await ask(seen)
     assert reading.fields["waits_for"] == waits_for

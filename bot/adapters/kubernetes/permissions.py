@@ -16,6 +16,7 @@ from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import KINDS
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Call
+from bot.domain.cluster.node_autoscaler import STATUS_NAME
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import ClusterError
 
@@ -30,10 +31,12 @@ class Permission:
     resource: str
     subresource: str = ""
     is_cluster_wide: bool = False
+    name: str = ""
+    """The only object that it is needed for; empty: all."""
 
     def __str__(self) -> str:
-        name = self.resource + (f"/{self.subresource}" if self.subresource else "")
-        return f"{self.verb} {name}{'.' + self.group if self.group else ''}"
+        resource = self.resource + (f"/{self.subresource}" if self.subresource else "")
+        return f"{self.verb} {resource}{'.' + self.group if self.group else ''}{f' {self.name}' if self.name else ''}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ READING = (
     *_reading("policy", "poddisruptionbudgets"),
     *_reading("autoscaling", "horizontalpodautoscalers"),
     *_reading("keda.sh", "scaledobjects"),
+    *_reading("inference.networking.k8s.io", "inferencepools"),
+    Permission("get", "", "configmaps", is_cluster_wide=True, name=STATUS_NAME),
     Permission("get", "", "pods", "log"),
     Permission("get", "", "configmaps"),
 )
@@ -151,6 +156,7 @@ async def _check(client: KubernetesClient, permission: Permission, namespace: st
         "group": permission.group,
         "resource": permission.resource,
         "subresource": permission.subresource,
+        **({"name": permission.name} if permission.name else {}),
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",

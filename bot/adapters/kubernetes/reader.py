@@ -14,6 +14,7 @@ from typing import Any
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
+from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, name_of, uid_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -26,6 +27,8 @@ WORLD_SECONDS = 10.0
 LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
 """How often a workload is read until its controller has observed its last change, and the interval."""
 CLUSTER_WIDE_SECONDS = 2.0
+STATUS_SECONDS = 30.0
+"""Whether the cluster has a node autoscaler changes rarely."""
 
 IN_NAMESPACE: Mapping[str, str] = {
     "services": "Service",
@@ -34,6 +37,7 @@ IN_NAMESPACE: Mapping[str, str] = {
     "quotas": "ResourceQuota",
     "autoscalers": "HorizontalPodAutoscaler",
     "scaled_objects": "ScaledObject",
+    "inference_pools": "InferencePool",
     "cron_jobs": "CronJob",
 }
 KEPT_AS: Mapping[str, tuple[str, str]] = {
@@ -43,11 +47,14 @@ KEPT_AS: Mapping[str, tuple[str, str]] = {
 }
 """The kind that stores the revisions of each kind of workload."""
 CLUSTER_WIDE: Mapping[str, str] = {"nodes": "Node", "all_pods": "Pod"}
-NODE_REQUESTS: Mapping[str, Mapping[str, str]] = {
-    "cluster_autoscaler": {"fieldSelector": "reason=TriggeredScaleUp"},
-    "karpenter": {"fieldSelector": "reason=Nominated"},
+SCALE_UPS: Mapping[str, Mapping[str, str]] = {
+    "triggered": {"fieldSelector": "reason=TriggeredScaleUp"},
+    "not_triggered": {"fieldSelector": "reason=NotTriggerScaleUp"},
+    "nominated": {"fieldSelector": "reason=Nominated"},
+    # The scheduler writes many of these; Karpenter's own say that it adds no node.
+    "failed": {"fieldSelector": "reason=FailedScheduling,source!=default-scheduler"},
 }
-"""Events about pods for which a node is being added; a field selector takes one reason only."""
+"""Events of node autoscalers about pods; a field selector takes one reason only."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ class KubernetesReader:
             "canary_pods": self._listed("Pod", namespace, of_canary),
             "released_pods": self._listed("Pod", namespace, {"labelSelector": _released_from(workload)}),
             "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
-            **{name: self._listed("Event", namespace, query) for name, query in NODE_REQUESTS.items()},
+            **{name: self._listed("Event", namespace, query) for name, query in SCALE_UPS.items()},
+            "autoscaler_status": self._autoscaler_status(),
             "kills": self._listed("Event", namespace, {"fieldSelector": "reason=Killing"}),
             "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
@@ -103,7 +111,7 @@ class KubernetesReader:
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))
         parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"), parts.pop("released_pods"))
-        parts["node_requests"] = _merged(*(parts.pop(name) for name in NODE_REQUESTS))
+        parts["scale_up_events"] = _merged(*(parts.pop(name) for name in SCALE_UPS))
         return _assembled(at, workload, parts | {"config_maps": named})
 
     async def _workload(self, target: Target) -> Obj | None:
@@ -127,6 +135,19 @@ class KubernetesReader:
         except ClusterError as error:
             return _Part(unreadable=str(error))
         return _Part(tuple(one for one in found if one is not None))
+
+    async def _autoscaler_status(self) -> _Part:
+        """Cluster Autoscaler's ConfigMap: the only object outside of the workload's namespace that is read by name."""
+        read_at, part = self._kept.get(STATUS_NAME, (float("-inf"), _Part()))
+        if time.monotonic() - read_at < STATUS_SECONDS:
+            return part
+        try:
+            found = await self.find("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
+            part = _Part((found,) if found is not None else ())
+        except ClusterError as error:
+            part = _Part(unreadable=str(error))
+        self._kept[STATUS_NAME] = (time.monotonic(), part)
+        return part
 
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         """One object, None if it does not exist. Raises `ClusterError` on anything else."""
@@ -226,8 +247,8 @@ def _merged(*parts: _Part) -> _Part:
 
 
 def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> ClusterSnapshot:
-    canary = next(iter(parts["canary"].items), None)
-    lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name not in ("canary", "config_maps")}
+    single: dict[str, Any] = {name: next(iter(parts[name].items), None) for name in ("canary", "autoscaler_status")}
+    lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name not in (*single, "config_maps")}
     lists["config_maps"] = {name_of(one): one for one in parts["config_maps"].items}
     unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}
-    return ClusterSnapshot(at=at, workload=workload, canary=canary, unreadable=unreadable, **lists)
+    return ClusterSnapshot(at=at, workload=workload, unreadable=unreadable, **single, **lists)

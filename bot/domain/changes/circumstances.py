@@ -12,6 +12,7 @@ from bot.domain.changes.drain import DrainMode
 from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of
 from bot.domain.cluster.disruption import Budget
+from bot.domain.cluster.node_autoscaler import USUAL_WAIT
 from bot.domain.cluster.objects import condition, dig, is_ready, name_of, seconds_of
 from bot.domain.cluster.owner import owner_of, patch_text, unknown_manager
 from bot.domain.cluster.quota import QuotaRoom, quota_room
@@ -67,6 +68,8 @@ def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
         )
     elif room.replicas_that_fit > more:
         return None
+    elif room.replicas_that_fit < more:
+        text = "a node has to be added for it, so platform decides too"
     else:
         text = "it takes the last room that there is: no surge or canary fits afterwards, so platform decides too"
     return Circumstance(name="last_room", grade="warning", text=text)
@@ -93,6 +96,12 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
         free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
         if said := room.said:
             free += f" ({said})"
+        if room.growth.is_possible:
+            text = (
+                f"no room for the {what} now: {free}. The pod may be Pending for {USUAL_WAIT} while a node is added;"
+                " if none is, the wait ends at once with the reason"
+            )
+            return Circumstance(name="room", grade="warning", text=text)
         if not is_needed:
             return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
         raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free an accelerator or add a node")

@@ -53,7 +53,7 @@ def drain_mode(snapshot: ClusterSnapshot, template: Obj | None = None) -> DrainM
     if isinstance(releasing, RotationKey):
         text = f"label {releasing.key} takes a replica out of rotation; its ReplicaSet lets it go and replaces it"
         return DrainMode("orphan", f"{text}; {why_not}")
-    return DrainMode("none", f"{key}; {releasing}; {why_not}")
+    return DrainMode("none", "; ".join(dict.fromkeys((key, releasing, why_not))))
 
 
 def _labels(snapshot: ClusterSnapshot, template: Obj) -> dict[str, str]:

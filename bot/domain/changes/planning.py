@@ -10,8 +10,8 @@ from typing import Any
 
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.context import PlanContext, Situation
-from bot.domain.changes.plan import Plan, PlanResult
-from bot.domain.changes.startup import with_own_start_time
+from bot.domain.changes.plan import Circumstance, Plan, PlanResult
+from bot.domain.changes.startup import with_node_time, with_own_start_time
 from bot.domain.cluster.rotation import rotation_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import NoPlanError, impossible
@@ -34,6 +34,22 @@ def _planned(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapshot,
         raise impossible(
             f"{verb} does not take {', '.join(strangers)}", f"it takes {', '.join(sorted(declared.takes)) or 'nothing'}"
         )
-    plan = declared.plan(Situation(snapshot, with_own_start_time(context, snapshot), arguments))
+    context = with_node_time(with_own_start_time(context, snapshot), snapshot)
+    plan = declared.plan(Situation(snapshot, context, arguments))
     rotation = rotation_of(snapshot)
-    return plan.model_copy(update={"serving": len(rotation.in_rotation)}) if rotation else plan
+    if rotation is None:
+        return plan
+    if rotation.unread:
+        return plan.model_copy(update={"circumstances": (*plan.circumstances, *_unread(plan, rotation.unread))})
+    return plan.model_copy(update={"serving": len(rotation.in_rotation)})
+
+
+def _unread(plan: Plan, why: str) -> tuple[Circumstance, ...]:
+    """What it means for a plan that ends replicas that the router's own list of replicas cannot be read."""
+    if plan.disrupts == "nothing":
+        return ()
+    text = (
+        f"which replicas get requests cannot be read: {why}. None can be taken out first, so one that ends has only its"
+        " own drain; that a new one serves is known from its readiness and its own counters"
+    )
+    return (Circumstance(name="rotation", grade="note", text=text),)

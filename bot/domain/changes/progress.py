@@ -13,7 +13,8 @@ from typing import Literal
 from bot.domain.changes.plan import Wait
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for
 from bot.domain.cluster.job import pods_of_job
-from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, uid_of
+from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
+from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.pod_state import first_broken, pod_state
 from bot.domain.cluster.refused_pods import not_created, refused_by_events
 from bot.domain.cluster.rollout import (
@@ -72,10 +73,11 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     new, old = parted
     if broken := _hopeless(new, snapshot):
         return Progress("failed", broken)
-    if _deadline_exceeded(workload):
+    coming = _node_coming(new, snapshot)
+    if _deadline_exceeded(workload) and not coming:
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
     ready = sum(is_replica_ready(snapshot, pod) for pod in new if serves(pod))
-    text = _rollout_text(state.wanted, ready, new, old, snapshot.at)
+    text = _rollout_text(state.wanted, ready, new, old, snapshot)
     return Progress("done" if state.is_complete and not old and ready == state.wanted else "pending", text)
 
 
@@ -95,7 +97,7 @@ def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if int(dig(newest, "status", "availableReplicas") or 0) > 0:
         return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
     ready = sum(map(is_ready, new))
-    text = _rollout_text(replicas_of(workload), ready, new, old, snapshot.at)
+    text = _rollout_text(replicas_of(workload), ready, new, old, snapshot)
     return Progress("done" if ready >= int(wait.parameters["ready"]) else "pending", text)
 
 
@@ -112,8 +114,8 @@ def _released(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     return Progress("pending", f"the controllers have not ended {wait.about.name} yet")
 
 
-def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], at: float) -> str:
-    states = [pod_state(pod, at, is_room_coming=True) for pod in new]
+def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
+    states = [pod_state(pod, snapshot.at, is_room_coming=True) for pod in new]
     starting = [state.text for state in states if state.state == "starting"]
     parts = [f"{ready} of {wanted} replicas run the new template"]
     if starting:
@@ -121,6 +123,8 @@ def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj
     ending = sum(map(is_going_away, old))
     if ending:
         parts.append(f"{ending} old one{'s' if ending > 1 else ''} finishing")
+    if coming := _node_coming(new, snapshot):
+        parts.append(coming)
     return ", ".join(parts)
 
 
@@ -134,10 +138,12 @@ def _canary_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if canary is None or is_going_away(canary):
         return Progress("failed", f"{wait.about} does not exist any more")
     pods = [pod for pod in pods_of_canary(snapshot) if not is_going_away(pod)]
-    if broken := first_broken(pods, snapshot.at):
+    if broken := _broken(pods, snapshot):
         return Progress("failed", broken)
     if refused := not_created(canary, snapshot):
         return Progress("failed", refused)
+    if coming := _node_coming(pods, snapshot):
+        return Progress("pending", coming)
     if _deadline_exceeded(canary):
         return Progress("failed", f"no progress: {condition(canary, 'Progressing').get('message', '')}")
     if rollout_state(canary).is_complete and any(map(is_ready, pods)):
@@ -170,7 +176,9 @@ def _ready_replicas(snapshot: ClusterSnapshot) -> int:
 
 def _ready_text(snapshot: ClusterSnapshot, wanted: int) -> str:
     ending = sum(map(is_going_away, replicas_present(snapshot)))
-    return f"{_ready_replicas(snapshot)} of {wanted} replicas Ready" + (f", {ending} ending" if ending else "")
+    coming = _node_coming(pods_of_workload(snapshot), snapshot)
+    parts = [f"{_ready_replicas(snapshot)} of {wanted} replicas Ready", f"{ending} ending" if ending else "", coming]
+    return ", ".join(filter(None, parts))
 
 
 def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -189,8 +197,8 @@ def _out_of_rotation(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     pod = _pod(wait, snapshot)
     if pod is None:
         return Progress("failed", f"{wait.about.name} is gone")
-    if is_in_rotation(pod, snapshot.endpoint_slices):
-        return Progress("pending", f"an EndpointSlice still lists {name_of(pod)}")
+    if is_in_rotation(pod, snapshot):
+        return Progress("pending", f"{name_of(pod)} is still listed for requests")
     return Progress("done", f"{name_of(pod)} is out of rotation")
 
 
@@ -198,9 +206,9 @@ def _in_rotation(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     pod = _pod(wait, snapshot)
     if pod is None or is_going_away(pod):
         return Progress("failed", f"{wait.about.name} is gone")
-    if is_in_rotation(pod, snapshot.endpoint_slices):
+    if is_in_rotation(pod, snapshot):
         return Progress("done", f"{name_of(pod)} is in rotation")
-    return Progress("pending", f"no EndpointSlice lists {name_of(pod)} as ready yet")
+    return Progress("pending", f"{name_of(pod)} is not listed for requests yet")
 
 
 def _emptied(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -214,7 +222,7 @@ def _emptied(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     left, arrived = load.running + load.waiting, load.arrivals_in_window
     is_covered = arrived is not None and load.window_seconds >= COVERED * float(wait.parameters["quiet_seconds"])
     left_over = f"{left:.0f} requests left on {name_of(pod)}"
-    if is_covered and arrived and not is_in_rotation(pod, snapshot.endpoint_slices):
+    if is_covered and arrived and not is_in_rotation(pod, snapshot):
         text = f"{left_over}; {arrived:.0f} more arrived in the last {load.window_seconds:.0f} s, over kept connections"
         return Progress("pending", text, patience_seconds=STICKY_SECONDS)
     if left > 0:
@@ -292,9 +300,7 @@ def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         text = ": ".join(filter(None, (str(said.get("reason") or ""), str(said.get("message") or ""))))
         return Progress("failed", f"{wait.about.name} failed{': ' + text if text else ''}")
     waiting = [pod for pod in pods_of_job(snapshot, job) if dig(pod, "status", "phase") == "Pending"]
-    if broken := first_broken(waiting, snapshot.at) or (
-        "" if pods_of_job(snapshot, job) else refused_by_events(job, snapshot)
-    ):
+    if broken := _broken(waiting, snapshot) or ("" if pods_of_job(snapshot, job) else refused_by_events(job, snapshot)):
         return Progress("failed", broken)
     failed = int(dig(job, "status", "failed") or 0)
     attempts = f", {failed} failed attempt{'s' if failed > 1 else ''}" if failed else ""
@@ -308,7 +314,37 @@ def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
     if snapshot.workload is not None and not is_room_coming and (refused := not_created(snapshot.workload, snapshot)):
         return refused
     is_room_there = any(_has_room_by_now(pod, snapshot) for pod in pods)
-    return first_broken(pods, snapshot.at, is_room_coming=is_room_coming or is_room_there)
+    return _broken(pods, snapshot, is_room_coming=is_room_coming or is_room_there)
+
+
+def _broken(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: bool = False) -> str:
+    """Returns the first pod that cannot recover by waiting. While a node is being added for a pod, it can."""
+    for pod in pods:
+        answer = scale_up_answer(pod, snapshot) if _is_unschedulable(pod) else None
+        if answer is not None and answer.state != "coming" and not is_room_coming:
+            said = condition(pod, "PodScheduled").get("message") or "no node takes it"
+            return f"{name_of(pod)}: cannot be scheduled: {said}; {answer.text}"
+        waits = answer is not None or _may_be_answered(pod, snapshot)
+        if broken := first_broken([pod], snapshot.at, is_room_coming=is_room_coming or waits):
+            return broken
+    return ""
+
+
+def _is_unschedulable(pod: Obj) -> bool:
+    return condition(pod, "PodScheduled").get("status") == "False" and not is_going_away(pod)
+
+
+def _may_be_answered(pod: Obj, snapshot: ClusterSnapshot) -> bool:
+    """Whether a node autoscaler of this cluster may not have looked at the pod yet."""
+    since = seconds_of(condition(pod, "PodScheduled").get("lastTransitionTime"))
+    return bool(growth_of(snapshot).by) and since is not None and snapshot.at - since < ANSWER_SECONDS
+
+
+def _node_coming(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
+    """Returns the first pod for which a node is being added, with the autoscaler's event; empty if there is none."""
+    waiting = [pod for pod in pods if _is_unschedulable(pod)]
+    answers = [(name_of(pod), answer) for pod in waiting if (answer := scale_up_answer(pod, snapshot))]
+    return next((f"{name} is Pending: {answer.text}" for name, answer in answers if answer.state == "coming"), "")
 
 
 def _has_room_by_now(pod: Obj, snapshot: ClusterSnapshot) -> bool:

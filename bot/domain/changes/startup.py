@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.domain.changes.context import PlanContext
+from bot.domain.cluster.capacity import capacity_of
+from bot.domain.cluster.node_autoscaler import ADDING_SECONDS
 from bot.domain.cluster.objects import condition, dig, is_ready, seconds_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -23,6 +25,14 @@ def with_own_start_time(context: PlanContext, snapshot: ClusterSnapshot) -> Plan
     if recorded is None:
         return context
     return replace(context, startup_seconds=max(MIN_SECONDS, TIMES * recorded))
+
+
+def with_node_time(context: PlanContext, snapshot: ClusterSnapshot) -> PlanContext:
+    """Returns the context with time for another node, where one replica more fits on no present node."""
+    room = capacity_of(snapshot)
+    if isinstance(room, str) or room.replicas_that_fit >= 1 or not room.growth.is_possible:
+        return context
+    return replace(context, startup_seconds=context.startup_seconds + ADDING_SECONDS)
 
 
 def recorded_start_seconds(snapshot: ClusterSnapshot) -> float | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.cluster.anti_affinity import nodes_shunned, not_worked_out, shuns_its_like
+from bot.domain.cluster.node_autoscaler import Growth, growth_of
 from bot.domain.cluster.objects import (
     condition,
     dig,
@@ -43,6 +44,8 @@ class Capacity:
     quota: str = ""
     """The ResourceQuota that admits fewer than the nodes can hold, or why that is unknown."""
     is_quota_unknown: bool = False
+    growth: Growth = field(default_factory=Growth)
+    """Whether a Pending pod would get a node that is not there yet."""
     unread: tuple[str, ...] = ()
     """Pods and nodes whose accelerators cannot be counted, each with the reason: the real capacity may be lower."""
 
@@ -58,6 +61,8 @@ class Capacity:
             parts.append(f"{self.waiting} waiting pod{'s' if self.waiting > 1 else ''} will take some of it first")
         if self.quota:
             parts.append(self.quota)
+        if self.growth.text and self.replicas_that_fit < 1:
+            parts.append(self.growth.text)
         if self.unread:
             others = f" and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
             parts.append(f"not counted, so there may be less: {self.unread[0]}{others}")
@@ -98,13 +103,17 @@ def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> 
     }
     having = {name_of(node) for node in snapshot.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    found = Capacity(room.count(replica), free, kept_out, waiting, unread=_unread(snapshot, kinds))
+    unread = _unread(snapshot, kinds)
+    found = Capacity(room.count(replica), free, kept_out, waiting, growth=growth_of(snapshot), unread=unread)
     return _within_quota(found, quota_room(snapshot, replica))
 
 
 def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
     if isinstance(quota, str):
         return replace(found, quota=f"what a quota admits is not known: {quota}", is_quota_unknown=True)
+    if quota is not None and quota.replicas < 1:
+        # A pod that the quota refuses is never Pending, so no node is added for it.
+        return replace(found, replicas_that_fit=0, quota=quota.text, growth=Growth())
     if quota is None or quota.replicas >= found.replicas_that_fit:
         return found
     return replace(found, replicas_that_fit=quota.replicas, quota=quota.text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from bot.domain.cluster.objects import condition, dig, is_going_away, name_of, seconds_of, uid_of
+from bot.domain.cluster.node_autoscaler import scale_up_answer
+from bot.domain.cluster.objects import condition, dig, is_going_away, name_of
 from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE
 from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.rotation import pods_of_workload
@@ -14,8 +15,6 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 WaitsFor = Literal["", "image", "config", "quota", "gpu", "node", "start"]
 """In order of precedence: a bad image holds up a rollout, whatever else the other pods wait for."""
 PRECEDENCE: tuple[WaitsFor, ...] = ("image", "config", "quota", "gpu", "node", "start")
-ADDING_SECONDS = 900.0
-"""A node that was requested longer ago than this is not coming."""
 PULL_FAILED = (*NO_IMAGE, "ErrImagePull")
 
 
@@ -36,9 +35,11 @@ def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
     name = name_of(pod)
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        if _node_requested(pod, snapshot):
-            return "node", f"{name} waits for a node that an autoscaler is adding"
-        return "gpu", f"{name} cannot be scheduled: {scheduled.get('message') or 'no node takes it'}"
+        answer = scale_up_answer(pod, snapshot)
+        if answer is not None and answer.state == "coming":
+            return "node", f"{name}: {answer.text}"
+        reasons = [str(scheduled.get("message") or "no node takes it"), *([answer.text] if answer else [])]
+        return "gpu", f"{name} cannot be scheduled: {'; '.join(reasons)}"
     for status in _statuses(pod):
         why, said = dig(status, "state", "waiting", "reason") or "", dig(status, "state", "waiting", "message") or ""
         if why in PULL_FAILED:
@@ -50,11 +51,3 @@ def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
 
 def _statuses(pod: Obj) -> Sequence[Obj]:
     return [*(dig(pod, "status", "initContainerStatuses") or ()), *(dig(pod, "status", "containerStatuses") or ())]
-
-
-def _node_requested(pod: Obj, snapshot: ClusterSnapshot) -> bool:
-    return any(
-        dig(event, "involvedObject", "uid") == uid_of(pod)
-        and snapshot.at - (seconds_of(event.get("lastTimestamp") or event.get("eventTime")) or 0.0) < ADDING_SECONDS
-        for event in snapshot.node_requests
-    )

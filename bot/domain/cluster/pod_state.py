@@ -25,7 +25,7 @@ class PodState:
 
 
 def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
-    """`is_room_coming`: accelerators are being released, so missing capacity is not yet a failure."""
+    """`is_room_coming`: accelerators are released or a node is added soon, so missing capacity is not yet a failure."""
     if is_going_away(pod):
         return PodState("ending", f"{name_of(pod)} is ending")
     if is_ready(pod):

@@ -1,4 +1,9 @@
-"""Which replicas get traffic now, and which label takes one out. Unreadable is None."""
+"""Which replicas get traffic now, and which label takes one out. Unreadable is None.
+
+A Service sends requests to the ready endpoints of its EndpointSlices. The endpoint picker of an InferencePool sends
+them to the Ready pods that the pool selects (gateway-api-inference-extension, pkg/epp/controller/pod_reconciler.go).
+Routers that find pods in another way, such as that of vLLM's production-stack, or Ray Serve's, cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from bot.domain.cluster.objects import (
     controller_of,
     dig,
     is_finished,
+    is_going_away,
     is_owned_by,
     is_ready,
     keys_of,
@@ -30,18 +36,22 @@ from bot.domain.cluster.workload import (
     number_of,
     pods_in_a_replica,
     serves,
+    template_of,
 )
 
 OUT_VALUE = "out-of-rotation"
-"""The label's value while a replica is out; no Service selects it."""
+"""The label's value while a replica is out; no Service and no InferencePool selects it."""
+NO_ROUTER = "no Service and no InferencePool selects it"
 
 
 @dataclass(frozen=True)
 class Rotation:
     in_rotation: tuple[str, ...]
-    """Names of the workload's pods that an EndpointSlice lists as ready."""
+    """Names of the workload's pods that get requests; where the router cannot be read, the Ready ones, which may."""
     ready: tuple[str, ...]
     wanted: int
+    unread: str = ""
+    """Why nobody can say which pods the router sends requests to; empty if that is read."""
 
 
 def pods_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
@@ -83,26 +93,63 @@ def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     return tuple(pod for pod in snapshot.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
 
 
-def in_order_of_leaving(pods: Iterable[Obj], slices: Iterable[Obj]) -> list[Obj]:
+def in_order_of_leaving(pods: Iterable[Obj], snapshot: ClusterSnapshot) -> list[Obj]:
     """Sorts broken ones first, then those out of rotation, then by name, so that a new plan equals the last one."""
-    fragments = tuple(slices)
-    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, fragments), name_of(pod)))
+    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, snapshot), name_of(pod)))
 
 
 def pod_named(snapshot: ClusterSnapshot, name_or_uid: str) -> Obj | None:
     return next((pod for pod in snapshot.pods if name_or_uid in (name_of(pod), uid_of(pod))), None)
 
 
-def services_of(snapshot: ClusterSnapshot, labels: dict[str, str]) -> tuple[Obj, ...]:
-    """Returns the Services that would send traffic to a pod with these labels."""
-    return tuple(s for s in snapshot.services if selects_plainly(dig(s, "spec", "selector"), labels))
+@dataclass(frozen=True)
+class _Router:
+    """A Service or an InferencePool: it sends requests to the pods that it selects."""
+
+    name: str
+    selector: dict[str, str]
 
 
-def is_in_rotation(pod: Obj, slices: Iterable[Obj]) -> bool:
-    """Whether any EndpointSlice lists the pod as ready. Also true while a kube-proxy has yet to catch up."""
+def routers_of(snapshot: ClusterSnapshot, labels: dict[str, str]) -> tuple[_Router, ...]:
+    """Returns the Services and InferencePools that would send traffic to a pod with these labels."""
+    services = [_Router(f"Service {name_of(one)}", dig(one, "spec", "selector") or {}) for one in snapshot.services]
+    pools = [_Router(f"InferencePool {name_of(one)}", _pool_selector(one)) for one in snapshot.inference_pools]
+    return tuple(one for one in (*services, *pools) if selects_plainly(one.selector, labels))
+
+
+def _pool_selector(pool: Obj) -> dict[str, str]:
+    return dig(pool, "spec", "selector", "matchLabels") or {}
+
+
+def router_unread(snapshot: ClusterSnapshot) -> str:
+    """Returns why nobody can say which replicas get requests; empty if a Service or an InferencePool selects them."""
+    labels = labels_of(template_of(snapshot.workload))
+    if routers_of(snapshot, labels) or any(_is_listed(pod, snapshot) for pod in replicas_present(snapshot)):
+        return ""
+    failed = [snapshot.unreadable[name] for name in ("services", "inference_pools") if name in snapshot.unreadable]
+    if failed:
+        return f"Services or InferencePools could not be listed: {'; '.join(failed)}"
+    return "no Service and no InferencePool selects its pods, so another router finds them"
+
+
+def is_in_rotation(pod: Obj, snapshot: ClusterSnapshot) -> bool:
+    """Whether the pod gets new requests. Also true while a proxy has yet to catch up.
+
+    If nobody can say which pods the router chooses, each Ready one may get requests, and counts.
+    """
+    if _is_listed(pod, snapshot):
+        return True
+    takes = is_ready(pod) and not is_going_away(pod)
+    if takes and any(selects_plainly(_pool_selector(pool), labels_of(pod)) for pool in snapshot.inference_pools):
+        return True
+    return takes and bool(router_unread(snapshot))
+
+
+def _is_listed(pod: Obj, snapshot: ClusterSnapshot) -> bool:
+    """Whether any EndpointSlice lists the pod as ready."""
     return any(
         dig(endpoint, "targetRef", "uid") == uid_of(pod) and dig(endpoint, "conditions", "ready") is not False
-        for fragment in slices
+        for fragment in snapshot.endpoint_slices
         for endpoint in fragment.get("endpoints") or []
     )
 
@@ -113,15 +160,16 @@ def rotation_of(snapshot: ClusterSnapshot) -> Rotation | None:
         return None
     pods = replicas_present(snapshot)
     return Rotation(
-        in_rotation=tuple(name_of(pod) for pod in pods if is_in_rotation(pod, snapshot.endpoint_slices)),
+        in_rotation=tuple(name_of(pod) for pod in pods if is_in_rotation(pod, snapshot)),
         ready=tuple(name_of(pod) for pod in pods if is_replica_ready(snapshot, pod)),
         wanted=int(dig(snapshot.workload, "spec", "replicas") or 0),
+        unread=router_unread(snapshot),
     )
 
 
 @dataclass(frozen=True)
 class RotationKey:
-    """The label that takes a pod out of every Service when changed, while its ReplicaSet keeps it."""
+    """The label that takes a pod out of every Service and InferencePool when changed, while its ReplicaSet keeps it."""
 
     key: str
     value: str
@@ -129,38 +177,42 @@ class RotationKey:
 
 def rotation_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationKey | str:
     """Returns the label to change on a pod with these labels, or why there is none."""
-    services = services_of(snapshot, labels)
-    if not services:
-        return "no Service selects it"
-    shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
+    routers = routers_of(snapshot, labels)
+    if not routers:
+        return NO_ROUTER
+    shared = frozenset.intersection(*(frozenset(one.selector) for one in routers))
     held_by_owner = _owner_keys(snapshot, labels)
     # A canary may change any of them; dashboards and scrapers identify a workload by its own labels.
     known_by = keys_of(dig(snapshot.workload, "spec", "selector"))
     usable = sorted(shared - held_by_owner, key=lambda key: (key in known_by, key))
     if usable:
         return RotationKey(usable[0], labels[usable[0]])
-    names = ", ".join(sorted(name_of(s) for s in services))
+    names = ", ".join(sorted(one.name for one in routers))
     return (
-        f"every label that Service {names} selects by is also in the {_owner_kind(snapshot)}'s selector"
-        f" ({', '.join(sorted(shared & held_by_owner)) or 'no label is shared by all Services'}):"
+        f"every label that {names} selects by is also in the {_owner_kind(snapshot)}'s selector"
+        f" ({', '.join(sorted(shared & held_by_owner)) or 'no label is shared by all of them'}):"
         " without one of them it belongs to nothing any more"
     )
 
 
 def releasing_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationKey | str:
-    """Returns the label that takes a Deployment's pod out of every Service and out of its ReplicaSet, or why none does.
+    """Returns the label that takes a Deployment's pod out of rotation and out of its ReplicaSet, or why none does.
 
     The ReplicaSet then creates a replacement at once, and the pod runs on until it is deleted.
     """
     kind = kind_of(snapshot.workload)
     if kind != "Deployment" or CANARY_LABEL in labels:
         return f"a {kind} names its pods, so it waits for a pod that was released instead of replacing it"
-    services = services_of(snapshot, labels)
-    if not services:
-        return "no Service selects it"
-    shared = frozenset.intersection(*(frozenset(dig(s, "spec", "selector")) for s in services))
+    routers = routers_of(snapshot, labels)
+    if not routers:
+        return NO_ROUTER
+    shared = frozenset.intersection(*(frozenset(one.selector) for one in routers))
     usable = sorted(shared & _owner_keys(snapshot, labels) - {TEMPLATE_HASH_LABEL})
-    return RotationKey(usable[0], labels[usable[0]]) if usable else "its Services share no label"
+    return (
+        RotationKey(usable[0], labels[usable[0]])
+        if usable
+        else "the Services and InferencePools that select it share no label"
+    )
 
 
 def is_released(snapshot: ClusterSnapshot, pod: Obj) -> bool:

@@ -29,8 +29,10 @@ class ClusterSnapshot:
     """ResourceQuotas of the workload's namespace."""
     failed_creates: tuple[Obj, ...] = ()
     """Events of the namespace about pods that could not be created."""
-    node_requests: tuple[Obj, ...] = ()
-    """Events about Pending pods for which an autoscaler adds a node."""
+    scale_up_events: tuple[Obj, ...] = ()
+    """Events of node autoscalers about Pending pods of the namespace: a node is added for them, or none is."""
+    autoscaler_status: Obj | None = None
+    """Cluster Autoscaler's own ConfigMap; None on a cluster without it."""
     kills: tuple[Obj, ...] = ()
     """Events of the namespace about containers that a kubelet ends."""
     nodes: tuple[Obj, ...] = ()
@@ -41,6 +43,8 @@ class ClusterSnapshot:
     autoscalers: tuple[Obj, ...] = ()
     scaled_objects: tuple[Obj, ...] = ()
     """KEDA's, which own HorizontalPodAutoscalers."""
+    inference_pools: tuple[Obj, ...] = ()
+    """Of the Gateway API Inference Extension: their endpoint pickers send requests to the pods that they select."""
     config_maps: dict[str, Obj] = field(default_factory=dict)
     """By name: those from which the workload's pod templates take engine flags or variables."""
     canary: Obj | None = None

@@ -15,6 +15,8 @@ from bot.probes.declaration import Probe
 class Capacity:
     free_gpus: float
     replicas_that_fit: float
+    can_grow: bool | None
+    """Whether a Pending pod would get another node: a node autoscaler is there, and did not just refuse."""
 
 
 async def capacity(request: ProbeRequest) -> Reading:
@@ -26,12 +28,13 @@ async def capacity(request: ProbeRequest) -> Reading:
         return no_answer(request, found)
     nodes = ", ".join(f"{node}: {count} free" for node, count in sorted(found.free.items()))
     detail = "; ".join(part for part in (nodes or "no schedulable node", found.said) if part)
-    return answer(request, Capacity(float(found.free_total), float(found.replicas_that_fit)), detail=detail)
+    parts = Capacity(float(found.free_total), float(found.replicas_that_fit), found.growth.is_possible)
+    return answer(request, parts, missing={"can_grow": found.growth.unknown}, detail=detail)
 
 
 PROBE = Probe(
     name="capacity",
-    help="GPUs that are free for one more replica, and how many fit.",
+    help="GPUs that are free for one more replica, and how many fit, and whether a node can be added.",
     answer=Capacity,
     read=lambda sources: capacity,
 )

@@ -16,8 +16,11 @@ READ_FROM = ("pods", "replica_sets", "endpoint_slices")
 @dataclass(frozen=True)
 class Rotation:
     in_rotation: float
+    """Replicas that get requests; if the router cannot be read, those that are Ready and may."""
     ready: float
     wanted: float
+    readable: bool
+    """Whether it can be read which replicas the router sends requests to."""
 
 
 async def rotation(request: ProbeRequest) -> Reading:
@@ -28,13 +31,15 @@ async def rotation(request: ProbeRequest) -> Reading:
         return no_answer(request, reasons or NOT_THERE)
     out = sorted(set(found.ready) - set(found.in_rotation))
     detail = f"ready but out of rotation: {', '.join(out)}" if out else ""
-    parts = Rotation(float(len(found.in_rotation)), float(len(found.ready)), float(found.wanted))
+    if found.unread:
+        detail = f"rotation cannot be read: {found.unread}. Ready replicas count instead"
+    parts = Rotation(float(len(found.in_rotation)), float(len(found.ready)), float(found.wanted), not found.unread)
     return answer(request, parts, detail=detail)
 
 
 PROBE = Probe(
     name="rotation",
-    help="How many replicas get requests, are ready, and are wanted.",
+    help="How many replicas get requests (those that may, if the router cannot be read), are ready, and are wanted.",
     answer=Rotation,
     read=lambda sources: rotation,
 )

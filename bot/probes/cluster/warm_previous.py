@@ -53,7 +53,7 @@ def _strangers(snapshot: ClusterSnapshot) -> list[Obj]:
         if uid_of(pod) not in known
         and dig(pod, "metadata", "namespace") == dig(snapshot.workload or {}, "metadata", "namespace")
         and is_ready(pod)
-        and is_in_rotation(pod, snapshot.endpoint_slices)
+        and is_in_rotation(pod, snapshot)
         and any(selector and selector.items() <= labels_of(pod).items() for selector in selectors)
     ]
 

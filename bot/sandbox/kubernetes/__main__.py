@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--token", default="", help="expect this bearer token of all but the fleet")
     parser.add_argument("--deny", type=Denial.parse, action="append", default=[], metavar="VERB:RESOURCE")
     parser.add_argument("--only-in", action="append", default=[], metavar="NAMESPACE", help="where roles are bound")
+    parser.add_argument("--without-crds", action="append", default=[], metavar="GROUP", help="not installed here")
     parser.add_argument("--history", type=int, default=5000, help="changes kept for watches")
     parser.add_argument("--die-with-parent", action="store_true")
     return parser
@@ -59,7 +60,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     listening = bind("127.0.0.1", arguments.port)
     port = listening.getsockname()[1]
     registry = Registry(Store(arguments.history))
-    server = ApiServer(registry, Access(arguments.token, tuple(arguments.deny), frozenset(arguments.only_in)))
+    access = Access(arguments.token, tuple(arguments.deny), frozenset(arguments.only_in))
+    server = ApiServer(registry, access, absent=frozenset(arguments.without_crds))
     controllers = ControllerLoop(registry.store, _controllers(registry))
     if arguments.with_kubelet:
         controllers.add(Kubelet(registry, port))

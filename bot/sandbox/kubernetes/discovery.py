@@ -1,5 +1,6 @@
 """API discovery, which clients read before they request objects: versions, groups and resources."""
 
+from collections.abc import Collection
 from typing import Any
 
 from bot.sandbox.kubernetes.errors import no_such_path
@@ -25,16 +26,18 @@ VERSION: Obj = {
 _SUBRESOURCE_KINDS = {"scale": ("autoscaling", "v1", "Scale"), "eviction": ("policy", "v1", "Eviction")}
 
 
-def answer(path: str) -> Obj | None:
-    """The discovery document at this path, or None if this is not a discovery path."""
+def answer(path: str, absent: Collection[str] = ()) -> Obj | None:
+    """The discovery document at this path, or None if this is not a discovery path. `absent`: groups without CRDs."""
     match [part for part in path.split("/") if part]:
         case ["version"]:
             return VERSION
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}
         case ["apis"]:
-            groups = sorted({row.group for row in RESOURCES if row.group})
+            groups = sorted({row.group for row in RESOURCES if row.group} - set(absent))
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in groups]}
+        case ["apis", group, *_] if group in absent:
+            raise no_such_path()
         case ["apis", group]:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
         case ["api", version]:

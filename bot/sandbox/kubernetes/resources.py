@@ -108,6 +108,17 @@ SCALED_OBJECTS = Resource(
     short_names=("so",),
     is_custom=True,
 )
+INFERENCE_POOLS = Resource(
+    "inference.networking.k8s.io",
+    "v1",
+    "inferencepools",
+    "InferencePool",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status",),
+    short_names=("infpool",),
+    is_custom=True,
+)
 DISRUPTION_BUDGETS = Resource(
     "policy",
     "v1",
@@ -165,6 +176,7 @@ RESOURCES: tuple[Resource, ...] = (
     DISRUPTION_BUDGETS,
     AUTOSCALERS,
     SCALED_OBJECTS,
+    INFERENCE_POOLS,
     JOBS,
     CRON_JOBS,
     ACCESS_REVIEWS,

@@ -38,6 +38,15 @@ CUSTOM: dict[str, dict[str, str]] = {
     },
     "V1RolloutStrategy": {"type": "str", "rollingUpdateConfiguration": "V1RollingUpdateConfiguration"},
     "V1RollingUpdateConfiguration": {"partition": "int", "maxUnavailable": "any", "maxSurge": "any"},
+    "V1InferencePool": {**_TOP, "spec": "V1InferencePoolSpec"},
+    "V1InferencePoolSpec": {
+        "selector": "V1InferencePoolSelector",
+        "targetPorts": "list:V1InferencePoolPort",
+        "appProtocol": "str",
+        "endpointPickerRef": "any",
+    },
+    "V1InferencePoolSelector": {"matchLabels": "map:str"},
+    "V1InferencePoolPort": {"number": "int"},
     "V1alpha1ScaledObject": {**_TOP, "spec": "V1alpha1ScaledObjectSpec"},
     "V1alpha1ScaledObjectSpec": {
         "scaleTargetRef": "any",

@@ -98,7 +98,8 @@ def _field_test(path: str, value: str, *, wanted: bool) -> Predicate:
 
 def field_text(obj: Obj, path: str) -> str:
     if path == "source":
-        path = "source.component"
+        # As pkg/registry/core/event/strategy.go: the newer API has no source.
+        path = "source.component" if (obj.get("source") or {}).get("component") else "reportingComponent"
     here: Any = obj
     for part in path.split("."):
         here = here.get(part) if isinstance(here, dict) else None

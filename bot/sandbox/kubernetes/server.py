@@ -47,6 +47,8 @@ class ApiServer:
     access: Access = field(default_factory=Access)
     faults: Faults = field(default_factory=Faults)
     journal: Journal = field(default_factory=Journal)
+    absent: frozenset[str] = frozenset()
+    """API groups whose CustomResourceDefinitions are not installed."""
     streams: watching.Streams = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,9 +82,11 @@ class ApiServer:
     async def _dispatch(self, request: Request, options: Options) -> Response:
         agent = request.headers.get("user-agent", "")
         self.access.expect_known(request.headers.get("authorization", ""), agent)
-        if request.method == "GET" and (document := discovery.answer(request.url.path)) is not None:
+        if request.method == "GET" and (document := discovery.answer(request.url.path, self.absent)) is not None:
             return _json(document)
         target = parse_target(request.url.path)
+        if target.resource.group in self.absent:
+            raise errors.no_such_path()
         attributes = target.attributes(request.method, request.query_params)
         self.access.expect_allowed(attributes, target.resource, agent)
         if request.method in ("GET", "HEAD"):

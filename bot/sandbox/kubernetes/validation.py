@@ -15,10 +15,12 @@ from bot.sandbox.kubernetes.resources import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     ENDPOINT_SLICES,
+    INFERENCE_POOLS,
     JOBS,
     LEADER_WORKER_SETS,
     PODS,
     REPLICA_SETS,
+    SCALED_OBJECTS,
     SERVICES,
     STATEFUL_SETS,
     Resource,
@@ -74,6 +76,7 @@ _STATEFUL_SET_FREE = frozenset(
     }
 )
 IMMUTABLE = "field is immutable"
+MAX_TARGET_PORTS = 8
 
 
 def causes_of(resource: Resource, obj: Obj, before: Obj | None) -> list[Cause]:
@@ -353,12 +356,36 @@ def _endpoint_slice(obj: Obj) -> Causes:
                 yield Cause.invalid(path, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
 
 
+def _scaled_object(obj: Obj) -> Causes:
+    """As KEDA's CustomResourceDefinition requires it (keda.sh_scaledobjects.yaml)."""
+    spec = obj.get("spec", {})
+    if not (spec.get("scaleTargetRef") or {}).get("name"):
+        yield Cause.required("spec.scaleTargetRef.name")
+    if spec.get("triggers") is None:
+        yield Cause.required("spec.triggers")
+
+
+def _inference_pool(obj: Obj) -> Causes:
+    """As its CustomResourceDefinition requires it (inference.networking.k8s.io/v1)."""
+    spec = obj.get("spec", {})
+    if not (spec.get("selector") or {}).get("matchLabels"):
+        yield Cause.required("spec.selector.matchLabels")
+    if not spec.get("targetPorts"):
+        yield Cause.required("spec.targetPorts")
+    elif len(spec["targetPorts"]) > MAX_TARGET_PORTS:
+        yield Cause("spec.targetPorts", f"Too many: {len(spec['targetPorts'])}: must have at most 8 items")
+    if not (spec.get("endpointPickerRef") or {}).get("name"):
+        yield Cause.required("spec.endpointPickerRef.name")
+
+
 _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     PODS: _pod,
     DEPLOYMENTS: _deployment,
     REPLICA_SETS: _workload,
     STATEFUL_SETS: _stateful_set,
     LEADER_WORKER_SETS: _leader_worker_set,
+    SCALED_OBJECTS: _scaled_object,
+    INFERENCE_POOLS: _inference_pool,
     SERVICES: _service,
     ENDPOINT_SLICES: _endpoint_slice,
     DISRUPTION_BUDGETS: _disruption_budget,

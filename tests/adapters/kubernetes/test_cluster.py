@@ -59,14 +59,40 @@ async def test_events_on_nodes_are_read_from_every_namespace_and_those_of_pods_a
         await lab.reader.node_events()
 
 
-@pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
-async def test_nodes_that_an_autoscaler_adds_for_a_pod_are_in_the_snapshot(lab: Lab, reason: str) -> None:
-    for index, why in enumerate((reason, "Scheduled")):
+@pytest.mark.parametrize(
+    ("reason", "source"),
+    [
+        ("TriggeredScaleUp", "cluster-autoscaler"),
+        ("NotTriggerScaleUp", "cluster-autoscaler"),
+        ("Nominated", "karpenter"),
+        ("FailedScheduling", "karpenter"),
+    ],
+)
+async def test_what_an_autoscaler_says_about_a_pod_is_in_the_snapshot(lab: Lab, reason: str, source: str) -> None:
+    others = [("Scheduled", "default-scheduler"), ("FailedScheduling", "default-scheduler")]
+    for index, (why, who) in enumerate([(reason, source), *others]):
         about = {"apiVersion": "v1", "kind": "Pod", "name": f"llm-{index}", "namespace": "serving", "uid": f"u{index}"}
-        event = {"metadata": {"name": f"llm.{index}"}, "involvedObject": about, "reason": why, "message": "said"}
+        event = {
+            "metadata": {"name": f"llm.{index}"}, "involvedObject": about, "reason": why, "message": "said",
+            "source": {"component": who},
+        }  # fmt: skip
         made = await lab.door.post("/api/v1/namespaces/serving/events", json=event)
         assert made.status_code == 201, made.text
-    assert [one["involvedObject"]["uid"] for one in (await lab.snapshot()).node_requests] == ["u0"]
+    assert [one["involvedObject"]["uid"] for one in (await lab.snapshot()).scale_up_events] == ["u0"]
+
+
+async def test_cluster_autoscalers_status_is_read_by_name_and_may_be_forbidden(lab: Lab) -> None:
+    assert (await lab.snapshot()).autoscaler_status is None
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    made = await lab.door.post(path, json={"metadata": {"name": "cluster-autoscaler-status"}, "data": {"status": "x"}})
+    assert made.status_code == 201, made.text
+    lab.reader._kept.clear()
+    found = (await lab.snapshot()).autoscaler_status
+    assert found is not None
+    assert found["data"] == {"status": "x"}
+    lab.reader._kept.clear()
+    await lab.fault("get configmaps", "403")
+    assert (await lab.snapshot()).unreadable["autoscaler_status"].startswith("403")
 
 
 async def test_the_workloads_annotations_name_its_slo(lab: Lab) -> None:

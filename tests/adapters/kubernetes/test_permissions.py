@@ -148,4 +148,7 @@ async def test_roles_in_single_namespaces_are_enough_for_the_doctor() -> None:
     assert "patch nodes" in sampled[3].what
     assert [finding.grade for finding in asked] == ["fine", "fine", "broken", "weak", "weak"]
     assert "may not work in all namespaces" in unknown[1].what
-    assert (snapshot.workload is not None, set(snapshot.unreadable)) == (True, {"nodes", "all_pods"})
+    assert (snapshot.workload is not None, set(snapshot.unreadable)) == (
+        True,
+        {"nodes", "all_pods", "autoscaler_status"},
+    )

@@ -40,7 +40,7 @@ def hook(*command: str) -> Obj:
         pytest.param(with_grace(45), (service(),), "native", "grace 45 s", id="grace-just-enough"),
         pytest.param(with_grace(None), (service(),), "label", "grace 30 s", id="default-grace"),
         pytest.param(template(**NO_HOOK), (service(app="llm"),), "orphan", "its ReplicaSet lets it go", id="orphan"),
-        pytest.param(template(**NO_HOOK), (), "none", "no Service selects it", id="none"),
+        pytest.param(template(**NO_HOOK), (), "none", "no Service and no InferencePool selects it", id="none"),
     ],
 )
 def test_the_drain_mode_follows_from_spec_and_selectors(

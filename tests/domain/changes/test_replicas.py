@@ -67,12 +67,12 @@ SAME_AS_REPLICA_SET = (service(app="llm"),)
     ("arguments", "parts", "outcome", "reason"),
     [
         pytest.param(ONE, {"pods": (pod(2),)}, "impossible", "last replica in rotation", id="last"),
-        pytest.param(ONE, {"services": ()}, "impossible", "no Service selects it", id="no-service"),
+        pytest.param(ONE, {"services": ()}, "impossible", "no InferencePool selects it", id="no-service"),
         pytest.param(
             ONE,
             {"services": (service(serving="active"), service("metrics", app="llm"))},
             "impossible",
-            "its Services share no label",
+            "share no label",
             id="a-second-service-would-keep-it-in",
         ),
         pytest.param({"replica": "llm-9"}, {}, "impossible", "does not exist any more", id="gone"),

@@ -383,7 +383,7 @@ IN_SLICE, IN_NO_SLICE = (endpoint_slice(pod(1), pod(2)),), (endpoint_slice(pod(1
             "out_of_rotation",
             snapshot(endpoint_slices=IN_SLICE),
             "pending",
-            "an EndpointSlice still lists llm-2",
+            "llm-2 is still listed for requests",
             id="in",
         ),
         pytest.param(
@@ -401,7 +401,7 @@ IN_SLICE, IN_NO_SLICE = (endpoint_slice(pod(1), pod(2)),), (endpoint_slice(pod(1
             "in_rotation",
             snapshot(endpoint_slices=IN_NO_SLICE),
             "pending",
-            "no EndpointSlice lists llm-2 as ready yet",
+            "llm-2 is not listed for requests yet",
             id="not-back",
         ),
         pytest.param("in_rotation", snapshot(endpoint_slices=IN_SLICE), "done", "llm-2 is in rotation", id="back"),

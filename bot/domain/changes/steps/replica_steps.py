@@ -63,9 +63,7 @@ def replica_of(situation: Situation) -> Obj:
 def others_in_rotation(snapshot: ClusterSnapshot, pod: Obj) -> list[Obj]:
     leaves = {uid_of(one) for one in whole_replica(snapshot, pod)}
     rest = [other for other in replicas_present(snapshot) if uid_of(other) not in leaves]
-    return [
-        other for other in rest if is_replica_ready(snapshot, other) and is_in_rotation(other, snapshot.endpoint_slices)
-    ]
+    return [other for other in rest if is_replica_ready(snapshot, other) and is_in_rotation(other, snapshot)]
 
 
 def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Call:
@@ -74,7 +72,8 @@ def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> C
     if isinstance(key, str):
         releasing = releasing_key(snapshot, labels_of(pod))
         if isinstance(releasing, str):
-            raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {key}; {releasing}")
+            reasons = "; ".join(dict.fromkeys((key, releasing)))
+            raise impossible(f"{name_of(pod)} cannot be taken out of rotation: {reasons}")
         return _release_call(snapshot, pod, context, releasing)
     wording = Wording(
         title=f"Take {name_of(pod)} out of rotation",

@@ -105,7 +105,7 @@ def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     leaving = replaced_by(snapshot, template)
     if len(leaving) > MAX_EMPTIED:
         return []
-    return in_order_of_leaving(leaving, snapshot.endpoint_slices)
+    return in_order_of_leaving(leaving, snapshot)
 
 
 def replaced_by(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:

@@ -109,7 +109,7 @@ class _Held:
 
     def _emptied(self, *pods: Obj) -> list[Step]:
         marks = [victim_call(self._world, pod, self._context, out=True) for pod in pods]
-        serving = [pod for pod in pods if is_in_rotation(pod, self._world.endpoint_slices)]
+        serving = [pod for pod in pods if is_in_rotation(pod, self._world)]
         return [*marks, *(step for pod in serving for step in emptied_steps(pod, self._context))]
 
     def _begin(self) -> Call:

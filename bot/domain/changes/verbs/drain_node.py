@@ -69,7 +69,7 @@ def _others_wanted(situation: Situation) -> bool:
 
 def _ours_moved(snapshot: ClusterSnapshot, workload: Obj, pod: Obj, context: PlanContext) -> list[Step]:
     """Take the pod out and drain it if the engine does not drain itself; then evict it and replace it elsewhere."""
-    serves = is_in_rotation(pod, snapshot.endpoint_slices)
+    serves = is_in_rotation(pod, snapshot)
     first: list[Step] = []
     if serves and drain_mode(snapshot).mode == "label":
         first = [isolate_call(snapshot, pod, context), *emptied_steps(pod, context)]

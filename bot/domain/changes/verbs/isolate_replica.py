@@ -32,12 +32,12 @@ def plan_isolate(situation: Situation) -> Plan:
     pod = replica_of(situation)
     together = whole_replica(snapshot, pod)
     pod = together[0]
-    if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, snapshot.endpoint_slices):
+    if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, snapshot):
         raise not_needed(f"{name_of(pod)} is out of rotation already")
     if not others_in_rotation(snapshot, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
     # In a group only the pods that a Service sends requests to have to leave; the others work for them.
-    listed = [one for one in together if one is pod or is_in_rotation(one, snapshot.endpoint_slices)]
+    listed = [one for one in together if one is pod or is_in_rotation(one, snapshot)]
     calls = [isolate_call(snapshot, one, context) for one in listed]
     if releases(snapshot, pod):
         return _released(situation, pod, calls)

@@ -34,7 +34,7 @@ def plan_probe_request(situation: Situation) -> Plan:
     snapshot = situation.snapshot
     require_readable(snapshot, "pods", "endpoint_slices")
     pod = replica_asked_for(situation)
-    if is_in_rotation(pod, snapshot.endpoint_slices):
+    if is_in_rotation(pod, snapshot):
         raise impossible(
             f"{name_of(pod)} is in rotation: a probe would compete with users", "take it out of rotation first"
         )

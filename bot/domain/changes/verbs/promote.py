@@ -52,7 +52,7 @@ def _proof(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
     """How long the canary has served; one that answered no requests proves only that it starts."""
     since = seconds_of(condition_of(pod, "Ready").get("lastTransitionTime"))
     span = "for an unknown time" if since is None else f"for {max(0.0, snapshot.at - since) / 60:.0f} min"
-    if is_in_rotation(pod, snapshot.endpoint_slices):
+    if is_in_rotation(pod, snapshot):
         return Circumstance(name="canary", grade="fine", text=f"the canary has been Ready {span} and serves")
     return Circumstance(name="canary", grade="note", text=f"the canary has been Ready {span}, but has answered nobody")
 

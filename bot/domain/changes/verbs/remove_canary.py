@@ -62,7 +62,7 @@ def _out_first(snapshot: ClusterSnapshot, context: PlanContext) -> tuple[Step, .
     steps: list[Step] = []
     for pod in pods_of_canary(snapshot):
         key = rotation_key(snapshot, labels_of(pod))
-        if isinstance(key, RotationKey) and is_in_rotation(pod, snapshot.endpoint_slices):
+        if isinstance(key, RotationKey) and is_in_rotation(pod, snapshot):
             steps += [_out_call(pod, key), *emptied_steps(pod, context)]
     return tuple(steps)
 

@@ -7,6 +7,7 @@ replicas are left as before the incident.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.domain.changes.circumstances import (
     budget_circumstance,
@@ -39,7 +40,7 @@ def plan_replace(situation: Situation) -> Plan:
     require_readable(snapshot, "pods", "replica_sets", "services", "endpoint_slices")
     together = whole_replica(snapshot, replica_of(situation))
     pod = together[0]
-    serves = is_in_rotation(pod, snapshot.endpoint_slices)
+    serves = is_in_rotation(pod, snapshot)
     if serves and not others_in_rotation(snapshot, pod):
         raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
     budget = budget_circumstance(budget_for(pod, snapshot))
@@ -159,9 +160,8 @@ def _room_without(snapshot: ClusterSnapshot, leaving: Sequence[Obj]) -> Circumst
     """Capacity for the replacement once these pods have released their accelerators."""
     gone = {uid_of(pod) for pod in leaving}
     rest = tuple(pod for pod in snapshot.all_pods if uid_of(pod) not in gone)
-    freed = ClusterSnapshot(
-        at=snapshot.at, workload=snapshot.workload, nodes=snapshot.nodes, all_pods=rest, unreadable=snapshot.unreadable
-    )
+    # Its quota is released with it, and not counted again.
+    freed = replace(snapshot, all_pods=rest, quotas=())
     return room_for_replicas(freed, 1, "replacement")
 
 

@@ -30,7 +30,7 @@ def plan_return(situation: Situation) -> Plan:
         raise not_needed(f"replica {name} does not exist any more; there is nothing to return")
     out = [one for one in whole_replica(snapshot, pod) if annotations_of(one).get(ROTATION_ANNOTATION)]
     if not out:
-        if is_in_rotation(pod, snapshot.endpoint_slices):
+        if is_in_rotation(pod, snapshot):
             raise not_needed(f"{name_of(pod)} is in rotation")
         raise impossible(
             f"{name_of(pod)} was not taken out of rotation by the bot",

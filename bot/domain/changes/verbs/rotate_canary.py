@@ -23,7 +23,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
     if pod is None or not is_ready(pod):
         raise impossible(f"the canary {name_of(canary)} is not Ready", "wait for it, or remove it")
     noted = annotations_of(pod).get(ROTATION_ANNOTATION, "")
-    serves = is_in_rotation(pod, snapshot.endpoint_slices)
+    serves = is_in_rotation(pod, snapshot)
     if serves == (wanted == "in"):
         raise not_needed(
             f"the canary {name_of(canary)} is {wanted + (' rotation' if serves else ' of rotation')} already"

@@ -184,7 +184,7 @@ def _circumstances(
     if replica is not None and "endpoint_slices" in snapshot.unreadable:
         text = f"whether {name_of(replica)} serves people is not known: {snapshot.unreadable['endpoint_slices']}"
         found.append(Circumstance(name="rotation", grade="warning", text=text))
-    elif replica is not None and is_in_rotation(replica, snapshot.endpoint_slices):
+    elif replica is not None and is_in_rotation(replica, snapshot):
         text = f"{name_of(replica)} is in rotation: the Job's requests compete with people's"
         found.append(Circumstance(name="rotation", grade="warning", text=text))
     return tuple(found)

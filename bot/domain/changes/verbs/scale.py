@@ -212,7 +212,7 @@ def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
     if kind_of(snapshot.workload) in NUMBERED:
         staying = [pod for pod in replicas_present(snapshot) if not is_going_away(pod)]
         return sorted(staying, key=number_of, reverse=True)[: max(0, len(staying) - wanted)]
-    return in_order_of_leaving(there, snapshot.endpoint_slices)[: max(0, len(there) - wanted)]
+    return in_order_of_leaving(there, snapshot)[: max(0, len(there) - wanted)]
 
 
 def drained_first(snapshot: ClusterSnapshot, victims: list[Obj], context: PlanContext) -> list[Step]:
@@ -220,14 +220,12 @@ def drained_first(snapshot: ClusterSnapshot, victims: list[Obj], context: PlanCo
     drain = drain_mode(snapshot)
     if kind_of(snapshot.workload) in NUMBERED:
         # No choice of pods: they are only drained, if their end would cut streams.
-        victims = (
-            [pod for pod in victims if is_in_rotation(pod, snapshot.endpoint_slices)] if drain.mode == "label" else []
-        )
+        victims = [pod for pod in victims if is_in_rotation(pod, snapshot)] if drain.mode == "label" else []
     marks: list[Step] = [victim_call(snapshot, pod, context, out=drain.mode == "label") for pod in victims]
     if drain.mode != "label":
         return marks
     # A pod out of rotation has nothing to finish, and may be too broken to report.
-    serving = [pod for pod in victims if is_in_rotation(pod, snapshot.endpoint_slices)]
+    serving = [pod for pod in victims if is_in_rotation(pod, snapshot)]
     return marks + [step for pod in serving for step in emptied_steps(pod, context)]
 
 

@@ -1,0 +1,131 @@
+"""Custom resources that others install: KEDA's ScaledObject and the Gateway API's InferencePool.
+
+A real cluster without their CustomResourceDefinitions answers 404, and the tests that need them are skipped there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.rotation import OUT_VALUE, rotation_of
+from bot.domain.cluster.snapshot import ClusterSnapshot
+from tests.processes import Running
+from tests.sandbox.kubernetes.bench import NAME, REPLICAS, SELECTOR, Bench
+from tests.sandbox.kubernetes.cluster import MERGE_PATCH, Cluster, Obj, refused
+
+POOLS, SCALED_OBJECTS = "inference.networking.k8s.io/v1", "keda.sh/v1alpha1"
+PICKER = {"name": "llm-epp", "port": {"number": 9002}}
+
+
+def pool(**selector: str) -> Obj:
+    spec = {
+        "selector": {"matchLabels": selector},
+        "targetPorts": [{"number": 8000}],
+        "endpointPickerRef": PICKER,
+    }
+    return {"apiVersion": POOLS, "kind": "InferencePool", "metadata": {"name": NAME}, "spec": spec}
+
+
+def scaled_object(**spec: object) -> Obj:
+    body = {"scaleTargetRef": {"name": "web"}, "maxReplicaCount": 4, "triggers": [{"type": "cpu", "metadata": {}}]}
+    return {"apiVersion": SCALED_OBJECTS, "kind": "ScaledObject", "metadata": {"name": "web"}, "spec": body | spec}
+
+
+async def path_in(cluster: Cluster, group: str, plural: str) -> str:
+    """Skips the test on a cluster that does not have the kind."""
+    _, _, groups = await cluster.raw("GET", "/apis")
+    if group.partition("/")[0] not in {one["name"] for one in groups["groups"]}:
+        pytest.skip(f"no CustomResourceDefinitions of {group} are installed")
+    return f"/apis/{group}/namespaces/{cluster.namespace}/{plural}"
+
+
+async def test_an_inference_pool_is_served_with_its_generation(cluster: Cluster) -> None:
+    path = await path_in(cluster, POOLS, "inferencepools")
+    await cluster.raw("POST", path, pool(app=NAME))
+    change = {"spec": {"selector": {"matchLabels": {"app": NAME, "serving": "active"}}}}
+    await cluster.raw("PATCH", f"{path}/{NAME}", change, kind=MERGE_PATCH)
+    _, _, found = await cluster.raw("GET", f"{path}/{NAME}")
+    assert (found["metadata"]["generation"], found["spec"]["selector"]) == (2, change["spec"]["selector"])
+    _, _, listed = await cluster.raw("GET", path)
+    assert (listed["kind"], [name_of(one) for one in listed["items"]]) == ("InferencePoolList", [NAME])
+
+
+@pytest.mark.parametrize("field", ["selector", "targetPorts", "endpointPickerRef"])
+async def test_an_inference_pool_without_a_required_field_answers_422(cluster: Cluster, field: str) -> None:
+    path = await path_in(cluster, POOLS, "inferencepools")
+    body = pool(app=NAME)
+    del body["spec"][field]
+    async with refused(422):
+        await cluster.raw("POST", path, body)
+
+
+async def test_a_scaled_object_is_served_and_its_bounds_are_patched(cluster: Cluster) -> None:
+    path = await path_in(cluster, SCALED_OBJECTS, "scaledobjects")
+    await cluster.raw("POST", path, scaled_object())
+    change = [
+        {"op": "test", "path": "/spec/maxReplicaCount", "value": 4},
+        {"op": "replace", "path": "/spec/maxReplicaCount", "value": 5},
+        {"op": "add", "path": "/spec/minReplicaCount", "value": 5},
+    ]
+    _, _, found = await cluster.raw("PATCH", f"{path}/web", change, kind="application/json-patch+json")
+    assert (found["spec"]["minReplicaCount"], found["spec"]["maxReplicaCount"]) == (5, 5)
+    async with refused(422):
+        await cluster.raw("PATCH", f"{path}/web", change, kind="application/json-patch+json")
+
+
+async def test_a_kind_that_is_not_installed_answers_404(own_stand_in: Callable[..., Running]) -> None:
+    without = ("--without-crds", "keda.sh", "--without-crds", "inference.networking.k8s.io")
+    running = own_stand_in("--seed-world", "plain", *without)
+    async with httpx.AsyncClient(base_url=running.url) as http:
+        groups = {one["name"] for one in (await http.get("/apis")).json()["groups"]}
+        assert "apps" in groups
+        assert groups.isdisjoint({"keda.sh", "inference.networking.k8s.io"})
+        for path in (SCALED_OBJECTS, f"{POOLS}/namespaces/default/inferencepools", "keda.sh"):
+            answer = await http.get(f"/apis/{path}")
+            assert (answer.status_code, answer.json()["reason"]) == (404, "NotFound")
+
+
+async def behind_a_pool(bench: Bench) -> None:
+    """No Service selects the replicas any more; a pool does."""
+    path = await path_in(bench.somebody, POOLS, "inferencepools")
+    await bench.somebody.raw("POST", path, pool(**SELECTOR))
+    nobody = {"spec": {"selector": {"app": NAME, "serving": "nobody"}}}
+    await bench.somebody.raw("PATCH", f"{bench.path('services')}/{NAME}", nobody, kind=MERGE_PATCH)
+    await bench.until_seen("no EndpointSlice lists a replica", is_unlisted)
+
+
+def is_unlisted(world: ClusterSnapshot) -> bool:
+    return not any(one.get("endpoints") for one in world.endpoint_slices)
+
+
+def in_rotation(world: ClusterSnapshot) -> set[str]:
+    rotation = rotation_of(world)
+    assert rotation is not None
+    return set(rotation.in_rotation)
+
+
+async def test_behind_a_pool_a_relabelled_replica_leaves_rotation_and_returns(bench: Bench) -> None:
+    await behind_a_pool(bench)
+    world = await bench.snapshot()
+    assert len(in_rotation(world)) == REPLICAS
+    chosen = sorted(in_rotation(world))[0]
+    plan = await bench.plan("isolate_replica", replica=chosen)
+    assert any(op.get("value") == OUT_VALUE for op in plan.calls[0].body)
+    await bench.carry_out(plan)
+    assert chosen not in in_rotation(await bench.snapshot())
+    await bench.carry_out(await bench.plan("return_replica", replica=chosen))
+    assert chosen in in_rotation(await bench.snapshot())
+
+
+async def test_without_a_service_or_a_pool_rotation_is_said_to_be_unknown(bench: Bench) -> None:
+    await behind_a_pool(bench)
+    path = await path_in(bench.somebody, POOLS, "inferencepools")
+    await bench.somebody.raw("DELETE", f"{path}/{NAME}")
+    rotation = rotation_of(await bench.snapshot())
+    assert rotation is not None
+    assert "another router finds them" in rotation.unread
+    assert len(rotation.in_rotation) == REPLICAS
