@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.domain.changes.plan import Plan
-from bot.domain.cluster.capacity import capacity_of
+from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.objects import ZONE_LABEL, labels_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
@@ -23,13 +23,20 @@ async def refused_by_heat(runs: PastRuns, run: Run, plan: Plan, snapshot: Cluste
     """Why this plan may not add a replica now; empty if it adds none, or none that could land in a hot hall."""
     if not _adds_replicas(plan, snapshot):
         return ""
+    everywhere = capacity_of(snapshot)
+    needs_node = isinstance(everywhere, Capacity) and everywhere.replicas_that_fit < 1 and everywhere.growth.is_possible
     for zone, incident in (await hot_zones(runs, run, at=at)).items():
         nodes = tuple(node for node in snapshot.nodes if labels_of(node).get(ZONE_LABEL, "") == zone)
         room = capacity_of(replace(snapshot, nodes=nodes))
         if isinstance(room, str) or room.replicas_that_fit >= 1:
-            hall = f"the hall of zone {zone}" if zone else "the hall"
-            return f"{hall} is too hot ({incident}), and a new replica could land there"
+            return f"{_hall(zone)} is too hot ({incident}), and a new replica could land there"
+        if needs_node:
+            return f"{_hall(zone)} is too hot ({incident}), and the node that is added could stand there"
     return ""
+
+
+def _hall(zone: str) -> str:
+    return f"the hall of zone {zone}" if zone else "the hall"
 
 
 async def hot_zones(runs: PastRuns, run: Run, *, at: float) -> Mapping[str, str]:

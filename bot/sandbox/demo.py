@@ -103,10 +103,30 @@ class World:
             body = [{"op": "replace", "path": "/spec/selector", "value": dict(scenario.selector)}]
             headers = {"Content-Type": "application/json-patch+json"}
             httpx.patch(url, json=body, headers=headers).raise_for_status()
+        for path, body in scenario.created:
+            httpx.post(f"{self.kubernetes_url}{path}", json=dict(body), timeout=5).raise_for_status()
+        if scenario.router != "service":
+            url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
+            httpx.delete(url, timeout=5).raise_for_status()
         if scenario.deployed_before:
             self._roll_out(Deploy(scenario.deployed_before))
             self.wait_until_replicas_serve()
+        if scenario.full:
+            self._leave_no_gpu()
         self._tell("load", scenario.healthy_load)
+
+    def _leave_no_gpu(self) -> None:
+        """Each node has only the GPUs that replicas hold."""
+        held = Counter(self._pods().values())
+        for node in httpx.get(f"{self.kubernetes_url}/api/v1/nodes", timeout=5).raise_for_status().json()["items"]:
+            name = str(node["metadata"]["name"])
+            path = "/status/allocatable/nvidia.com~1gpu"
+            httpx.patch(
+                f"{self.kubernetes_url}/api/v1/nodes/{name}/status",
+                json=[{"op": "replace", "path": path, "value": str(held[name])}],
+                headers={"Content-Type": "application/json-patch+json"},
+                timeout=5,
+            ).raise_for_status()
 
     def cause_trouble(self, scenario: Scenario) -> None:
         for pod in self._hit(scenario) if scenario.fault else ():
@@ -213,12 +233,14 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         bot_port = valkey.free_port()
         bot_url = f"http://127.0.0.1:{bot_port}"
         secret, alert_token = secrets.token_hex(16), secrets.token_hex(16)
-        kubernetes = family.start("kubernetes", "bot.sandbox.kubernetes", "--seed-world", "demo", "--die-with-parent")[
-            "url"
-        ]
+        kubernetes = family.start(
+            "kubernetes", "bot.sandbox.kubernetes", "--seed-world", "demo", "--die-with-parent",
+            *(["--node-group", scenario.node_group] if scenario.node_group else []),
+        )["url"]  # fmt: skip
         fleet = family.start(
             "fleet", "bot.sandbox.fleet", "--api", kubernetes, "--startup-seconds", str(startup_seconds),
             "--time-scale", "0.3", "--die-with-parent",
+            *(["--pods", "app=llm,serving=active"] if scenario.router == "pods" else []),
         )["url"]  # fmt: skip
         slack = family.start(
             "slack", "bot.sandbox.slack", "--port", str(slack_port), "--bot-url", bot_url, "--signing-secret", secret,

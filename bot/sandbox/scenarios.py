@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Labels = str | tuple[str, ...]
@@ -41,6 +41,14 @@ class Scenario:
     """Flags that have been set for a long time."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """What the Service selects by; empty: a label of its own beside that of the ReplicaSet."""
+    created: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Objects that have been there for a long time, each with the path of its list."""
+    router: Literal["service", "pods"] = "service"
+    """What sends the requests: the Service, or a router that watches pods; then there is no Service."""
+    full: bool = False
+    """No GPU is free."""
+    node_group: str = ""
+    """`MAX:SECONDS`: a node autoscaler adds nodes up to so many, and each takes so long; empty for none."""
     deploy: Deploy | None = None
     """A change that is rolled out at the time of the trouble."""
     alert: str = ""
@@ -219,6 +227,52 @@ MORE_TRAFFIC = Scenario(
     # Both of yesterday's edges are in the calm time if the traffic is read 10 to 36 seconds after it rose.
     windows={"slower": "2", "load_window": "8s", "yesterday": "36s"},
     healthy_seconds=34.0,
+)
+AUTOSCALER = replace(
+    MORE_TRAFFIC,
+    name="autoscaler",
+    what="more requests come than at the same time yesterday, no GPU is free, and a node autoscaler adds a node",
+    full=True,
+    node_group="4:30",
+    windows={**MORE_TRAFFIC.windows, "startup_budget": "240s"},
+)
+LLM = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "llm"}
+HPA_AT_MAX = replace(
+    MORE_TRAFFIC,
+    name="hpa-at-max",
+    what="more requests come than at the same time yesterday, and the autoscaler has reached its maximum of replicas",
+    created=(
+        (
+            "/apis/autoscaling/v2/namespaces/serving/horizontalpodautoscalers",
+            {"metadata": {"name": "llm"}, "spec": {"scaleTargetRef": LLM, "minReplicas": 2, "maxReplicas": 4}},
+        ),
+    ),
+    # The first time is too early: within its old bounds the fleet is too small, so they are raised again.
+    answers={"Replicas were added": "Yes: scale back", "old bounds again": "Raise them again", **ACCEPT},
+)
+POOL = {
+    "apiVersion": "inference.networking.k8s.io/v1",
+    "kind": "InferencePool",
+    "metadata": {"name": "llm"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "llm", "serving": "active"}},
+        "targetPorts": [{"number": 8000}],
+        "endpointPickerRef": {"name": "llm-epp", "port": {"number": 9002}},
+    },
+}
+INFERENCE_POOL = replace(
+    ONE_BAD_REPLICA,
+    name="inference-pool",
+    what="one replica thrashes behind an InferencePool of the Gateway API, and no Service selects the replicas",
+    created=(("/apis/inference.networking.k8s.io/v1/namespaces/serving/inferencepools", POOL),),
+    router="pods",
+    deployed_before={"--shutdown-timeout": None},  # its streams would be cut on SIGTERM
+)
+UNREADABLE_ROUTER = replace(
+    THRASH,
+    name="unreadable-router",
+    what="all four replicas thrash, and their router finds pods by itself, so that nobody can read where requests go",
+    router="pods",
 )
 SHED_THE_REST = Scenario(
     name="shed-the-rest",
@@ -461,6 +515,10 @@ SCENARIOS = {
             SAME_SELECTOR,
             DEPLOY_IN_TIME,
             MORE_TRAFFIC,
+            AUTOSCALER,
+            HPA_AT_MAX,
+            INFERENCE_POOL,
+            UNREADABLE_ROUTER,
             SHED_THE_REST,
             OFFLOADED_IN_VAIN,
             EARLY_SIGNS,

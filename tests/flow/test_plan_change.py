@@ -24,6 +24,7 @@ from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
+from tests.domain.changes.snapshots import node, snapshot
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.signals import Script, ScriptedSignals
@@ -205,6 +206,16 @@ async def test_only_what_adds_a_replica_is_refused_in_a_hot_hall(verb: str, to: 
     llm = {"metadata": {"name": "llm"}, "spec": {"replicas": 4}}
     seen = ClusterSnapshot(at=AT, workload=llm, unreadable={"nodes": "403"})
     assert bool(await refused_by_heat(PastRun(too_hot()), growing(), plan, seen, at=AT)) is adds
+
+
+async def test_no_node_is_added_while_the_hall_of_any_zone_is_hot() -> None:
+    karpenters = node(1, gpus=2)
+    karpenters["metadata"]["labels"]["karpenter.sh/nodepool"] = "gpu"
+    full = (karpenters, node(2, gpus=1), node(3, gpus=1))
+    plan, run = builders.plan(verb="scale", choices={"to": 5}), PastRun(too_hot(zone="b"))
+    said = await refused_by_heat(run, growing(), plan, snapshot(nodes=full), at=AT)
+    assert said == "the hall of zone b is too hot (INC-9), and the node that is added could stand there"
+    assert not await refused_by_heat(run, growing(), plan, snapshot(), at=AT), "room elsewhere needs no node"
 
 
 def refused(incident_id: str, plan: Plan, *, at: float) -> Run:

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import RISKS, LedgerEntry, Plan, Risk
+from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.kernel.target import Target
 
 CLEANED_BY_UNDO = frozenset({"canary", "isolate_replica"})
 """Verbs whose undo only removes or returns what the bot itself put there."""
-AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 
 
 def cleans_up(plan: Plan, ledger: Iterable[LedgerEntry]) -> str:

@@ -152,4 +152,7 @@ def rolled(*kinds: str, besides: tuple[Access, ...] = ()) -> Mapping[str, tuple[
     """Returns the permissions to roll out a workload. A Deployment's old pods are marked and drained before they end;
     for other kinds the controller sets the order.
     """
-    return {kind: (Access("patch", kind), *besides, *([PATCH_POD] if kind == "Deployment" else [])) for kind in kinds}
+    return {
+        kind: (Access("patch", kind), *besides, *FLOORS_OF_AUTOSCALERS, *([PATCH_POD] if kind == "Deployment" else []))
+        for kind in kinds
+    }

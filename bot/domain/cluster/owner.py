@@ -25,6 +25,9 @@ API_VERSIONS = {
     "ScaledObject": "keda.sh/v1alpha1",
 }
 UNLIMITED_BY_KEDA = 100
+AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
+PAUSES = ("paused", "paused-replicas", "paused-scale-out")
+"""Annotations of a ScaledObject that keep it from scaling out; `paused-scale-in` does not (KEDA 2.18)."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +130,9 @@ def _aims_at(scaler: Obj, workload: Obj) -> bool:
 
 
 def _paused(scaled: Obj) -> str:
-    notes = {
-        key: value for key, value in annotations_of(scaled).items() if key.startswith("autoscaling.keda.sh/paused")
-    }
-    return ", ".join(f"{key}={value}" for key, value in sorted(notes.items()) if value != "false")
+    given = annotations_of(scaled)
+    notes = {key: given.get(f"autoscaling.keda.sh/{key}", "false") for key in PAUSES}
+    return ", ".join(f"autoscaling.keda.sh/{key}={value}" for key, value in notes.items() if value != "false")
 
 
 # --- what the owner has to be given -----------------------------------------------------------------------------------

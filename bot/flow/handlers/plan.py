@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bot.domain.approvals.edits import with_values
 from bot.domain.changes.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
-from bot.domain.changes.plan import PlanResult
+from bot.domain.changes.plan import Call, PlanResult
 from bot.domain.changes.planning import plan_change
+from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
 from bot.domain.incidents.run import Run, scope_values
@@ -77,9 +78,9 @@ class PlanHandler:
         return rehearsed.model_copy(update={"asked_before": asked})
 
     async def _rehearsed(self, result: PlanResult) -> PlanResult:
-        """Checks that every call is allowed, and sends the first one as a dry run.
+        """Checks that every call is allowed, and sends the first one for each object as a dry run.
 
-        Later calls depend on the effect of the first one.
+        Later calls for the same object, and for pods, depend on the effect of earlier ones.
         """
         # A generation is not a request to the API server.
         calls = [call for call in result.plan.calls if call.method != "generate"] if result.plan else []
@@ -88,12 +89,22 @@ class PlanHandler:
         try:
             if lacking := await self._cluster.lacking(calls):
                 return PlanResult(outcome="impossible", reason=lacking, hint=GRANT_IT)
-            refusal = await self._cluster.dry_run(calls[0])
+            refusal = ""
+            for call in _first_for_each_object(calls):
+                refusal = refusal or await self._cluster.dry_run(call)
         except ClusterError as error:
             return PlanResult(outcome="failed", reason=f"the API server did not dry-run the change: {error}")
         if refusal:
             return PlanResult(outcome="impossible", reason=f"the API server refuses it: {redacted(refusal)}")
         return result
+
+
+def _first_for_each_object(calls: Sequence[Call]) -> list[Call]:
+    first: dict[tuple[str, str], Call] = {}
+    for call in calls:
+        if call is calls[0] or call.target.kind in WORKLOADS:
+            first.setdefault((call.target.kind, call.target.name), call)
+    return list(first.values())
 
 
 def arguments_of(

@@ -31,6 +31,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--token", help="bearer token for the Kubernetes API")
     parser.add_argument("--port", type=int, default=0, help="of the /__sandbox__/ endpoints; 0 picks a free one")
     parser.add_argument("--service", default="serving/llm", help="namespace/name that the gateway routes to")
+    parser.add_argument("--pods", default="", help="labels of the pods that it routes to, in place of the Service")
     parser.add_argument("--startup-seconds", type=float, default=3.0, help="how long a vLLM takes to start")
     parser.add_argument("--time-scale", type=float, default=1.0, help="shortens preStop and restart back-off")
     parser.add_argument("--seed", type=int, default=0, help="of the clients' requests")
@@ -49,9 +50,14 @@ async def _run(options: argparse.Namespace) -> None:
     await kubelets.open()
     runner, url = await _listen(Control(traffic, kubelets), options.port)
     namespace, _, service = options.service.partition("/")
+    following = (
+        traffic.follow_pods(api, namespace, options.pods)
+        if options.pods
+        else traffic.follow_service(api, namespace, service)
+    )
     work = [
         asyncio.create_task(kubelets.run(), name="kubelets"),
-        asyncio.create_task(traffic.follow_service(api, namespace, service), name="rotation"),
+        asyncio.create_task(following, name="rotation"),
         asyncio.create_task(traffic.run(), name="traffic"),
     ]
     ready = {"url": url, "octet": addresses.octet, "nodes": {n.name: n.address for n in kubelets.nodes.values()}}

@@ -69,7 +69,7 @@ class Node:
 
 
 class Kubelets:
-    """All nodes of the cluster, as listed when the fleet starts."""
+    """All nodes of the cluster: those listed when the fleet starts, and each later one with its first pod."""
 
     def __init__(self, api: KubernetesApi, addresses: Addresses, timing: Timing, servers: Servers) -> None:
         self.nodes: dict[str, Node] = {}
@@ -83,14 +83,17 @@ class Kubelets:
     async def open(self) -> None:
         """Starts every node and its dcgm-exporter pod."""
         for item in (await self._api.get("/api/v1/nodes"))["items"]:
-            name = item["metadata"]["name"]
-            capacity = item.get("status", {}).get("capacity", {})
-            count = whole(capacity.get("nvidia.com/gpu", GPUS_PER_NODE))
-            node = Node(name, item["metadata"]["uid"], self._addresses.next_node(), count)
-            await node.listen(self._get_logs, self._run_command)
-            self.nodes[name] = node
-            await self._api.merge(f"/api/v1/nodes/{name}/status", _node_status(node))
-            await self._create_exporter(node)
+            await self._join(item)
+
+    async def _join(self, item: Object) -> None:
+        name = item["metadata"]["name"]
+        capacity = item.get("status", {}).get("capacity", {})
+        count = whole(capacity.get("nvidia.com/gpu", GPUS_PER_NODE))
+        node = Node(name, item["metadata"]["uid"], self._addresses.next_node(), count)
+        await node.listen(self._get_logs, self._run_command)
+        self.nodes[name] = node
+        await self._api.merge(f"/api/v1/nodes/{name}/status", _node_status(node))
+        await self._create_exporter(node)
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.vanish() for worker in self.workers.values()))
@@ -104,7 +107,10 @@ class Kubelets:
             uid = change.object["metadata"]["uid"]
             if change.kind == "gone":
                 self._forget(uid)
-            elif change.object["spec"].get("nodeName") in self.nodes:
+            elif name := change.object["spec"].get("nodeName"):
+                if name not in self.nodes:
+                    # A node that an autoscaler has added meanwhile.
+                    await self._join(await self._api.get(f"/api/v1/nodes/{name}"))
                 self._see(uid, change.object)
 
     def _see(self, uid: str, pod: Object) -> None:

@@ -1,4 +1,4 @@
-"""Advances the time: ticks the engines, and sends clients' requests to the replicas that the Service lists as ready."""
+"""Advances the time: ticks the engines, and sends clients' requests to the replicas that the router chooses."""
 
 from __future__ import annotations
 
@@ -75,6 +75,13 @@ class Traffic:
                 slices[name] = frozenset(_ready_pods(change.object))
             self.rotation = frozenset().union(*slices.values())
 
+    async def follow_pods(self, api: KubernetesApi, namespace: str, selector: str) -> None:
+        """Keeps the rotation equal to the Ready pods with these labels, as a router that watches pods does."""
+        async for change in api.watch(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector}):
+            name = change.object["metadata"]["name"]
+            takes = change.kind != "gone" and _is_ready(change.object)
+            self.rotation = self.rotation | {name} if takes else self.rotation - {name}
+
     async def run(self) -> None:
         self.catch_up(time.time())
         while True:
@@ -121,6 +128,12 @@ class Traffic:
             "max_num_seqs": engine.limits.max_num_seqs,
             "num_gpu_blocks": engine.limits.blocks,
         }
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return is_ready and "deletionTimestamp" not in pod["metadata"]
 
 
 def _ready_pods(endpoint_slice: Object) -> Iterable[str]:

@@ -22,6 +22,7 @@ from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceContr
 from bot.sandbox.kubernetes.controllers.job import JobController
 from bot.sandbox.kubernetes.controllers.leader_worker_set import LeaderWorkerSetController
 from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
+from bot.sandbox.kubernetes.controllers.node_autoscaler import NodeAutoscaler, NodeGroup
 from bot.sandbox.kubernetes.controllers.quota import QuotaController
 from bot.sandbox.kubernetes.controllers.replica_set import ReplicaSetController
 from bot.sandbox.kubernetes.controllers.scheduler import Scheduler
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--deny", type=Denial.parse, action="append", default=[], metavar="VERB:RESOURCE")
     parser.add_argument("--only-in", action="append", default=[], metavar="NAMESPACE", help="where roles are bound")
     parser.add_argument("--without-crds", action="append", default=[], metavar="GROUP", help="not installed here")
+    parser.add_argument("--node-group", type=NodeGroup.parse, metavar="MAX:SECONDS", help="run a node autoscaler")
     parser.add_argument("--history", type=int, default=5000, help="changes kept for watches")
     parser.add_argument("--die-with-parent", action="store_true")
     return parser
@@ -63,6 +65,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     access = Access(arguments.token, tuple(arguments.deny), frozenset(arguments.only_in))
     server = ApiServer(registry, access, absent=frozenset(arguments.without_crds))
     controllers = ControllerLoop(registry.store, _controllers(registry))
+    if arguments.node_group is not None:
+        controllers.add(NodeAutoscaler(registry, arguments.node_group))
     if arguments.with_kubelet:
         controllers.add(Kubelet(registry, port))
     worlds.seed(registry, arguments.seed_world)

@@ -48,13 +48,13 @@ def empty() -> World:
 
 
 def plain() -> World:
-    return [(NODES, _node(f"node-{number}", gpus=0)) for number in (1, 2)]
+    return [(NODES, node(f"node-{number}", gpus=0)) for number in (1, 2)]
 
 
 def demo() -> World:
     """Cluster `sandbox`: three GPU nodes, four replicas of one model."""
     namespaces: World = [(NAMESPACES, {"metadata": {"name": name}}) for name in ("serving", "monitoring")]
-    nodes: World = [(NODES, _node(f"gpu-node-{number}", gpus=GPUS_PER_NODE)) for number in (1, 2, 3)]
+    nodes: World = [(NODES, node(f"gpu-node-{number}", gpus=GPUS_PER_NODE)) for number in (1, 2, 3)]
     return [
         *namespaces,
         *nodes,
@@ -64,7 +64,7 @@ def demo() -> World:
     ]
 
 
-def _node(name: str, *, gpus: int) -> Obj:
+def node(name: str, *, gpus: int) -> Obj:
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.approvals.announced import cleans_up
 from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
@@ -24,6 +25,7 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
+from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
 
 pytestmark = pytest.mark.fast
 NO_DRAIN = template(lifecycle={})
@@ -309,3 +311,85 @@ def test_amounts_in_thousands_are_compared_as_numbers(amount: str, fits: int) ->
     found = capacity_of(seen)
     assert isinstance(found, Capacity)
     assert found.replicas_that_fit == fits
+
+
+# --- the floor during a rollout, and its way back ---------------------------------------------------------------------
+
+CAP = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+HPA = "HorizontalPodAutoscaler"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [("set_flags", CAP), ("restart", {}), ("rollback", {})],
+    ids=["set_flags", "restart", "rollback"],
+)
+def test_an_autoscaler_takes_no_replica_away_during_a_rollout(verb: str, arguments: dict[str, Any]) -> None:
+    plan = planned(verb, arguments, snapshot(autoscalers=(scaler(),)))
+    first, *rest, last = plan.calls
+    assert {call.target.kind for call in rest} == {"Deployment"}
+    assert [d.text for d in first.differences] == [f"{HPA} llm: minReplicas for the rollout 2 → 4"]
+    assert (first.undo[0].body, last.restores, last.undo) == (last.body, True, ())
+    assert last.body[-1] == {"op": "replace", "path": "/spec/minReplicas", "value": 2}
+    assert isinstance(plan.steps[-2], Wait), "it goes back once the rollout is over"
+    assert grade(plan, "scale_in") == "fine"
+
+
+def kept_by_helm() -> Obj:
+    made = scaler()
+    made["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    return made
+
+
+def with_floor(floor: int) -> Obj:
+    made = scaler()
+    made["spec"]["minReplicas"] = floor
+    return made
+
+
+@pytest.mark.parametrize(
+    ("scalers", "said"),
+    [
+        pytest.param((), "", id="none"),
+        pytest.param((with_floor(4),), "", id="its-floor-is-high-enough"),
+        pytest.param((scaler(name="other"),), "", id="of-another-workload"),
+        pytest.param((kept_by_helm(),), "its floor belongs to Helm release", id="owned"),
+        pytest.param((scaler(owned_by="ScaledObject"),), "its floor belongs to ScaledObject llm-queue", id="kedas"),
+    ],
+)
+def test_a_floor_is_held_only_where_it_has_to_be_and_can_be(scalers: tuple[Obj, ...], said: str) -> None:
+    plan = planned("set_flags", CAP, snapshot(autoscalers=scalers))
+    assert {call.target.kind for call in plan.calls} == {"Deployment"}
+    notes = [each.text for each in plan.circumstances if each.name == "scale_in"]
+    assert [said in text for text in notes] == ([True] if said else [])
+
+
+def test_a_floor_never_goes_above_the_maximum() -> None:
+    small = scaler()
+    small["spec"]["maxReplicas"] = 3
+    first = planned("set_flags", CAP, snapshot(autoscalers=(small,))).calls[0]
+    assert [d.text for d in first.differences] == [f"{HPA} llm: minReplicas for the rollout 2 → 3"]
+
+
+def test_the_bounds_that_were_raised_go_back_and_nothing_else() -> None:
+    full = scaler()
+    full["spec"]["maxReplicas"] = 4
+    (raised,) = planned("scale", {"by": 1, "above_maximum": True}, snapshot(autoscalers=(full,))).calls
+    (edited,) = planned("set_flags", CAP, snapshot()).calls
+    ledger = with_ledger(entry(raised, 0, verb="scale"), entry(edited, 1))
+    seen = snapshot(autoscalers=(applied(raised.body, full),), workload=applied(edited.body, deployment()))
+    plan = planned("undo", {"of": "autoscaler"}, seen, ledger)
+    (call,) = plan.calls
+    assert (call.target.kind, call.undoes) == (HPA, "INC-42/R1/0")
+    assert applied(call.body, seen.autoscalers[0])["spec"] == full["spec"]
+    assert cleans_up(plan, ledger.ledger), "it is announced, not approved"
+
+
+def test_without_raised_bounds_none_go_back() -> None:
+    result = declined("undo", {"of": "autoscaler"}, snapshot(autoscalers=(scaler(),)))
+    assert (result.outcome, result.reason) == ("not_needed", "the bot raised no bounds of an autoscaler")
+
+
+def test_a_pause_of_scale_in_only_does_not_keep_more_replicas_from_coming() -> None:
+    paused = scaled_object(annotations={"autoscaling.keda.sh/paused-scale-in": "true"})
+    assert planned("scale", {"by": 1}, snapshot(scaled_objects=(paused,)))

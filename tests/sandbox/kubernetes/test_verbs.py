@@ -325,3 +325,17 @@ async def test_flags_roll_through_groups_of_pods(bench: Bench) -> None:
 
 def ready_groups(world: ClusterSnapshot) -> int:
     return int(((world.workload or {}).get("status") or {}).get("readyReplicas", 0))
+
+
+async def test_an_autoscaler_keeps_every_replica_during_a_rollout_and_gets_its_floor_back(bench: Bench) -> None:
+    path = bench.path("horizontalpodautoscalers", "autoscaling/v2")
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}
+    body = {"metadata": {"name": NAME}, "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": REPLICAS}}
+    await bench.somebody.raw("POST", path, body)
+    plan = await bench.plan("set_flags", edits=CAP)
+    floors = [call.body[-1]["value"] for call in plan.calls if call.target.kind == "HorizontalPodAutoscaler"]
+    assert floors == [REPLICAS, 1]
+    await bench.carry_out(plan)
+    _, _, found = await bench.somebody.raw("GET", f"{path}/{NAME}")
+    assert found["spec"]["minReplicas"] == 1
+    assert all(CAPPED in args_of(one) for one in (await whole(bench)).pods)

@@ -8,10 +8,11 @@ from dataclasses import replace
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.plan import Circumstance, Plan
 from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, own_canary
-from bot.domain.changes.verb import PATCH, PATCH_CONFIG_MAP, PATCH_POD, ChangeKind, Verb
+from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH, PATCH_CONFIG_MAP, PATCH_POD, ChangeKind, Verb
 from bot.domain.changes.verbs.set_flags import plan_set_flags
 from bot.domain.cluster.objects import annotations_of, is_ready, name_of, seconds_of
 from bot.domain.cluster.objects import condition as condition_of
+from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
@@ -45,7 +46,8 @@ def _edits(canary: Obj) -> object:
 
 
 def _summary(plan: Plan) -> str:
-    return "; ".join(line.text for line in plan.calls[0].differences)
+    edit = next(call for call in plan.calls if call.target.kind not in AUTOSCALERS)
+    return "; ".join(line.text for line in edit.differences)
 
 
 def _proof(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
@@ -62,6 +64,6 @@ VERB = Verb(
     help="Write the canary's edits to the workload, and roll them out.",
     plan=plan_promote,
     kinds=(ChangeKind("promote", "high", minutes=15),),  # like set_flags, after a canary has proven it
-    access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD)},
+    access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD, *FLOORS_OF_AUTOSCALERS)},
     edits_engines=True,
 )

@@ -8,6 +8,7 @@ from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import refuse_if_owned
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.plan import Difference, Plan
+from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
     refuse_if_not_rollable,
@@ -50,8 +51,8 @@ def plan_restart(situation: Situation) -> Plan:
     return Plan(
         verb="restart",
         title=f"Restart every replica of {name_of(workload)}",
-        steps=rollout_steps(snapshot, change, context),
-        circumstances=(owner, *rollout_circumstances(snapshot, templates)),
+        steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
+        circumstances=(owner, *rollout_circumstances(snapshot, templates), *scale_in_note(snapshot)),
         risk=VERB.risk,
         expected=expected_downtime(snapshot, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",

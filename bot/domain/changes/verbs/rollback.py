@@ -9,6 +9,7 @@ from bot.domain.changes.circumstances import refuse_if_owned
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.deployer import deployer_circumstance, deployers_of
 from bot.domain.changes.plan import Circumstance, Difference, Plan
+from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
     only_for,
@@ -56,11 +57,12 @@ def plan_rollback(situation: Situation) -> Plan:
         verb="rollback",
         title=f"Roll {name_of(workload)} back to revision {revision}",
         choices={"revision": revision},
-        steps=rollout_steps(snapshot, change, context),
+        steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
         circumstances=(
             owner,
             deployer_circumstance(snapshot, deployers),
             *rollout_circumstances(snapshot, [template]),
+            *scale_in_note(snapshot),
             _differences(differences),
             *_own_work(context, differences),
             *_config_maps_stay(differences),

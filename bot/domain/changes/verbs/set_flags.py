@@ -11,6 +11,7 @@ from bot.domain.changes.circumstances import binding_note, refuse_if_owned
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.edited_template import EditedConfigMap, edited_template
 from bot.domain.changes.plan import Call, Plan, Step
+from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
     refuse_if_not_rollable,
@@ -50,10 +51,13 @@ def plan_set_flags(situation: Situation) -> Plan:
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",
         choices={"edits": edited.choices},
-        steps=_config_maps_first(edited.config_maps, rollout_steps(snapshot, change, context)),
+        steps=without_scale_in(
+            snapshot, _config_maps_first(edited.config_maps, rollout_steps(snapshot, change, context))
+        ),
         circumstances=(
             owner,
             *rollout_circumstances(snapshot, edited.templates),
+            *scale_in_note(snapshot),
             *edited.notes,
             *binding_note(snapshot, edited.flag_edits),
         ),

@@ -30,6 +30,7 @@ from bot.domain.changes.verbs.scale import drained_first, scaled, victims_of
 from bot.domain.cluster.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
 from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
+from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -37,6 +38,8 @@ from bot.domain.cluster.workload import KINDS, pod_templates
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
 from bot.domain.kernel.redaction import redacted_data
+
+OF_AUTOSCALER = "autoscaler"
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,10 @@ def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any])
         # The last change, which may have been several calls.
         last = can[0].call_id.rpartition("/")[0] if can else ""
         wanted = can if of == "all" else [entry for entry in can if entry.call_id.rpartition("/")[0] == last]
+    elif of == OF_AUTOSCALER:
+        wanted = [entry for entry in can if entry.target.kind in AUTOSCALERS]
+        if not wanted:
+            raise not_needed("the bot raised no bounds of an autoscaler")
     else:
         ids = [of] if isinstance(of, str) else list(of)
         strangers = [call_id for call_id in ids if call_id not in {entry.call_id for entry in ledger}]
@@ -263,7 +270,7 @@ VERB = Verb(
         )
         for kind in WORKLOADS
     },
-    arguments=(Argument("of", "last or all of the run's changes", "optional"),),
+    arguments=(Argument("of", "last or all of the run's changes, or those of the autoscaler's bounds", "optional"),),
     restores=True,
     stub=Stub(of="last_change", has_undo=False),
 )

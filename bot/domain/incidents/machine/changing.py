@@ -411,6 +411,8 @@ def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: se
             step.target.name,
         )
         hit = same and (entry.call_id in undone or (ends_object and entry.verb in residual.LEFTOVER_VERBS))
+        # A call that is exactly the inverse of an earlier one takes it back: a floor held for a rollout.
+        hit = hit or (same and step.restores and any(inverse.body == step.body for inverse in entry.undo))
         hit = hit or (entry.target.kind == "Pod" and entry.target.uid in step.ends)
         return entry.model_copy(update={"undone_by": by}) if hit and not entry.undone_by else entry
 

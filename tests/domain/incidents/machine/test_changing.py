@@ -256,6 +256,18 @@ def test_a_call_that_ends_a_pod_ends_what_was_done_to_that_pod_and_to_no_other()
     assert found == {"its mark": "this", "another pod": "", "its uid in another kind": ""}
 
 
+def test_a_call_that_is_the_inverse_of_an_earlier_one_takes_it_back() -> None:
+    floor = ObjectRef(kind="HorizontalPodAutoscaler", namespace="serving", name="llm", uid="hpa")
+    back = Call(
+        method="patch", target=floor, body=[{"op": "replace", "path": "/spec/minReplicas", "value": 2}], title="b"
+    )
+    other = back.model_copy(update={"body": [{"op": "replace", "path": "/spec/minReplicas", "value": 3}]})
+    held = entry("held", floor, "set_flags").model_copy(update={"undo": (back,)})
+    raised = entry("raised", floor).model_copy(update={"undo": (other,)})
+    assert after(back.model_copy(update={"restores": True}), held, raised) == {"held": "this", "raised": ""}
+    assert after(back, held, raised) == {"held": "", "raised": ""}
+
+
 def test_an_undo_ends_exactly_the_calls_that_it_names() -> None:
     target = builders.call().target
     elsewhere = entry("c", CANARY)
