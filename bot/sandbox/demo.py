@@ -103,8 +103,8 @@ class World:
             body = [{"op": "replace", "path": "/spec/selector", "value": dict(scenario.selector)}]
             headers = {"Content-Type": "application/json-patch+json"}
             httpx.patch(url, json=body, headers=headers).raise_for_status()
-        for path, body in scenario.created:
-            httpx.post(f"{self.kubernetes_url}{path}", json=dict(body), timeout=5).raise_for_status()
+        for path, obj in scenario.created:
+            httpx.post(f"{self.kubernetes_url}{path}", json=dict(obj), timeout=5).raise_for_status()
         if scenario.router != "service":
             url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
             httpx.delete(url, timeout=5).raise_for_status()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from bot.cli.demo import is_verified
+from bot.domain.changes.plan import Plan
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from tests.end_to_end.stage import Stage
@@ -28,6 +29,8 @@ class Played:
     is_verified: bool
     """It ended as the scenario says, and the watch that it names held."""
     path: Sequence[str]
+    plans: Sequence[Plan]
+    """Of every request, in order."""
     told: str
 
 
@@ -58,7 +61,8 @@ def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
         run = stage.closed_run()
         assert run is not None
         way = [entry.state for entry in stage.entries("entered")]
-        return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, stage.told())
+        plans = [request.plan for request in run.requests.values()]
+        return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, plans, stage.told())
 
 
 def must_end_as_written(branches: Sequence[Branch]) -> None:
