@@ -606,14 +606,21 @@ async def test_the_owner_of_a_workload_is_named_with_the_way_to_change_it() -> N
 
 async def test_a_workload_applied_by_hand_has_no_owner() -> None:
     found = await ask("owner", ClusterSnapshot(at=OPENED, workload=kept_by({})))
-    assert found.fields == {"managed": False, "tool": "", "name": "", "how": "", "autoscaler": ""}
+    assert found.fields == {
+        "managed": False,
+        "reverts": False,
+        "tool": "",
+        "name": "",
+        "how": "",
+        "autoscaler": "",
+    }
 
 
 async def test_a_helm_release_is_named_with_the_way_through_it() -> None:
     workload = kept_by({"app.kubernetes.io/managed-by": "Helm"})
     workload["metadata"]["annotations"] = {"meta.helm.sh/release-name": "prod"}
     found = await ask("owner", ClusterSnapshot(at=OPENED, workload=workload))
-    assert (found.fields["managed"], found.fields["tool"]) == (True, "Helm")
+    assert (found.fields["managed"], found.fields["reverts"], found.fields["tool"]) == (True, False, "Helm")
     assert found.fields["how"] == "put it into the values of prod, then: helm upgrade"
 
 

@@ -39,6 +39,7 @@ KINDS: dict[str, Resource] = {
     "ResourceQuota": Resource("", "v1", "resourcequotas"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
     "InferencePool": Resource("inference.networking.k8s.io", "v1", "inferencepools"),
+    "Application": Resource("argoproj.io", "v1alpha1", "applications"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
     "Job": Resource("batch", "v1", "jobs"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),

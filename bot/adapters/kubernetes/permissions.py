@@ -66,6 +66,7 @@ READING = (
     *_reading("keda.sh", "scaledobjects"),
     *_reading("inference.networking.k8s.io", "inferencepools"),
     Permission("get", "", "configmaps", is_cluster_wide=True, name=STATUS_NAME),
+    Permission("list", "argoproj.io", "applications", is_cluster_wide=True),
     Permission("get", "", "pods", "log"),
     Permission("get", "", "configmaps"),
 )

@@ -16,6 +16,7 @@ from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, name_of, uid_of
+from bot.domain.cluster.owner import APPLICATIONS, argo_application
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
@@ -107,6 +108,8 @@ class KubernetesReader:
         }
         if kept := KEPT_AS.get(target.kind):
             reads[kept[0]] = self._listed(kept[1], namespace, of_workload)
+        if argo_application(workload or {}):
+            reads[APPLICATIONS] = self._cluster_wide(APPLICATIONS, "Application")
         names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))

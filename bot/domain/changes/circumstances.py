@@ -5,7 +5,8 @@ The names of circumstances are stable, so that a later plan can be compared grad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.drain import DrainMode
@@ -14,7 +15,7 @@ from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for,
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.node_autoscaler import USUAL_WAIT
 from bot.domain.cluster.objects import condition, dig, is_ready, name_of, seconds_of
-from bot.domain.cluster.owner import owner_of, patch_text, unknown_manager
+from bot.domain.cluster.owner import Owner, owner_of, patch_text, unknown_manager
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import Strategy
 from bot.domain.cluster.rotation import replicas_present, whole_replica
@@ -27,18 +28,55 @@ from bot.domain.kernel.redaction import redacted_data
 CAPS = ("--max-num-seqs", "--max-num-active-seqs")
 
 
-def refuse_if_owned(obj: Obj, spec: dict[str, Any], *, kind: str = "") -> Circumstance:
-    """Raise if an owner would revert the edit; the hint is the edit to make in the owner."""
-    owner = owner_of(obj)
+@dataclass(frozen=True)
+class Ownership:
+    """Whether an edit lasts, and what has to be committed for it to last."""
+
+    circumstance: Circumstance
+    commit: str = ""
+    """The text for where the object is kept; empty if nothing has to be committed."""
+
+
+def ownership_of(
+    snapshot: ClusterSnapshot, obj: Obj, spec: Mapping[str, Any], *, kind: str = "", lasts: bool = False
+) -> Ownership:
+    """Raise if the owner reverts the edit by itself; the hint is the edit to make in the owner.
+
+    `spec`: what the edit changes, as part of the object. `lasts`: the owner's next release keeps it.
+    """
+    owner = owner_of(obj, snapshot)
+    if owner is not None and owner.reverts:
+        why = "would revert the edit"
+        if owner.unknown:
+            why = f"may revert the edit, since whether it heals itself is not known ({owner.unknown})"
+        patch = patch_text(obj, redacted_data(spec), owner, kind=kind)
+        raise impossible(f"{owner.text} owns it and {why}; {owner.how}", patch)
+    if owner is not None and lasts:
+        text = f"{owner.text} owns it; there is nothing to commit"
+        return Ownership(Circumstance(name="owner", grade="fine", text=text))
     if owner is not None:
-        raise impossible(
-            f"{owner.text} owns it and would revert the edit; {owner.how}",
-            patch_text(obj, redacted_data(spec), owner, kind=kind),
-        )
+        return _drift("owner", owner, patch_text(obj, redacted_data(spec), owner, kind=kind))
     if manager := unknown_manager(obj):
         text = f"its label says that {manager} manages it: nothing shows whether {manager} would revert the edit"
-        return Circumstance(name="owner", grade="warning", text=text)
-    return Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it")
+        return Ownership(Circumstance(name="owner", grade="warning", text=text))
+    return Ownership(Circumstance(name="owner", grade="fine", text="applied by hand: nobody reverts it"))
+
+
+def ownership_of_config_map(snapshot: ClusterSnapshot, obj: Obj, lines: Iterable[str]) -> Ownership | None:
+    """As `ownership_of`, for a ConfigMap of which these lines change; None if nobody is known to own it."""
+    owner, named = owner_of(obj, snapshot), f"ConfigMap {name_of(obj)}"
+    if owner is None:
+        return None
+    changes = "; ".join(lines)
+    if owner.reverts:
+        raise impossible(f"{owner.text} owns {named} and would revert the edit", f"{owner.how}: {changes}")
+    return _drift("config_map_owner", owner, f"# {named}: {owner.how}\n# {changes}")
+
+
+def _drift(name: str, owner: Owner, commit: str) -> Ownership:
+    # No warning: nearly every fleet has an owner, and a warning ends what was approved in advance.
+    text = f"drift: {owner.text} does not know of the change, and {owner.next_write} reverts it; {owner.how}"
+    return Ownership(Circumstance(name=name, grade="note", text=text), commit)
 
 
 def no_autoscaler(snapshot: ClusterSnapshot) -> Circumstance:

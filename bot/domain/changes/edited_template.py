@@ -328,11 +328,15 @@ def _written(workload: Obj, change: _Change, template: Obj) -> _WrittenTemplate:
     fields += _annotation_edits(workload, change.present, template)
     if not fields:
         return _WrittenTemplate(template)
+    part: Obj = _for_owner(before, container, path)
+    owners: Obj = {"spec": {"containers": [part]}}
+    if part.keys() == {"name"}:
+        owners = {"metadata": {"annotations": {CONFIG_ANNOTATION: annotations_of(template)[CONFIG_ANNOTATION]}}}
     return _WrittenTemplate(
         template,
         fields=tuple(fields),
         guards=(test_of(workload, f"{root}{path}/name"),),
-        owners_part=change.present.in_spec({"spec": {"containers": [_for_owner(before, container, path)]}}),
+        owners_part=change.present.in_spec(owners),
     )
 
 

@@ -121,6 +121,8 @@ class Plan(BaseModel):
     """Who is notified after the change but not asked before, as `owner=U0ANA`; not hashed."""
     expected: str = ""
     undo_text: str = ""
+    commit: str = ""
+    """What people have to put where the workload is kept, so that its owner does not revert the change; not hashed."""
     disrupts: Literal["nothing", "replica", "workload"] = "workload"
     """Which serving replicas it ends, restarts or takes out of rotation: the breaker counts these; not hashed."""
 

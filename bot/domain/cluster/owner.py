@@ -1,7 +1,8 @@
-"""What would revert our edit: the tool or controller that owns an object or a replica count, and the edit it needs.
+"""Who keeps an object or a replica count, whether it reverts an edit by itself, and the text that it has to be given.
 
-A change of an owned field is never made silently, since it would be reverted: people get the text to put into git,
-values or the owner's own object. Of autoscalers only the minimum is raised, on the object that owns it.
+Flux, KServe, controllers and Argo CD with self-heal revert an edit within minutes: they are not edited, and people get
+the text to put where the object is kept. Helm, and Argo CD without self-heal, write their own text with their next
+release or sync: the edit is made, and people get the text to commit. Of autoscalers only the bounds are changed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ PAUSES = ("paused", "paused-replicas", "paused-scale-out")
 """Annotations of a ScaledObject that keep it from scaling out; `paused-scale-in` does not (KEDA 2.18)."""
 
 
+APPLICATIONS = "applications"
+"""Argo CD's, in a snapshot."""
+
+
 @dataclass(frozen=True)
 class Owner:
     tool: str
@@ -38,10 +43,18 @@ class Owner:
     """The owner, for people."""
     how: str
     """How to make the change through it."""
+    next_write: str = ""
+    """What reverts an edit that was not committed; empty if the owner reverts any edit by itself, within minutes."""
+    unknown: str = ""
+    """Why it is not known whether the owner reverts by itself: it then counts as if it did."""
+
+    @property
+    def reverts(self) -> bool:
+        return not self.next_write
 
 
-def owner_of(obj: Obj) -> Owner | None:
-    """Returns what would revert an edit of the object's spec; None if it is applied by hand."""
+def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
+    """Returns who keeps the object's spec; None if it is applied by hand. `snapshot` has Argo CD's applications."""
     labels, annotations = labels_of(obj), annotations_of(obj)
     if service := labels.get("serving.kserve.io/inferenceservice"):
         return Owner("KServe", f"KServe InferenceService {service}", f"edit InferenceService {service}")
@@ -49,22 +62,48 @@ def owner_of(obj: Obj) -> Owner | None:
     if controller is not None:
         who = f"{controller.get('kind')} {controller.get('name')}"
         return Owner(str(controller.get("kind")), who, f"edit {who}")
-    if tracked := annotations.get("argocd.argoproj.io/tracking-id") or labels.get("argocd.argoproj.io/instance"):
-        app = tracked.split(":")[0]
-        return Owner("Argo CD", f"Argo CD application {app}", f"commit it to git, then: argocd app sync {app}")
+    if app := argo_application(obj):
+        return _argo_owner(app, snapshot)
     for kind, key in (("HelmRelease", "helm"), ("Kustomization", "kustomize")):
         if name := labels.get(f"{key}.toolkit.fluxcd.io/name"):
             return Owner("Flux", f"Flux {kind} {name}", f"commit it to git, then: flux reconcile {kind.lower()} {name}")
     if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
         release = annotations.get("meta.helm.sh/release-name") or labels.get("app.kubernetes.io/instance", name_of(obj))
-        return Owner("Helm", f"Helm release {release}", f"put it into the values of {release}, then: helm upgrade")
+        how = f"put it into the values of {release}, then: helm upgrade"
+        return Owner("Helm", f"Helm release {release}", how, next_write="the next helm upgrade")
     return None
 
 
+def argo_application(obj: Obj) -> str:
+    """Returns the name of the Argo CD application that tracks the object; empty without one.
+
+    In a namespace other than Argo CD's own the name is `<namespace>_<name>`.
+    """
+    tracked = annotations_of(obj).get("argocd.argoproj.io/tracking-id")
+    return (tracked or labels_of(obj).get("argocd.argoproj.io/instance", "")).split(":")[0]
+
+
+def _argo_owner(app: str, snapshot: ClusterSnapshot) -> Owner:
+    text, how = f"Argo CD application {app}", f"commit it to git, then: argocd app sync {app}"
+    if why := snapshot.unreadable.get(APPLICATIONS):
+        return Owner("Argo CD", text, how, unknown=f"it could not be read: {why}")
+    found = [one for one in snapshot.applications if app in (name_of(one), f"{namespace_of(one)}_{name_of(one)}")]
+    if not found:
+        return Owner("Argo CD", text, how, unknown="it is not in this cluster")
+    if any(map(_heals_itself, found)):
+        return Owner("Argo CD", text, how)
+    return Owner("Argo CD", text, how, next_write="its next sync")
+
+
+def _heals_itself(application: Obj) -> bool:
+    automated = dig(application, "spec", "syncPolicy", "automated") or {}
+    return automated.get("selfHeal") is True and automated.get("enabled") is not False
+
+
 def unknown_manager(obj: Obj) -> str:
-    """Returns another claimed manager of the object, if nothing shows that it would revert an edit."""
+    """Returns the manager that an object without a known owner claims: nothing shows that it would revert an edit."""
     said = labels_of(obj).get(MANAGED_BY, "")
-    return "" if said in ("", OURS) or owner_of(obj) is not None else said
+    return "" if said in ("", OURS) else said
 
 
 # --- autoscalers ------------------------------------------------------------------------------------------------------
@@ -139,11 +178,16 @@ def _paused(scaled: Obj) -> str:
 
 
 def patch_text(obj: Obj, spec: Mapping[str, Any], owner: Owner, *, kind: str = "") -> str:
-    """Returns a patch as YAML: the wanted part of the spec and nothing else, headed by where to apply it."""
+    """Returns a patch as YAML: the wanted part of the spec and nothing else, headed by where to apply it.
+
+    For Helm also the values, as far as charts agree on a name: `helm create` writes `replicaCount`.
+    """
     kind = kind or kind_of(obj)
     head = f"# {kind} {namespace_of(obj)}/{name_of(obj)}: {owner.how}"
     if owner.tool == "Helm":
-        head += "\n# the rendered object has to say this; which value of the chart sets it is the chart's own choice"
+        head += "\n# the rendered object has to say this; the chart decides which of its values sets it"
+        if "replicas" in spec:
+            head += f" (in most charts: replicaCount: {spec['replicas']})"
     if owner.tool == "KServe":
         return f"{head}\n{_inference_service(labels_of(obj), namespace_of(obj), spec)}"
     named = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind}

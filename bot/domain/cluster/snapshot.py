@@ -45,6 +45,8 @@ class ClusterSnapshot:
     """KEDA's, which own HorizontalPodAutoscalers."""
     inference_pools: tuple[Obj, ...] = ()
     """Of the Gateway API Inference Extension: their endpoint pickers send requests to the pods that they select."""
+    applications: tuple[Obj, ...] = ()
+    """Argo CD's, of every namespace; read only if one of them tracks the workload."""
     config_maps: dict[str, Obj] = field(default_factory=dict)
     """By name: those from which the workload's pod templates take engine flags or variables."""
     canary: Obj | None = None

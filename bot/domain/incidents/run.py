@@ -106,7 +106,8 @@ class Post(_Frozen):
 
     `data` holds what the run does not keep: diagnostics {"readings": {name: reading}, "ways": [[state, text]]},
     outcome {"result", "text", "request"}, verdict {"verdict", "parts": {part: "held"|"not held"|"unknown: …"}, "text"},
-    note {"text", "user"}, closed {"ending", "text", "held": [titles]}.
+    note {"text", "user"}, closed {"ending", "text", "held": [titles],
+    "to_commit": [titles]}.
     """
 
     slot: str

@@ -1,4 +1,4 @@
-"""The `owner` probe: who manages the workload and its replica count, so that an edit would be reverted."""
+"""The `owner` probe: who keeps the workload and its replica count, and whether an edit is reverted at once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bot.probes.declaration import Probe
 @dataclass(frozen=True)
 class Owner:
     managed: bool
+    reverts: bool
     tool: str
     name: str
     how: str
@@ -24,20 +25,27 @@ async def owner(request: ProbeRequest) -> Reading:
     snapshot = await request.snapshot()
     if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
-    found, scaler = owner_of(snapshot.workload), autoscaler_of(snapshot)
+    found, scaler = owner_of(snapshot.workload, snapshot), autoscaler_of(snapshot)
     unreadable = snapshot.unreadable.get("autoscalers") or snapshot.unreadable.get("scaled_objects") or ""
     autoscaler = scaler.text if scaler else None if unreadable else ""
     if found is None:
-        parts = Owner(managed=False, tool="", name="", how="", autoscaler=autoscaler)
+        parts = Owner(managed=False, reverts=False, tool="", name="", how="", autoscaler=autoscaler)
     else:
-        parts = Owner(managed=True, tool=found.tool, name=found.text, how=found.how, autoscaler=autoscaler)
+        parts = Owner(
+            managed=True,
+            reverts=found.reverts,
+            tool=found.tool,
+            name=found.text,
+            how=found.how,
+            autoscaler=autoscaler,
+        )
     detail = "; ".join(filter(None, [found.text if found else "applied by hand", scaler.text if scaler else ""]))
     return answer(request, parts, missing={"autoscaler": unreadable}, detail=detail)
 
 
 PROBE = Probe(
     name="owner",
-    help="Who keeps the workload: Helm, Argo CD, Flux, KServe, an autoscaler.",
+    help="Who keeps the workload: Helm, Argo CD, Flux, KServe, an autoscaler; and whether an edit is reverted at once.",
     answer=Owner,
     read=lambda sources: owner,
 )

@@ -41,11 +41,12 @@ def applying() -> Run:
     return waiting(**GRANTED).with_(change=change, ledger=(ledger_entry(),), at_state="cap/applying")
 
 
-def closed() -> Run:
+def closed(*to_commit: str) -> Run:
     return waiting(**GRANTED).with_(
         closed_at=BEGAN + 1900, ending="fixed", change=None, ledger=(ledger_entry(),), lead="U0ANA",
         alerts={"f": alert(status="resolved")}, findings=run(path=("look", "cap", "verify", "fixed")).findings,
-        posts=(post("closed", "closed", "fixed", ending="fixed", text="the thrash is gone", head="ab" * 32),),
+        posts=(post("closed", "closed", "fixed", ending="fixed", text="the thrash is gone", head="ab" * 32,
+                    to_commit=to_commit),),
     )  # fmt: skip
 
 
@@ -82,6 +83,7 @@ BROKEN = approval("U0LEA", teams=("lead",)).model_copy(
     update={"press": approval("U0LEA").press.model_copy(update={"action": "break_glass"})}
 )
 STEP = Runbook(step="3.2 Reduce the load", url="https://wiki.example.test/kv?page=3#reduce")
+COMMIT = '# Deployment serving/llm: put it into the values of prod, then: helm upgrade\nkind: "Deployment"'
 EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
 
 CARDS = {
@@ -100,6 +102,7 @@ CARDS = {
 THREADS = {
     "request-with-a-runbook": waiting(runbook=STEP),
     "request-open-high-risk": waiting(),
+    "request-with-a-text-to-commit": waiting(plan=plan(commit=COMMIT)),
     "request-open-not-yet-posted": waiting(risk="low", posted_at=None, expires_at=None),
     "request-half-approved": waiting(policy=policy(needed=2), presses=(approval(),)),
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
@@ -192,6 +195,7 @@ THREADS = {
         posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
     ),
     "closed": closed(),
+    "closed-with-a-text-to-commit": closed("R3 · Cap llm"),
 }
 
 

@@ -14,7 +14,7 @@ from bot.domain.changes.circumstances import (
     last_room,
     no_autoscaler,
     others_carry_on,
-    refuse_if_owned,
+    ownership_of,
     rolling_budget_note,
     room_for,
     room_for_replicas,
@@ -43,14 +43,14 @@ def with_load(**running: float | None) -> ClusterSnapshot:
 
 def test_what_nobody_reverts_is_fine() -> None:
     said = ("owner", "fine", "applied by hand: nobody reverts it")
-    assert graded(refuse_if_owned(deployment(), {})) == said
+    assert graded(ownership_of(snapshot(), deployment(), {}).circumstance) == said
 
 
 def test_a_manager_that_nobody_knows_is_a_warning() -> None:
     obj = deployment()
     obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "paas"
     text = "its label says that paas manages it: nothing shows whether paas would revert the edit"
-    assert graded(refuse_if_owned(obj, {})) == ("owner", "warning", text)
+    assert graded(ownership_of(snapshot(), obj, {}).circumstance) == ("owner", "warning", text)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.kernel.redaction import MASK
-from tests.domain.changes.snapshots import CONTEXT, declined, deployment, planned, snapshot, template
+from tests.domain.changes.snapshots import CONTEXT, declined, deployment, grade, planned, snapshot, template
 
 pytestmark = pytest.mark.fast
 
@@ -256,7 +256,7 @@ def test_a_canary_leaves_the_shared_config_map_alone() -> None:
                 "metadata": {
                     "name": "vllm-config",
                     "uid": CONFIG_MAP,
-                    "labels": {"app.kubernetes.io/managed-by": "Helm"},
+                    "labels": {"kustomize.toolkit.fluxcd.io/name": "serving"},
                 }
             },
             "owns ConfigMap vllm-config",
@@ -268,6 +268,15 @@ def test_a_config_map_that_cannot_be_kept_edited_is_refused(config_map: Obj, rea
     seen = made(["vllm", "serve"], ["--config", "/etc/vllm/config.yaml"], config=CONFIG)
     seen.config_maps["vllm-config"].update(config_map)
     assert reason in declined("set_flags", {"edits": [seqs(6)]}, seen).reason
+
+
+def test_a_config_map_of_a_helm_release_is_edited_and_its_lines_are_to_commit() -> None:
+    seen = made(["vllm", "serve"], ["--config", "/etc/vllm/config.yaml"], config=CONFIG)
+    seen.config_maps["vllm-config"]["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    plan = change(seen, seqs(6))
+    assert (grade(plan, "owner"), grade(plan, "config_map_owner")) == ("fine", "note")
+    assert "# ConfigMap vllm-config: put it into the values of" in plan.commit
+    assert "# --max-num-seqs 64 → 6" in plan.commit
 
 
 def test_flags_variables_and_the_image_change_in_one_plan_line_by_line() -> None:

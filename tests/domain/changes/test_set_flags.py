@@ -245,7 +245,6 @@ def test_another_engine_version_is_planned_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("labels", "annotations", "who"),
     [
-        pytest.param({"app.kubernetes.io/managed-by": "Helm"}, {"meta.helm.sh/release-name": "llm"}, "Helm", id="helm"),
         pytest.param({}, {"argocd.argoproj.io/tracking-id": "llm:apps/Deployment:serving/llm"}, "Argo CD", id="argo"),
         pytest.param({"kustomize.toolkit.fluxcd.io/name": "llm"}, {}, "Flux", id="flux"),
         pytest.param({"serving.kserve.io/inferenceservice": "llm"}, {}, "KServe", id="kserve"),

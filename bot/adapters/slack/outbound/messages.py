@@ -425,6 +425,9 @@ def _closed(run: Run, post: Post) -> Message:
     read = when(baseline, final)
     body += [*section([f"*Last numbers*, {read}" if read else "*Last numbers*"]), *fields(moved)] if moved else []
     body += section(_held(run) or ["Nothing that the bot changed is left in place."])
+    if to_commit := post.data.get("to_commit"):
+        titles = [f"• {line(each, 300)}" for each in to_commit]
+        body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
     head = str(post.data.get("head", ""))
     foot = context([f"timeline {code(head[:16], 20)}"]) if head else []
     went = f": {', '.join(filter(None, [*moved, read]))}" if moved else ""

@@ -44,6 +44,7 @@ WORST_FIRST = ("warning", "note", "fine")
 TEXT = 2_000
 IN_WORDS = 10
 """Differences that the notification spells out."""
+COMMIT_CHARACTERS = 2_800
 SIDE = 80
 """How much of either side of a difference is shown."""
 
@@ -101,6 +102,8 @@ def request_blocks(run: Run, request: Request, *, head: str = "", mentions: Sequ
             f"*Undo* {line(_undo_text(request), 600)}",
         ]
     )
+    if plan.commit:
+        body += section(["*To commit*", code_block(plan.commit.split("\n"), COMMIT_CHARACTERS)])
     if request.covers and request.status in ("open", "granted"):
         later = [f"• {line(each.title, 160)} ({RISKS[each.risk]} risk)" for each in request.covers]
         body += section(["*Approving it also approves*", *later])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from bot.domain.changes.calls import Wording
-from bot.domain.changes.circumstances import refuse_if_owned
+from bot.domain.changes.circumstances import ownership_of
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.plan import Difference, Plan
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
@@ -38,7 +38,8 @@ def plan_restart(situation: Situation) -> Plan:
     first, *others = pod_templates(workload)
     metadata, path = _marked(first.template.get("metadata") or {}, context), f"{first.path}/metadata"
     templates = [{**first.template, "metadata": metadata}, *(bare(other.template) for other in others)]
-    owner = refuse_if_owned(workload, first.in_spec({"metadata": {"annotations": metadata["annotations"]}}))
+    marks = first.in_spec({"metadata": {"annotations": metadata["annotations"]}})
+    owned = ownership_of(snapshot, workload, marks, lasts=True)
     strategy_edits = capacity_keeping_edits(workload)
     line = Difference(path=path, text=f"every replica of {name_of(workload)} is restarted, with the flags it has")
     wording = Wording(
@@ -52,7 +53,9 @@ def plan_restart(situation: Situation) -> Plan:
         verb="restart",
         title=f"Restart every replica of {name_of(workload)}",
         steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
-        circumstances=(owner, *rollout_circumstances(snapshot, templates), *scale_in_note(snapshot)),
+        circumstances=(
+            owned.circumstance, *rollout_circumstances(snapshot, templates), *scale_in_note(snapshot)
+        ),
         risk=VERB.risk,
         expected=expected_downtime(snapshot, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.domain.changes.calls import Wording
-from bot.domain.changes.circumstances import refuse_if_owned
+from bot.domain.changes.circumstances import ownership_of
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.deployer import deployer_circumstance, deployers_of
 from bot.domain.changes.plan import Circumstance, Difference, Plan
@@ -44,7 +44,7 @@ def plan_rollback(situation: Situation) -> Plan:
     earlier = _revision_wanted(snapshot, situation.arguments.get("revision"))
     revision, present, template = earlier.number, template_of(workload), earlier.template
     differences = template_differences(present, template)
-    owner = refuse_if_owned(workload, {"template": template})
+    owned = ownership_of(snapshot, workload, {"template": template})
     deployers = deployers_of(snapshot)
     strategy_edits = capacity_keeping_edits(workload)
     wording = Wording(
@@ -59,7 +59,7 @@ def plan_rollback(situation: Situation) -> Plan:
         choices={"revision": revision},
         steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
         circumstances=(
-            owner,
+            owned.circumstance,
             deployer_circumstance(snapshot, deployers),
             *rollout_circumstances(snapshot, [template]),
             *scale_in_note(snapshot),
@@ -71,6 +71,7 @@ def plan_rollback(situation: Situation) -> Plan:
         told=deployers,
         expected=expected_downtime(snapshot, template),
         undo_text="the present template is written back, which is another rolling restart",
+        commit=owned.commit,
     )
 
 

@@ -10,7 +10,7 @@ from bot.domain.changes.circumstances import (
     drain_circumstance,
     last_room,
     no_autoscaler,
-    refuse_if_owned,
+    ownership_of,
     room_for_replicas,
 )
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
@@ -48,13 +48,13 @@ def plan_scale(situation: Situation) -> Plan:
     scaler = autoscaler_of(snapshot)
     if scaler is not None:
         return _through_autoscaler(situation, scaler, now, wanted)
-    owner = refuse_if_owned(workload, {"replicas": wanted})
+    owned = ownership_of(snapshot, workload, {"replicas": wanted})
     unscaled = no_autoscaler(snapshot)
     call = scale_call(workload, now, wanted)
     if wanted > now:
         steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
         room = _room_for_more(snapshot, wanted - now)
-        circumstances: tuple[Circumstance, ...] = (owner, unscaled, *room)
+        circumstances: tuple[Circumstance, ...] = (owned.circumstance, unscaled, *room)
         victims: list[Obj] = []
     else:
         require_readable(snapshot, "pods", "replica_sets", "endpoint_slices", "services")
@@ -64,7 +64,7 @@ def plan_scale(situation: Situation) -> Plan:
         call = call.model_copy(update={"ends": ends})
         steps = (*drained_first(snapshot, victims, context), call, scaled(workload, wanted, context, ends))
         leaving = drain_circumstance(snapshot, drain, victims, is_empty=drain.mode == "label")
-        circumstances = (owner, unscaled, leaving)
+        circumstances = (owned.circumstance, unscaled, leaving)
     return Plan(
         verb="scale",
         disrupts="nothing" if wanted > now else "workload",
@@ -76,6 +76,7 @@ def plan_scale(situation: Situation) -> Plan:
         approved_by=_deciders(circumstances),
         expected=MORE_SERVE if wanted > now else f"{now - wanted} replicas fewer serve",
         undo_text=f"scale back to {now}",
+        commit=owned.commit,
     )
 
 
@@ -114,7 +115,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         raise impossible(f"{scaler.text} is paused: {scaler.paused}", "resume it, or scale by hand")
     # The maximum comes first: no controller may see a floor above it.
     fields = (scaler.maximum_field, scaler.floor_field) if is_above else (scaler.floor_field,)
-    owner = refuse_if_owned(scaler.obj, dict.fromkeys(fields, wanted), kind=scaler.kind)
+    owned = ownership_of(snapshot, scaler.obj, dict.fromkeys(fields, wanted), kind=scaler.kind)
     edits = [edit_of(scaler.obj, pointer("spec", name), wanted) for name in fields]
     named = f"{scaler.kind} {name_of(scaler.obj)}"
     wording = Wording(
@@ -141,7 +142,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         choices={"to": wanted, "through": scaler.kind} | ({"above_maximum": True} if is_above else {}),
         steps=(patch_call(scaler.obj, scaler.kind, edits, wording), wait),
         circumstances=(
-            owner,
+            owned.circumstance,
             Circumstance(name="autoscaler", grade="note", text=note),
             *([_above_maximum(scaler, wanted)] if is_above else []),
             *room,
@@ -151,6 +152,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         expected=MORE_SERVE,
         undo_text=f"the old {'bounds are' if is_above else 'floor is'} put back; "
         "the autoscaler then takes replicas away when they are not needed",
+        commit=owned.commit,
     )
 
 

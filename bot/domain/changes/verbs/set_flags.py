@@ -7,7 +7,7 @@ ConfigMap first, so that the pods that roll back read the old text.
 from __future__ import annotations
 
 from bot.domain.changes.calls import Wording, patch_call
-from bot.domain.changes.circumstances import binding_note, refuse_if_owned
+from bot.domain.changes.circumstances import binding_note, ownership_of, ownership_of_config_map
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.edited_template import EditedConfigMap, edited_template
 from bot.domain.changes.plan import Call, Plan, Step
@@ -23,12 +23,10 @@ from bot.domain.changes.steps.rolling import (
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.verb import EDITS, PATCH_CONFIG_MAP, ChangeKind, Verb, rolled
 from bot.domain.cluster.objects import name_of
-from bot.domain.cluster.owner import owner_of
 from bot.domain.cluster.rollout import capacity_keeping_edits
 from bot.domain.cluster.workload import KINDS
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.flags.mitigations import refuse_what_harms
-from bot.domain.kernel.errors import impossible
 
 
 def plan_set_flags(situation: Situation) -> Plan:
@@ -39,7 +37,12 @@ def plan_set_flags(situation: Situation) -> Plan:
     refuse_what_harms(edited.moves, context.against)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
-    owner = refuse_if_owned(workload, edited.owners_part)
+    of_maps = [
+        ownership_of_config_map(snapshot, one.obj, [line.text for line in one.differences])
+        for one in edited.config_maps
+    ]
+    owned = ownership_of(snapshot, workload, edited.owners_part)
+    drifting = list(filter(None, [owned, *of_maps]))
     strategy_edits = capacity_keeping_edits(workload)
     wording = Wording(
         title=f"Set {edited.summary} on {name_of(workload)}",
@@ -55,7 +58,7 @@ def plan_set_flags(situation: Situation) -> Plan:
             snapshot, _config_maps_first(edited.config_maps, rollout_steps(snapshot, change, context))
         ),
         circumstances=(
-            owner,
+            *dict.fromkeys(one.circumstance for one in drifting),
             *rollout_circumstances(snapshot, edited.templates),
             *scale_in_note(snapshot),
             *edited.notes,
@@ -64,6 +67,7 @@ def plan_set_flags(situation: Situation) -> Plan:
         risk=VERB.risk,
         expected=expected_downtime(snapshot, edited.template),
         undo_text="the old flags are written back, which is another rolling restart",
+        commit="\n---\n".join(filter(None, dict.fromkeys(one.commit for one in drifting))),
     )
 
 
@@ -81,10 +85,7 @@ def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step,
 
 
 def _config_map_call(edited: EditedConfigMap) -> Call:
-    name, owner = name_of(edited.obj), owner_of(edited.obj)
-    if owner is not None:
-        lines = "; ".join(line.text for line in edited.differences)
-        raise impossible(f"{owner.text} owns ConfigMap {name} and would revert the edit", f"{owner.how}: {lines}")
+    name = name_of(edited.obj)
     wording = Wording(
         title=f"Edit ConfigMap {name}",
         undo_title=f"Put the text of ConfigMap {name} back",

@@ -239,6 +239,7 @@ def close(draft: Draft, ending: str, text: str) -> None:
             "ending": ending,
             "text": text,
             "held": held,
+            "to_commit": residual.to_commit(draft.run),
             "head": draft.run.timeline_head,
             "baseline": _numbers(draft.run.findings.baseline),
             "latest": _numbers(draft.run.latest),

@@ -28,6 +28,16 @@ def still_rollouts(run: Run) -> tuple[LedgerEntry, ...]:
     return tuple(entry for entry in newest.values() if entry.holds)
 
 
+def to_commit(run: Run) -> list[str]:
+    """Returns the requests whose change is in force and reverted by the workload's owner unless it is committed."""
+    in_force = {change_of(entry).rpartition("/")[2] for entry in run.held}
+    return [
+        f"{request.request_id} · {request.plan.title}"
+        for request in run.requests.values()
+        if request.plan.commit and request.outcome == "done" and request.request_id in in_force
+    ]
+
+
 def change_of(entry: LedgerEntry) -> str:
     """Returns the change that the call belongs to, as incident and request."""
     return entry.call_id.rpartition("/")[0]

@@ -70,6 +70,22 @@ def test_a_rollout_that_was_let_go_is_no_leftover() -> None:
     assert story.run.held
 
 
+def test_the_end_names_what_is_in_force_and_has_to_be_committed() -> None:
+    story = under_way(HELD.model_copy(update={"commit": "# Deployment serving/llm: helm upgrade"}))
+    for _ in HELD.steps:
+        story.settles()
+    story.says("resolve")
+    (closed,) = (post for post in story.run.posts if post.kind == "closed")
+    assert closed.data["to_commit"] == [f"R2 · {HELD.title}"]
+
+
+def test_what_was_not_applied_need_not_be_committed() -> None:
+    story = under_way(HELD.model_copy(update={"commit": "# Deployment serving/llm: helm upgrade"}))
+    story.settles("failed", detail="it did not start").says("resolve")
+    (closed,) = (post for post in story.run.posts if post.kind == "closed")
+    assert closed.data["to_commit"] == []
+
+
 def test_before_its_first_call_nothing_is_left() -> None:
     assert stopped_after(0).run.ending == "resolved_by_hand"
 
