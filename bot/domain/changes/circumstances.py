@@ -120,6 +120,33 @@ def room_for(snapshot: ClusterSnapshot, template: Obj, pods: int, what: str, *, 
     return _room(capacity_for(snapshot, template), pods, what, is_needed=is_needed)
 
 
+def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
+    """Returns why not even one more pod of this template can start now; empty if one can, or if it is not known."""
+    quota = quota_room(snapshot, [(template, 1)])
+    if isinstance(quota, QuotaRoom) and quota.replicas < 1:
+        return quota.text
+    room = capacity_for(snapshot, template)
+    if isinstance(room, str) or room.replicas_that_fit >= 1:
+        return ""
+    return f"{room.free_total} free accelerators on schedulable nodes" + (f"; {room.said}" if room.said else "")
+
+
+def in_place_circumstance(snapshot: ClusterSnapshot, why: str) -> Circumstance:
+    """What a rollout without a surge costs: the load that the remaining replicas carry meanwhile."""
+    pods = replicas_present(snapshot)
+    stay, found = len(pods) - 1, _open_on(snapshot, pods)
+    text = (
+        f"no room for a surge pod ({why}), so each replica ends before its successor starts:"
+        f" {stay} of {len(pods)} serve meanwhile, each with {100 / stay:.0f} % more"
+    )
+    if found is None:
+        text += "; how many requests run now is not known"
+    else:
+        running, waiting = found
+        text += f"; {running / len(pods):.0f} requests run on each now, then {running / stay:.0f}; {waiting:.0f} wait"
+    return Circumstance(name="room", grade="warning", text=text)
+
+
 def _refuse_beyond_quota(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:
     """Checks quotas even if the capacity on nodes is unknown."""
     quota = quota_room(snapshot, replica)

@@ -260,12 +260,6 @@ def test_an_owner_gets_the_patch_instead(labels: dict[str, str], annotations: di
     assert '"--max-num-seqs=6"' in result.hint
 
 
-def test_without_a_free_gpu_the_surge_pod_cannot_be_scheduled() -> None:
-    full = snapshot(nodes=(node(1, gpus=2), node(2, gpus=1), node(3, gpus=1)))
-    result = declined("set_flags", edits(max_num_seqs=6), full)
-    assert "the surge pod cannot be scheduled: 0 free" in result.reason
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -275,8 +269,8 @@ def test_without_a_free_gpu_the_surge_pod_cannot_be_scheduled() -> None:
     ],
 )
 def test_a_gpu_on_a_node_that_takes_no_pods_is_not_free(other: Obj) -> None:
-    result = declined("set_flags", edits(max_num_seqs=6), snapshot(nodes=(node(1, gpus=2), node(2, gpus=1), other)))
-    assert "cannot be scheduled" in result.reason
+    plan = planned("set_flags", edits(max_num_seqs=6), snapshot(nodes=(node(1, gpus=2), node(2, gpus=1), other)))
+    assert "no room for a surge pod" in weighed(plan, "room")
 
 
 def test_room_that_cannot_be_read_is_a_warning_and_not_a_refusal() -> None:

@@ -8,9 +8,11 @@ from dataclasses import replace
 from bot.domain.changes.circumstances import (
     drain_circumstance,
     emptied_circumstance,
+    in_place_circumstance,
     rolling_budget_note,
     room_for,
     streams_of,
+    why_no_room,
 )
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.differences import changed
@@ -20,6 +22,7 @@ from bot.domain.changes.plan import Circumstance, Difference, Wait
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit
 from bot.domain.cluster.objects import controller_of, dig, is_going_away, is_ready, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import (
+    capacity_keeping_edits,
     digest_of,
     replica_sets_of,
     replicas_of,
@@ -94,6 +97,28 @@ def strategy_difference(edit: FieldEdit) -> Difference:
     return changed(f"rollout {field}", edit.path, None if edit.before is ABSENT else edit.before, edit.after)
 
 
+def strategy_edits(snapshot: ClusterSnapshot, template: Obj) -> list[FieldEdit]:
+    """Returns the lasting edits of the strategy: none if the rollout goes in place, which puts its own back."""
+    return [] if no_surge(snapshot, template) else capacity_keeping_edits(workload_of(snapshot))
+
+
+def no_surge(snapshot: ClusterSnapshot, template: Obj) -> str:
+    """Returns why a rollout to `template` has to go in place: a replica ends before its successor starts.
+
+    Empty if a surge pod fits, if that is not known, if a pod that ends anyway makes room for one, or if the only
+    replica would be down. Numbered replicas always go in place.
+    """
+    workload = workload_of(snapshot)
+    replicas = replicas_of(workload)
+    if kind_of(workload) in NUMBERED or replicas < 2:
+        return ""
+    alive = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
+    staying = len(alive) - len(replaced_by(snapshot, template))
+    if len(alive) > replicas or staying >= replicas:
+        return ""
+    return why_no_room(snapshot, template)
+
+
 def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     """Returns the pods that a rollout to `template` takes out of rotation and drains before each ends, in this order.
 
@@ -130,7 +155,8 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
     images = image_notes(snapshot, [each.template for each in pod_templates(workload)], templates)
     if kind_of(workload) in NUMBERED:
         return (*_numbered_circumstances(snapshot, workload), *images)
-    strategy = replace(strategy_of(workload), max_unavailable=0)
+    in_place = no_surge(snapshot, templates[0])
+    strategy = replace(strategy_of(workload), max_unavailable=1 if in_place else 0)
     return (
         _surge_room(snapshot, templates[0]),
         rolling_budget_note(snapshot, strategy),
@@ -140,6 +166,8 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
 
 
 def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
+    if why := no_surge(snapshot, template):
+        return in_place_circumstance(snapshot, why)
     if runs_already(snapshot, template):
         return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
     # A stuck rollout is reverted by ending its new pods, which needs no capacity.
@@ -191,6 +219,11 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     if runs_already(snapshot, template):
         names = ", ".join(name_of(pod) for pod in replaced_by(snapshot, template)) or "nothing"
         return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
+    if no_surge(snapshot, template):
+        return (
+            f"{replicas - 1} of {replicas} replicas serve until {replicas} have started, one after the other:"
+            f" {100 / replicas:.0f} % of the capacity is missing{cut}"
+        )
     return f"{none}{replicas} replicas stay in rotation while they are replaced one by one{cut}"
 
 

@@ -4,6 +4,9 @@ A held rollout: the new pods do not count as available (minReadySeconds), so the
 unprompted. Each step of maxUnavailable lets it end exactly the drained ones, which their deletion costs mark: up to a
 quarter of the replicas at a time where so many new ones fit. If the bot stops in between, for a minute or forever,
 nothing else ends.
+
+Where not one new pod fits, a rollout goes in place: surge 0, one replica at a time ends before its successor starts,
+and the last call puts the strategy back.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.plan import Call, Difference, Step, Wait
 from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
-from bot.domain.changes.steps.rolling import emptied_first, rolled_out, workload_of
+from bot.domain.changes.steps.rolling import emptied_first, no_surge, rolled_out, workload_of
 from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
 from bot.domain.cluster.objects import dig, is_going_away, name_of, ref_of, uid_of
@@ -31,6 +34,7 @@ MIN_READY, DEADLINE, STRATEGY = "/spec/minReadySeconds", "/spec/progressDeadline
 MAX_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
 AT_A_TIME = 0.25
 """Share of the replicas that are replaced together, where capacity allows; at least one."""
+IN_PLACE = Difference(path=STRATEGY, text="in place: no surge, one replica at a time ends before its successor starts")
 ORDINARY: dict[str, Any] = {
     MIN_READY: ABSENT,
     DEADLINE: 600,
@@ -59,8 +63,30 @@ def rollout_steps(snapshot: ClusterSnapshot, change: TemplateChange, context: Pl
     leaving = emptied_first(snapshot, change.template)
     if leaving:
         return _Held(snapshot, context, change, leaving).steps()
+    if no_surge(snapshot, change.template):
+        return _in_place(workload, change, context)
     call = patch_call(workload, kind_of(workload), change.edits, change.wording, guards=change.guards)
     return call, rolled_out(workload, change.templates, context)
+
+
+def _in_place(workload: Obj, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
+    """Kubernetes replaces one after the other; the strategy that the workload ends with follows afterwards."""
+    wanted = applied([op for edit in change.edits for op in edit.operations()], workload)
+    others = [edit for edit in change.edits if not edit.path.startswith(STRATEGY)]
+    strategy = edit_of(workload, STRATEGY, _without_surge(1))
+    begin = [*others, *([strategy] if strategy.before != strategy.after else [])]
+    wording = replace(change.wording, differences=(*change.wording.differences, IN_PLACE))
+    call = patch_call(workload, "Deployment", begin, wording, guards=change.guards)
+    so_far = applied(call.body, workload)
+    back = edit_of(so_far, STRATEGY, value_at(wanted, STRATEGY))
+    line = Difference(path=STRATEGY, text="rollout strategy as it was before")
+    wording = Wording(f"Put the rollout strategy of {name_of(workload)} back", "Roll out in place again", (line,))
+    last = [patch_call(so_far, "Deployment", [back], wording)] if back.before != back.after else []
+    return (call, rolled_out(workload, change.templates, context), *last)
+
+
+def _without_surge(unavailable: int) -> dict[str, Any]:
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": unavailable}}
 
 
 class _Held:
@@ -75,7 +101,8 @@ class _Held:
         self._kept = max(0, replicas - len(leaving))
         """Pods that already run the template when a rollout is reversed; they also stop counting as available."""
         self._is_turned_round = len(self._alive()) > replicas > len(leaving)
-        size = 1 if self._is_turned_round else self._at_a_time(replicas)
+        self._is_in_place = bool(no_surge(snapshot, change.template))
+        size = 1 if self._is_turned_round or self._is_in_place else self._at_a_time(replicas)
         self._batches = [leaving[at : at + size] for at in range(0, len(leaving), size)]
         self._surge = size
         self._so_far = self._workload
@@ -91,6 +118,19 @@ class _Held:
         return [pod for pod in pods_of_workload(self._world) if not is_going_away(pod)]
 
     def steps(self) -> tuple[Step, ...]:
+        return self._in_place() if self._is_in_place else self._with_surge()
+
+    def _in_place(self) -> tuple[Step, ...]:
+        """Each old pod is drained and ends, then its successor starts where it was."""
+        steps: list[Step] = []
+        for gone, pod in enumerate(self._leaving, start=1):
+            steps += self._emptied(pod)
+            steps.append(self._begin(pod) if gone == 1 else self._release(gone, [pod]))
+            steps += [self._released(gone, pod), self._surge_ready(gone)]
+        seen = rolled_out(self._workload, self._change.templates, self._context)
+        return (*steps, self._finish(), seen)
+
+    def _with_surge(self) -> tuple[Step, ...]:
         # With one pod too many, the controller may end one as soon as the template changes: that one is drained before,
         # which costs no capacity.
         early = self._emptied(self._leaving[0]) if self._is_turned_round else []
@@ -112,19 +152,26 @@ class _Held:
         serving = [pod for pod in pods if is_in_rotation(pod, self._world)]
         return [*marks, *(step for pod in serving for step in emptied_steps(pod, self._context))]
 
-    def _begin(self) -> Call:
-        """Apply the new template, held: the first new pod is created and no old one ends."""
+    def _begin(self, first: Obj | None = None) -> Call:
+        """Apply the new template, held: the first new pod is created and no old one ends.
+
+        In place no new pod fits, and `first`, which is drained, ends.
+        """
         templates = [edit for edit in self._change.edits if edit.path.startswith("/spec/template")]
         strategy = {
             "type": "RollingUpdate",
             "rollingUpdate": {"maxSurge": self._surge, "maxUnavailable": 0},
         }
+        if first is not None:
+            strategy = _without_surge(self._kept + 1)
         held = {MIN_READY: HELD_SECONDS, DEADLINE: HELD_SECONDS + 1, STRATEGY: strategy}
         settings = [edit_of(self._workload, path, value) for path, value in held.items()]
         line = Difference(path=MIN_READY, text="rollout held: no old replica ends before it is empty")
-        wording = replace(self._change.wording, differences=(*self._change.wording.differences, line))
+        lines = (*self._change.wording.differences, line, *([IN_PLACE] if first is not None else []))
+        wording = replace(self._change.wording, differences=lines)
         begun = self._call([*templates, *settings], wording, guards=self._change.guards)
-        return begun.model_copy(update={"holds": True})
+        ends = () if first is None else (uid_of(first),)
+        return begun.model_copy(update={"holds": True, "ends": ends})
 
     def _release(self, gone: int, batch: Sequence[Obj]) -> Call:
         wanted, names = self._kept + gone, _names(batch)
@@ -138,12 +185,12 @@ class _Held:
             update={"ends": tuple(map(uid_of, batch)), "holds": True}
         )
 
-    def _finish(self, batch: Sequence[Obj]) -> Call:
-        """Apply the final settings; that lets the last old pods end."""
+    def _finish(self, batch: Sequence[Obj] = ()) -> Call:
+        """Apply the final settings; that lets the last old pods end, if any are left."""
         wanted = applied([op for edit in self._change.edits for op in edit.operations()], self._workload)
         edits = [edit_of(self._so_far, path, self._ordinary(wanted, path)) for path in (STRATEGY, DEADLINE, MIN_READY)]
         wording = Wording(
-            title=f"Let {_names(batch)} end, {_empty(batch)}, and the rollout go",
+            title=f"Let {_names(batch)} end, {_empty(batch)}, and the rollout go" if batch else "Let the rollout go",
             undo_title="Hold the rollout again",
             differences=(Difference(path=MIN_READY, text="rollout settings as they were before"),),
         )

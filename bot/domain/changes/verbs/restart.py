@@ -15,13 +15,14 @@ from bot.domain.changes.steps.rolling import (
     refuse_if_rolling,
     rollout_circumstances,
     strategy_difference,
+    strategy_edits,
     workload_of,
 )
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.verb import ChangeKind, Stub, Verb, rolled
 from bot.domain.cluster.json_patch import edit_of
 from bot.domain.cluster.objects import name_of
-from bot.domain.cluster.rollout import bare, capacity_keeping_edits
+from bot.domain.cluster.rollout import bare
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
 
@@ -40,15 +41,15 @@ def plan_restart(situation: Situation) -> Plan:
     templates = [{**first.template, "metadata": metadata}, *(bare(other.template) for other in others)]
     marks = first.in_spec({"metadata": {"annotations": metadata["annotations"]}})
     owned = ownership_of(snapshot, workload, marks, lasts=True)
-    strategy_edits = capacity_keeping_edits(workload)
+    edits = strategy_edits(snapshot, templates[0])
     line = Difference(path=path, text=f"every replica of {name_of(workload)} is restarted, with the flags it has")
     wording = Wording(
         title=f"Restart {name_of(workload)}, replica by replica",
         undo_title=f"Go back to the replicas of before the restart of {name_of(workload)}",
-        differences=(line, *map(strategy_difference, strategy_edits)),
+        differences=(line, *map(strategy_difference, edits)),
     )
     # The whole metadata in one edit: its old value is a precondition even where there are no annotations yet.
-    change = TemplateChange([edit_of(workload, path, metadata), *strategy_edits], templates, wording)
+    change = TemplateChange([edit_of(workload, path, metadata), *edits], templates, wording)
     return Plan(
         verb="restart",
         title=f"Restart every replica of {name_of(workload)}",

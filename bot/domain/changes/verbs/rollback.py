@@ -16,6 +16,7 @@ from bot.domain.changes.steps.rolling import (
     refuse_if_not_rollable,
     rollout_circumstances,
     strategy_difference,
+    strategy_edits,
 )
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.template_differences import template_differences
@@ -25,7 +26,6 @@ from bot.domain.cluster.objects import CONFIG_ANNOTATION, name_of
 from bot.domain.cluster.rollout import (
     TEMPLATE,
     Revision,
-    capacity_keeping_edits,
     current_revision,
     revisions_of,
     same_template,
@@ -46,13 +46,13 @@ def plan_rollback(situation: Situation) -> Plan:
     differences = template_differences(present, template)
     owned = ownership_of(snapshot, workload, {"template": template})
     deployers = deployers_of(snapshot)
-    strategy_edits = capacity_keeping_edits(workload)
+    edits = strategy_edits(snapshot, template)
     wording = Wording(
         title=f"Write revision {revision} of {name_of(workload)} back",
         undo_title=f"Write the template of before the rollback of {name_of(workload)} back",
-        differences=(*differences, *map(strategy_difference, strategy_edits)),
+        differences=(*differences, *map(strategy_difference, edits)),
     )
-    change = TemplateChange([edit_of(workload, TEMPLATE, template), *strategy_edits], [template], wording)
+    change = TemplateChange([edit_of(workload, TEMPLATE, template), *edits], [template], wording)
     return Plan(
         verb="rollback",
         title=f"Roll {name_of(workload)} back to revision {revision}",

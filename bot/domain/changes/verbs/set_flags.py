@@ -18,12 +18,12 @@ from bot.domain.changes.steps.rolling import (
     refuse_if_rolling,
     rollout_circumstances,
     strategy_difference,
+    strategy_edits,
     workload_of,
 )
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.verb import EDITS, PATCH_CONFIG_MAP, ChangeKind, Verb, rolled
 from bot.domain.cluster.objects import name_of
-from bot.domain.cluster.rollout import capacity_keeping_edits
 from bot.domain.cluster.workload import KINDS
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.flags.mitigations import refuse_what_harms
@@ -43,13 +43,13 @@ def plan_set_flags(situation: Situation) -> Plan:
     ]
     owned = ownership_of(snapshot, workload, edited.owners_part)
     drifting = list(filter(None, [owned, *of_maps]))
-    strategy_edits = capacity_keeping_edits(workload)
+    edits = strategy_edits(snapshot, edited.template)
     wording = Wording(
         title=f"Set {edited.summary} on {name_of(workload)}",
         undo_title=f"Put the flags of {name_of(workload)} back",
-        differences=(*edited.differences, *map(strategy_difference, strategy_edits)),
+        differences=(*edited.differences, *map(strategy_difference, edits)),
     )
-    change = TemplateChange([*edited.fields, *strategy_edits], edited.templates, wording, guards=edited.guards)
+    change = TemplateChange([*edited.fields, *edits], edited.templates, wording, guards=edited.guards)
     return Plan(
         verb="set_flags",
         title=f"Set {edited.summary} on every replica of {name_of(workload)}",

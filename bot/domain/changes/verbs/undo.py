@@ -13,7 +13,13 @@ from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step
 from bot.domain.changes.steps.canary_steps import gone
 from bot.domain.changes.steps.replica_steps import in_rotation
-from bot.domain.changes.steps.rolling import emptied_first, expected_downtime, rolled_out, rollout_circumstances
+from bot.domain.changes.steps.rolling import (
+    emptied_first,
+    expected_downtime,
+    no_surge,
+    rolled_out,
+    rollout_circumstances,
+)
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.verb import (
     DELETE,
@@ -67,7 +73,7 @@ def plan_undo(situation: Situation) -> Plan:
     inverses = [inverse for inverse in found if inverse is not None]
     if not inverses:
         raise not_needed("everything is as it was before")
-    together = _emptying(snapshot, context, inverses)
+    together = _as_one_rollout(snapshot, context, inverses)
     steps, circumstances = together or _with_waits(snapshot, context, inverses)
     what = entries[0].title if len(entries) == 1 else f"{len(entries)} changes"
     rolls = any(inverse.is_template_patch for inverse in inverses)
@@ -187,16 +193,18 @@ def _templates(inverse: _Inverse) -> list[Obj]:
     return [each.template for each in pod_templates({**inverse.after, "kind": inverse.call.target.kind})]
 
 
-def _emptying(
+def _as_one_rollout(
     snapshot: ClusterSnapshot, context: PlanContext, inverses: Sequence[_Inverse]
 ) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]] | None:
-    """Undoes all template edits as one rollout that drains each replica; None if that is not needed."""
+    """Undoes all template edits as one rollout that drains each replica or goes in place; None if neither is needed."""
     rolling = [inverse for inverse in inverses if inverse.is_template_patch]
     if rolling:
         require_readable(snapshot, "services", "endpoint_slices")
-    if not rolling or not emptied_first(snapshot, _last_templates(inverses)[0]):
+    if not rolling:
         return None
     templates = _last_templates(inverses)
+    if not (emptied_first(snapshot, templates[0]) or no_surge(snapshot, templates[0])):
+        return None
     paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
     outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
     ends = rolling[-1].after

@@ -1,0 +1,158 @@
+"""Rollouts where not one more pod fits: each replica ends before its successor starts, one at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.changes.plan import Call, Plan
+from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.snapshots import (
+    declined,
+    deployment,
+    grade,
+    load,
+    node,
+    planned,
+    pod,
+    snapshot,
+    template,
+    weighed,
+)
+from tests.domain.changes.test_rollback_and_undo import after, entry, stuck, with_ledger
+
+pytestmark = pytest.mark.fast
+EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+FULL = (node(1, gpus=2), node(2, gpus=1), node(3, gpus=1))
+BUSY = {f"llm-{number}": load(running=30, waiting=12) for number in (1, 2, 3, 4)}
+ONE_AT_A_TIME = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+NO_MORE = {
+    "metadata": {"name": "gpus"},
+    "spec": {"hard": {"requests.nvidia.com/gpu": "4"}},
+    "status": {"used": {"requests.nvidia.com/gpu": "4"}},
+}
+
+
+def full(**parts: Any) -> ClusterSnapshot:
+    return snapshot(**{"nodes": FULL, "load": BUSY} | parts)
+
+
+def labelled(count: int = 2, **parts: Any) -> ClusterSnapshot:
+    """Replicas without preStop, which a label takes out of rotation."""
+    made = deployment(template(lifecycle={}), replicas=count)
+    pods = tuple(pod(number) for number in range(1, count + 1))
+    nodes = tuple(node(number, gpus=len(pods[number - 1 :: 3])) for number in (1, 2, 3))
+    return full(workload=made, pods=pods, nodes=nodes, **parts)
+
+
+def strategies(plan: Plan, workload: Obj) -> list[Any]:
+    """The strategy of the workload after each of the calls that change it."""
+    found = []
+    for call in plan.calls:
+        if call.target.kind == "Deployment":
+            workload = applied(call.body, workload)
+            found.append(workload["spec"]["strategy"])
+    return found
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [("set_flags", EDIT), ("restart", {}), ("rollback", {})])
+def test_a_full_cluster_is_changed_in_place_and_keeps_its_strategy(verb: str, arguments: Any) -> None:
+    seen = full()
+    plan = planned(verb, arguments, seen)
+    assert strategies(plan, seen.workload or {}) == [ONE_AT_A_TIME, deployment()["spec"]["strategy"]]
+    assert [step.title if isinstance(step, Call) else step.condition for step in plan.steps][1:] == [
+        "rolled_out",
+        "Put the rollout strategy of llm back",
+    ]
+
+
+def test_the_request_shows_what_is_lost_meanwhile_and_the_load_on_the_others() -> None:
+    plan = planned("set_flags", EDIT, full())
+    assert grade(plan, "room") == "warning"
+    assert weighed(plan, "room") == (
+        "no room for a surge pod (0 free accelerators on schedulable nodes), so each replica ends before its successor"
+        " starts: 3 of 4 serve meanwhile, each with 33 % more; 30 requests run on each now, then 40; 48 wait"
+    )
+    assert plan.expected.startswith("3 of 4 replicas serve until 4 have started")
+    assert "25 % of the capacity is missing" in plan.expected
+    assert "at most 1 replicas less" in weighed(plan, "disruption_budget")
+
+
+def test_a_load_that_is_not_known_is_said() -> None:
+    assert "how many requests run now is not known" in weighed(planned("set_flags", EDIT, full(load={})), "room")
+
+
+def test_a_quota_that_admits_no_surge_pod_is_named() -> None:
+    plan = planned("set_flags", EDIT, snapshot(quotas=(NO_MORE,), load=BUSY))
+    assert "ResourceQuota gpus admits 0 more (requests.nvidia.com/gpu: 4 of 4 used)" in weighed(plan, "room")
+    assert len(plan.calls) == 2
+
+
+def test_the_only_replica_is_never_replaced_in_place() -> None:
+    alone = full(workload=deployment(replicas=1), pods=(pod(1),), nodes=(node(1, gpus=1),))
+    assert "cannot be scheduled" in declined("set_flags", EDIT, alone).reason
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param({"nodes": (*FULL, node(4, gpus=1))}, id="one-free"),
+        pytest.param({"unreadable": {"nodes": "403"}}, id="not-known"),
+    ],
+)
+def test_where_a_surge_pod_fits_or_that_is_not_known_no_capacity_is_given_up(parts: Any) -> None:
+    assert len(planned("set_flags", EDIT, full(**parts)).calls) == 1
+
+
+def test_each_replica_is_empty_before_it_ends_and_its_successor_starts() -> None:
+    plan = planned("set_flags", EDIT, labelled())
+    assert [step.title if isinstance(step, Call) else step.condition for step in plan.steps] == [
+        "Choose llm-1 as the replica that ends",
+        "out_of_rotation",
+        "emptied",
+        "Set --max-num-seqs 6 on llm",
+        "released",
+        "surge_ready",
+        "Choose llm-2 as the replica that ends",
+        "out_of_rotation",
+        "emptied",
+        "Let llm-2 end, which is empty",
+        "released",
+        "surge_ready",
+        "Let the rollout go",
+        "rolled_out",
+    ]
+    assert [call.ends for call in plan.calls if call.ends] == [("llm-1-uid",), ("llm-2-uid",)]
+    assert [call.holds for call in plan.calls if call.holds is not None] == [True, True, False]
+
+
+def test_a_held_rollout_in_place_lets_exactly_one_more_end_at_a_time() -> None:
+    seen = labelled(3)
+    rounds = [one["rollingUpdate"] for one in strategies(planned("set_flags", EDIT, seen), seen.workload or {})]
+    assert rounds == [
+        *({"maxSurge": 0, "maxUnavailable": number} for number in (1, 2, 3)),
+        {"maxSurge": 1, "maxUnavailable": 0},
+    ]
+
+
+@pytest.mark.parametrize("seen", [full(), labelled(4)], ids=["native", "label"])
+def test_taking_it_back_goes_in_place_too(seen: ClusterSnapshot) -> None:
+    plan = planned("set_flags", EDIT, seen)
+    calls = [call for call in plan.calls if call.target.kind == "Deployment"]
+    changed = after(seen, plan.model_copy(update={"steps": tuple(calls)}))
+    ledger = with_ledger(*(entry(call, number) for number, call in enumerate(calls)))
+    undo = planned("undo", {"of": "last"}, changed, ledger)
+    workload = changed.workload or {}
+    assert strategies(undo, workload)[0]["rollingUpdate"]["maxSurge"] == 0
+    for call in undo.calls:
+        workload = applied(call.body, workload) if call.target.kind == "Deployment" else workload
+    assert workload["spec"] == (seen.workload or {})["spec"]
+
+
+def test_a_surge_pod_that_crashes_makes_room_by_ending() -> None:
+    """The replicas that serve already run the template: nothing has to start, so none of them has to end first."""
+    seen = replace(stuck(), nodes=(node(1, gpus=2), node(2, gpus=2), node(3, gpus=1)))
+    assert len(planned("rollback", {}, seen).calls) == 1
