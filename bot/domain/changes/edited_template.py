@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.changes.differences import changed
-from bot.domain.changes.plan import Circumstance, Difference
+from bot.domain.changes.plan import FLAG_TABLE, Circumstance, Difference
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer, test_of
 from bot.domain.cluster.objects import CONFIG_ANNOTATION, annotations_of, dig, name_of
 from bot.domain.cluster.rollout import bare
@@ -307,7 +307,7 @@ def _result(workload: Obj, change: _Change, others: Sequence[_WrittenTemplate]) 
         differences=(*change.lines.of(""), *_indirect(change)),
         templates=tuple(each.template for each in written),
         owners_part=_merged([each.owners_part for each in written]),
-        notes=(_table_note(change.engine), *_shared_notes(config_maps)),
+        notes=(_table_note(change.engine, edits.flags), *_shared_notes(config_maps)),
         summary=_summary(edits),
         choices=_choices(edits),
         config_maps=config_maps,
@@ -430,13 +430,26 @@ def _by_hand(edits: Edits) -> str:
     return f"set by hand: {' '.join(f'{edit.flag}={edit.text}' for edit in edits.flags)}" if edits.flags else ""
 
 
-def _table_note(engine: Engine) -> Circumstance:
+def _table_note(engine: Engine, edited: tuple[FlagEdit, ...]) -> Circumstance:
+    """A warning only if it is not known whether this version has an edited flag: it may not start with it."""
     version = engine.version
     if table_of(version) is not None:
-        return Circumstance(name="flag_table", grade="fine", text=f"flags checked against vLLM {version}")
+        return Circumstance(name=FLAG_TABLE, grade="fine", text=f"flags checked against vLLM {version}")
     known = f"vLLM {version}" if version else "this image, whose tag does not say a version"
-    text = f"no flag table for {known}: checked against vLLM {newest_table().version} and the history of flags only"
-    return Circumstance(name="flag_table", grade="warning", text=text)
+    added = [edit.flag for edit in edited if edit.value is not None]
+    unsure = [flag for flag in added if not (version and _is_known(flag, version))]
+    if unsure:
+        text = f"whether {known} has {', '.join(unsure)} is not known: checked against vLLM {newest_table().version}"
+        return Circumstance(name=FLAG_TABLE, grade="warning", text=text)
+    text = f"{known} has these flags; their values were checked against vLLM {newest_table().version}"
+    return Circumstance(name=FLAG_TABLE, grade="note", text=text)
+
+
+def _is_known(flag: str, version: str) -> bool:
+    try:
+        return has_flag(version, flag)
+    except ValueError:
+        return False
 
 
 def _shared_notes(config_maps: tuple[EditedConfigMap, ...]) -> list[Circumstance]:

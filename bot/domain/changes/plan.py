@@ -103,6 +103,8 @@ class Circumstance(BaseModel):
 
 
 GRADES = ("fine", "note", "warning")
+FLAG_TABLE = "flag_table"
+"""The circumstance about flags of this engine version; a warning if it is not known whether it has one."""
 
 
 class Plan(BaseModel):

@@ -118,6 +118,12 @@ def has_flag(version: str, flag: str) -> bool:
     return True
 
 
+def was_read(version: str) -> bool:
+    """Whether the release is among those whose flags and metrics are known; raise `ValueError` if none is named."""
+    at = release(release_of(version))
+    return release(history().first_release) <= at <= release(history().newest_release)
+
+
 def version_at_least(version: str, least: str) -> bool:
     """Compares by release: a patch version counts as its release."""
     return release(release_of(version)) >= release(release_of(least))

@@ -235,11 +235,24 @@ def test_flags_of_a_script_that_cannot_be_known_are_not_edited() -> None:
     assert "--max-num-seqs=6" in result.hint
 
 
-def test_another_engine_version_is_planned_with_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("tag", "flags", "expected"),
+    [
+        pytest.param("v0.32.1", {"max_num_seqs": 6}, "fine", id="has-a-table"),
+        pytest.param("v0.33.0", {"max_num_active_seqs": 6}, "note", id="known-by-the-history"),
+        pytest.param("v0.24.0", {"watermark": 0.05}, "note", id="older-and-known"),
+        pytest.param("v0.11.0", {"max_num_seqs": 6, "some_old_flag": 1}, "warning", id="one-flag-is-not-known"),
+        pytest.param("v0.40.0", {"max_num_seqs": 6}, "warning", id="newer-than-any-that-was-read"),
+        pytest.param("nightly", {"max_num_seqs": 6}, "warning", id="no-version"),
+    ],
+)
+def test_another_engine_version_is_a_warning_only_where_a_flag_is_not_known(
+    tag: str, flags: dict[str, float], expected: str
+) -> None:
     pod_template = template()
-    pod_template["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11.0"
-    plan = planned("set_flags", edits(max_num_seqs=6, some_old_flag=1), snapshot(workload=deployment(pod_template)))
-    assert grade(plan, "flag_table") == "warning"
+    pod_template["spec"]["containers"][0]["image"] = f"vllm/vllm-openai:{tag}"
+    plan = planned("set_flags", edits(**flags), snapshot(workload=deployment(pod_template)))
+    assert grade(plan, "flag_table") == expected
 
 
 @pytest.mark.parametrize(

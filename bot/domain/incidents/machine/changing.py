@@ -8,8 +8,19 @@ from bot.domain.approvals.grant import Covered, Policy, Request
 from bot.domain.approvals.kinds import kind_of
 from bot.domain.approvals.repeats import asked_before
 from bot.domain.changes.catalogue import RESULTS, VERBS
-from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Risk, Wait, highest, raised
-from bot.domain.flags.flag_history import release_of
+from bot.domain.changes.plan import (
+    FLAG_TABLE,
+    Call,
+    Circumstance,
+    LedgerEntry,
+    Plan,
+    PlanResult,
+    Risk,
+    Wait,
+    highest,
+    raised,
+)
+from bot.domain.flags.flag_history import release_of, was_read
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
 from bot.domain.incidents.event import Planned, Progressed, StepSettled
@@ -98,9 +109,11 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     state = draft.playbook.state(change.state)
     written = state if isinstance(state, ChangeState) and not change.undo_of else None
     strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
-    kind, risk, policy, covers = _policy(draft, plan, written, is_strange=bool(strange))
+    is_unknown = bool(strange) and _is_unknown_there(draft, plan)
+    kind, risk, policy, covers = _policy(draft, plan, written, is_unknown=is_unknown)
     if strange:
-        note = Circumstance(name="tested_on", grade="note", text=f"{strange}: the risk is one level higher")
+        also = ", whose flags and metrics are not all known: the risk is one level higher" if is_unknown else ""
+        note = Circumstance(name="tested_on", grade="note", text=strange + also)
         plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
     shown = draft.playbook.evidence(change.state) if written else ()
     plan = plan.model_copy(update={"circumstances": (*plan.circumstances, *_not_known(draft, shown))})
@@ -187,15 +200,25 @@ def _not_known(draft: Draft, names: tuple[str, ...]) -> tuple[Circumstance, ...]
 
 
 def _strange_version(draft: Draft) -> str:
-    """Returns a warning if this playbook was not tested on the engine's version; empty if it was, or if unknown."""
+    """Returns a note if this playbook was not tested on the engine's version; empty if it was, or if unknown."""
     known = draft.playbook.playbook.tested_on
+    strange = [version for version in _releases(draft) if version not in known]
+    return f"tested on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+
+
+def _is_unknown_there(draft: Draft, plan: Plan) -> bool:
+    """Whether a flag of the plan, or the metrics that it rests on, are not known for the engine's version."""
+    flags = [one for one in plan.circumstances if one.name == FLAG_TABLE and one.grade == "warning"]
+    return bool(flags) or not all(map(was_read, _releases(draft)))
+
+
+def _releases(draft: Draft) -> list[str]:
+    """Returns the releases that run; empty if one of them cannot be told."""
     said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
     try:
-        runs = [release_of(version) for version in said]
+        return [release_of(version) for version in said]
     except ValueError:
-        return ""
-    strange = [version for version in runs if version not in known]
-    return f"tested on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
+        return []
 
 
 def _recommended_by(draft: Draft, name: str) -> str:
@@ -204,7 +227,7 @@ def _recommended_by(draft: Draft, name: str) -> str:
 
 
 def _policy(
-    draft: Draft, plan: Plan, written: ChangeState | None, *, is_strange: bool
+    draft: Draft, plan: Plan, written: ChangeState | None, *, is_unknown: bool
 ) -> tuple[str, Risk, Policy, tuple[Covered, ...]]:
     """Returns kind, risk, policy and what else it covers.
 
@@ -214,7 +237,7 @@ def _policy(
     earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
-    risk = raised(risk) if is_strange else risk
+    risk = raised(risk) if is_unknown else risk
     covers = _covers(draft, draft.run.state, risk) if written else ()
     risk = highest(risk, *(later.risk for later in covers))
     teams = (*plan.approved_by, *(written.approvers if written else ()))
