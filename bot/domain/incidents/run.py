@@ -135,6 +135,8 @@ class Findings(_Frozen):
     baseline: dict[str, Reading] = {}
     options: dict[str, tuple[Alternative, ...]] = {}
     """Recommendation to its options, as they were when it was last made."""
+    impossible: tuple[str, ...] = ()
+    """Written changes for which there was no plan: they are not recommended again by themselves."""
 
 
 class Frame(_Frozen):

@@ -68,6 +68,8 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     )
     shown = {"result": result.outcome, "text": text} | ({"patch": result.hint} if is_patch else {})
     draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
+    if result.outcome == "impossible":
+        draft.learn(impossible=(*draft.run.findings.impossible, change.state))
     if result.outcome in ("unknown", "failed"):
         # Nothing was sent, so the playbook's path for a failed change does not apply.
         why = f"The change '{change.verb}' cannot be planned: {text}"

@@ -7,7 +7,7 @@ from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Run, scope_values
 from bot.domain.playbooks.expressions.expression import Unknown
-from bot.domain.playbooks.language import ChangeState, RecommendState
+from bot.domain.playbooks.language import ChangeState, Option, RecommendState
 
 NOT_NOW = "not possible now"
 
@@ -20,7 +20,7 @@ def recommend(draft: Draft, state: RecommendState) -> None:
         each.key
         for each in options
         if not each.why_not and state.options[each.key].is_change
-        and (state.options[each.key].repeat or not _was_tried(draft, state.options[each.key].to))
+        and _may_be_recommended(draft, state.options[each.key])
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
     text = "; ".join(f"{each.label}: {each.why_not or 'possible'}" for each in options)
@@ -49,6 +49,13 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             why_not = text(f"{key}.why_not") or NOT_NOW
         found.append(Alternative(key=key, label=text(f"{key}.label"), effect=text(f"{key}.effect"), why_not=why_not))
     return tuple(found)
+
+
+def _may_be_recommended(draft: Draft, option: Option) -> bool:
+    """What cannot be planned is not recommended over and over without people, even if it may repeat."""
+    if option.to in draft.run.findings.impossible:
+        return False
+    return option.repeat or not _was_tried(draft, option.to)
 
 
 def _was_tried(draft: Draft, state: str) -> bool:

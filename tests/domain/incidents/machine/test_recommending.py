@@ -139,6 +139,15 @@ def test_an_option_that_may_repeat_is_recommended_again() -> None:
     assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
 
 
+def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
+    text = TEXT.replace(
+        "        change: scale\n", "        change: scale\n        repeat: true\n        impossible: relieve\n"
+    )
+    text = text.replace("    done: calm\n", "    done: calm\n    at_most: 5\n    beyond: gone\n")
+    told = story(text=text).planned(PlanResult(outcome="impossible", reason="its owner would revert it"))
+    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_restart"
+
+
 # --- one approval for several changes ---------------------------------------------------------------------------------
 
 STAGED = TEXT.replace("    done: calm\n", "    done: calm\n    try: rolled\n").replace(
