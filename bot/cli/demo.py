@@ -84,7 +84,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     def say(text: str) -> None:
         console.print(timed(time.monotonic() - began, text))
 
-    approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled)
+    approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled, world.commit)
     if scenario.opened_by:
         approver.command(scenario.opened_by)
     while time.monotonic() - began < MAX_SECONDS:

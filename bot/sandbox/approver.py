@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from bot.sandbox.scenarios import Labels
+from bot.sandbox.scenarios import COMMIT, Labels
 
 USER, SECOND = "U0ANA", "U0BEN"
 """The person who presses, and the colleague who presses if it must be another person."""
@@ -23,6 +24,7 @@ PATIENCE = 3
 """How often the same question gets the same answer before a real person must step in."""
 COMMAND = "/incident "
 """Text with this prefix is not a label: it is typed before the question is answered."""
+_PATCH = re.compile(r"```\n?(.*?apiVersion: .*?)```", re.DOTALL)
 APPROVE = ("approve", "approve_with_reason")
 """The second opens a form that asks for a reason."""
 REASON = {"reason": "as rehearsed"}
@@ -39,6 +41,8 @@ class Approver:
     answers: Mapping[str, Labels]
     say: Callable[[str], None]
     filled: Mapping[str, str] = field(default_factory=dict)
+    commit: Callable[[str], None] | None = None
+    """Puts a patch where the workload is kept, as a person does in git."""
     _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
     """One for all checks: each new client costs ten times the CPU of a request."""
     _pressed: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
@@ -131,19 +135,32 @@ class Approver:
         return next((button for button in others if wanted and wanted in button["text"]["text"]), None)
 
     def _type_first(self, message: Mapping[str, Any]) -> None:
-        """The commands that an answer begins with, once for each question."""
+        """The commands and the commit that an answer begins with, once for each question."""
         text, asks = message.get("text", ""), any(_buttons(message.get("blocks", [])))
         for words, answer in self.answers.items():
             if not asks or words not in text or message["ts"] in self._typed_for:
                 continue
             self._typed_for.add(message["ts"])
             for command in _commands(answer):
-                self.command(command.removeprefix(COMMAND))
+                if command != COMMIT:
+                    self.command(command.removeprefix(COMMAND))
+                elif self.commit is not None:
+                    self.say("commits the patch that the bot handed out")
+                    self.commit(self._last_patch())
+
+    def _last_patch(self) -> str:
+        texts = [
+            str(block["text"]["text"])
+            for one in self._messages()
+            for block in one.get("blocks", [])
+            if block["type"] == "section" and "text" in block
+        ]
+        return html.unescape(next(found[1] for text in reversed(texts) if (found := _PATCH.search(text))))
 
     def _next(self, answer: Labels, message: Mapping[str, Any]) -> str:
         if isinstance(answer, str):
             return answer
-        answer = tuple(label for label in answer if not label.startswith(COMMAND))
+        answer = tuple(label for label in answer if label not in _commands(answer))
         asked = _asked(message)
         before = sum(count for (question, _), count in self._answered.items() if question == asked)
         return answer[min(before, len(answer) - 1)]
@@ -158,7 +175,8 @@ def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _commands(answer: Labels) -> list[str]:
-    return [label for label in ((answer,) if isinstance(answer, str) else answer) if label.startswith(COMMAND)]
+    labels = (answer,) if isinstance(answer, str) else answer
+    return [label for label in labels if label.startswith(COMMAND) or label == COMMIT]
 
 
 def _asked(message: Mapping[str, Any]) -> str:

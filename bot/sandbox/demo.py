@@ -19,7 +19,7 @@ import httpx
 
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.errors import BotError
-from bot.sandbox import valkey
+from bot.sandbox import surroundings, valkey
 from bot.sandbox.alerting.rule import labels_of
 from bot.sandbox.processes import Family
 from bot.sandbox.scenarios import SCENARIOS, THRASH, Deploy, Scenario
@@ -108,9 +108,15 @@ class World:
         if scenario.router != "service":
             url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
             httpx.delete(url, timeout=5).raise_for_status()
+        if scenario.gpus_of_others:
+            surroundings.hold_gpus(self.kubernetes_url, scenario.gpus_of_others)
+        if scenario.quota:
+            surroundings.limit(self.kubernetes_url, scenario.quota)
         if scenario.deployed_before:
             self._roll_out(Deploy(scenario.deployed_before))
             self.wait_until_replicas_serve()
+        if scenario.kept_by:
+            surroundings.put_under(self.kubernetes_url, scenario.kept_by)
         if scenario.full:
             self._leave_no_gpu()
         self._tell("load", scenario.healthy_load)
@@ -142,6 +148,10 @@ class World:
         """Posts an alert, as a more sensitive monitor than the rules of `bot.sandbox.alerting` would."""
         alert = {"labels": labels_of(alertname), "annotations": {"summary": f"{alertname} on llm"}}
         httpx.post(f"{self.alertmanager_url}/api/v2/alerts", json=[alert], timeout=10).raise_for_status()
+
+    def commit(self, patch: str) -> None:
+        """Puts the patch into git, as a person does; Argo CD then syncs it."""
+        surroundings.commit(self.kubernetes_url, patch)
 
     def _roll_out(self, deploy: Deploy) -> None:
         """Rolls out as a deploy pipeline would: it does not know the bot."""
@@ -234,8 +244,22 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         bot_url = f"http://127.0.0.1:{bot_port}"
         secret, alert_token = secrets.token_hex(16), secrets.token_hex(16)
         kubernetes = family.start(
-            "kubernetes", "bot.sandbox.kubernetes", "--seed-world", "demo", "--die-with-parent",
-            *(["--node-group", scenario.node_group] if scenario.node_group else []),
+        for path, obj in scenario.created:
+            httpx.post(f"{self.kubernetes_url}{path}", json=dict(obj), timeout=5).raise_for_status()
+        if scenario.router != "service":
+            url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
+            httpx.delete(url, timeout=5).raise_for_status()
+        if scenario.gpus_of_others:
+            surroundings.hold_gpus(self.kubernetes_url, scenario.gpus_of_others)
+        if scenario.quota:
+            surroundings.limit(self.kubernetes_url, scenario.quota)
+        if scenario.deployed_before:
+            self._roll_out(Deploy(scenario.deployed_before))
+            self.wait_until_replicas_serve()
+        if scenario.kept_by:
+            surroundings.put_under(self.kubernetes_url, scenario.kept_by)
+        if scenario.full:
+            self._leave_no_gpu()
         )["url"]  # fmt: skip
         fleet = family.start(
             "fleet", "bot.sandbox.fleet", "--api", kubernetes, "--startup-seconds", str(startup_seconds),

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 Labels = str | tuple[str, ...]
 """The label to press; of several, the next one each time the question is repeated."""
+COMMIT = "(commit the patch)"
+"""No label: the patch that the bot handed out last is committed before the question is answered."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,14 @@ class Scenario:
     """One replica, those on the node that holds the most of them, or all."""
     deployed_before: Mapping[str, str | None] = field(default_factory=dict)
     """Flags that have been set for a long time."""
+    kept_by: Literal["", "helm", "argocd", "argocd-self-heal"] = ""
+    """The tool that the workload was deployed with; empty: applied by hand."""
+    gpus_of_others: int = 0
+    """GPUs that pods of another namespace hold."""
+    quota: Mapping[str, str] = field(default_factory=dict)
+    """What a ResourceQuota of the namespace allows; empty: there is none."""
+    image: str = ""
+    """The engine's image for a long time; empty: that of vLLM 0.32."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """What the Service selects by; empty: a label of its own beside that of the ReplicaSet."""
     created: tuple[tuple[str, Mapping[str, Any]], ...] = ()
@@ -114,6 +124,52 @@ SAME_SELECTOR = Scenario(
     selector={"app": "llm"},
     deployed_before={"--shutdown-timeout": None},  # its streams would be cut on SIGTERM
     answers=ACCEPT,
+)
+ENOUGH = {**THRASH.answers, "Request R": "Accept it for now"}
+"""Whatever is proposed against the queue that the limit leaves is declined; only those requests have this button."""
+LONG_DEPLOYED = {"others_quiet": "5s"}
+"""The tool wrote the workload shortly before the trouble only because the demo is short."""
+HELM = replace(
+    THRASH,
+    name="helm",
+    what="load rises on a fleet of a Helm release: it is changed, and the request shows what to commit",
+    kept_by="helm",
+    windows=LONG_DEPLOYED,
+)
+ARGOCD = replace(
+    THRASH,
+    name="argocd",
+    what="load rises on a fleet of Argo CD without self-heal: it is changed, and the request shows what to commit",
+    kept_by="argocd",
+    windows=LONG_DEPLOYED,
+)
+ARGOCD_SELF_HEAL = replace(
+    THRASH,
+    name="argocd-self-heal",
+    what="load rises on a fleet that Argo CD reverts to git: the bot hands out the patch and waits until it is synced",
+    kept_by="argocd-self-heal",
+    windows=LONG_DEPLOYED,
+    answers={"would be reverted": (COMMIT, "It is on its way"), **ENOUGH},
+)
+FULL_CLUSTER = replace(
+    THRASH,
+    name="full-cluster",
+    what="load rises where no GPU is free: the fix goes in place, and one replica at a time is missing",
+    gpus_of_others=8,
+    answers=ENOUGH,
+)
+QUOTA = replace(
+    THRASH,
+    name="quota",
+    what="load rises where GPUs are free and a ResourceQuota admits no more pods: the bot knows before it starts",
+    quota={"requests.nvidia.com/gpu": "4"},
+    answers=ENOUGH,
+)
+UNKNOWN_VERSION = replace(
+    THRASH,
+    name="unknown-version",
+    what="load rises on a vLLM version that the playbook was not tested on: a note, and no higher risk",
+    image="vllm/vllm-openai:v0.33.0",
 )
 GPU_FAULT = Scenario(
     name="gpu-fault",
@@ -513,6 +569,12 @@ SCENARIOS = {
             ONE_BAD_REPLICA,
             BAD_NODE,
             SAME_SELECTOR,
+            HELM,
+            ARGOCD,
+            ARGOCD_SELF_HEAL,
+            FULL_CLUSTER,
+            QUOTA,
+            UNKNOWN_VERSION,
             DEPLOY_IN_TIME,
             MORE_TRAFFIC,
             AUTOSCALER,

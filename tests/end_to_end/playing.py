@@ -41,7 +41,7 @@ def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
         with STARTS:
             world = running.enter_context(demo.world(scenario=scenario))
         stage = Stage(world, said)
-        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled)
+        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled, world.commit)
         world.prepare(scenario)
         seconds = scenario.healthy_seconds
         until(lambda: stage.has_history_of(seconds), "the time before the trouble is sampled", 60, every=LOOK_EVERY)

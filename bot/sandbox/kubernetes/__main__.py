@@ -8,6 +8,7 @@ import uvloop
 
 from bot.sandbox.kubernetes import worlds
 from bot.sandbox.kubernetes.access import Access, Denial
+from bot.sandbox.kubernetes.controllers.argocd import ArgoCD
 from bot.sandbox.kubernetes.controllers.autoscaler import Autoscaler, Keda
 from bot.sandbox.kubernetes.controllers.cleaning import (
     EventCleaner,
@@ -40,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bot.sandbox.kubernetes", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
     parser.add_argument("--seed-world", choices=sorted(worlds.WORLDS), default="empty")
+    parser.add_argument("--engine-image", default="", help="instead of the world's own")
     parser.add_argument("--with-kubelet", action="store_true", help="run pods without the simulated fleet")
     parser.add_argument("--token", default="", help="expect this bearer token of all but the fleet")
     parser.add_argument("--deny", type=Denial.parse, action="append", default=[], metavar="VERB:RESOURCE")
@@ -69,7 +71,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         controllers.add(NodeAutoscaler(registry, arguments.node_group))
     if arguments.with_kubelet:
         controllers.add(Kubelet(registry, port))
-    worlds.seed(registry, arguments.seed_world)
+    worlds.seed(registry, arguments.seed_world, image=arguments.engine_image)
     extra = [log_route(registry)] if arguments.with_kubelet else []
     app = application([*routes(server, controllers), *extra, *server.routes()])
     tasks: list[Callable[[], Awaitable[None]]] = [controllers.run]
@@ -87,6 +89,7 @@ def _controllers(registry: Registry) -> list[Controller]:
         JobController(registry),
         Autoscaler(registry),
         Keda(registry),
+        ArgoCD(registry),
         QuotaController(registry),
         Scheduler(registry),
         EndpointSliceController(registry),

@@ -119,6 +119,17 @@ INFERENCE_POOLS = Resource(
     short_names=("infpool",),
     is_custom=True,
 )
+APPLICATIONS = Resource(
+    "argoproj.io",
+    "v1alpha1",
+    "applications",
+    "Application",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status",),
+    short_names=("app",),
+    is_custom=True,
+)
 DISRUPTION_BUDGETS = Resource(
     "policy",
     "v1",
@@ -177,6 +188,7 @@ RESOURCES: tuple[Resource, ...] = (
     AUTOSCALERS,
     SCALED_OBJECTS,
     INFERENCE_POOLS,
+    APPLICATIONS,
     JOBS,
     CRON_JOBS,
     ACCESS_REVIEWS,

@@ -35,11 +35,13 @@ ARGS = (
 SEEDED_BY = "kubectl-create"
 
 
-def seed(registry: Registry, name: str) -> None:
-    """Creates every namespace that a new cluster has, then the world's objects."""
+def seed(registry: Registry, name: str, *, image: str = "") -> None:
+    """Creates every namespace that a new cluster has, then the world's objects. `image` replaces that of the engine."""
     for namespace in ("default", "kube-system"):
         registry.create(NAMESPACES, "", {"metadata": {"name": namespace}})
     for resource, obj in WORLDS[name]():
+        if image and resource is DEPLOYMENTS:
+            obj["spec"]["template"]["spec"]["containers"][0]["image"] = image
         registry.create(resource, obj["metadata"].get("namespace", ""), obj, Options(manager=SEEDED_BY))
 
 
