@@ -244,22 +244,8 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         bot_url = f"http://127.0.0.1:{bot_port}"
         secret, alert_token = secrets.token_hex(16), secrets.token_hex(16)
         kubernetes = family.start(
-        for path, obj in scenario.created:
-            httpx.post(f"{self.kubernetes_url}{path}", json=dict(obj), timeout=5).raise_for_status()
-        if scenario.router != "service":
-            url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
-            httpx.delete(url, timeout=5).raise_for_status()
-        if scenario.gpus_of_others:
-            surroundings.hold_gpus(self.kubernetes_url, scenario.gpus_of_others)
-        if scenario.quota:
-            surroundings.limit(self.kubernetes_url, scenario.quota)
-        if scenario.deployed_before:
-            self._roll_out(Deploy(scenario.deployed_before))
-            self.wait_until_replicas_serve()
-        if scenario.kept_by:
-            surroundings.put_under(self.kubernetes_url, scenario.kept_by)
-        if scenario.full:
-            self._leave_no_gpu()
+            "kubernetes", "bot.sandbox.kubernetes", "--seed-world", "demo", "--engine-image", scenario.image,
+            "--die-with-parent", *(["--node-group", scenario.node_group] if scenario.node_group else []),
         )["url"]  # fmt: skip
         fleet = family.start(
             "fleet", "bot.sandbox.fleet", "--api", kubernetes, "--startup-seconds", str(startup_seconds),

@@ -18,7 +18,7 @@ def without_scale_in(snapshot: ClusterSnapshot, steps: tuple[Step, ...]) -> tupl
     If the rollout stops in between, the ledger has the inverse of the first call, as of every other one.
     """
     scaler = autoscaler_of(snapshot)
-    if scaler is None or not _may_scale_in(scaler, snapshot) or _why_not(scaler):
+    if scaler is None or not _may_scale_in(scaler, snapshot) or _why_not(scaler, snapshot):
         return steps
     floor = pointer("spec", scaler.floor_field)
     edit = edit_of(scaler.obj, floor, _present(scaler, snapshot))
@@ -38,7 +38,7 @@ def scale_in_note(snapshot: ClusterSnapshot) -> tuple[Circumstance, ...]:
     scaler = autoscaler_of(snapshot)
     if scaler is None or not _may_scale_in(scaler, snapshot):
         return ()
-    if why := _why_not(scaler):
+    if why := _why_not(scaler, snapshot):
         text = f"{scaler.text} may take replicas away meanwhile: {why}"
         return (Circumstance(name="scale_in", grade="note", text=text),)
     text = f"{scaler.text} takes no replica away meanwhile: its floor is raised, and put back when the rollout is over"
@@ -60,8 +60,8 @@ def _present(scaler: Autoscaler, snapshot: ClusterSnapshot) -> int:
     return replicas if scaler.most is None else min(replicas, scaler.most)
 
 
-def _why_not(scaler: Autoscaler) -> str:
+def _why_not(scaler: Autoscaler, snapshot: ClusterSnapshot) -> str:
     if (maker := controller_of(scaler.obj)) is not None:
         return f"its floor belongs to {maker.get('kind')} {maker.get('name')}"
-    owner = owner_of(scaler.obj)
+    owner = owner_of(scaler.obj, snapshot)
     return f"its floor belongs to {owner.text}" if owner is not None else ""

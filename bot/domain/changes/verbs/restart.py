@@ -54,9 +54,7 @@ def plan_restart(situation: Situation) -> Plan:
         verb="restart",
         title=f"Restart every replica of {name_of(workload)}",
         steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
-        circumstances=(
-            owned.circumstance, *rollout_circumstances(snapshot, templates), *scale_in_note(snapshot)
-        ),
+        circumstances=(owned.circumstance, *rollout_circumstances(snapshot, templates), *scale_in_note(snapshot)),
         risk=VERB.risk,
         expected=expected_downtime(snapshot, templates[0]),
         undo_text="nothing to put back once it is done; taken back half-way, it is another rolling restart",
