@@ -7,7 +7,7 @@ import dataclasses
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import httpx
@@ -38,6 +38,7 @@ from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.loads import RedisLoads
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.people import RedisPeople
+from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
@@ -54,6 +55,7 @@ from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.approvals.configuration import on_call, operators
 from bot.domain.approvals.grant import Demand
+from bot.domain.kernel.target import Target
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
 from bot.flow.cached_snapshots import CachedSnapshots
@@ -115,6 +117,7 @@ class Storage:
     store: RedisStore
     claims: RedisClaims
     epochs: RedisEpoch
+    windows: RedisPlannedWindows
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,8 @@ def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storag
     )
     epochs = RedisEpoch(connection)
     store = RedisStore(connection, owner=owner, limits=limits, next_number=epochs.next_number)
-    return Storage(connection, store, RedisClaims(connection, breaker), epochs)
+    claims = RedisClaims(connection, breaker, settings.observing)
+    return Storage(connection, store, claims, epochs, RedisPlannedWindows(connection))
 
 
 def cluster_connection(where: KubernetesSettings) -> ClusterConnection:
@@ -194,18 +198,21 @@ def open_clusters(
 ) -> dict[str, OneCluster]:
     """By the value of the alerts' `cluster` label."""
     opened = {}
+    observing = settings.observing
     for one in settings.every_cluster:
         among = settings.among(one)
-        kubernetes = open_cluster(one, circuits.new("kubernetes", "the Kubernetes API", of=among), stack)
+        circuit = circuits.new("kubernetes", "the Kubernetes API", of=among)
+        kubernetes = open_cluster(one, circuit, stack, reads_only=observing.everywhere)
         prometheus = circuits.new("prometheus", "Prometheus", of=among)
-        opened[one.name] = OneCluster(
-            one, among, kubernetes, open_fleet(one, among, storage, kubernetes, prometheus, stack)
-        )
+        fleet = open_fleet(one, among, storage, kubernetes, prometheus, stack, only_reads=observing.may_be_on)
+        opened[one.name] = OneCluster(one, among, kubernetes, fleet)
     return opened
 
 
-def open_cluster(one: ClusterSettings, circuit: Circuit, stack: contextlib.AsyncExitStack) -> Cluster:
-    client = KubernetesClient(cluster_connection(one.kubernetes), circuit)
+def open_cluster(
+    one: ClusterSettings, circuit: Circuit, stack: contextlib.AsyncExitStack, *, reads_only: bool
+) -> Cluster:
+    client = KubernetesClient(cluster_connection(one.kubernetes), circuit, reads_only=reads_only)
     stack.push_async_callback(client.close)
     port = KubernetesCluster(client, name=one.name)
     return Cluster(client, port, KubernetesWriter(client, port.reader), KubernetesPodLogs(port.reader))
@@ -233,7 +240,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     users, user_groups = on_call(operators_of(settings))
     own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
-    place = Place(channel=settings.slack.channel, deployment=settings.redis_tag, incident_channels=own)
+    place = Place(settings.slack.channel, settings.redis_tag, own, of_targets=settings.channels)
     paces = paces_of(settings.slack)
     pace = RedisPace(storage.connection, paces)
     waiting = RedisSummary(storage.connection, paces["card"])
@@ -252,13 +259,15 @@ def open_pages(settings: ClusterSettings, cluster: Cluster, stack: contextlib.As
     return pages
 
 
-def open_fleet(
+def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
     settings: ClusterSettings,
     among: str,
     storage: Storage,
     cluster: Cluster,
     circuit: Circuit,
     stack: contextlib.AsyncExitStack,
+    *,
+    only_reads: Callable[[Target], bool],
 ) -> Fleet:
     """`among`: the cluster's name, if there are several. `circuit`: that of its Prometheus."""
     pages = open_pages(settings, cluster, stack)
@@ -300,6 +309,7 @@ def open_fleet(
         memory=day,
         registers=registers,
         gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
+        only_reads=only_reads,
         amd_labels=settings.gpu.amd_exporter,
     )
     signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)

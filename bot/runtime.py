@@ -26,6 +26,7 @@ from bot.domain.incidents.effect import (
     RouteAgain,
     ShowInSlack,
     SilenceAlerts,
+    WatchAdvice,
     WatchSignals,
 )
 from bot.domain.incidents.machine import Rules
@@ -50,6 +51,7 @@ from bot.flow.handlers.read import ReadCalmHandler, ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.handlers.watch import WatchHandler
+from bot.flow.handlers.watch_advice import WatchAdviceHandler
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later, PerformEffect
 from bot.flow.ports import (
@@ -67,6 +69,7 @@ from bot.flow.ports import (
 )
 from bot.flow.receive_input import ReceiveInput
 from bot.flow.reconcile import Reconcile
+from bot.flow.restrictions import Restrictions
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, SnapshotReplicas
 from bot.flow.snapshot_reader import SnapshotReader
@@ -118,6 +121,8 @@ class Ports:
     silences: Silences | None
     """None if Alertmanager's address is not set: then silences are not available."""
     from_bundle: FromBundle
+    restrictions: Restrictions
+    """Observe-only, maintenance windows and freezes."""
     deployment: str = "bot"
     """Tells two bots apart that page the same teams."""
     time: Time = field(default_factory=Time)
@@ -143,6 +148,7 @@ class Runtime:
         wake = self.wake.incident
         self.route = RouteAlerts(
             store, store, ports.playbooks, {name: each.cluster for name, each in ports.clusters.items()},
+            restrictions=ports.restrictions,
             reopen_within_seconds=reopen_within_seconds, wake=wake,
         )  # fmt: skip
         self.halts = KeepHalts(store, claims, wake, changed, lambda: self.wake.is_busy)
@@ -177,7 +183,9 @@ class Runtime:
     def _handlers(self) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of
         time, messenger, store = ports.time, ports.messenger, ports.store
-        of_its_cluster = (ReadSignals, ReadCalm, PlanChange, ApplyStep, WatchSignals, ExportTimeline, ReadSeries)
+        of_its_cluster = (
+            ReadSignals, ReadCalm, PlanChange, ApplyStep, WatchSignals, WatchAdvice, ExportTimeline, ReadSeries
+        )  # fmt: skip
         return {
             **dict.fromkeys(of_its_cluster, self._on_its_cluster),
             JudgePress: JudgeHandler(ports.people),
@@ -208,7 +216,7 @@ class Runtime:
         time, store = ports.time, ports.store
         read = ReadHandler(own.signals, playbook_of)
         see = SnapshotReader(own.cluster, own.samples)
-        plan = PlanHandler(read, see, own.cluster, playbook_of, store)
+        plan = PlanHandler(read, see, own.cluster, playbook_of, store, restrictions=ports.restrictions)
         generate = GenerateOnReplica(
             own.generations, SnapshotReplicas(own.cluster), own.scraper, ports.claims, store, pause=time.pause
         )
@@ -219,10 +227,11 @@ class Runtime:
             PlanChange: plan,
             ApplyStep: ApplyCall(
                 own.writer, ports.claims, store, plan, see, playbook_of,
-                job_result=JobResult(own.cluster, own.job_logs), generate=generate,
+                restrictions=ports.restrictions, job_result=JobResult(own.cluster, own.job_logs), generate=generate,
                 grant_valid_seconds=self._rules.approvals.grant_valid_seconds, pause=time.pause,
             ),
             WatchSignals: WatchHandler(read, ports.watch_log, playbook_of),
+            WatchAdvice: WatchAdviceHandler(read, ports.watch_log, playbook_of, ports.restrictions),
             ExportTimeline: ExportHandler(ports.messenger, store, ports.pictures.chart_svg, series),
             ReadSeries: series,
         }  # fmt: skip

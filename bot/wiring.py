@@ -42,7 +42,10 @@ from bot.flow.keep_epoch import KeepEpoch
 from bot.flow.live_playbooks import LivePlaybooks
 from bot.flow.notify_once import NotifyOnce
 from bot.flow.open_by_hand import OpenByHand
+from bot.flow.plan_windows import PlanWindows
 from bot.flow.playbook_service import PlaybookService
+from bot.flow.restrictions import Restrictions
+from bot.flow.weekly_summary import WeeklySummary
 from bot.runtime import Pictures, Ports, Runtime
 from bot.settings import Settings
 
@@ -68,7 +71,12 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         homes = Homes(on.slack.client, for_homes, RedisViewers(on.storage.connection), on.slack.pace, changed)
         epoch = keep_epoch(settings, on, runtime, notify_once)
         reconcile = runtime.reconcile(
-            look=epoch.once, besides={"playbooks.not_refreshed": playbooks.refresh, "homes.not_refreshed": homes.once}
+            look=epoch.once,
+            besides={
+                "playbooks.not_refreshed": playbooks.refresh,
+                "homes.not_refreshed": homes.once,
+                "observed.not_told": WeeklySummary(on.storage.store, notify_once).once,
+            },
         )
         health = health_of(on, epoch, facts)
         secret = signing_secret(settings)
@@ -111,6 +119,7 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
         links=on.slack.messenger.links,
         silences=on.alertmanager,
         from_bundle=StoredPlaybooks(lambda: playbooks.library.playbooks),
+        restrictions=restrictions_of(settings, on),
         deployment=settings.redis_tag,
     )
     rules = Rules(
@@ -122,8 +131,18 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
     return Runtime(ports, rules, reopen_within_seconds=reopen, changed=changed.set)
 
 
+def restrictions_of(settings: Settings, on: Dependencies) -> Restrictions:
+    rules = [each.rule() for each in settings.planned_windows]
+    return Restrictions(on.storage.windows, settings.observing, rules)
+
+
+def windows_of(settings: Settings, on: Dependencies, runtime: Runtime) -> PlanWindows:
+    store, restrictions = on.storage.store, restrictions_of(settings, on)
+    return PlanWindows(on.storage.windows, restrictions, store, store, runtime.wake.incident)
+
+
 def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbooks: LivePlaybooks) -> Services:
-    opening = OpenByHand(on.storage.store, playbooks, wake=runtime.wake.incident)
+    opening = OpenByHand(on.storage.store, playbooks, restrictions_of(settings, on), wake=runtime.wake.incident)
     workloads = {name: one.kubernetes.port for name, one in on.clusters.items()}
     return Services(
         incidents=runtime.receive,
@@ -131,6 +150,7 @@ def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbook
         messenger=on.slack.messenger,
         clock=SystemClock(),
         playbooks=PlaybookService(lambda: playbooks.library, opening, runtime.advance.playbook_of, workloads),
+        windows=windows_of(settings, on, runtime),
         links=on.slack.messenger.links,
         want_card=runtime.show_again.one,
         show_again=runtime.show_again.all_of,
@@ -141,11 +161,12 @@ def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbook
 
 
 def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_once: NotifyOnce) -> KeepEpoch:
-    channel, deployment = settings.slack.channel, settings.redis_tag
+    channels = dict.fromkeys((settings.slack.channel, *(channel for _, channel in settings.channels)))
+    deployment = settings.redis_tag
     return KeepEpoch(
         on.storage.epochs,
         SystemClock(),
-        old_cards=lambda: highest_number(on.slack.client, channel=channel, deployment=deployment),
+        old_cards=lambda: highest_number(on.slack.client, channels=channels, deployment=deployment),
         firing=on.alertmanager,
         knows=runtime.route.knows,
         accept=runtime.accept_again,

@@ -403,7 +403,8 @@ def test_a_fault_of_an_override_is_found_where_it_is_written(tmp_path: Path, com
 
 def test_an_override_without_settings_is_found_where_it_is_written(tmp_path: Path) -> None:
     (fault,) = faults(ENOUGH, written(tmp_path, "overrides:\n  - {playbook: small}\n"))
-    assert fault == f"{tmp_path}/settings.yaml:2:5 (overrides.0): settings is not set"
+    what = "sets nothing; write settings, observe_only or channel; example: window=15s,calm_for=20s"
+    assert fault == f"{tmp_path}/settings.yaml:2:5 (overrides.0): {what}"
 
 
 def test_slack_is_listened_to_over_http_or_in_socket_mode() -> None:

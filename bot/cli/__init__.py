@@ -141,6 +141,47 @@ def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFil
     typer.echo(asyncio.run(lift(_settings(settings), which, by=by, why=reason)))
 
 
+Where = Annotated[
+    str, typer.Argument(metavar="[NAMESPACE/WORKLOAD|all]", help="The target, with *; none: list the open ones.")
+]
+HowLong = Annotated[str, typer.Option("--for", metavar="1h", help="How long it lasts.")]
+Off = Annotated[bool, typer.Option("--off", help="End it now.")]
+
+
+@app.command()
+def maintenance(
+    target: Where = "", how_long: HowLong = "1h", reason: Reason = "", by: By = "", off: Off = False,
+    settings: SettingsFile = None,
+) -> None:  # fmt: skip
+    """Hold back the alerts of a target that are not urgent; those that still fire open incidents when it ends."""
+    from bot.cli.planned_windows import plan_window
+
+    wanted = _settings(settings)
+    typer.echo(asyncio.run(plan_window(wanted, "maintenance", target, how_long=how_long, why=reason, by=by, off=off)))
+
+
+@app.command()
+def freeze(
+    target: Where = "", how_long: HowLong = "1h", reason: Reason = "", by: By = "", off: Off = False,
+    settings: SettingsFile = None,
+) -> None:  # fmt: skip
+    """Only advise changes of a target until the freeze ends."""
+    from bot.cli.planned_windows import plan_window
+
+    wanted = _settings(settings)
+    typer.echo(asyncio.run(plan_window(wanted, "freeze", target, how_long=how_long, why=reason, by=by, off=off)))
+
+
+@app.command()
+def observed(
+    days: Annotated[int, typer.Option(min=1, max=90, help="How many days back.")] = 7, settings: SettingsFile = None
+) -> None:
+    """Show what the bot would have proposed where it only observes, what people did, and when it recovered."""
+    from bot.cli.observed import tell_observed
+
+    typer.echo(asyncio.run(tell_observed(_settings(settings), days=days)))
+
+
 @app.command()
 def doctor(
     namespace: Annotated[

@@ -16,14 +16,18 @@ from bot.adapters.kubernetes.doctor import access
 from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.durability import durability
+from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
 from bot.dependencies import cluster_connection, one_of, operators_of
+from bot.domain.approvals.advice import Observing
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
+from bot.flow.restrictions import Restrictions
 from bot.settings import Settings
 from bot.settings.model import ClusterSettings
 
@@ -36,10 +40,12 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
     looks = [
         _within("redis", _redis(settings)),
         _within("slack", _slack(settings)),
+        _within("mode", _open_windows(settings)),
     ]
     for one in settings.every_cluster:
         among = settings.among(one)
-        looks.append(_within(one_of("kubernetes", among), _kubernetes(one, verbs_of(library), namespace)))
+        kubernetes = _kubernetes(one, verbs_of(library), namespace, reads_only=settings.observing.everywhere)
+        looks.append(_within(one_of("kubernetes", among), kubernetes))
         if one.prometheus.url:
             looks.append(_within(one_of("prometheus", among), _prometheus(one)))
     if settings.alertmanager.url:
@@ -71,6 +77,20 @@ async def _redis(settings: Settings) -> Sequence[Finding]:
         return await durability(connection, replicas_wanted=settings.redis_replicas)
 
 
+async def _open_windows(settings: Settings) -> Sequence[Finding]:
+    """The maintenance windows and freezes that are open, of people and of the settings."""
+    connection = Connection.open(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
+    rules = [each.rule() for each in settings.planned_windows]
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(connection.close)
+        try:
+            now = await connection.now()
+            found = await Restrictions(RedisPlannedWindows(connection), settings.observing, rules).open(now)
+        except StorageUnavailableError:
+            return []  # the findings about Redis say so
+    return [fine("mode", f"{each.of}: {each}") for each in found]
+
+
 async def _slack(settings: Settings) -> Sequence[Finding]:
     rules = settings.approvals.rules()
     demands = [each for level in (rules.low, rules.medium, rules.high) for each in level.demands]
@@ -82,22 +102,31 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
         return await installation(
             client,
             channel=settings.slack.channel,
+            others=[channel for _, channel in settings.channels],
             user_groups=groups - {""},
             channels=channels - {""},
             incident_channels=settings.slack.incident_channels,
         )
 
 
-async def _kubernetes(settings: ClusterSettings, verbs: Iterable[str], namespace: str) -> Sequence[Finding]:
+async def _kubernetes(
+    settings: ClusterSettings, verbs: Iterable[str], namespace: str, *, reads_only: bool
+) -> Sequence[Finding]:
     async with KubernetesClient(cluster_connection(settings.kubernetes)) as client:
         namespaces = [one.strip() for one in namespace.split(",") if one.strip()]
         sampled = sorted({workload.split("/")[0] for workload in settings.sampling.workloads})
-        return await access(client, verbs=verbs, options=options_of(settings), namespaces=namespaces, known=sampled)
+        return await access(
+            client, verbs=verbs, options=options_of(settings, reads_only=reads_only), namespaces=namespaces,
+            known=sampled, reads_only=reads_only,
+        )  # fmt: skip
 
 
-def options_of(settings: ClusterSettings) -> list[str]:
+def options_of(settings: ClusterSettings, *, reads_only: bool = False) -> list[str]:
     """Permissions that the settings need besides those that every bot needs."""
-    chosen = {"proxy": settings.sampling.through == "proxy", "exec": settings.gpu.exec}
+    chosen = {
+        "proxy": settings.sampling.through == "proxy",
+        "exec": settings.gpu.exec and not reads_only,
+    }
     return [option for option, is_on in chosen.items() if is_on]
 
 
@@ -150,7 +179,7 @@ def of_teams(settings: Settings, library: Library) -> list[Finding]:
 
 def of_settings(settings: Settings) -> list[Finding]:
     """Risky settings that are allowed and should be known."""
-    found = [fine("settings", "are complete")]
+    found = [fine("settings", "are complete"), *of_mode(settings.observing)]
     if settings.clusters:
         found.append(fine("settings", f"name {len(settings.clusters)} clusters: {names_of(settings.clusters)}"))
     elif not settings.cluster:
@@ -173,12 +202,27 @@ def of_settings(settings: Settings) -> list[Finding]:
     return found
 
 
+def of_mode(observing: Observing) -> list[Finding]:
+    """Where the bot only observes."""
+    if observing.everywhere:
+        return [fine("mode", "observe-only: the bot changes nothing in the cluster, and needs no permission to")]
+    if not observing.anywhere:
+        return []
+    where = [
+        f"{'only observes' if rule.is_on else 'may change'} {rule.target or 'every target'}"
+        + (f" in {rule.playbook}" if rule.playbook else "")
+        for rule in observing.rules
+    ]
+    return [fine("mode", f"observe-only in part, the most specific counts: {'; '.join(where)}")]
+
+
 def patterns_astray(settings: Settings) -> list[str]:
     """Patterns of targets, as `cluster/namespace/name`, that name none of the clusters."""
     approvals = settings.approvals
     patterns = [each.target for each in settings.overrides]
     patterns += [target for each in approvals.on_call for target in each.targets]
     patterns += [target for each in approvals.pre_approved for target in each.targets]
+    patterns += [target for each in settings.planned_windows for target in each.targets]
     named = {pattern: pattern.rsplit("/", 2)[0] for pattern in patterns if pattern.count("/") > 1}
     known = [one.name for one in settings.every_cluster]
     return [pattern for pattern, cluster in named.items() if not any(fnmatchcase(name, cluster) for name in known)]

@@ -12,6 +12,7 @@ from bot.domain.kernel.form import Answer, FormField, answers, problems
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.flow.ports import Playbooks, RunStore
+from bot.flow.restrictions import Restrictions
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ class Opened:
 
 
 class OpenByHand:
-    def __init__(self, runs: RunStore, playbooks: Playbooks, *, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self, runs: RunStore, playbooks: Playbooks, restrictions: Restrictions, *, wake: Callable[[str], None]
+    ) -> None:
+        self._restrictions = restrictions
         self._runs, self._playbooks, self._wake = runs, playbooks, wake
 
     def form(self, playbook: str, target: Target) -> Mapping[str, FormField]:
@@ -59,7 +63,10 @@ class OpenByHand:
                 return Opened(current, is_new=False)
             run = begun(await self._runs.next_incident_id(), opening, bundle, at=await self._runs.now())
             found = [await self._runs.load(name) for name in await self._runs.parked_incidents(opening.target.key)]
-            run = run.with_(parked_before=tuple(parked_incident(one) for one in found if one is not None))
+            advice = await self._restrictions.advice(run, at=run.opened_at)
+            run = run.with_(
+                only_advice=advice, parked_before=tuple(parked_incident(one) for one in found if one is not None)
+            )
             stored = await self._runs.open(run, event, bundle=bundle, submission_id=opening.submission_id)
             if stored is not None:
                 self._wake(stored)

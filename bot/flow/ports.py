@@ -18,6 +18,7 @@ from bot.domain.incidents.event import Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, PageAction, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import Epoch
+from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
@@ -40,6 +41,17 @@ class Intake:
     alert: Alert
     truncated: int = 0
     """How many alerts of this webhook Alertmanager left out."""
+
+
+@dataclass(frozen=True)
+class HeldAlert:
+    """A firing alert that opens no incident while its target is in maintenance."""
+
+    entry_id: str
+    """What is stored: a newer alert with the same fingerprint replaces it."""
+    alert: Alert
+    target: Target
+    truncated: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,20 @@ class AlertStore(Protocol):
         Returns False, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
         another process has routed since then counts as routed.
         """
+        ...
+
+    async def hold(self, entry: Intake, target: Target) -> None:
+        """Ends the intake entry and keeps the alert until it is released; it replaces one with its fingerprint."""
+        ...
+
+    async def held(self) -> Sequence[HeldAlert]: ...
+
+    async def release(self, held: HeldAlert) -> None:
+        """Returns a held alert to the intake, once. Does nothing if a newer one has replaced it."""
+        ...
+
+    async def let_go(self, fingerprint: str) -> None:
+        """Forgets a held alert, because it is resolved."""
         ...
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
@@ -313,9 +339,23 @@ class Playbooks(Protocol):
         ...
 
 
+class PlannedWindows(Protocol):
+    async def plan(self, window: PlannedWindow) -> None:
+        """Stores the window. It replaces one of the same kind for the same targets."""
+        ...
+
+    async def end(self, kind: WindowKind, targets: Sequence[str]) -> bool:
+        """Ends the window of this kind for these targets; False if there is none."""
+        ...
+
+    async def planned(self, *, at: float) -> Sequence[PlannedWindow]:
+        """The windows that have not ended at this time."""
+        ...
+
+
 ClaimVerdict = Literal[
     "claimed", "already_claimed", "halted", "lease_held", "room_held", "breaker_open", "node_breaker_open",
-    "too_many_gpus",
+    "too_many_gpus", "observe_only",
 ]  # fmt: skip
 
 
@@ -334,7 +374,7 @@ class CallClaims(Protocol):
         """Whether this call may already have been sent."""
         ...
 
-    async def claim(
+    async def claim(  # noqa: PLR0913 - everything that may forbid a call
         self,
         incident_id: str,
         call_id: str,
@@ -343,13 +383,14 @@ class CallClaims(Protocol):
         lease_keys: Sequence[str],
         disruption: str,
         node: NodeDisruption | None = None,
+        playbook: str = "",
     ) -> ClaimVerdict:
         """Right before a call, in one step: not halted, leases are this incident's, breakers have room, claim written.
 
         A lease key that begins with `room/` is held until the new pods are seen. `disruption`: what the workload's
         breaker counts, once within its time; empty: nothing. `node`: what the node's breaker counts. `already_claimed`:
-        this call may already have been sent; read the cluster before sending. Raises if the storage does not answer: no
-        call without a claim.
+        this call may already have been sent; read the cluster before sending. `observe_only`: the settings say so for
+        this playbook or workload, whatever was granted. Raises if the storage does not answer: no call without a claim.
         """
         ...
 

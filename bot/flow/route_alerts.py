@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -16,6 +17,7 @@ from bot.domain.kernel.target import Target, cluster_named, named_by
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
+from bot.flow.restrictions import Restrictions
 
 log = structlog.get_logger()
 RESOLVE_WITHIN_SECONDS = 2.0
@@ -25,25 +27,28 @@ FAILURES_BEFORE_SET_ASIDE = 3
 
 
 class RouteAlerts:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the ports that it speaks to; wiring names each
         self,
         alerts: AlertStore,
         runs: RunStore,
         playbooks: Playbooks,
         clusters: Mapping[str, Cluster],
         *,
+        restrictions: Restrictions,
         reopen_within_seconds: float = 900.0,
         wake: Callable[[str], None],
     ) -> None:
         """`clusters`: by the value of the alerts' `cluster` label."""
         self._alerts, self._runs, self._playbooks, self._clusters = alerts, runs, playbooks, clusters
         self._reopen_within, self._wake = reopen_within_seconds, wake
+        self._restrictions = restrictions
         self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
 
     async def __call__(self) -> int:
         """Routes all accepted alerts, in order; returns how many entries were ended."""
         routed = 0
+        await self._release()
         while entries := await self._alerts.intake(BATCH):
             # A cluster that is slow to answer delays only its own alerts.
             failed = await asyncio.gather(*map(self._in_order, self._by_cluster(entries)), return_exceptions=True)
@@ -51,6 +56,15 @@ class RouteAlerts:
                 raise error
             routed += len(entries)
         return routed
+
+    async def _release(self) -> None:
+        """Returns the alerts whose maintenance window has ended: those that still fire open their incident now."""
+        held = await self._alerts.held()
+        at = await self._runs.now() if held else 0.0
+        for each in held:
+            if await self._restrictions.maintenance(each.target, at) is None:
+                log.info("alert.released", target=each.target.key)
+                await self._alerts.release(each)
 
     def _by_cluster(self, entries: Sequence[Intake]) -> list[list[Intake]]:
         """The entries of each cluster, in order."""
@@ -125,12 +139,23 @@ class RouteAlerts:
         """One attempt; False if the index has changed since it was read."""
         bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
         run, how = await self._known(entry.alert, target, playbook)
+        if entry.alert.status == "resolved":
+            await self._alerts.let_go(entry.alert.fingerprint)
+        elif how in ("opens", "reopens"):
+            at = await self._runs.now()
+            if (window := await self._restrictions.maintenance(target, at)) is not None:
+                if not playbook.playbook.urgent:
+                    await self._alerts.hold(_marked(entry, f"held back during {window}"), target)
+                    log.info("alert.held", target=target.key, until=window.ends_at)
+                    return True
+                entry = _marked(entry, f"urgent, so it opened an incident during {window}")
         if run is None:
             if entry.alert.status == "resolved":
                 await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
                 return True
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
-            run = run.with_(parked_before=tuple(map(parked_incident, await self._parked(target))))
+            advice = await self._restrictions.advice(run, at=entry.alert.received_at)
+            run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, await self._parked(target))))
         routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
         if routed:
             self._wake(run.incident_id)
@@ -181,6 +206,10 @@ class RouteAlerts:
             return False
         present = self._playbooks.bundle(run.playbook, run.target)
         return present is None or playbook.playbook.priority > present.entry_playbook.playbook.priority
+
+
+def _marked(entry: Intake, maintenance: str) -> Intake:
+    return replace(entry, alert=entry.alert.model_copy(update={"maintenance": maintenance}))
 
 
 def _why_no_cluster(error: UnknownClusterError) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_type_hints
 
+from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Kind
 from bot.flow.incident_history import PastRuns
 from bot.flow.ports import (
@@ -49,6 +50,8 @@ class Sources:
     registers: RegisterRecord | None = None
     gpu_shell: GpuShell | None = None
     """Runs nvidia-smi or amd-smi in a replica."""
+    only_reads: Callable[[Target], bool] = lambda target: False
+    """Whether no program may be run in the replicas of this workload."""
     amd_labels: Mapping[str, str] | None = None
     """The labels of AMD's exporter, if they differ from the known ones."""
 

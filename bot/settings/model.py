@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BeforeValidator,
     Field,
     SecretStr,
@@ -21,8 +22,11 @@ from pydantic import (
     model_validator,
 )
 
+from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import Approvals, UserGroup, Users
 from bot.domain.kernel.configured import Duration, Pairs, Secret, Section, WebAddress, listed
+from bot.domain.kernel.planned_window import PATTERN, WindowKind, WindowRule
+from bot.domain.kernel.schedule import HOURS
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbooks.settings import Override
 
@@ -317,6 +321,33 @@ class Paging(Section):
     """The address of Opsgenie's API."""
 
 
+class PlannedWindowRule(Section):
+    """Maintenance or a freeze of some targets: between two dates, or on some days and hours of each week, in UTC."""
+
+    kind: WindowKind
+    """`maintenance`: alerts open no incident, unless they are urgent. `freeze`: changes are only advised."""
+    targets: Annotated[tuple[Annotated[str, StringConstraints(pattern=PATTERN)], ...], BeforeValidator(listed)] = ()
+    """`namespace/workload` or `cluster/namespace/workload`, with `*`; empty: every target."""
+    days: Annotated[tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...], BeforeValidator(listed)] = ()
+    """Empty: every day."""
+    hours: Annotated[str, StringConstraints(pattern=HOURS)] = ""
+    """As `22:00-06:00`. Empty: the whole day."""
+    starts: AwareDatetime | None = None
+    ends: AwareDatetime | None = None
+    why: str = Field("", max_length=200)
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if not (self.days or self.hours or self.ends):
+            raise ValueError("never ends; write days, hours or ends")
+        if self.starts and self.ends and self.starts >= self.ends:
+            raise ValueError("ends before it starts")
+        return self
+
+    def rule(self) -> WindowRule:
+        return WindowRule(**self.model_dump())
+
+
 class Log(Section):
     format: Literal["json", "console"] = "json"
     """How log lines are written."""
@@ -358,7 +389,15 @@ class Settings(Section):
 
     Without `playbook`, each playbook takes the settings that it declares. Without `target`, they count everywhere; `*`
     stands for anything, and `east/llm/chat-*` is in one of several clusters. An override with a target counts more than
-    one without; of equals, the later one. In the environment, `name=value` texts for all playbooks.
+    one without; of equals, the later one. In the environment, `name=value` texts for all playbooks. Besides `settings`
+    an override may have `observe_only: true` (or `false`), and one with a target the `channel` of its incidents.
+    """
+    observe_only: bool = False
+    """Only observe: read, diagnose and show what the bot would propose, and change nothing in the cluster."""
+    planned_windows: tuple[PlannedWindowRule, ...] = ()
+    """Maintenance and freezes that come back: `[{kind: maintenance, targets: llm/*, days: tue, hours: 02:00-04:00}]`.
+
+    `/incident maintenance` and `/incident freeze` begin one now.
     """
     approvals: Approvals
     paging: Paging
@@ -368,6 +407,18 @@ class Settings(Section):
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
     """An alert that fires again within this time reopens its closed incident."""
     log: Log
+
+    @property
+    def observing(self) -> Observing:
+        """Where the bot only observes."""
+        own = (each for each in self.overrides if each.observe_only is not None)
+        rules = [ObserveRule(bool(each.observe_only), each.playbook, each.target) for each in own]
+        return Observing([ObserveRule(self.observe_only), *rules])
+
+    @property
+    def channels(self) -> tuple[tuple[str, str], ...]:
+        """Targets, with `*`, and the channel of their incidents; the last that matches counts."""
+        return tuple((each.target, each.channel) for each in self.overrides if each.channel)
 
     @field_validator("cluster", "kubernetes", "prometheus", "sampling", "gpu")
     @classmethod

@@ -16,8 +16,9 @@ from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.yaml_playbooks import load_folders, load_text
-from bot.cli.doctor import examine, of_reach, of_settings, of_teams, options_of, pager_urls, rendered
+from bot.cli.doctor import examine, of_mode, of_reach, of_settings, of_teams, options_of, pager_urls, rendered
 from bot.cli.who_approves import who_approves
+from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.kernel.finding import Finding, broken, fine, weak
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
@@ -74,6 +75,22 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "weak",
     ]
     assert len(of_settings(load_settings(ENOUGH))) == 4
+
+
+@pytest.mark.fast
+def test_the_doctor_says_where_the_bot_only_observes() -> None:
+    assert of_mode(load_settings(ENOUGH).observing) == []
+    (all_of_it,) = of_mode(load_settings(ENOUGH | {"INCIDENT_BOT_OBSERVE_ONLY": "true"}).observing)
+    assert "observe-only: the bot changes nothing in the cluster" in all_of_it.what
+    (in_part,) = of_mode(Observing([ObserveRule(True), ObserveRule(False, "kv-cache-oom", "serving/*")]))
+    assert "only observes every target; may change serving/* in kv-cache-oom" in in_part.what
+
+
+@pytest.mark.fast
+def test_a_bot_that_only_observes_needs_no_permission_to_run_programs() -> None:
+    (only,) = load_settings(ENOUGH | {"INCIDENT_BOT_GPU_EXEC": "true"}).every_cluster
+    assert options_of(only) == ["exec"]
+    assert options_of(only, reads_only=True) == []
 
 
 @pytest.mark.fast

@@ -75,6 +75,16 @@ def test_changing_is_bound_in_single_namespaces_only() -> None:
 
 
 @pytest.mark.fast
+def test_a_bot_that_only_observes_may_read_one_namespace_and_change_nothing() -> None:
+    file = "kustomize/observe/rbac.yaml"
+    reads = {each for each in needed(VERBS) if not each.changes and not each.is_cluster_wide}
+    assert set(granted("incident-bot-observe", file)) == reads
+    role, binding = documents(file)
+    assert (binding["kind"], binding["roleRef"]["name"]) == ("RoleBinding", role["metadata"]["name"])
+    assert binding["subjects"] == document("kustomize/serving/rolebinding.yaml")["subjects"]
+
+
+@pytest.mark.fast
 def test_the_settings_of_the_pod_are_settings_of_the_bot() -> None:
     secret = document(f"{BASE}/secret.example.yaml")
     environ = {FILE_VARIABLE: str(DEPLOY / BASE / "settings.yaml")}
@@ -156,7 +166,7 @@ def test_alertmanager_takes_the_snippet() -> None:
 @pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="kubectl is not on PATH: the other tests read the same files"
 )
-@pytest.mark.parametrize("folder", ["base", "serving", "nodes", "proxy", "exec"])
+@pytest.mark.parametrize("folder", ["base", "serving", "nodes", "proxy", "exec", "observe"])
 def test_kustomize_renders(folder: str) -> None:
     command = ["kubectl", "kustomize", str(DEPLOY / "kustomize" / folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

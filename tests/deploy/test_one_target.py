@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from bot.adapters.slack.outbound.messenger import Place
 from bot.adapters.yaml_playbooks import load_folders
+from bot.domain.kernel.planned_window import open_windows
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -70,6 +74,42 @@ def test_the_conservative_profile_of_the_target_is_what_is_proposed(library: Lib
     assert [(edit["flag"], edit["value"]) for edit in arguments["edits"]] == [
         ("--gpu-memory-utilization", 0.7), ("--max-num-seqs", 8), ("--max-num-batched-tokens", 2048),
     ]  # fmt: skip
+
+
+def test_its_incidents_have_a_channel_of_their_own(settings: Settings) -> None:
+    place = Place(settings.slack.channel, "bot", of_targets=settings.channels)
+    assert place.channels(THE_ONE) == ("C0123456781", "C0123456789")
+    assert place.channels(ANOTHER) == ("C0123456789",)
+
+
+@pytest.mark.parametrize(
+    ("playbook", "target", "expected"),
+    [
+        ("kv-cache-oom", THE_ONE, False),
+        ("kv-cache-oom", Target(namespace="research", name="llm"), True),
+        ("kv-compression-no-savings", THE_ONE, True),
+    ],
+)
+def test_the_bot_only_observes_what_the_example_says(
+    settings: Settings, playbook: str, target: Target, expected: bool
+) -> None:
+    assert settings.observing.is_on(playbook, target) is expected
+    assert not settings.observing.everywhere
+
+
+def test_its_nightly_deploy_is_maintenance_and_the_holidays_are_a_freeze(settings: Settings) -> None:
+    rules = [each.rule() for each in settings.planned_windows]
+    night = datetime(2026, 11, 24, 2, 30, tzinfo=UTC).timestamp()
+    assert [(each.kind, each.covers(THE_ONE), each.covers(ANOTHER)) for each in open_windows([], rules, night)] == [
+        ("maintenance", True, False)
+    ]
+    holidays = datetime(2026, 12, 26, tzinfo=UTC).timestamp()
+    assert [(each.kind, each.covers(ANOTHER)) for each in open_windows([], rules, holidays)] == [("freeze", True)]
+
+
+def test_its_people_are_called(settings: Settings) -> None:
+    contacts = settings.approvals.contacts()
+    assert contacts.on_call_for(THE_ONE).mentions == ("S0123456781",)
 
 
 def test_what_is_pre_approved_for_it_is_for_no_other(settings: Settings) -> None:

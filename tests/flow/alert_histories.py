@@ -25,6 +25,7 @@ from bot.flow.advance_run import AdvanceRun
 from bot.flow.route_alerts import RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.restrictions import restrictions
 from tests.flow.harness import RULES, compiled_once
 from tests.flow.scenes import drill_playbook
 from tests.open_index import faults_now
@@ -120,7 +121,10 @@ class History:
             gated = GatedConnection(self.client, self.gate, tag=self.tag, clock=self.time.prelude)
             store = RedisStore(gated, owner=owner)
             cluster = MemoryCluster(self.time.now)
-            self.routes.append(RouteAlerts(store, store, library, {"test": cluster}, wake=lambda incident: None))
+            clusters = {"test": cluster}
+            self.routes.append(
+                RouteAlerts(store, store, library, clusters, restrictions=restrictions(), wake=lambda incident: None)
+            )
             advance = Recording(store, compiled_once, RULES)
             advance.heard = self.heard
             self.advances.append(advance)

@@ -20,6 +20,7 @@ import redis.asyncio as aioredis
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
@@ -31,6 +32,7 @@ from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
 from bot.adapters.slack.outbound.summary import Summary, summary_message
 from bot.adapters.yaml_playbooks import StoredPlaybooks
+from bot.domain.approvals.advice import Observing
 from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
@@ -39,6 +41,7 @@ from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.planned_window import WindowRule
 from bot.domain.kernel.timeline import first_break
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -46,6 +49,7 @@ from bot.domain.playbooks.library import Library
 from bot.flow.clusters import ClusterPorts
 from bot.flow.handlers.apply import ApplyCall
 from bot.flow.ports import PageCall
+from bot.flow.restrictions import Restrictions
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.runtime import Pictures, Ports, Runtime, Time
 from bot.sandbox.slack.directory import BOT_USER
@@ -130,6 +134,8 @@ class Scene:
     """What the pager was sent."""
     contacts: Contacts = field(default_factory=Contacts)
     own: ChannelRules = field(default_factory=ChannelRules)
+    observing: Observing = field(default_factory=Observing)
+    window_rules: tuple[WindowRule, ...] = ()
 
     def __post_init__(self) -> None:
         self.engines = MemoryEngines(self.time.now)
@@ -204,7 +210,7 @@ class Bot:
         self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
         self.store = RedisStore(self._redis, owner=owner)
-        self.claims = RedisClaims(self._redis)
+        self.claims = RedisClaims(self._redis, observing=scene.observing)
         self.scraped = SampledHistory(
             replicas=SnapshotReplicas(self._cluster),
             scraper=scene.engines,
@@ -239,6 +245,7 @@ class Bot:
             pager=StagedPager(scene.pages, stage, self.life),
             links=self.messenger.links,
             from_bundle=compiled_once,
+            restrictions=Restrictions(RedisPlannedWindows(self._redis), scene.observing, scene.window_rules),
             time=Time(pause=self._pause, later=_left_to_the_net, aside=_at_once),
         )
 

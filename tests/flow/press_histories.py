@@ -47,6 +47,7 @@ from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, S
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.incidents.machine.steps import BUNDLE, PLAYBOOK
+from tests.fakes.restrictions import restrictions
 from tests.flow.press_oracle import Done, Memory, as_seen, why_not
 
 Advance = Callable[[Run, Event, Bundle, Rules], Decision]
@@ -136,7 +137,7 @@ class Claims:
 
     async def claim(
         self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], disruption: str,
-        node: NodeDisruption | None = None,
+        node: NodeDisruption | None = None, playbook: str = "",
     ) -> ClaimVerdict:  # fmt: skip
         await _turn()
         if self.halted:
@@ -244,6 +245,7 @@ class History:
         return ApplyCall(
             self.writer, self.claims, cast(RunStore, self), Planner(self.world), cast(SnapshotReader, None),
             playbook_of,
+            restrictions=restrictions(),
             job_result=cast(JobResult, None), generate=cast(GenerateOnReplica, None), grant_valid_seconds=600.0,
             pause=self.pause,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from bot.flow.ports import Owed, Sent
 from tests import builders
 from tests.domain.changes.snapshots import deployment, planned, snapshot
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
+from tests.fakes.restrictions import restrictions
 
 pytestmark = pytest.mark.fast
 
@@ -68,7 +69,7 @@ def applier(writer: Writer, claims: Claims, replicas: int) -> ApplyCall:
     claimed: Any = claims
     return ApplyCall(
         writer, claimed, nothing, nothing, seen, playbook_of,
-        job_result=nothing, generate=nothing, grant_valid_seconds=600,
+        restrictions=restrictions(), job_result=nothing, generate=nothing, grant_valid_seconds=600,
     )  # fmt: skip
 
 

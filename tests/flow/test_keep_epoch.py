@@ -23,6 +23,7 @@ from bot.flow.route_alerts import RouteAlerts
 from bot.sandbox import valkey
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.restrictions import restrictions
 from tests.flow.scenes import drill_playbook
 from tests.redis_server import VirtualTime
 
@@ -71,7 +72,10 @@ class Process:
         self.store = RedisStore(connection, owner="one", next_number=epochs.next_number)
         library = Library({"drill": drill_playbook()})
         cluster = MemoryCluster(time.now)
-        self.route = RouteAlerts(self.store, self.store, library, {"test": cluster}, wake=lambda incident: None)
+        clusters = {"test": cluster}
+        self.route = RouteAlerts(
+            self.store, self.store, library, clusters, restrictions=restrictions(), wake=lambda incident: None
+        )
         self.epoch = KeepEpoch(
             epochs, time,
             old_cards=outside.old_cards, firing=outside, knows=self.route.knows, accept=self.accept, tell=outside.tell,

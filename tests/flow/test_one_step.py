@@ -35,6 +35,7 @@ from bot.flow.ports import Owed, Sent
 from tests import builders
 from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK
+from tests.fakes.restrictions import restrictions
 
 pytestmark = pytest.mark.fast
 NOW = snapshots.NOW
@@ -123,6 +124,7 @@ class Outside:
         everything = cast(Any, self)
         return ApplyCall(
             everything, everything, everything, everything, cast(Any, See(self)), self.playbook_of,
+            restrictions=restrictions(),
             job_result=cast(Any, self.job_result), generate=everything, grant_valid_seconds=VALID, pause=self.pause,
         )  # fmt: skip
 
@@ -191,6 +193,7 @@ async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() ->
     assert (event.call_id, event.request_id, event.step) == (CALL_ID, "R1", 0)
     workload = run.target.key
     claim = {"workload_key": workload, "lease_keys": [f"workload/{workload}"], "disruption": "INC-1/R1", "node": None}
+    claim["playbook"] = run.playbook
     assert outside.claims == [("INC-1", CALL_ID, claim)]
     assert outside.looks == 0, "nothing was sent before, so there is nothing to look for"
     [(approved, call, call_id)] = outside.calls

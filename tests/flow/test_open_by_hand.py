@@ -17,6 +17,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import OpenByHand, Opening
 from tests import builders
+from tests.fakes.restrictions import restrictions
 
 DRILL = (Path(__file__).parent / "drill.yaml").read_text(encoding="utf-8")
 FORM = "opens: by_hand\nform: {gain: {label: Gain, kind: number, max: 9}}\n"
@@ -34,7 +35,7 @@ class Bench:
         self.store = RedisStore(redis, owner="one")
         self.woken: list[str] = []
         library = Library({"hand": HAND, "drill": load_text(DRILL)})
-        self.open = OpenByHand(self.store, library, wake=self.woken.append)
+        self.open = OpenByHand(self.store, library, restrictions(), wake=self.woken.append)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from tests import builders
 from tests.domain.changes.snapshots import node, snapshot
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.restrictions import restrictions
 from tests.fakes.signals import Script, ScriptedSignals
 
 pytestmark = pytest.mark.fast
@@ -98,7 +99,9 @@ def planner(cluster: MemoryCluster, script: Script, earlier: Run | None = None) 
         return PLAYBOOK
 
     read = ReadHandler(ScriptedSignals(script, lambda: AT), playbook_of)
-    return PlanHandler(read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier))
+    return PlanHandler(
+        read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier), restrictions=restrictions()
+    )
 
 
 def growing() -> Run:

@@ -22,6 +22,7 @@ from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, Sent
 from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
+from tests.fakes.restrictions import restrictions
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
@@ -90,7 +91,7 @@ def applier(cluster: OneFree, store: RedisStore, claims: RedisClaims, planner: A
     seen: Any = see
     return ApplyCall(
         writer, claims, store, planner, seen, playbook_of,
-        job_result=nothing, generate=nothing, grant_valid_seconds=1e9, pause=time.advance,
+        restrictions=restrictions(), job_result=nothing, generate=nothing, grant_valid_seconds=1e9, pause=time.advance,
     )  # fmt: skip
 
 

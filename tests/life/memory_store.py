@@ -66,6 +66,9 @@ class MemoryStore:
         self._intake.remove(entry)
         self.left_out.append((entry.alert, reason))
 
+    async def let_go(self, fingerprint: str) -> None:
+        """No alert is held back: nothing here has a maintenance window."""
+
     async def unmatched(self, limit: int) -> Sequence[tuple[Alert, str]]:
         return self.left_out[-limit:]
 

@@ -65,6 +65,7 @@ from bot.flow.route_alerts import RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.incident_service import KnownPeople
+from tests.fakes.restrictions import restrictions
 from tests.flow.harness import APPROVERS, CHANNEL, LEAD, RULES
 from tests.life.memory_store import MemoryStore
 
@@ -170,7 +171,7 @@ class Month:
         self.advance = AdvanceRun(cast(RunStore, self.store), _stored_bundle, rules)
         self.route = RouteAlerts(
             cast(AlertStore, self.store), cast(RunStore, self.store), _Playbooks(),
-            {"test": MemoryCluster(self.now)}, wake=lambda incident: None,
+            {"test": MemoryCluster(self.now)}, restrictions=restrictions(), wake=lambda incident: None,
         )  # fmt: skip
         store = cast(Any, self.store)
         self.handlers: Mapping[type, Any] = {

@@ -17,6 +17,7 @@ from bot.flow.route_alerts import RouteAlerts
 from bot.sandbox import valkey
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
+from tests.fakes.restrictions import restrictions
 from tests.flow.harness import RULES, compiled_once
 from tests.flow.scenes import DRILL
 from tests.life.memory_store import MemoryStore
@@ -29,7 +30,8 @@ async def _history(store: Any, time: VirtualTime, seed: int) -> list[object]:
     """Alerts fire, repeat and resolve on two workloads, and time passes over every deadline."""
     rng = random.Random(seed)
     library = Library({name: load_playbook(DRILL.with_name(f"{name}.yaml")) for name in ("parked", "urgent")})
-    route = RouteAlerts(store, store, library, {"test": MemoryCluster(time.now)}, wake=lambda incident: None)
+    cluster = {"test": MemoryCluster(time.now)}
+    route = RouteAlerts(store, store, library, cluster, restrictions=restrictions(), wake=lambda incident: None)
     advance = AdvanceRun(store, compiled_once, RULES)
     seen: list[object] = []
     for _ in range(60):

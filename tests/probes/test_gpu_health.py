@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -548,6 +549,15 @@ NO_EXPORTER = [{"metadata": {"name": "another", "labels": {}}}]
 async def test_a_node_without_an_exporter_is_asked_inside_its_replicas() -> None:
     reading = await ask_inside(Shell({GpuQuery.NVIDIA: H100}), Finder(*NO_EXPORTER))
     assert (reading.fields["healthy"], reading.by_replica) == (True, {"llm-0": 1.0})
+
+
+async def test_no_program_is_run_in_the_replicas_of_a_target_that_is_only_observed() -> None:
+    shell = Shell({GpuQuery.NVIDIA: H100})
+    asked = request("gpu_health", with_engine(), at=1000.0, moments={STARTS_AT: 900.0})
+    given: dict[str, Any] = {"finder": Finder(*NO_EXPORTER), "samples": FakeSampleStore(), "gpu_shell": shell}
+    async with AddressPages() as pages:
+        reading = await probes.ask(asked, pages=pages, only_reads=lambda target: True, **given)
+    assert (shell.asked, reading.is_known) == ([], False)
 
 
 async def test_an_exporter_that_answers_is_enough(exporter: Exporter) -> None:

@@ -37,7 +37,9 @@ UNAUTHORIZED, FORBIDDEN = 401, 403
 NOT_KNOWN = "the API server does not accept the bot's credentials"
 FORBIDDEN_SECONDS = 60.0
 ASK_AGAIN_SECONDS = 30.0
-FOR_EVERYBODY = ("/version", "/apis/authorization.k8s.io/")
+REVIEWS = "/apis/authorization.k8s.io/"
+"""Questions about permissions are POST requests that change nothing."""
+FOR_EVERYBODY = ("/version", REVIEWS)
 LOAD_PAUSE_SECONDS = 10.0
 """Minimum time between two loads of credentials, even after refusals: each load starts the exec plugin."""
 CONNECT_SECONDS = 3.0
@@ -65,6 +67,9 @@ class Answer:
     @property
     def reason(self) -> str:
         return str(self.body.get("reason") or "") if isinstance(self.body, dict) else ""
+
+
+READS_ONLY = "the settings say observe-only: the bot sends nothing that could change the cluster"
 
 
 class NoAnswerError(BotError):
@@ -130,9 +135,15 @@ class KubernetesClient:
     """Use as `async with`, or call `close`. Safe for many requests at once."""
 
     def __init__(
-        self, connection: Connection, circuit: Circuit | None = None, *, now: Callable[[], float] = time.time
+        self,
+        connection: Connection,
+        circuit: Circuit | None = None,
+        *,
+        now: Callable[[], float] = time.time,
+        reads_only: bool = False,
     ) -> None:
-        self._connection, self._now = connection, now
+        """`reads_only`: refuse to send anything that could change the cluster, whoever asks for it."""
+        self._connection, self._now, self._reads_only = connection, now, reads_only
         self._circuit = circuit or Circuit("the Kubernetes API")
         self._credentials: Credentials | None = None
         self._api: ApiClient | None = None
@@ -181,6 +192,8 @@ class KubernetesClient:
 
         `most_bytes`: for answers that the API server does not write itself; no more than that is read.
         """
+        if self._reads_only and method != "GET" and not path.startswith(REVIEWS):
+            raise NotSentError(READS_ONLY)
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS)
         wanted = _Wanted(method, path, query or {}, body, timeout, most_bytes, passed_on, insists)
         api, shown = await self._opened()
@@ -231,6 +244,8 @@ class KubernetesClient:
         self, path: str, query: Sequence[tuple[str, str]]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A request that upgrades, as exec does. Raises aiohttp's own errors: a refusal has its status there."""
+        if self._reads_only:
+            raise NotSentError(READS_ONLY)
         stream = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.stream")
         async with contextlib.AsyncExitStack() as stack:
             api, shown = await self._opened()

@@ -24,12 +24,14 @@ async def access(
     options: Iterable[str] = (),
     namespaces: Sequence[str] = (),
     known: Sequence[str] = (),
+    reads_only: bool = False,
 ) -> tuple[Finding, ...]:
     """`verbs` are the changes that the playbooks use, `options` the additions from the settings.
 
-    `namespaces` are checked; without any, all of them at once; if that is refused, `known` are checked.
+    `reads_only`: the bot only observes, and needs no permission to change. `namespaces` are checked; without any, all
+    of them at once; if that is refused, `known` are checked.
     """
-    wanted = needed(verbs, options=options)
+    wanted = [each for each in needed(verbs, options=options) if not (reads_only and each.changes)]
     inside = [each for each in wanted if not each.is_cluster_wide]
     try:
         version = await client.request("GET", "/version")

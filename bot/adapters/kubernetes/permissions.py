@@ -34,6 +34,11 @@ class Permission:
     name: str = ""
     """The only object that it is needed for; empty: all."""
 
+    @property
+    def changes(self) -> bool:
+        """Whether it is for changing something."""
+        return self.verb not in ("get", "list")
+
     def __str__(self) -> str:
         resource = self.resource + (f"/{self.subresource}" if self.subresource else "")
         return f"{self.verb} {resource}{'.' + self.group if self.group else ''}{f' {self.name}' if self.name else ''}"

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from bot.adapters.redis.connection import Connection
+from bot.domain.approvals.advice import Observing
 from bot.domain.cluster.node_disruption import NodeDisruption
+from bot.domain.kernel.target import Target
 from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord
 
 NODE_BREAKER = "node-breaker"
@@ -31,14 +33,18 @@ class BreakerLimits:
 
 
 class RedisClaims:
-    def __init__(self, connection: Connection, limits: BreakerLimits | None = None) -> None:
+    def __init__(
+        self, connection: Connection, limits: BreakerLimits | None = None, observing: Observing | None = None
+    ) -> None:
+        """`observing`: where no call is ever claimed."""
         self._redis, self._limits = connection, limits or BreakerLimits()
+        self._observing = observing or Observing()
 
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
         key = self._redis.key("claims", incident_id)
         return bool(await self._redis.ask(self._redis.client.hexists(key, call_id)))
 
-    async def claim(
+    async def claim(  # noqa: PLR0913 - as in `CallClaims`
         self,
         incident_id: str,
         call_id: str,
@@ -47,7 +53,10 @@ class RedisClaims:
         lease_keys: Sequence[str],
         disruption: str,
         node: NodeDisruption | None = None,
+        playbook: str = "",
     ) -> ClaimVerdict:
+        if self._observing.anywhere and self._observing.is_on(playbook, Target.of_key(workload_key)):
+            return "observe_only"
         keys = [
             self._redis.key("halt"),
             self._redis.key("claims", incident_id),

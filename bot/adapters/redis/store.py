@@ -16,9 +16,10 @@ from bot.domain.incidents.event import EVENT, AlertChanged, Commanded, Event, Op
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
+from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Intake, OpenPage, Owed, RouteKind, Waiting
+from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -162,6 +163,32 @@ class RedisStore:
         ]
         arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json()]
         return await self._route(keys, arguments, None) == "routed"
+
+    async def hold(self, entry: Intake, target: Target) -> None:
+        kept = json.dumps(
+            {"alert": entry.alert.model_dump(mode="json"), "target": target.key, "truncated": entry.truncated}
+        )
+        await self._redis.script(
+            "hold_alert", self._keys("intake", "held"), [entry.entry_id, entry.alert.fingerprint, kept]
+        )
+
+    async def held(self) -> Sequence[HeldAlert]:
+        found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("held")))
+        return [self._held(str(raw)) for _, raw in sorted(found.items())]
+
+    @staticmethod
+    def _held(raw: str) -> HeldAlert:
+        kept = json.loads(raw)
+        target, alert = Target.of_key(kept["target"]), Alert.model_validate(kept["alert"])
+        return HeldAlert(entry_id=raw, alert=alert, target=target, truncated=kept["truncated"])
+
+    async def release(self, held: HeldAlert) -> None:
+        alert = held.alert
+        arguments = [alert.fingerprint, held.entry_id, held.truncated, alert.model_dump_json()]
+        await self._redis.script("release_alert", self._keys("held", "intake", "intake-number"), arguments)
+
+    async def let_go(self, fingerprint: str) -> None:
+        await self._redis.ask(self._redis.client.hdel(self._redis.key("held"), fingerprint))
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
         kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})

@@ -24,11 +24,15 @@ async def installation(
     client: AsyncWebClient,
     *,
     channel: str,
+    others: Iterable[str] = (),
     user_groups: Iterable[str],
     channels: Iterable[str] = (),
     incident_channels: bool = False,
 ) -> tuple[Finding, ...]:
-    """`channels`: those whose members may decide; `incident_channels`: whether incidents have one each."""
+    """`others`: channels of some targets' incidents. `channels`: those whose members may decide.
+
+    `incident_channels`: whether incidents have one each.
+    """
     scopes: frozenset[str] = frozenset()
 
     async def who_am_i() -> Any:
@@ -48,9 +52,10 @@ async def installation(
         return (broken(ABOUT, what, "Check slack.base_url and the network path (DNS, proxy, firewall), or try again."),)
     known = fine(ABOUT, f"is @{answer.get('user', '?')} in {answer.get('team', '?')}")
     placed, is_private = await _channel(client, channel)
+    placed_too = [(await _channel(client, each))[0] for each in sorted(set(others) - {channel})]
     groups = [await _group(client, group) for group in sorted(set(user_groups))]
     members = [await _members(client, each) for each in sorted(set(channels))]
-    return (known, _scoped(scopes, is_private, incident_channels), placed, *groups, *members)
+    return (known, _scoped(scopes, is_private, incident_channels), placed, *placed_too, *groups, *members)
 
 
 def _scoped(scopes: frozenset[str], is_private: bool, incident_channels: bool) -> Finding:

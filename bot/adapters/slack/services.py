@@ -11,12 +11,14 @@ from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import Opened, Opening
-from bot.flow.ports import Clock, Messenger, OpenPage, People
+from bot.flow.plan_windows import Plan
+from bot.flow.ports import Clock, HeldAlert, Messenger, OpenPage, People
 
 
 class IncidentService(Protocol):
@@ -104,6 +106,26 @@ class Callers(People, Protocol):
         ...
 
 
+class WindowService(Protocol):
+    """Maintenance windows and freezes. Every method raises `StorageUnavailableError` on no answer."""
+
+    async def open(self) -> Sequence[PlannedWindow]:
+        """Those that are open now."""
+        ...
+
+    async def held(self) -> Sequence[HeldAlert]:
+        """The alerts that wait for the end of a maintenance window."""
+        ...
+
+    async def begin(self, plan: Plan) -> PlannedWindow:
+        """Stored when it returns. Raise `ValueError` with the reason for the person."""
+        ...
+
+    async def end(self, plan: Plan) -> bool:
+        """False when people planned none for these targets. Raise `ValueError`."""
+        ...
+
+
 async def _shown_already(incident_ids: Sequence[str]) -> None:
     """The default where Slack refuses nothing."""
 
@@ -117,6 +139,7 @@ class Services:
     messenger: Messenger
     clock: Clock
     playbooks: PlaybookService
+    windows: WindowService
     links: Callable[[str], Awaitable[Mapping[str, str]]]
     """The addresses of an incident's requests and questions in Slack, by slot."""
     want_card: Callable[[str], Awaitable[None]]

@@ -6,7 +6,6 @@ Each function returns the reason, as people read it (`no approval: …`); empty 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, time
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,6 +13,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import RISKS, LedgerEntry, Plan, Risk
 from bot.domain.cluster.owner import AUTOSCALERS
+from bot.domain.kernel.schedule import open_until
 from bot.domain.kernel.target import Target
 
 CLEANED_BY_UNDO = frozenset({"canary", "isolate_replica"})
@@ -89,11 +89,7 @@ class PreApproved(BaseModel):
         return not self.targets or any(map(target.matches, self.targets))
 
     def _is_open(self, at: float) -> bool:
-        if not self.hours:
-            return True
-        start, end = (time.fromisoformat(text.strip()) for text in self.hours.split("-"))
-        now = datetime.fromtimestamp(at, UTC).time()
-        return start <= now < end if start <= end else now >= start or now < end
+        return not self.hours or open_until(self.hours, at) is not None
 
     def __str__(self) -> str:
         targets = "for " + ", ".join(self.targets) if self.targets else ""

@@ -17,6 +17,7 @@ from bot.domain.approvals.rules import ApprovalRules, people_named
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import RISKS, Risk
 from bot.domain.kernel.configured import Duration, Secret, Section, WebAddress, listed, pairs
+from bot.domain.kernel.schedule import HOURS
 
 EXPIRES = {"low": timedelta(minutes=30), "medium": timedelta(minutes=15), "high": timedelta(minutes=15)}
 
@@ -160,9 +161,7 @@ class PreApproval(Section):
     """How often in one incident."""
     targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field((), examples=["serving/llm-*"])
     """`namespace/name`, or `cluster/namespace/name`, with `*`; empty: every target."""
-    hours: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$|^$")] = Field(
-        "", examples=["22:00-06:00"]
-    )
+    hours: Annotated[str, StringConstraints(pattern=HOURS)] = Field("", examples=["22:00-06:00"])
     """Time of day in UTC; empty: always."""
     least_serving: int = Field(0, ge=0, le=10000, examples=["4"])
     """Only while so many replicas are in rotation; 0: any number."""

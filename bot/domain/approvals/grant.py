@@ -12,11 +12,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.changes.plan import Plan, Risk
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.runbook import Runbook
 
-RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn"]
+RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn", "advised"]
 
 
 APPROVERS = "approvers"
@@ -92,7 +93,7 @@ class Press(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     press_id: str
-    action: Literal["approve", "refuse", "choose", "undo", "edit", "more_time", "break_glass"]
+    action: Literal["approve", "refuse", "choose", "undo", "edit", "more_time", "break_glass", "carried_out"]
     about: str
     """The request id (`R3`) or question id (`Q2`) of the button."""
     digest: str = ""
@@ -140,8 +141,19 @@ class Alternative(BaseModel):
     """Why it is not possible; empty if it is."""
 
 
+class CarriedOut(BaseModel):
+    """What a person said to have done, or to do, where the bot only advised."""
+
+    model_config = ConfigDict(frozen=True)
+
+    user: str
+    at: float
+    text: str = ""
+    """Empty: what was advised."""
+
+
 class Request(BaseModel):
-    """A plan that people are asked to approve."""
+    """A plan that people are asked to approve, or are only advised to carry out."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -187,6 +199,10 @@ class Request(BaseModel):
     """The request that asked for exactly this within half an hour, `R3` or another incident's `INC-6/R3`: an approval
     needs a new reason in words.
     """
+    advice: OnlyAdvice | None = None
+    """Why the plan is only advised: nobody can approve it. None: it is requested."""
+    carried_out: tuple[CarriedOut, ...] = ()
+    """What people did about the advice."""
     alerts_resolved_at: float | None = None
     """When all alerts resolved while it waited: presses before this moment no longer count."""
 
@@ -223,6 +239,8 @@ def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
     A request that is announced needs no press. Raise `ApprovalError`, with the reason for the presser, unless these
     presses satisfy the request's policy.
     """
+    if request.advice is not None:
+        raise ApprovalError(f"it is only advised: {request.advice.text}")
     if request.policy.announced:
         return Approved(request=request, presses=(), made_by=_GRANT)
     if not request.policy.demands:

@@ -62,6 +62,14 @@ class WatchSignals(_Effect):
     started_at: float
 
 
+class WatchAdvice(_Effect):
+    """Watch whether the trouble ends after a change was advised."""
+
+    lane: ClassVar[Lane] = "waits"
+    kind: Literal["watch_advice"] = "watch_advice"
+    request_id: str
+
+
 class Notify(_Effect):
     """An ephemeral answer, visible to one person."""
 
@@ -164,6 +172,7 @@ Effect = Annotated[
     | JudgePress
     | ApplyStep
     | WatchSignals
+    | WatchAdvice
     | Notify
     | ShowInSlack
     | ReleaseLeases

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.approvals.grant import Authority, Press
 from bot.domain.changes.plan import LedgerEntry, PlanResult, Result
 from bot.domain.incidents.impact import Impact
@@ -62,6 +63,8 @@ class Planned(_Event):
     effect_id: str
     result: PlanResult
     readings: dict[str, Reading] = {}
+    only_advice: OnlyAdvice | None = None
+    """Why the change is only advised now."""
 
 
 class Pressed(_Event):
@@ -111,6 +114,18 @@ class Watched(_Event):
     verdict: Literal["held", "not_held", "unknown", "broke"]
     broke: int | None = None
     parts: dict[str, str] = {}
+    readings: dict[str, Reading] = {}
+    detail: str = ""
+
+
+class AdviceWatched(_Event):
+    """How the trouble went on after a change was advised; `lifted`: the change may be requested now."""
+
+    kind: Literal["advice_watched"] = "advice_watched"
+    effect_id: str
+    request_id: str
+    result: Literal["recovered", "not_recovered", "lifted"]
+    recovered_at: float | None = None
     readings: dict[str, Reading] = {}
     detail: str = ""
 
@@ -232,6 +247,7 @@ Event = Annotated[
     | StepSettled
     | Progressed
     | Watched
+    | AdviceWatched
     | Due
     | Commanded
     | Silenced

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.approvals.grant import Alternative, Policy, Request
 from bot.domain.changes.plan import LedgerEntry
 from bot.domain.incidents.impact import Impact
@@ -265,6 +266,8 @@ class Run(_Frozen):
     latest: dict[str, Reading] = {}
     """The newest reading of each signal, for the card's `baseline → now`."""
 
+    only_advice: OnlyAdvice | None = None
+    """Why changes are only advised, as it was when the run opened or last planned a change."""
     change: ActiveChange | None = None
     watch: ActiveWatch | None = None
     requests: dict[str, Request] = {}
@@ -306,6 +309,12 @@ class Run(_Frozen):
         change = self.change
         request = self.requests.get(change.request_id) if change else None
         return request if request and request.status == "open" else None
+
+    @property
+    def advised(self) -> Request | None:
+        """The advice whose effect the run watches."""
+        request = self.requests.get(self.change.request_id) if self.change else None
+        return request if request and request.status == "advised" else None
 
     @property
     def open_question(self) -> Question | None:

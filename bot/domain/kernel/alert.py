@@ -6,7 +6,7 @@ Labels and annotations are external text: never trusted, never shown unescaped.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,6 +26,9 @@ class Alert(BaseModel):
     received_at: float = 0.0
     """Epoch seconds of the storage's clock when the webhook was accepted."""
 
+    maintenance: str = ""
+    """What a maintenance window has to do with it, for the timeline; empty: nothing."""
+
     @property
     def name(self) -> str:
         return self.labels.get("alertname", "(no alertname)")
@@ -43,6 +46,10 @@ class Alert(BaseModel):
     def dedupe_key(self) -> str:
         """Alertmanager repeats alerts: the same key twice in a row means nothing new."""
         return f"{self.fingerprint}/{self.starts_at.timestamp():.3f}/{self.status}"
+
+    def evidence(self) -> dict[str, Any]:
+        """Returns what the timeline keeps of it. What it has to do with maintenance is an entry of its own there."""
+        return self.model_dump(mode="json", exclude={"maintenance"})
 
     def supersedes(self, other: Alert) -> bool:
         """Whether it replaces `other`: the newest startsAt wins, then the last to arrive, as a refiring may keep it."""

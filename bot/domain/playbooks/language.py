@@ -306,6 +306,8 @@ class Playbook(Strict):
     title: str
     summary: str = ""
     priority: int = 50
+    urgent: bool = False
+    """Its alerts open an incident also while their target is in maintenance."""
     tested_on: tuple[str, ...] = ()
     """Engine versions (`0.32`) it was tested on."""
     opens_on: tuple[str, ...] = ()

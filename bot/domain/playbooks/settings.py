@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.playbooks.expressions.expression import did_you_mean
@@ -26,15 +26,27 @@ def _texts(value: object) -> object:
 
 
 class Override(BaseModel):
-    """Settings of playbooks that an operator sets otherwise."""
+    """What an operator sets otherwise for a playbook, for a target, or for a playbook on a target."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    settings: Annotated[dict[str, str], BeforeValidator(_texts)]
+    settings: Annotated[dict[str, str], BeforeValidator(_texts)] = {}
     playbook: str = ""
     """Empty: each playbook takes the settings that it declares."""
     target: str = ""
     """`namespace/workload` or `cluster/namespace/workload` as a glob; empty: they apply everywhere."""
+    observe_only: bool | None = None
+    """Whether changes are only advised here; None: as elsewhere."""
+    channel: str = Field("", pattern=r"^([CG][A-Z0-9]+)?$")
+    """The Slack channel of the incidents of this target; empty: as elsewhere."""
+
+    @model_validator(mode="after")
+    def _sets_something(self) -> Self:
+        if not self.settings and self.observe_only is None and not self.channel:
+            raise ValueError("sets nothing; write settings, observe_only or channel")
+        if self.channel and not self.target:
+            raise ValueError("has a channel without a target; slack.channel is the channel of all others")
+        return self
 
     @property
     def place(self) -> str:

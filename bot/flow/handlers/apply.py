@@ -30,8 +30,10 @@ from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import PlaybookOf
+from bot.flow.handlers.watch_advice import takes_back
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
+from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 
 log = structlog.get_logger()
@@ -48,6 +50,7 @@ PATIENCE_SECONDS = 600.0
 """How long a budget (429) or another incident's lease may delay a call before people are asked."""
 
 ROOM_TAKEN = "another incident took accelerators a moment ago; capacity is checked again once its pods are seen"
+ONLY_OBSERVES = "the settings say observe-only: the bot changes nothing here"
 HELD_BY_OTHERS: Mapping[str, str] = {
     "lease_held": "another incident is changing this workload",
     "room_held": ROOM_TAKEN,
@@ -70,12 +73,13 @@ class ApplyCall:
         see: SnapshotReader,
         playbook_of: PlaybookOf,
         *,
+        restrictions: Restrictions,
         job_result: JobResult,
         generate: GenerateOnReplica,
         grant_valid_seconds: float,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._job_result, self._generate = job_result, generate
+        self._job_result, self._generate, self._restrictions = job_result, generate, restrictions
         self._writer, self._claims, self._runs = writer, claims, runs
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
         self._grant_valid, self._pause = grant_valid_seconds, pause
@@ -161,10 +165,13 @@ class ApplyCall:
             context.incident_id,
             call_id,
             workload_key=context.run.target.key,
+            playbook=context.run.playbook,
             lease_keys=lease_keys(context.run, request.plan, is_first=effect.step == 0),
             disruption="" if call.restores else request.plan.disruption(f"{context.incident_id}/{request.request_id}"),
             node=node,
         )
+        if verdict == "observe_only":
+            return await self._only_observed(context, effect, call, call_id, was_claimed=claimed_before)
         if verdict == "halted":
             return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
         if verdict in HELD_BY_OTHERS:
@@ -177,6 +184,20 @@ class ApplyCall:
             return await self._send(context, effect, approved, call, call_id)
         known = await self._after_an_attempt(context, effect, request, call, call_id)
         return known if known is not None else await self._send_again(context, effect, approved, call, call_id)
+
+    async def _only_observed(
+        self, context: EffectContext, effect: ApplyStep, call: Call, call_id: str, *, was_claimed: bool
+    ) -> Done:
+        """The bot was set to observe only while a change was under way: nothing is sent, also not again."""
+        seen = "not_done"
+        if was_claimed:
+            seen = "unclear" if call.method == "generate" else await self._look(context, call, call_id)
+        if seen == "unclear":
+            why = f"it may have been sent before; now {ONLY_OBSERVES}"
+            return self._settled(effect, "unclear", why, call_id=call_id)
+        if seen == "done":
+            return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
+        return self._settled(effect, "withheld", ONLY_OBSERVES, call_id=call_id)
 
     async def _node_at_stake(self, context: EffectContext, plan: Plan) -> NodeDisruption | str | None:
         """What the plan takes from the fleet, read now; None if it disturbs no node, a text if that is not known."""
@@ -282,6 +303,10 @@ class ApplyCall:
         """
         if (lapsed := self._lapsed(context, effect, request)) is not None:
             return lapsed
+        change = context.run.change
+        back = change is not None and takes_back(change)
+        if (advice := await self._restrictions.advice(context.run, at=context.now, takes_back=back)) is not None:
+            return self._settled(effect, "lapsed", f"it is only advised now: {advice.text}")
         against = await self._against(context, effect, request, at=context.now)
         for seconds in LOOKS_APART_SECONDS:
             if against is None or _settlements(against)[0].result == "not_needed" or context.lost.is_set():

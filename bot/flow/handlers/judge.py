@@ -17,7 +17,10 @@ class JudgeHandler:
         press = effect.press
         request, question = context.run.requests.get(press.about), context.run.questions.get(press.about)
         policy = request.policy if request else question.by if question else None
-        if request is not None and request.status != "open":
+        if press.action == "carried_out":
+            # It permits nothing, so it takes no more than an answer to a question.
+            authority = await self._people.may_steer(press.user, at=context.now)
+        elif request is not None and request.status != "open":
             # The press can no longer have an effect, so the account is not looked up.
             authority = Authority(
                 allowed=False, reason=f"the request was {request.status} already", read_at=context.now

@@ -19,10 +19,12 @@ from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
+from bot.flow.handlers.watch_advice import takes_back
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by_the_last, rollbacks_in_a_day
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Cluster
+from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 
 GRANT_IT = "grant it in the bot's role; `incident-bot doctor` lists everything that it needs"
@@ -31,13 +33,21 @@ GONE = "the reason for this change is gone"
 
 class PlanHandler:
     def __init__(
-        self, read: ReadHandler, see: SnapshotReader, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns
-    ) -> None:
+        self, read: ReadHandler, see: SnapshotReader, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns,
+        *, restrictions: Restrictions,
+    ) -> None:  # fmt: skip
+        self._restrictions = restrictions
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
     async def __call__(self, context: EffectContext, effect: PlanChange) -> Done:
-        result, readings = await self.plan(context.run, at=context.now)
-        event = Planned(event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings))
+        run, change = context.run, context.run.change
+        back = change is not None and takes_back(change)
+        advice = await self._restrictions.advice(run, at=context.now, takes_back=back)
+        result, readings = await self.plan(run, at=context.now)
+        event = Planned(
+            event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings),
+            only_advice=advice,
+        )  # fmt: skip
         return Done((event,))
 
     async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:
@@ -71,7 +81,9 @@ class PlanHandler:
         result = plan_change(verb, dict(arguments), snapshot, plan_context(run, playbook, at=at))
         if result.plan and (hot := await refused_by_heat(self._runs, run, result.plan, snapshot, at=at)):
             return PlanResult(outcome="impossible", reason=hot, hint="wait until facilities have it in hand")
-        rehearsed = await self._rehearsed(result)
+        # Where the bot only observes, it may lack the permissions, and even a dry run is a request to change something.
+        observes = self._restrictions.observing.is_on(run.playbook, run.target)
+        rehearsed = result if observes else await self._rehearsed(result)
         if rehearsed.plan is None:
             return rehearsed
         asked = await asked_by_the_last(self._runs, run, rehearsed.plan, at=at)

@@ -48,6 +48,7 @@ class ReadGpuHealth:
         self._exporters, self._finder = Exporters(sources), sources.finder
         self._history, self._records = RegisterHistory("gpus", sources), sources.registers
         self._smi = Smi(sources.gpu_shell, self._history) if sources.gpu_shell else None
+        self._only_reads = sources.only_reads
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         snapshot = await request.snapshot()
@@ -93,7 +94,7 @@ class ReadGpuHealth:
             return [
                 _judge(f"{node}/{gpu.index}", gpu, readings, fastest, recorded.get(gpu.uuid, NO_RECORD)) for gpu in gpus
             ]
-        if self._smi:
+        if self._smi and not self._only_reads(request.context.target):
             return await self._smi.judge(place, pods, since)
         return [Verdict(None, None, (page.unreadable or f"{node}: no GPU on the exporter's page",))]
 

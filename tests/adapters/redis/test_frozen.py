@@ -16,6 +16,7 @@ from bot.adapters.alertmanager import read_webhook
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
+from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.web import Endpoints, create_app
 from bot.dependencies import Storage
@@ -83,7 +84,7 @@ async def storage(proxy: Proxy, tag: str) -> AsyncIterator[Storage]:
     await connection.now()
     proxy.is_frozen = True
     store, claims = RedisStore(connection, owner="one"), RedisClaims(connection, BreakerLimits())
-    yield Storage(connection, store, claims, RedisEpoch(connection))
+    yield Storage(connection, store, claims, RedisEpoch(connection), RedisPlannedWindows(connection))
     await connection.close()
 
 

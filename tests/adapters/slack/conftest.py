@@ -24,6 +24,7 @@ from bot.adapters.slack.services import Services
 from bot.flow.handlers.draw_path import DrawForChannel
 from tests.adapters.slack.runs import policy, run
 from tests.fakes.incident_service import KnownPeople, MemoryIncidents, MemoryPlaybooks
+from tests.fakes.restrictions import MemoryWindowService
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MemoryViewers, MovableClock
 from tests.processes import Running, start
 
@@ -172,6 +173,7 @@ def services_of(bench: Bench) -> Services:
         bench.messenger,
         bench.clock,
         shelf,
+        MemoryWindowService(bench.clock.now),
         bench.messenger.links,
         bench.messenger.want_card,
         draw=DrawForChannel(bench.messenger.share, lambda picture: f"png of {picture.title}".encode()),

@@ -9,7 +9,8 @@ import pytest
 
 from bot.adapters.slack.outbound.messages import Message, card, now_line, thread
 from bot.adapters.slack.press_value import ButtonValue
-from bot.domain.approvals.grant import Demand
+from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
+from bot.domain.approvals.grant import CarriedOut, Demand
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, Findings, Note, Page, Run
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
@@ -86,7 +87,22 @@ STEP = Runbook(step="3.2 Reduce the load", url="https://wiki.example.test/kv?pag
 COMMIT = '# Deployment serving/llm: put it into the values of prod, then: helm upgrade\nkind: "Deployment"'
 EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
 
+OTHER = CarriedOut(user="U0BEN", at=BEGAN + 300, text="moved <!here> traffic to llm-b")
+
+
+def advised(**changes: Any) -> Run:
+    """A change that people carry out; the bot watches."""
+    advice = {"status": "advised", "advice": OBSERVE_ONLY, "posted_at": None, "expires_at": None}
+    watch = ActiveWatch(started_at=BEGAN + 200, until=BEGAN + 14600)
+    made = waiting(**(advice | changes)).with_(watch=watch, only_advice=OBSERVE_ONLY)
+    change = ActiveChange(state="cap", verb="set_flags", request_id="R3", progress="waits until the reason is gone")
+    return made.with_(change=change)
+
+
+FREEZE = OnlyAdvice(reason="freeze", text="freeze until 19 Nov 18:00 UTC: release <!here> (ana)")
 CARDS = {
+    "card-advises": advised(),
+    "card-in-a-freeze": run(only_advice=FREEZE),
     "card-waits-for-teams": teams(presses=(approval(teams=("serving",)),)),
     "card-waits-for-approval": waiting(),
     "card-asks": questioned(),
@@ -100,6 +116,9 @@ CARDS = {
     "card-with-a-runbook-without-a-link": run(runbook=Runbook(step="<!here> 3|2", url="javascript:alert(1)")),
 }
 THREADS = {
+    "request-advised": advised(),
+    "request-advised-and-carried-out": advised(carried_out=(CarriedOut(user="U0ANA", at=BEGAN + 250), OTHER)),
+    "request-advised-recovered": advised(outcome="recovered", ended_at=BEGAN + 900).with_(change=None, watch=None),
     "request-with-a-runbook": waiting(runbook=STEP),
     "request-open-high-risk": waiting(),
     "request-with-a-text-to-commit": waiting(plan=plan(commit=COMMIT)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -368,3 +369,33 @@ async def processed(bench: Bench) -> bool:
     shared = [file["id"] for m in await bench.slack.messages() for file in m.get("files", ())]
     described = [(await bench.client.files_info(file=file_id))["file"] for file_id in shared]
     return all(file["shares"] for file in described)
+
+
+# --- the channel of one target ----------------------------------------------------------------------------------------
+
+ELSEWHERE = "C0GEN"
+
+
+def with_channel(bench: Bench, channel: str) -> Bench:
+    place = Place(CHANNEL, "tests", of_targets=(("serving/*", channel), ("chat/*", "C0NOT")))
+    return replace(bench, messenger=SlackMessenger(bench.client, bench.store, bench.pace, bench.clock, place))
+
+
+async def test_a_target_may_have_a_channel_of_its_own(bench: Bench) -> None:
+    await show(with_channel(bench, ELSEWHERE), waiting())
+    assert {entry.channel for entry in bench.store.slots["INC-7"].values()} == {ELSEWHERE}
+    assert await slots(bench) == []
+
+
+async def test_where_slack_refuses_that_channel_the_incident_appears_in_the_channel_of_all(bench: Bench) -> None:
+    await show(with_channel(bench, "C0GONE"), waiting())
+    assert {entry.channel for entry in bench.store.slots["INC-7"].values()} == {CHANNEL}
+    assert await slots(bench) == ["INC-7/card", "INC-7/diagnostics:1", "INC-7/request:R3"]
+
+
+async def test_a_lost_reply_in_that_channel_leaves_one_card(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
+    await settle(with_channel(bench, ELSEWHERE), waiting())
+    answer = await bench.client.conversations_history(channel=ELSEWHERE)
+    assert len(answer["messages"]) == 1
+    assert await slots(bench) == []

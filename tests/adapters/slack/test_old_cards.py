@@ -29,16 +29,16 @@ async def test_the_highest_number_on_a_card_of_this_deployment_is_found(
     slack: Sandbox, client: AsyncWebClient, keys: list[Key], highest: int
 ) -> None:
     await posted(client, *keys)
-    assert await highest_number(client, channel=CHANNEL, deployment="tests") == highest
+    assert await highest_number(client, channels=[CHANNEL], deployment="tests") == highest
 
 
 async def test_cards_below_many_other_messages_are_found(slack: Sandbox, client: AsyncWebClient) -> None:
     await posted(client, Key("tests", "INC-41/card"))
     for _ in range(201):
         await client.chat_postMessage(channel=CHANNEL, text="talk")
-    assert await highest_number(client, channel=CHANNEL, deployment="tests") == 41
+    assert await highest_number(client, channels=[CHANNEL], deployment="tests") == 41
 
 
 async def test_slack_that_does_not_say_is_no_first_start(slack: Sandbox, client: AsyncWebClient) -> None:
     await slack.faults({"method": "conversations.history", "kind": "500"})
-    assert await highest_number(client, channel=CHANNEL, deployment="tests") is None
+    assert await highest_number(client, channels=[CHANNEL], deployment="tests") is None

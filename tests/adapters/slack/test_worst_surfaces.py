@@ -32,6 +32,7 @@ from tests.adapters.slack.test_worst_inputs import INJECTION, OUR_TOKENS, assert
 from tests.builders import policy
 from tests.domain.incidents.machine.steps import TEXT
 from tests.fakes.incident_service import KnownPeople, MemoryIncidents, MemoryPlaybooks
+from tests.fakes.restrictions import MemoryWindowService
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
 
 HOSTILE = INJECTION + " \u200b\u2066\u200f *bold* @everyone"
@@ -60,7 +61,10 @@ def services(text: str, many: int = 100) -> Services:
     people = KnownPeople("U0ANA")
     links, want_card = messenger.links, messenger.want_card
     silencers = policy(users=("U0ANA",))
-    return Services(inbound, people, messenger, clock, shelf, links, want_card, deployment="t", silencers=silencers)
+    windows = MemoryWindowService(clock.now)
+    return Services(
+        inbound, people, messenger, clock, shelf, windows, links, want_card, deployment="t", silencers=silencers
+    )
 
 
 def command(text: str, user: str = "U0ANA") -> Command:

@@ -19,8 +19,10 @@ from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
 from bot.adapters.slack.inbound.steering_words import SteeringWords
+from bot.adapters.slack.inbound.window_words import WindowWords
 from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.messages import Message, card, now_line, sign_of
+from bot.adapters.slack.outbound.window_line import window_line
 from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.effect import ExportFormat
@@ -67,6 +69,10 @@ WORDS = {
     "skip": _Word("[INC] [STATE WHY]", "stop waiting and take another exit"),
     # `Silencing.begin` checks who may approve a silence.
     "silence": _Word("[INC] 30m WHY|off", "silence its alerts in Alertmanager for at most two hours", "members"),
+    "maintenance": _Word(
+        "[NAMESPACE/WORKLOAD for 1h WHY|off]", "hold back its alerts that are not urgent", when_closed=True
+    ),
+    "freeze": _Word("[NAMESPACE/WORKLOAD|all for 1h WHY|off]", "only advise changes", when_closed=True),
     "reopen": _Word("INC WHY", "reopen a closed incident", when_closed=True),
     "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert", when_closed=True),
     "playbooks": _Word("", "list the playbooks and the alerts that open them", "members", when_closed=True),
@@ -84,8 +90,8 @@ WORDS = {
 GROUPS = {
     "See": ("list", "show", "timeline", "export", "graph", "playbooks", "settings", "unmatched", "help"),
     "Update": ("note", "status", "lead", "handover"),
-    "Operate": ("open", "skip", "divert", "undo", "silence", "reset", "resolve", "reopen"),
-    "Stop": ("halt", "resume"),
+    "Operate": ("open", "skip", "divert", "undo", "silence", "maintenance", "reset", "resolve", "reopen"),
+    "Stop": ("halt", "resume", "freeze"),
 }
 
 
@@ -94,6 +100,7 @@ class Commands:
         self._incidents, self._people, self._clock = services.incidents, services.people, services.clock
         self._want_card, self._show_again = services.want_card, services.show_again
         playbooks, steering = PlaybookWords(services, self.pointed_at), SteeringWords(services, self.pointed_at)
+        self._windows, windows = services.windows, WindowWords(services)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             "help": self._help,
             "list": self._list,
@@ -112,6 +119,8 @@ class Commands:
             "handover": steering.handover,
             "skip": steering.skip,
             "silence": Silencing(services, self.pointed_at).begin,
+            "maintenance": windows.maintenance,
+            "freeze": windows.freeze,
             "reopen": steering.reopen,
             "settings": playbooks.settings,
             "open": Opening(services).begin,
@@ -145,8 +154,9 @@ class Commands:
     async def _list(self, command: Command) -> Message:
         del command
         page = await self._incidents.open_page()
+        windows = [window_line(each) for each in await self._windows.open()]
         if not page.count:
-            return reply("No incident is open.")
+            return reply("No incident is open.", *windows)
         # The most urgent first, then the newest.
         shown = sorted(page.runs, key=lambda run: URGENCY.index(run.severity))[:LISTED]
         await self._show_again([run.incident_id for run in shown])
@@ -157,7 +167,7 @@ class Commands:
         ]
         rest = page.count - len(shown)
         more = [f"… and {rest} more: `/incident show INC-7` shows one by its ID."] if rest else []
-        return reply(f"*{page.count} open*", *lines, *more, await self._switch())
+        return reply(f"*{page.count} open*", *lines, *more, *windows, await self._switch())
 
     async def _switch(self) -> str:
         """Who pulled the kill switch, or how to pull it."""

@@ -9,7 +9,7 @@ from typing import Literal
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context
-from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, REFUSE, ButtonValue
+from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, DO_ELSE, REFUSE, ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.kernel.form import Answer, Form, FormField
 
@@ -25,7 +25,7 @@ class ReasonForm:
     """A form with one field, opened by the button of the same id. `action` is the press that the reason belongs to."""
 
     callback_id: str
-    action: Literal["approve", "refuse", "break_glass"]
+    action: Literal["approve", "refuse", "break_glass", "carried_out"]
     title: str
     submit: str
     label: str
@@ -43,7 +43,8 @@ GLASS_FORM = ReasonForm(
     "Why can this not wait for the others?",
     hint="For this change only. Every team that was asked sees it, with your name.",
 )
-REASON_FORMS = (REFUSE_FORM, APPROVE_FORM, GLASS_FORM)
+ELSE_FORM = ReasonForm(DO_ELSE, "carried_out", "Instead of", "Record", "What do you do?")
+REASON_FORMS = (REFUSE_FORM, APPROVE_FORM, GLASS_FORM, ELSE_FORM)
 
 
 def reason_form(form: ReasonForm, value: ButtonValue, kept: Mapping[str, str]) -> Modal:

@@ -28,7 +28,7 @@ from bot.domain.kernel.form import Form, answers, problems
 
 log = structlog.get_logger(__name__)
 
-Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass"]
+Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass", "carried_out"]
 NOT_STORED = (
     "Your press could not be stored: the bot's storage did not answer. Nothing was decided. Please press again in a "
     "moment; pressing twice is harmless."

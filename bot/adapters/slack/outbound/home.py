@@ -24,11 +24,13 @@ from bot.adapters.slack.outbound.blocks import context, divider, fields, header,
 from bot.adapters.slack.outbound.messages import GOOD_ENDINGS, linked, now_line, sign_of
 from bot.adapters.slack.outbound.request_message import request_title
 from bot.adapters.slack.outbound.shown import Pace
+from bot.adapters.slack.outbound.window_line import window_line
 from bot.adapters.slack.outbound.words import moment, span
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.planned_window import PlannedWindow
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]
@@ -74,6 +76,8 @@ class Seen:
     still_open: Sequence[Run]
     recent: Sequence[Run]
     halted_by: str = ""
+    windows: Sequence[PlannedWindow] = ()
+    """Maintenance and freezes that are open."""
     unread: int = 0
     """How many more incidents are open but were not read."""
 
@@ -145,7 +149,9 @@ class Homes:
             recent = await incidents.recent_runs()
             self._recent = (now, recent)
         page = await incidents.open_page()
-        return Seen(page.runs, recent, await incidents.halted_by(), unread=page.count - len(page.runs))
+        windows = await self._services.windows.open()
+        unread = page.count - len(page.runs)
+        return Seen(page.runs, recent, await incidents.halted_by(), windows, unread=unread)
 
     async def _made_for(self, user: str, seen: Seen, now: float) -> tuple[Block, ...]:
         return home(seen, await self._waiting_for(user, seen.still_open, now), now=now)
@@ -204,6 +210,7 @@ def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, 
         blocks += section(
             [f"⛔ *Everything is halted* by {mention(seen.halted_by)}: no change is sent until `/incident resume all`."]
         )
+    blocks += section([window_line(each) for each in seen.windows[:10]])
     blocks.append(header("Waiting for you"))
     blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing is waiting for you."])
     blocks += _more(len(waiting) - WAITING_SHOWN)

@@ -155,6 +155,11 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
         what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
         by = f" by {teams}" if (teams := missing_teams(request)) else ""
         return f"⏳ Waiting for approval of {what}{by}{_until(request.expires_at)}"
+    if (advised := run.advised) is not None:
+        what = linked(line(advised.plan.title, 200), links.get(f"request:{advised.request_id}"))
+        progress = f": {line(run.change.progress, 300)}" if run.change is not None and run.change.progress else ""
+        until = f" until {moment(run.watch.until)}" if run.watch is not None else ""
+        return f"👀 Would propose {what}, and changes nothing; watches whether it recovers{until}{progress}"
     if run.change is not None:
         progress = f": {line(run.change.progress, 300)}" if run.change.progress else ""
         return f"🔧 {'Applying' if run.change.begun else 'Planning'} {code(run.change.verb)}{progress}"
@@ -205,6 +210,9 @@ def linked(text: str, url: str | None) -> str:
 
 def _banners(run: Run) -> list[Block]:
     banners = []
+    if run.only_advice is not None and run.is_open:
+        why = "*Observe-only*" if run.only_advice.reason == "observe_only" else f"*{line(run.only_advice.text, 300)}*"
+        banners.append(f"👀 {why}: the bot changes nothing here, and shows what it would propose.")
     for page in run.pages.values():
         if page.failing_since is not None and run.is_open:
             phone = f" Call it yourself: {line(page.phone, 200)}." if page.phone else ""

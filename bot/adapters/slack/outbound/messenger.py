@@ -31,6 +31,7 @@ from bot.adapters.slack.outbound.summary import Summary
 from bot.domain.incidents.event import Event, Posted
 from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.target import Target
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,13 @@ class Place:
     deployment: str
     incident_channels: ChannelRules = field(default_factory=ChannelRules)
     """Whether each incident also has its own channel."""
+    of_targets: tuple[tuple[str, str], ...] = ()
+    """Targets, as `namespace/workload` with `*`, and the channel of their incidents; the last that matches counts."""
+
+    def channels(self, target: Target) -> tuple[str, ...]:
+        """The channel of the target's incidents, and the one to use if Slack refuses that one."""
+        own = [channel for pattern, channel in self.of_targets if target.matches(pattern)]
+        return tuple(dict.fromkeys((*own[-1:], self.channel)))
 
 
 class SlackMessenger:
@@ -196,13 +204,17 @@ class SlackMessenger:
             if found is not None:
                 return found
             entry = slots.shown[slot]
-        await self._wait_for_pace("post", root.channel or self._place.channel)
+        channels = (root.channel,) if root.channel else self._place.channels(run.target)
+        await self._wait_for_pace("post", channels[0])
         now = self._clock.now()
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         await self._save(run, slots, slot, attempt)
         message = slots.rendered(slot)
-        channel = root.channel or self._place.channel
-        result = await post(self._client, message, self._key(run, slot), channel=channel, thread=root.ts)
+        result = await post(self._client, message, self._key(run, slot), channel=channels[0], thread=root.ts)
+        if isinstance(result, Refusal) and result.error in OF_THE_CHANNEL and len(channels) > 1:
+            # An incident is shown in the channel of all others rather than nowhere.
+            log.error("slack.channel_refused", incident=run.incident_id, channel=channels[0], error=result.error)
+            result = await post(self._client, message, self._key(run, slot), channel=channels[1], thread=root.ts)
         if isinstance(result, Refusal):
             if result.happened == "no":
                 await self._save(run, slots, slot, replace(entry, attempt_at=0.0))
@@ -251,13 +263,17 @@ class SlackMessenger:
     async def _found(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> Event | None:
         """The message of an earlier attempt, if it arrived; its content is updated afterwards."""
         root = slots.root_of(slot)
-        channel = root.channel or self._place.channel
-        found = await find_only(
-            self._client, self._key(run, slot), channel=channel, since=entry.first_attempt_at, thread=root.ts
-        )
-        if isinstance(found, Refusal):
-            raise self._refused(found, f"looking for {slot}", "post", root.channel)
-        return await self._settled(run, slots, slot, found, channel, content="") if found else None
+        for channel in (root.channel,) if root.channel else self._place.channels(run.target):
+            found = await find_only(
+                self._client, self._key(run, slot), channel=channel, since=entry.first_attempt_at, thread=root.ts
+            )
+            if isinstance(found, Refusal):
+                if found.error in OF_THE_CHANNEL and channel != self._place.channel:
+                    continue  # nothing was posted there
+                raise self._refused(found, f"looking for {slot}", "post", root.channel)
+            if found:
+                return await self._settled(run, slots, slot, found, channel, content="")
+        return None
 
     # --- updating ----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
@@ -16,8 +17,14 @@ PER_PAGE = 200
 CARD = re.compile(r"[A-Za-z]+-(\d+)/card")
 
 
-async def highest_number(client: AsyncWebClient, *, channel: str, deployment: str) -> int | None:
-    """The highest card number of this deployment among the newest messages; 0: none; None: Slack did not answer."""
+async def highest_number(client: AsyncWebClient, *, channels: Iterable[str], deployment: str) -> int | None:
+    """The highest card number of this deployment in these channels; 0: none; None: Slack did not answer."""
+    found = [await _highest_in(client, channel, deployment) for channel in channels]
+    return None if None in found else max(number for number in found if number is not None)
+
+
+async def _highest_in(client: AsyncWebClient, channel: str, deployment: str) -> int | None:
+    """As above, among the newest messages of one channel."""
     highest, cursor = 0, ""
     for _ in range(PAGES):
         page = {"channel": channel, "include_all_metadata": True, "limit": PER_PAGE}

@@ -28,7 +28,9 @@ from bot.adapters.slack.press_value import (
     APPROVE,
     APPROVE_WITH_REASON,
     BREAK_GLASS,
+    CARRY_OUT,
     CHOOSE,
+    DO_ELSE,
     EDIT,
     MORE_TIME,
     REFUSE,
@@ -55,7 +57,7 @@ def people_of(run: Run) -> frozenset[str]:
     people |= {question.answered_by for question in run.questions.values()}
     for request in run.requests.values():
         people |= {request.decided_by, request.edited_by, request.extended_by}
-        people |= {*(judged.press.user for judged in request.presses)}
+        people |= {*(judged.press.user for judged in request.presses), *(each.user for each in request.carried_out)}
     return frozenset(people - {""})
 
 
@@ -67,13 +69,15 @@ def request_title(run: Run, request: Request) -> str:
 def request_text(run: Run, request: Request) -> str:
     """The request as plain text, for notifications, screen readers, and when Slack refuses the blocks."""
     plan = request.plan
-    asked = f"Request {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
-    if request.status != "open":
+    what = "Would propose" if request.advice else "Request"
+    asked = f"{what} {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
+    if request.status not in ("open", "advised"):
         return line(f"{asked}: {request.status}", TEXT)
     edits = [_difference(each) for call in plan.calls for each in call.differences]
     weighed = [each.text for each in plan.circumstances if each.grade != "fine"]
     parts = [
         asked,
+        f"Nothing is changed: {request.advice.text}" if request.advice else "",
         "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
         f"To weigh: {'; '.join(weighed)}" if weighed else "",
         f"Expected: {_expected(request)}" if plan.expected else "",
@@ -85,7 +89,9 @@ def request_text(run: Run, request: Request) -> str:
 
 def request_blocks(run: Run, request: Request, *, head: str = "", mentions: Sequence[str] = ()) -> tuple[Block, ...]:
     plan = request.plan
-    body: list[Block] = [header(f"{request.request_id} · {request_title(run, request)}")]
+    title = request_title(run, request)
+    title = f"Would propose: {title}" if request.advice else title
+    body: list[Block] = [header(f"{request.request_id} · {title}")]
     targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
     body += section(
         [
@@ -107,7 +113,7 @@ def request_blocks(run: Run, request: Request, *, head: str = "", mentions: Sequ
     if request.covers and request.status in ("open", "granted"):
         later = [f"• {line(each.title, 160)} ({RISKS[each.risk]} risk)" for each in request.covers]
         body += section(["*Approving it also approves*", *later])
-    if request.status == "open":
+    if request.status in ("open", "advised"):
         body += section(_alternatives(request))
         body += context(_grounds(request))
     foot = [*_weigh(run, request, mentions), *_decide_or_decided(run, request)]
@@ -140,7 +146,8 @@ def _alternatives(request: Request) -> list[str]:
 
 def _grounds(request: Request) -> list[str]:
     """The evidence, and the condition that is checked again."""
-    still = f"Checked again right before the first call: {code(request.still, 300)}" if request.still else ""
+    checked = "Reason" if request.advice else "Checked again right before the first call"
+    still = f"{checked}: {code(request.still, 300)}" if request.still else ""
     return [*(f"• {line(each, 300)}" for each in request.evidence[:20]), still]
 
 
@@ -204,6 +211,9 @@ def _difference(each: Difference) -> str:
 def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     """Who decides, until when, and related notes; left out once it is decided."""
     edited = f"📝 Its values were edited by {mention(request.edited_by)}." if request.edited_by else ""
+    if request.status == "advised" and run.advised == request:
+        people = " ".join(map(of_id, also))
+        return section([f"*Risk* {RISKS[request.plan.risk]}", f"📣 {people}" if people else "", edited])
     if request.status != "open":
         return section([edited])
     again = _asked_before(run, request.asked_before) if request.asked_before else ""
@@ -309,6 +319,8 @@ def _time_left(request: Request) -> str:
 
 
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
+    if request.status == "advised":
+        return _only_advised(run, request)
     if request.status != "open":
         return section([_decision(request)])
     # The request's own digest: a press approves exactly what was shown.
@@ -329,6 +341,24 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if _has_glass(request):
         buttons.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
     return actions(buttons)
+
+
+def _only_advised(run: Run, request: Request) -> list[Block]:
+    """Why nothing is changed, what people did, how it ended; while the bot watches, buttons to say what one does."""
+    why = line(request.advice.text, 400) if request.advice else ""
+    lines = [f"👀 *Nothing is changed by the bot*: {why}."]
+    for each in request.carried_out[-5:]:
+        what = f"does something else: {line(each.text, 500)}" if each.text else "carries it out"
+        lines.append(f"✋ {mention(each.user)} {what} ({moment(each.at)})")
+    if request.outcome:
+        ended = f" {moment(request.ended_at)}" if request.ended_at is not None else ""
+        lines.append(f"✅ Recovered{ended}" if request.outcome == "recovered" else f"⚪ Not recovered until{ended}")
+    packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
+    if run.advised != request or packed is None:
+        return section(lines)
+    lines.append("Say what you do, for the timeline. The bot goes on watching whether it recovers.")
+    buttons = [button("I do this", CARRY_OUT, packed), button("I do something else…", DO_ELSE, packed)]
+    return [*section(lines), *actions(buttons)]
 
 
 def _decision(request: Request) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bot.domain.incidents.event import (
+    AdviceWatched,
     AlertChanged,
     CalmRead,
     ChangesPassedOn,
@@ -32,6 +33,7 @@ from bot.domain.incidents.event import (
     Watched,
 )
 from bot.domain.incidents.machine import (
+    advising,
     calling,
     calm,
     changing,
@@ -119,6 +121,7 @@ HANDLERS: Mapping[type, Handler] = {
     SignalsRead: reading.signals_read,
     CalmRead: calm.read,
     Watched: reading.watched,
+    AdviceWatched: advising.watched,
     Planned: changing.planned,
     StepSettled: changing.step_settled,
     Progressed: changing.progressed,

@@ -135,6 +135,8 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
 def _waits_for(run: Run) -> str:
     if run.open_question is not None:
         return run.open_question.text
+    if run.advised is not None and not run.advised.carried_out:
+        return f"Would propose: {run.advised.plan.title}"
     return run.open_request.plan.title if run.open_request is not None else ""
 
 

@@ -22,12 +22,12 @@ from bot.domain.changes.plan import (
 )
 from bot.domain.flags.flag_history import release_of, was_read
 from bot.domain.flags.flag_table import text_of
-from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases
+from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases, WatchAdvice
 from bot.domain.incidents.event import Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import ActiveChange
+from bot.domain.incidents.run import ActiveChange, ActiveWatch
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 
@@ -47,6 +47,7 @@ def planned(draft: Draft, event: Planned) -> None:
         return
     if event.readings:
         reading.keep(draft, event.readings)
+    draft.set(only_advice=event.only_advice)
     _take_plan(draft, change, event.result, outcome="planned")
 
 
@@ -54,7 +55,9 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if result.outcome == "planned" and result.plan is not None:
         request = ask_for(draft, change, result.plan, asked_elsewhere=result.asked_before)
         entering.go(draft, outcome)
-        if request.policy.announced:
+        if request.advice is not None:
+            _watch_advice(draft, request)
+        elif request.policy.announced:
             begin(draft, request)
         return
     if result.outcome == "impossible" and change.values:
@@ -76,6 +79,13 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         questions.ask_what_next(draft, why, unread=_unread(draft, result))
     else:
         entering.go(draft, result.outcome, because=text)
+
+
+def _watch_advice(draft: Draft, request: Request) -> None:
+    """Watch whether the trouble ends while people carry out what they want."""
+    draft.set(watch=ActiveWatch(started_at=draft.at, until=draft.at + draft.rules.watches_advice_seconds))
+    effect_id = draft.effect_id(f"advice/{request.request_id}")
+    draft.want(WatchAdvice(effect_id=effect_id, visit=draft.run.visit, request_id=request.request_id))
 
 
 def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
@@ -104,7 +114,7 @@ def begin(draft: Draft, request: Request) -> None:
 
 
 def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> Request:
-    """Request approval of a plan, or announce it where no approval is needed.
+    """Request approval of a plan, announce it where no approval is needed, or only advise it.
 
     The request's expiry starts when it is posted.
     """
@@ -122,7 +132,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     expected = draft.text("expected") if written else ""
     repeats = asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
-    if not repeats:
+    advice = draft.run.only_advice
+    if not repeats and advice is None:
         policy = _announced(draft, plan, policy, kind, change.state)
     request = Request(
         request_id=f"R{draft.number()}",
@@ -141,6 +152,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         covers=covers,
         alternatives=recommending.alternatives(draft.run, written) if written else (),
         asked_before=repeats,
+        advice=advice,
+        status="advised" if advice else "open",
     )
     if policy.announced:
         granted = {"status": "granted", "decided_at": draft.at, "decision_reason": policy.announced}
@@ -153,9 +166,10 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     mentions = {} if policy.announced else calling.mentioned(draft)
     data = {"head": draft.run.timeline_head, **mentions}
     draft.post("request", f"request:{request.request_id}", request.request_id, data)
-    if not policy.announced:
+    if request.status == "open":
         draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
     said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
+    said = f" — only advised: {advice.text}" if advice else said
     draft.record(
         "request", f"{request.request_id} ({risk} risk): {plan.title}{said}",
         data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json")},

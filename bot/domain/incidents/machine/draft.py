@@ -38,6 +38,8 @@ class Rules(BaseModel):
     keeps_messages_at_most: int = 200
     status_every_seconds: float = 1800.0
     """How long a paging incident may go without a status update; 0: forever."""
+    watches_advice_seconds: float = 4 * 3600.0
+    """How long a run watches whether its trouble ends after a change was only advised."""
     parks_after_seconds: float = 1800.0
     """How long a question without an expiry may be unanswered before the incident is parked."""
 

@@ -22,6 +22,7 @@ NOT_DONE = {
     "judge_press": "the person who pressed could not be looked up, so the press decided nothing",
     "apply_step": "the step could not be completed",
     "watch_signals": "the signals could not be watched",
+    "watch_advice": "whether the trouble ended could not be watched",
     "tell": "an answer could not be delivered",
     "show_in_slack": "Slack could not be updated",
     "release_leases": "the leases could not be released; they will expire",
@@ -40,9 +41,13 @@ NOT_DONE = {
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
     alert = event.alert
-    data = alert.model_dump(mode="json") | _about(draft)
+    data = alert.evidence() | _about(draft)
     draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=data)
     draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    if alert.maintenance:
+        draft.record("note", alert.maintenance)
+    if draft.run.only_advice is not None:
+        draft.record("note", f"changes are only advised: {draft.run.only_advice.text}")
     _say_what_is_missing(draft, event)
     _say_what_is_unresolved(draft)
     parking.say_what_is_parked(draft)
@@ -54,6 +59,8 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
     draft.set(lead=event.user, visit=0)
     draft.learn(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
+    if draft.run.only_advice is not None:
+        draft.record("note", f"changes are only advised: {draft.run.only_advice.text}")
     _say_what_is_unresolved(draft)
     parking.say_what_is_parked(draft)
 
@@ -98,7 +105,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
         draft.ignore(f"late alert {alert.name} ({alert.status}, started {alert.starts_at:%H:%M:%S})")
         return
     draft.set(alerts=draft.run.alerts | {alert.fingerprint: alert})
-    draft.record("alert", f"{alert.name} is {alert.status}", data=alert.model_dump(mode="json"))
+    draft.record("alert", f"{alert.name} is {alert.status}", data=alert.evidence())
     _say_what_is_missing(draft, event)
     if not draft.run.is_open:
         if alert.status == "firing":

@@ -45,7 +45,9 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
         case AlertChanged():
             draft.set(alerts=draft.run.alerts | {event.alert.fingerprint: event.alert})
             draft.record(
-                "alert", f"{event.alert.name} is {event.alert.status}", data=event.alert.model_dump(mode="json")
+                "alert",
+                f"{event.alert.name} is {event.alert.status}",
+                data=event.alert.evidence(),
             )
             if not run.is_open and event.alert.status == "firing":
                 draft.set(closed_at=None, ending="")

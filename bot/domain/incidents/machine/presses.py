@@ -6,7 +6,7 @@ from bot.domain.approvals.edits import values_of
 from bot.domain.approvals.grant import JudgedPress, Press, Request, grant, must_count, still_missing
 from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
-from bot.domain.incidents.machine import changing, diverting, entering, events, questions, residual
+from bot.domain.incidents.machine import advising, changing, diverting, entering, events, questions, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.form import answers as form_answers
@@ -18,7 +18,7 @@ def pressed(draft: Draft, event: Pressed) -> None:
     """Store a press and read its authority next, once. A press on a decided request is only counted."""
     press = event.press
     text, request = f"pressed {press.action} on {press.about}", draft.run.requests.get(press.about)
-    if request is not None and request.status != "open":
+    if request is not None and request.status not in ("open", "advised"):
         draft.fold("press", text, who=press.user)
     else:
         left_out = {"response_url"} | (set() if press.fields else {"fields"})
@@ -60,13 +60,15 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, f"there is no request {press.about} in {draft.run.incident_id}")
     if copied := _is_on_a_copy(draft, press, f"request:{press.about}"):
         return _reject(draft, press, copied)
-    if request.status != "open":
+    if request.status != "open" and (press.action != "carried_out" or draft.run.advised != request):
         return _reject(draft, press, _already(draft, request, press))
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     judged_press = JudgedPress(press=press, authority=event.authority, at=event.pressed_at)
     try:
         match press.action:
+            case "carried_out":
+                advising.carry_out(draft, request, judged_press)
             case "refuse":
                 _refuse(draft, request, judged_press)
             case "more_time":
@@ -85,6 +87,8 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
 def _already(draft: Draft, request: Request, press: Press) -> str:
     if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
         return f"you have approved {request.request_id} already, and it was {request.status}"
+    if request.advice is not None and draft.run.advised == request:
+        return f"{request.request_id} is only advised: {request.advice.text}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
     see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""

@@ -53,6 +53,7 @@ WORDS = {
     "pick": "Name of a pick to an expression that gives a replica, e.g. `worst(usage_by_replica)`.",
     "playbook": "Its name: that of its file.",
     "priority": "Of two that open on the same alert, the higher one does.",
+    "urgent": "Its alerts open an incident also while their target is in maintenance.",
     "probe": "The question to the cluster, the logs or the GPUs; its parts are `<signal>.<part>`.",
     "quantile": "Which quantile: 0.99 for p99.",
     "ratio": "Two counters: the increase of the first per increase of the second; 0/0 is unknown.",

@@ -1,0 +1,62 @@
+"""`/incident maintenance` and `/incident freeze`: list, begin and end planned windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.adapters.slack.escape import code, line
+from bot.adapters.slack.inbound.boundary import NotDoneError
+from bot.adapters.slack.inbound.command import Command, reply
+from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.window_line import window_line
+from bot.adapters.slack.services import Services
+from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.planned_window import WindowKind
+from bot.flow.plan_windows import Plan
+
+DOES: dict[WindowKind, str] = {
+    "maintenance": "alerts open no incident until it ends, unless they are urgent",
+    "freeze": "changes are only advised until it ends",
+}
+
+
+class WindowWords:
+    def __init__(self, services: Services) -> None:
+        self._windows = services.windows
+
+    async def maintenance(self, command: Command) -> Message:
+        return await self._answer("maintenance", command)
+
+    async def freeze(self, command: Command) -> Message:
+        return await self._answer("freeze", command)
+
+    async def _answer(self, kind: WindowKind, command: Command) -> Message:
+        target, _, rest = command.rest.partition(" ")
+        if not target:
+            return await self._list(kind)
+        usage = f"`/incident {kind} NAMESPACE/WORKLOAD for 1h WHY`, or `/incident {kind} NAMESPACE/WORKLOAD off`"
+        plan = Plan(command.command_id, kind, target, user=command.user, user_name=command.user_name)
+        try:
+            if rest.strip().lower() == "off":
+                ended = await self._windows.end(plan)
+                return reply(f"The {kind} of {code(target, 120)} is over." if ended else _none(kind, target))
+            word, _, rest = rest.strip().partition(" ")
+            how_long, _, why = rest.strip().partition(" ")
+            if word.lower() != "for":
+                raise NotDoneError(f"Write {usage}.")
+            begun = await self._windows.begin(replace(plan, seconds=seconds(how_long), why=why))
+        except ValueError as wrong:
+            raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
+        return reply(
+            window_line(begun), f"From now on {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
+        )
+
+    async def _list(self, kind: WindowKind) -> Message:
+        found = [window_line(each) for each in await self._windows.open() if each.kind == kind]
+        held = await self._windows.held() if kind == "maintenance" else ()
+        waits = [f"• {code(each.alert.name, 80)} of {code(each.target, 120)} waits for the end" for each in held[:20]]
+        return reply(*(found or [f"There is no {kind} now."]), *waits)
+
+
+def _none(kind: WindowKind, target: str) -> str:
+    return f"Nobody planned a {kind} of {code(target, 120)}. `/incident {kind}` lists those that are open."

@@ -1,0 +1,85 @@
+"""People plan a maintenance window or a freeze, from Slack or the command line, and end it early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.incidents.event import Commanded
+from bot.domain.kernel.planned_window import LONGEST_SECONDS, PlannedWindow, WindowKind, targets_of
+from bot.flow.ports import AlertStore, HeldAlert, PlannedWindows, RunStore
+from bot.flow.restrictions import Restrictions
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a person asks for; `command_id` counts once."""
+
+    command_id: str
+    kind: WindowKind
+    targets: str
+    """One pattern, or `all`."""
+    user: str
+    user_name: str = ""
+    seconds: float = 0.0
+    why: str = ""
+
+
+class PlanWindows:
+    def __init__(
+        self,
+        windows: PlannedWindows,
+        restrictions: Restrictions,
+        runs: RunStore,
+        alerts: AlertStore,
+        wake: Callable[[str], None] = lambda incident_id: None,
+    ) -> None:
+        self._windows, self._restrictions = windows, restrictions
+        self._runs, self._alerts, self._wake = runs, alerts, wake
+
+    async def open(self) -> Sequence[PlannedWindow]:
+        """The windows that are open now, also those of the settings."""
+        return await self._restrictions.open(await self._runs.now())
+
+    async def held(self) -> Sequence[HeldAlert]:
+        """The alerts that wait for the end of a maintenance window."""
+        return await self._alerts.held()
+
+    async def begin(self, plan: Plan) -> PlannedWindow:
+        """Begins a window now. It is stored when this returns. Raises `ValueError` with the reason for the person."""
+        targets = targets_of(plan.targets)
+        longest = LONGEST_SECONDS[plan.kind]
+        if not 0 < plan.seconds <= longest:
+            raise ValueError(f"a {plan.kind} may last up to {longest / 3600:g} hours")
+        if not plan.why.strip():
+            raise ValueError("a reason is needed: people see it as long as it lasts")
+        now = await self._runs.now()
+        window = PlannedWindow(
+            kind=plan.kind, targets=targets, starts_at=now, ends_at=now + plan.seconds, why=plan.why.strip(),
+            by=plan.user_name or plan.user,
+        )  # fmt: skip
+        await self._windows.plan(window)
+        await self._note(plan, window, str(window))
+        return window
+
+    async def end(self, plan: Plan) -> bool:
+        """Ends a window early; False if people planned none for these targets. Raises `ValueError`."""
+        targets = targets_of(plan.targets)
+        if not await self._windows.end(plan.kind, targets):
+            return False
+        gone = PlannedWindow(kind=plan.kind, targets=targets, starts_at=0.0, ends_at=0.0)
+        await self._note(plan, gone, f"the {plan.kind} was ended by {plan.user_name or plan.user}")
+        return True
+
+    async def _note(self, plan: Plan, window: PlannedWindow, text: str) -> None:
+        """Puts it on the timelines of the open incidents that it is about."""
+        for incident_id in await self._runs.open_incidents():
+            run = await self._runs.load(incident_id)
+            if run is None or not window.covers(run.target):
+                continue
+            note = Commanded(
+                event_id=f"{plan.command_id}/{incident_id}", command="note", user=plan.user,
+                user_name=plan.user_name, text=text,
+            )  # fmt: skip
+            if await self._runs.append(incident_id, [note]):
+                self._wake(incident_id)

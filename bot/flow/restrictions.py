@@ -1,0 +1,42 @@
+"""What is restricted now: where the bot only observes, and which maintenance windows and freezes are open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.domain.approvals.advice import OBSERVE_ONLY, Observing, OnlyAdvice
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.planned_window import PlannedWindow, WindowRule, last_of, open_windows
+from bot.domain.kernel.target import Target
+from bot.flow.ports import PlannedWindows
+
+
+class Restrictions:
+    def __init__(
+        self, windows: PlannedWindows, observing: Observing | None = None, rules: Sequence[WindowRule] = ()
+    ) -> None:
+        """`rules`: the windows of the settings."""
+        self.observing = observing or Observing()
+        self._windows, self._rules = windows, rules
+
+    async def open(self, at: float) -> Sequence[PlannedWindow]:
+        """The windows that are open now, those that end first before the others."""
+        return open_windows(await self._windows.planned(at=at), self._rules, at)
+
+    async def maintenance(self, target: Target, at: float) -> PlannedWindow | None:
+        return last_of(await self.open(at), "maintenance", target)
+
+    async def advice(self, run: Run, *, at: float, takes_back: bool = False) -> OnlyAdvice | None:
+        """Why a change of this run is only advised now; None if it may be requested."""
+        return await self.advice_for(run.playbook, run.target, at=at, takes_back=takes_back)
+
+    async def advice_for(
+        self, playbook: str, target: Target, *, at: float, takes_back: bool = False
+    ) -> OnlyAdvice | None:
+        """`takes_back`: it undoes what the bot did, which a freeze does not stop."""
+        if self.observing.is_on(playbook, target):
+            return OBSERVE_ONLY
+        if takes_back:
+            return None
+        freeze = last_of(await self.open(at), "freeze", target)
+        return OnlyAdvice(reason="freeze", text=str(freeze)) if freeze is not None else None

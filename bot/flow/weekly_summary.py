@@ -1,0 +1,60 @@
+"""Once a week, tells the channel what the bot would have proposed where it only advised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError
+from bot.domain.reports.observed import observed, summary
+from bot.flow.notify_once import Announce
+
+log = structlog.get_logger()
+AT = timedelta(hours=8)
+"""On Monday morning, in UTC."""
+READ = 500
+
+
+class PastRuns(Protocol):
+    async def now(self) -> float: ...
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]: ...
+
+    async def load(self, incident_id: str) -> Run | None: ...
+
+
+class WeeklySummary:
+    """The summary of the last whole week; nothing is posted about a week in which nothing was only advised."""
+
+    def __init__(self, runs: PastRuns, notify_once: Announce) -> None:
+        self._runs, self._notify_once = runs, notify_once
+        self._done = ""
+
+    async def once(self) -> None:
+        """Called every second; posts once for each week, whichever replica of the bot comes first."""
+        now = datetime.fromtimestamp(await self._runs.now(), UTC)
+        monday = datetime(now.year, now.month, now.day, tzinfo=UTC) - timedelta(days=now.weekday())
+        about = f"observed/{monday:%G-W%V}"
+        if about == self._done or now < monday + AT:
+            return
+        start, end = (monday - timedelta(days=7)).timestamp(), monday.timestamp()
+        if found := observed(await recent_runs(self._runs), start, end):
+            try:
+                await self._notify_once(about, summary(found, start, end, name=_mentioned))
+            except MessengerError as error:  # the next round tries again
+                log.warning("observed.not_posted", reason=str(error))
+                return
+        self._done = about
+
+
+async def recent_runs(runs: PastRuns) -> list[Run]:
+    loaded = [await runs.load(incident_id) for incident_id in await runs.recent_incidents(READ)]
+    return [run for run in loaded if run is not None]
+
+
+def _mentioned(user: str) -> str:
+    return f"<@{user}>"

@@ -1,0 +1,84 @@
+"""`/incident maintenance` and `/incident freeze`, and where people see what is open."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.outbound.home import Seen, home
+from bot.adapters.slack.outbound.messages import Message
+from bot.domain.kernel.planned_window import PlannedWindow
+from bot.flow.ports import HeldAlert
+from tests import builders
+from tests.adapters.slack.conftest import Bench, services_of
+from tests.fakes.restrictions import MemoryWindowService
+
+
+class Caller:
+    def __init__(self, bench: Bench) -> None:
+        services = services_of(bench)
+        assert isinstance(services.windows, MemoryWindowService)
+        self.windows, self._commands = services.windows, Commands(services)
+
+    async def says(self, text: str, user: str = "U0ANA") -> str:
+        answer = await self._commands.answer(Command.read(text, user=user, user_name="Ana", trigger_id=text))
+        assert isinstance(answer, Message)
+        return json.dumps([answer.text, answer.blocks], ensure_ascii=False)
+
+
+@pytest.fixture
+def caller(bench: Bench) -> Caller:
+    return Caller(bench)
+
+
+@pytest.mark.parametrize(("kind", "does"), [("maintenance", "alerts open no incident"), ("freeze", "only advised")])
+async def test_a_window_is_begun_listed_and_ended(kind: str, does: str, caller: Caller) -> None:
+    said = await caller.says(f"{kind} serving/llm-* for 90m new <!here> driver")
+    assert does in said
+    assert "new &lt;!here&gt; driver" in said
+    (window,) = caller.windows.windows.windows
+    assert (window.kind, window.targets, window.ends_at - window.starts_at) == (kind, ("serving/llm-*",), 5400)
+    assert "serving/llm-*" in await caller.says(kind)
+    assert "serving/llm-*" in await caller.says("list")
+    assert "is over" in await caller.says(f"{kind} serving/llm-* off")
+    assert caller.windows.windows.windows == []
+    assert "Nobody planned" in await caller.says(f"{kind} serving/llm-* off")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("maintenance llm for 1h x", "is no target; write NAMESPACE/WORKLOAD"),
+        ("maintenance serving/llm for soon x", "is not a duration"),
+        ("maintenance serving/llm for 1h", "a reason is needed"),
+        ("freeze serving/llm 1h release", "for 1h WHY"),
+    ],
+)
+async def test_what_is_missing_is_told_with_an_example(text: str, why: str, caller: Caller) -> None:
+    assert why in await caller.says(text)
+    assert caller.windows.windows.windows == []
+
+
+async def test_everything_can_be_frozen(caller: Caller) -> None:
+    assert "every target" in await caller.says("freeze all for 2d holidays")
+
+
+async def test_only_who_steers_plans_a_window(caller: Caller) -> None:
+    assert "you are not in" in await caller.says("freeze all for 1h x", user="U0EVE")
+    assert caller.windows.windows.windows == []
+
+
+async def test_alerts_that_wait_are_listed(caller: Caller) -> None:
+    caller.windows.alerts = [HeldAlert("1", builders.alert(), builders.TARGET)]
+    assert "VllmKVCacheThrash` of `serving/llm` waits for the end" in await caller.says("maintenance")
+
+
+def test_a_home_shows_what_is_open() -> None:
+    window = PlannedWindow(
+        kind="freeze", targets=(), starts_at=builders.START, ends_at=builders.START + 60, why="release", by="ana"
+    )
+    blocks = home(Seen([], [], windows=[window]), [], now=builders.START)
+    assert "*freeze* of `every target`" in json.dumps(blocks)

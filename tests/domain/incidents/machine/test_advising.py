@@ -1,0 +1,129 @@
+"""A change that is only advised: nobody can approve it, people say what they do, and the run watches the trouble."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
+from bot.domain.approvals.announced import PreApproved
+from bot.domain.changes.plan import PlanResult
+from bot.domain.incidents.effect import ApplyStep, PlanChange, WatchAdvice
+from bot.domain.incidents.event import AdviceWatched, Planned
+from tests import builders
+from tests.domain.incidents.machine.steps import Story
+
+pytestmark = pytest.mark.fast
+FREEZE = OnlyAdvice(reason="freeze", text="freeze until 23 Nov 18:00 UTC: release (ana)")
+
+
+class Advised(Story):
+    """A story in which the bot may not change anything."""
+
+    def advised(self, advice: OnlyAdvice | None = OBSERVE_ONLY) -> Advised:
+        self.opened().reads(0.95).chooses("grow")
+        return self.plans(advice)
+
+    def plans(self, advice: OnlyAdvice | None, attempt: int = 0) -> Advised:
+        result = PlanResult(outcome="planned", plan=builders.plan())
+        effect_id = f"v{self.run.visit}/plan/{attempt}"
+        event_id = self.id()
+        self.happens(Planned(event_id=event_id, effect_id=effect_id, result=result, only_advice=advice))
+        return self
+
+    def sees(self, result: str, **fields: object) -> Advised:
+        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit}/advice", "request_id": self.request}
+        self.happens(AdviceWatched.model_validate(event | {"result": result} | fields))
+        return self
+
+
+def test_a_change_is_shown_as_advice_and_watched_and_nothing_is_applied() -> None:
+    story = Advised().advised()
+    assert story.run.requests["R2"].status == "advised"
+    assert story.wanted(WatchAdvice).request_id == "R2"
+    assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
+    assert story.run.open_request is None
+    assert not [name for name in story.run.deadlines if name.startswith("request")], "advice does not expire"
+    assert story.texts("request") == [
+        "R2 (low risk): Scale llm from 4 to 5 — only advised: the settings say observe-only"
+    ]
+
+
+def test_a_change_that_would_be_announced_is_only_advised() -> None:
+    story = Advised()
+    approved = (PreApproved(change="scale", at_most=1),)
+    approvals = story.rules.approvals.model_copy(update={"pre_approved": approved})
+    story.rules = story.rules.model_copy(update={"approvals": approvals})
+    story.advised()
+    assert story.run.requests["R2"].status == "advised"
+    assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
+
+
+@pytest.mark.parametrize("action", ["approve", "refuse", "more_time", "choose", "break_glass"])
+def test_no_press_of_a_request_counts_on_advice(action: str) -> None:
+    story = Advised().advised()
+    story.presses(action)
+    assert story.run.requests["R2"].status == "advised"
+    assert story.run.advised is not None
+    assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
+    assert "R2 is only advised: the settings say observe-only" in story.texts("press")[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "ended"),
+    [
+        ("", "carries it out", "a person carried it out"),
+        (
+            "we shifted traffic",
+            "does something else: we shifted traffic",
+            "a person did something else: we shifted traffic",
+        ),
+    ],
+)
+def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, said: str, ended: str) -> None:
+    story = Advised().advised()
+    story.presses("carried_out", reason=text)
+    assert story.run.advised is not None
+    assert story.run.lead == "ana"
+    assert story.texts("decided") == [f"R2 was only advised; a person {said}"]
+    story.sees("recovered", recovered_at=story.run.requests["R2"].asked_at + 600)
+    assert story.run.ending == "observed"
+    assert story.texts("closed") == [f"closed: observed — the trouble ended 10 m after the advice; {ended}"]
+
+
+def test_a_stranger_does_not_carry_anything_out() -> None:
+    story = Advised().advised()
+    story.presses("carried_out", allowed=False)
+    assert story.run.requests["R2"].carried_out == ()
+
+
+def test_trouble_that_does_not_end_closes_the_run_after_its_time() -> None:
+    story = Advised().advised().sees("not_recovered")
+    assert story.run.ending == "observed"
+    assert story.run.requests["R2"].outcome == "not_recovered"
+    assert "had not ended" in story.texts("closed")[0]
+    assert "nobody said what was done" in story.texts("closed")[0]
+
+
+def test_when_a_freeze_ends_the_change_is_planned_again_and_requested() -> None:
+    story = Advised().advised(FREEZE).sees("lifted", detail="the freeze is over")
+    assert story.run.requests["R2"].status == "superseded"
+    assert story.wanted(PlanChange).state == "grow"
+    story.plans(None, attempt=1)
+    assert story.run.requests["R3"].status == "open"
+    assert story.run.only_advice is None
+    story.posted().presses("approve")
+    assert any(isinstance(effect, ApplyStep) for effect in story.effects)
+
+
+def test_late_news_about_advice_changes_nothing() -> None:
+    story = Advised().advised()
+    story.sees("not_recovered").sees("recovered")
+    assert story.run.requests["R2"].outcome == "not_recovered"
+
+
+def test_an_alert_that_resolves_does_not_withdraw_the_advice() -> None:
+    story = Advised().advised()
+    story.says("resolve", text="all is well")
+    assert story.run.ending == "resolved_by_hand"
+    story.sees("recovered")
+    assert story.run.ending == "resolved_by_hand"

@@ -1,0 +1,202 @@
+"""Maintenance windows and freezes with the real Redis, in virtual time: nothing is lost when one ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.planned_windows import RedisPlannedWindows
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
+from bot.flow.plan_windows import Plan, PlanWindows
+from bot.flow.restrictions import Restrictions
+from tests import builders
+from tests.flow.harness import Bot, Scene, told, until
+from tests.redis_server import VirtualTime
+
+pytestmark = pytest.mark.fast
+HOUR = 3600.0
+
+
+@pytest.fixture
+def windows(redis: Connection) -> RedisPlannedWindows:
+    return RedisPlannedWindows(redis)
+
+
+def window(kind: WindowKind, scene: Scene, *, hours: float = 1, target: str = "serving/ll*") -> PlannedWindow:
+    now = scene.time.now()
+    return PlannedWindow(
+        kind=kind, targets=(target,), starts_at=now, ends_at=now + hours * HOUR, why="release", by="ana"
+    )
+
+
+def planned_by(scene: Scene) -> RedisPlannedWindows:
+    return RedisPlannedWindows(scene.eyes._redis)
+
+
+async def turns(bot: Bot, scene: Scene, count: int = 5) -> Run | None:
+    for _ in range(count):
+        await bot.turn()
+        await scene.time.advance(1)
+    return await scene.run()
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_window_replaces_one_of_its_kind_and_targets_and_ends_by_itself(
+    windows: RedisPlannedWindows, time: VirtualTime
+) -> None:
+    now = time.now()
+    first = PlannedWindow(kind="freeze", targets=("a/*",), starts_at=now, ends_at=now + 60, why="one", by="ana")
+    longer = first.model_copy(update={"ends_at": now + 120, "why": "two"})
+    other = first.model_copy(update={"kind": "maintenance"})
+    for each in (first, longer, other):
+        await windows.plan(each)
+    assert {each.why for each in await windows.planned(at=now) if each.kind == "freeze"} == {"two"}
+    assert await windows.planned(at=now + 60) == [longer]
+    assert await windows.planned(at=now + 120) == []
+    assert not await windows.end("freeze", ("a/*",)), "it has expired"
+
+
+# --- maintenance ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_alert_in_maintenance_opens_its_incident_when_the_window_ends(scene: Scene) -> None:
+    await planned_by(scene).plan(window("maintenance", scene))
+    bot = Bot(scene, "one")
+    assert await turns(bot, scene) is None
+    assert [each.alert.fingerprint for each in await scene.eyes.held()] == ["f1"]
+    await scene.time.advance(HOUR)
+    run = await until(scene, bot, lambda run: run.visit > 0, "opened")
+    assert run.alerts["f1"].status == "firing"
+    assert "held back during maintenance until" in await told(scene)
+    assert await scene.eyes.held() == []
+
+
+async def test_a_window_that_people_end_early_releases_its_alerts(scene: Scene) -> None:
+    windows = planned_by(scene)
+    await windows.plan(window("maintenance", scene))
+    bot = Bot(scene, "one")
+    await turns(bot, scene)
+    assert await windows.end("maintenance", ("serving/ll*",))
+    assert await turns(bot, scene) is not None
+
+
+async def test_an_alert_that_resolves_in_maintenance_opens_nothing(scene: Scene) -> None:
+    await planned_by(scene).plan(window("maintenance", scene))
+    bot = Bot(scene, "one")
+    await turns(bot, scene)
+    scene.alerts.append(builders.alert("resolved"))
+    await turns(bot, scene)
+    await scene.time.advance(HOUR)
+    assert await turns(bot, scene) is None
+    assert await scene.eyes.held() == []
+    assert [why for _, why in await scene.eyes.unmatched(5)] == [
+        "it is resolved, and no incident of its target is open"
+    ]
+
+
+async def test_the_newest_of_the_repeats_of_a_held_alert_counts(scene: Scene) -> None:
+    await planned_by(scene).plan(window("maintenance", scene, hours=3))
+    bot = Bot(scene, "one")
+    await turns(bot, scene)
+    await scene.time.advance(HOUR + 60)
+    scene.alerts.append(builders.alert(severity="critical"))
+    await turns(bot, scene)
+    assert [each.alert.severity for each in await scene.eyes.held()] == ["critical"]
+
+
+async def test_an_urgent_alert_opens_its_incident_in_maintenance_and_says_so(scene: Scene) -> None:
+    urgent = scene.playbook.playbook.model_copy(update={"urgent": True})
+    scene.playbook = scene.playbook.with_settings({})
+    object.__setattr__(scene.playbook, "playbook", urgent)
+    await planned_by(scene).plan(window("maintenance", scene))
+    bot = Bot(scene, "one")
+    assert await turns(bot, scene) is not None
+    assert "urgent, so it opened an incident during maintenance until" in await told(scene)
+
+
+@pytest.mark.parametrize("other", ["chat/*", "serving/other"])
+async def test_maintenance_of_another_target_holds_nothing_back(other: str, scene: Scene) -> None:
+    await planned_by(scene).plan(window("maintenance", scene, target=other))
+    assert await turns(Bot(scene, "one"), scene) is not None
+
+
+async def test_an_incident_that_is_open_goes_on_in_maintenance(scene: Scene) -> None:
+    bot = Bot(scene, "one")
+    await turns(bot, scene)
+    await planned_by(scene).plan(window("maintenance", scene))
+    scene.alerts.append(builders.alert(fingerprint="f2"))
+    run = await turns(bot, scene)
+    assert run is not None
+    assert set(run.alerts) == {"f1", "f2"}
+
+
+# --- freezes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_freeze_turns_a_change_into_advice_until_it_ends(scene: Scene) -> None:
+    await planned_by(scene).plan(window("freeze", scene))
+    bot = Bot(scene, "one")
+    run = await until(scene, bot, lambda run: run.advised is not None, "advised")
+    assert run.advised is not None
+    assert run.advised.advice is not None
+    assert "freeze until" in run.advised.advice.text
+    assert scene.cluster.sent == []
+    await scene.time.advance(HOUR)
+    run = await until(scene, bot, lambda run: not run.is_open, "closed")
+    assert run.ending == "fixed"
+    assert scene.cluster.applied, "people approved the change once the freeze was over"
+
+
+async def test_a_freeze_that_begins_before_an_approval_turns_the_request_into_advice(scene: Scene) -> None:
+    bot = Bot(scene, "one")
+    scene.people_are_there = True
+    await until(scene, bot, lambda run: run.open_question is not None, "asked")
+    run = await until(scene, bot, lambda run: run.open_request is not None, "requested")
+    await planned_by(scene).plan(window("freeze", scene))
+    run = await until(scene, bot, lambda run: run.advised is not None, "advised")
+    assert run.requests["R2"].status == "expired"
+    assert "it is only advised now: freeze until" in run.requests["R2"].decision_reason
+    assert scene.cluster.sent == []
+
+
+# --- planned by people ------------------------------------------------------------------------------------------------
+
+
+async def test_a_planned_window_is_on_the_timelines_of_its_open_incidents(scene: Scene) -> None:
+    bot = Bot(scene, "one")
+    await turns(bot, scene)
+    windows = planned_by(scene)
+    service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
+    plan = Plan("c1", "freeze", "serving/*", user="U0ANA", user_name="ana", seconds=HOUR, why="release")
+    begun = await service.begin(plan)
+    assert await service.open() == [begun]
+    await service.begin(replace(plan, command_id="c2", targets="chat/*"))
+    await turns(bot, scene)
+    assert (await told(scene)).count("note: freeze until") == 1
+    assert await service.end(replace(plan, command_id="c3"))
+    await turns(bot, scene)
+    assert "note: the freeze was ended by ana" in await told(scene)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"targets": "LLM"}, "is no target"),
+        ({"why": " "}, "a reason is needed"),
+        ({"seconds": 25 * HOUR}, "may last up to 24 hours"),
+        ({"seconds": 0.0}, "may last up to 24 hours"),
+    ],
+)
+async def test_a_window_that_cannot_be_planned_says_why(wrong: dict[str, Any], why: str, scene: Scene) -> None:
+    windows = planned_by(scene)
+    service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
+    plan = Plan("c1", "maintenance", "serving/*", user="U0ANA", seconds=HOUR, why="release")
+    with pytest.raises(ValueError, match=why):
+        await service.begin(replace(plan, **wrong))
+    assert await service.open() == []

@@ -1,0 +1,73 @@
+"""The weekly summary is posted once, on Monday morning, and only about a week in which something was advised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.domain.approvals.advice import OBSERVE_ONLY
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import MessengerError
+from bot.flow.weekly_summary import WeeklySummary
+from tests import builders
+
+pytestmark = pytest.mark.fast
+
+
+def at(day: int, hour: int) -> float:
+    """In November 2026; the 23rd is a Monday."""
+    return datetime(2026, 11, day, hour, tzinfo=UTC).timestamp()
+
+
+class Past:
+    """The stored runs, Slack, and the time."""
+
+    def __init__(self, asked_at: float) -> None:
+        request = builders.request(status="advised", advice=OBSERVE_ONLY, asked_at=asked_at)
+        self.run, self.time, self.refuses, self.loads = builders.run(requests={"R1": request}), 0.0, False, 0
+        self.posted: dict[str, str] = {}
+        self.weekly = WeeklySummary(self, self.tell)
+
+    async def now(self) -> float:
+        return self.time
+
+    async def recent_incidents(self, limit: int) -> Sequence[str]:
+        self.loads += 1
+        return ["INC-1"]
+
+    async def load(self, incident_id: str) -> Run | None:
+        return self.run
+
+    async def tell(self, about: str, text: str) -> None:
+        if self.refuses:
+            raise MessengerError("Slack refuses", lasting=False)
+        self.posted.setdefault(about, text)
+
+    async def looks(self, day: int, hour: int) -> dict[str, str]:
+        self.time = at(day, hour)
+        await self.weekly.once()
+        return self.posted
+
+
+async def test_the_last_week_is_told_on_monday_morning_once() -> None:
+    past = Past(at(17, 12))
+    assert await past.looks(23, 7) == {}
+    posted = await past.looks(23, 8)
+    assert list(posted) == ["observed/2026-W48"]
+    assert "From Mon 16 Nov to Mon 23 Nov the bot would have proposed 1 change" in posted["observed/2026-W48"]
+    assert list(await past.looks(24, 8)) == ["observed/2026-W48"]
+    assert past.loads == 1, "the runs are read once a week, not every second"
+
+
+async def test_nothing_is_told_about_a_week_without_advice() -> None:
+    assert await Past(at(2, 12)).looks(23, 9) == {}
+
+
+async def test_a_summary_that_slack_refuses_is_tried_again() -> None:
+    past = Past(at(17, 12))
+    past.refuses = True
+    assert await past.looks(23, 9) == {}
+    past.refuses = False
+    assert list(await past.looks(23, 10)) == ["observed/2026-W48"]
