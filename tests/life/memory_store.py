@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import AlertChanged, Event
@@ -68,6 +69,9 @@ class MemoryStore:
 
     async def let_go(self, fingerprint: str) -> None:
         """No alert is held back: nothing here has a maintenance window."""
+
+    async def held(self) -> Sequence[Any]:
+        return ()
 
     async def unmatched(self, limit: int) -> Sequence[tuple[Alert, str]]:
         return self.left_out[-limit:]
