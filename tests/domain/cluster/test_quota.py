@@ -85,17 +85,16 @@ def test_a_quota_that_is_not_understood_is_a_warning(seen: ClusterSnapshot, said
     assert (grade(plan, "room"), said in weighed(plan, "room")) == ("warning", True), weighed(plan, "room")
 
 
-@pytest.mark.parametrize(
-    ("verb", "arguments"),
-    [
-        pytest.param("scale", {"by": 2}, id="scale"),
-        pytest.param("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 32.0}]}, id="surge"),
-    ],
-)
-def test_what_a_quota_does_not_admit_is_not_proposed(verb: str, arguments: dict[str, Any]) -> None:
-    pods = 5 if verb == "scale" else 4
-    result = declined(verb, arguments, snapshot(quotas=(quota({"pods": str(pods)}, {"pods": "4"}),)))
+def test_more_replicas_than_a_quota_admits_are_not_proposed() -> None:
+    result = declined("scale", {"by": 2}, snapshot(quotas=(quota({"pods": "5"}, {"pods": "4"}),)))
     assert (result.outcome, "ResourceQuota team admits" in result.reason) == ("impossible", True), result.reason
+
+
+def test_a_rollout_for_whose_surge_a_quota_has_no_room_goes_in_place() -> None:
+    edits = {"edits": [{"flag": "--max-num-seqs", "value": 32.0}]}
+    plan = planned("set_flags", edits, snapshot(quotas=(quota({"pods": "4"}, {"pods": "4"}),)))
+    assert grade(plan, "room") == "warning"
+    assert "each replica ends before its successor starts" in weighed(plan, "room")
 
 
 def test_without_accelerators_the_quota_still_counts() -> None:
