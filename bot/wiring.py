@@ -125,6 +125,7 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
     rules = Rules(
         approvals=settings.approvals.rules(),
         contacts=settings.approvals.contacts(),
+        dashboards=settings.dashboard.dashboards,
         status_every_seconds=settings.slack.status_every.total_seconds(),
     )
     reopen = settings.reopen_within.total_seconds()

@@ -49,6 +49,16 @@ def test_seven_variables_are_enough() -> None:
     assert [folder.joinpath("kv-cache-oom.yaml").is_file() for folder in read.playbooks] == [True]
 
 
+def test_a_dashboard_is_set_for_all_targets_and_for_some() -> None:
+    read = settings(DASHBOARD_URL="https://g/any?to=$to", DASHBOARD_TARGETS="serving/llm-*=https://g/llm?a=b&to=$to")
+    assert read.dashboard.dashboards.targets == (("serving/llm-*", "https://g/llm?a=b&to=$to"),)
+    assert read.dashboard.dashboards.url == "https://g/any?to=$to"
+    for name in ("URL", "TARGETS"):
+        wrong = {f"INCIDENT_BOT_DASHBOARD_{name}": f"{'a/b=' * (name == 'TARGETS')}https://g/$pod"}
+        (fault,) = faults(ENOUGH | wrong)
+        assert "contains $pod; only $namespace, $workload, $from, $to are filled in" in fault
+
+
 def test_the_default_approvals_are_those_of_the_operations_manual() -> None:
     rules = settings().approvals.rules()
     assert [p.expires_seconds for p in (rules.low, rules.medium, rules.high)] == [1800, 900, 900]

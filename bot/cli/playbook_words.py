@@ -136,6 +136,11 @@ KEYS = {
         "of a state or an include: the step of your runbook; on the card, the request, the graph and the report",
         ("runbook: {step: 2. Relieve the queue, url: https://wiki.example/queue}",),
     ),
+    "related": (
+        "of a playbook: other runbooks that belong to the same trouble, and the playbooks that follow them; in the "
+        "report",
+        ("related: [{runbook: GPU faults, url: https://wiki.example/gpu, playbook: gpu-fault}]",),
+    ),
 }
 """Keys that an example explains best: what each means, and the example's lines."""
 

@@ -25,6 +25,7 @@ from pydantic import (
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import Approvals, UserGroup, Users
 from bot.domain.kernel.configured import Duration, Pairs, Secret, Section, WebAddress, listed
+from bot.domain.kernel.links import Dashboards, dashboard_address
 from bot.domain.kernel.planned_window import PATTERN, WindowKind, WindowRule
 from bot.domain.kernel.schedule import HOURS
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
@@ -52,6 +53,10 @@ def _folder(raw: Path) -> Path:
     if not raw.is_dir():
         raise ValueError(f"'{raw}' is not a folder")
     return raw
+
+
+def _dashboards(raw: dict[str, str]) -> dict[str, str]:
+    return {target: dashboard_address(url) for target, url in raw.items()}
 
 
 def _unreadable(path: Path) -> str:
@@ -348,6 +353,26 @@ class PlannedWindowRule(Section):
         return WindowRule(**self.model_dump())
 
 
+class Dashboard(Section):
+    """The dashboard that cards and reports link to.
+
+    `$namespace`, `$workload`, `$from` and `$to` are filled in; the times are in milliseconds, as Grafana takes them.
+    """
+
+    url: Annotated[str, AfterValidator(dashboard_address)] = Field(
+        "", examples=["https://grafana.example/d/vllm?var-namespace=$namespace&var-pod=$workload.*&from=$from&to=$to"]
+    )
+    """The address of the dashboard of any workload. Empty: none is linked."""
+    targets: Annotated[Pairs, AfterValidator(_dashboards)] = Field(
+        {}, examples=["serving/llm-*=https://grafana.example/d/llm?from=$from&to=$to"]
+    )
+    """Addresses for some workloads, by `namespace/workload`; `*` stands for anything. Of two, the later one counts."""
+
+    @property
+    def dashboards(self) -> Dashboards:
+        return Dashboards(url=self.url, targets=tuple(self.targets.items()))
+
+
 class Log(Section):
     format: Literal["json", "console"] = "json"
     """How log lines are written."""
@@ -402,6 +427,7 @@ class Settings(Section):
     approvals: Approvals
     paging: Paging
     breaker: Breaker
+    dashboard: Dashboard
     retention_days: int = Field(90, ge=1)
     """How many days a closed incident is kept."""
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])

@@ -320,6 +320,15 @@ def said(folder: Path) -> list[str]:
     return [str(fault).removeprefix(f"{folder}/") for faults in library.faults.values() for fault in faults]
 
 
+def test_a_related_runbook_must_name_a_playbook_of_the_folder(tmp_path: Path) -> None:
+    def related(name: str) -> str:
+        return SMALL.replace("start:", f"related: [{{runbook: GPU faults, playbook: {name}}}]\nstart:", 1)
+
+    (fault,) = said(folder_of(tmp_path, small=related("smal")))
+    assert fault.endswith("unknown playbook 'smal'. Did you mean 'small'?")
+    assert said(folder_of(tmp_path, small=related("small"))) == []
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

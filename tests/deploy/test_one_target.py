@@ -116,3 +116,9 @@ def test_what_is_pre_approved_for_it_is_for_no_other(settings: Settings) -> None
     (rule,) = settings.approvals.pre_approved
     assert rule.targets == (str(THE_ONE),)
     assert (rule.change, rule.hours, rule.most_replicas) == ("scale", "22:00-06:00", 8)
+
+
+def test_the_example_links_a_dashboard_of_its_own(settings: Settings) -> None:
+    dashboards = settings.dashboard.dashboards
+    assert dashboards.of(THE_ONE) == "https://grafana.example/d/llm-70b?from=$from&to=$to"
+    assert "var-namespace=batch&var-pod=llm-8b-.*" in dashboards.of(ANOTHER)

@@ -101,7 +101,10 @@ def is_link(url: str | None) -> TypeGuard[str]:
 
 def link(text: str, url: str | None) -> str:
     """Escaped text as a link if the address is safe, else as it is."""
-    return f"<{url}|{text.replace('|', '¦')}>" if is_link(url) else text
+    if not is_link(url):
+        return text
+    # Slack unescapes addresses too: without this, `&lt;` in a query would become `<`.
+    return f"<{url.replace('&', '&amp;')}|{text.replace('|', '¦')}>"
 
 
 def runbook_step(runbook: Runbook | None) -> str:

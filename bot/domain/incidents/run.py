@@ -231,6 +231,8 @@ class Run(_Frozen):
     """Alertmanager ids of the silences that the bot holds for it, with their ends."""
     alerts: dict[str, Alert] = {}
     """Fingerprint to the newest alert."""
+    dashboard: str = ""
+    """The address of the target's dashboard, with `$from` and `$to` still open; empty if there is none."""
     alerts_resolved_at: float | None = None
     calm_since: float | None = None
     """Since when each look found the trouble gone, while the incident waits for people."""

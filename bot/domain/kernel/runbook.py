@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
-
+from bot.domain.kernel.links import safe_url
 from bot.domain.kernel.strict import Strict
-
-_NOT_IN_A_LINK = frozenset("<>\"'`|\\^{}")
 
 
 class Runbook(Strict):
@@ -20,10 +17,20 @@ class Runbook(Strict):
     @property
     def link(self) -> str:
         """The address if it is safe in a link of any format; else empty, and only the step is shown."""
-        is_web = self.url.startswith(("https://", "http://"))
-        return self.url if is_web and all(map(_may_be_in_a_link, self.url)) else ""
+        return safe_url(self.url)
 
 
-def _may_be_in_a_link(char: str) -> bool:
-    """Spaces and unseen characters end a link in some formats, and disguise it in others."""
-    return char not in _NOT_IN_A_LINK and unicodedata.category(char)[0] not in "CZ"
+class RelatedRunbook(Strict):
+    """Another runbook that belongs to the same trouble."""
+
+    runbook: str
+    """What it is called."""
+    url: str = ""
+    """Where it is written."""
+    playbook: str = ""
+    """The playbook that follows it."""
+
+    @property
+    def link(self) -> str:
+        """The address if it is safe in a link of any format; else empty, and only the name is shown."""
+        return safe_url(self.url)

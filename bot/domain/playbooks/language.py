@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag
 
 from bot.domain.changes.plan import Risk
 from bot.domain.kernel.form import Form
-from bot.domain.kernel.runbook import Runbook
+from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.strict import Strict
 from bot.domain.signals.specs import SignalSpec, tag
 
@@ -310,6 +310,8 @@ class Playbook(Strict):
     """Its alerts open an incident also while their target is in maintenance."""
     tested_on: tuple[str, ...] = ()
     """Engine versions (`0.32`) it was tested on."""
+    related: tuple[RelatedRunbook, ...] = ()
+    """Other runbooks that belong to the same trouble: in the report."""
     opens_on: tuple[str, ...] = ()
     """Alertmanager's matchers, one list of them a line: which alerts open it."""
     opens: Literal["by_hand"] | None = None

@@ -12,7 +12,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
-from bot.domain.kernel.runbook import Runbook
+from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.links import Link, links_of
+from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
 from bot.domain.reports.escaping import plain
 from bot.domain.signals.signal import Reading
@@ -107,6 +109,10 @@ class Report(_Fact):
     closed_at: float | None
     """None while it is open, also when it was reopened."""
     ending: str
+    links: tuple[Link, ...] = ()
+    """The alerts' runbooks and queries, and the dashboard."""
+    related: tuple[RelatedRunbook, ...] = ()
+    """Other runbooks that belong to the same trouble."""
     path: tuple[Visit, ...]
     waits: tuple[Waited, ...]
     waited_seconds: float
@@ -157,6 +163,8 @@ class Report(_Fact):
             first_act_at=next((e.at for e in plain_entries if e.who and e.kind in ACTS), None),
             closed_at=closed.at if closed else None,
             ending=_str(closed.data, "ending") if closed else "",
+            links=_links(opened, plain_entries, closed_at=closed.at if closed else None),
+            related=tuple(_related(opened)),
             path=tuple(_path(plain_entries)),
             waits=waits,
             waited_seconds=_covered(waits, until=max((entry.at for entry in plain_entries), default=0.0)),
@@ -193,6 +201,30 @@ def _severity(opened: Entry | None, entries: Sequence[Entry]) -> str:
     first = _str(data, "severity") or _str(_dict(data, "labels"), "severity")
     changes = [after for entry in entries if entry.kind == "severity" and (after := _str(entry.data, "after"))]
     return changes[-1] if changes else first
+
+
+def _links(opened: Entry | None, entries: Sequence[Entry], *, closed_at: float | None) -> tuple[Link, ...]:
+    newest = {alert.fingerprint: alert for alert in _alerts(entries)}
+    dashboard = _str(opened.data, "dashboard") if opened else ""
+    starts_at = min((alert.starts_at.timestamp() for alert in newest.values()), default=opened.at if opened else 0.0)
+    return links_of(newest.values(), dashboard, starts_at=starts_at, closed_at=closed_at)
+
+
+def _alerts(entries: Sequence[Entry]) -> Iterator[Alert]:
+    for entry in entries:
+        if entry.kind in ("opened", "alert"):
+            try:
+                yield Alert.model_validate(entry.data)
+            except ValidationError:
+                continue  # it tells of something else, or it was altered: the broken chain says so
+
+
+def _related(opened: Entry | None) -> Iterator[RelatedRunbook]:
+    for raw in _list(opened.data, "related") if opened else ():
+        try:
+            yield RelatedRunbook.model_validate(raw)
+        except ValidationError:
+            continue  # altered: the broken chain says so
 
 
 def _alert_names(entries: Sequence[Entry]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.kernel.runbook import Runbook
+from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
 from bot.domain.reports.facts import Compared, Report, readings_of
@@ -101,7 +101,9 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("Target", _code(report.target)),
         ("Severity", report.severity),
         ("Alerts", ", ".join(report.alerts)),
+        *((("Links", _joined(_linked(it.label, it.url) for it in report.links)),) if report.links else ()),
         ("Playbook", _code(report.playbook)),
+        *((("Related runbooks", _joined(map(_related, report.related))),) if report.related else ()),
         ("Opened", f"{moment(report.opened_at)} UTC"),
         ("Closed", closed),
         ("Ending", _strong(report.ending.replace("_", " ")) if report.ending else NONE),
@@ -112,6 +114,20 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("Late or strange events, changed nothing", str(report.ignored)),
         ("Timeline", (Span(f"{report.entries} entries, "), *_chain_word(report))),
     )
+
+
+def _linked(words: str, url: str) -> Cell:
+    shown = one_line(words, MAX_NAME)
+    return (Span(shown, "link", url),) if url else (Span(shown),)
+
+
+def _related(runbook: RelatedRunbook) -> Cell:
+    followed = (Span(" ("), *_code(runbook.playbook), Span(")")) if runbook.playbook else ()
+    return (*_linked(runbook.runbook, runbook.link), *followed)
+
+
+def _joined(each: Iterable[Cell]) -> Cell:
+    return tuple(span for cell in each for span in (Span(", "), *cell))[1:]
 
 
 def _held(report: Report) -> str:
@@ -148,10 +164,7 @@ def _path(report: Report) -> Section:
 
 
 def _step(runbook: Runbook | None) -> Cell:
-    if runbook is None:
-        return ()
-    step = one_line(runbook.step, MAX_NAME)
-    return (Span(step, "link", runbook.link),) if runbook.link else (Span(step),)
+    return _linked(runbook.step, runbook.link) if runbook else ()
 
 
 def _decisions(report: Report) -> Section:

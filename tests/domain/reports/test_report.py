@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from bot.adapters.charts import drawn
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import APPROVERS, Authority
 from bot.domain.changes.plan import PlanResult
@@ -30,9 +31,11 @@ from bot.domain.incidents.event import (
 )
 from bot.domain.incidents.machine import advance
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead, chain
 from bot.domain.playbooks.bundle import Bundle
-from bot.domain.reports import Report, as_json, markdown
+from bot.domain.reports import Report, as_json, html, markdown
+from bot.domain.reports.chart import Chart
 from bot.domain.reports.escaping import lasting, moment, one_line
 from bot.domain.reports.markdown_page import escaped
 from bot.domain.signals.signal import Reading
@@ -176,6 +179,54 @@ def test_a_step_of_the_runbook_is_in_the_path_with_its_link() -> None:
     assert r"| [3.2 \[Cap\]](<https://wiki/kv#3>) |" in linked
     assert "| 3.2 |" in markdown(entered({"step": "3.2", "url": "javascript:alert(1)"}))
     assert "runbook" not in markdown(entered("altered"))
+
+
+def as_svg(chart: Chart) -> bytes:
+    return drawn(chart, "svg")
+
+
+def opened_with(**data: Any) -> list[Chained]:
+    """The report of an incident whose playbook has a related runbook, and whose target has a dashboard."""
+    text = PLAYBOOK.source.text.replace(
+        "start: look\n", "related: [{runbook: GPU fault, playbook: gpu}]\nstart: look\n"
+    )
+    fired = alert().model_copy(
+        update={"annotations": {"runbook_url": "https://wiki/kv"}, "generator_url": "http://p/g"}
+    )
+    dashboards = Dashboards(url="https://g/$workload?from=$from&to=$to")
+    with_dashboards = rules().model_copy(update={"dashboards": dashboards})
+    event = AlertChanged(event_id="a", alert=fired, at=START)
+    entries = advance(run(), event, Bundle.of(load_text(text)), with_dashboards).entries
+    altered = [
+        each.model_copy(update={"data": each.data | data}) if each.kind == "opened" else each for each in entries
+    ]
+    return list(chain(altered, head="0" * 64, length=0))
+
+
+def test_a_report_links_the_alerts_runbook_its_query_the_dashboard_and_related_runbooks() -> None:
+    page, web = markdown(opened_with()), html(opened_with(), as_svg)
+    began = int((START - 3600) * 1000)
+    for label, url in (
+        ("Runbook", "https://wiki/kv"),
+        ("Dashboard", f"https://g/llm?from={began}&to=now"),
+        ("Query", "http://p/g"),
+    ):
+        assert f"[{label}](<{url}>)" in page
+        assert f'href="{url.replace("&", "&amp;")}"' in web
+    assert "GPU fault (`gpu`)" in page
+    assert "GPU fault" in web
+
+
+def test_a_report_links_no_address_that_is_not_safe() -> None:
+    hostile = {"annotations": {"runbook_url": "javascript:alert(1)"}, "generator_url": 'https://p/"onclick=x'}
+    related = [{"runbook": "<b>x", "url": "data:,x", "playbook": ""}, "altered"]
+    entries = opened_with(**hostile, dashboard="javascript:$from", related=related)
+    for page in (markdown(entries), html(entries, as_svg)):
+        assert "Related runbooks" in page
+        head = page.partition("Ending")[0]
+        assert "javascript" not in head
+        assert "onclick" not in head
+        assert "<b>" not in head
 
 
 def test_entering_a_state_records_its_step_of_the_runbook() -> None:

@@ -42,6 +42,7 @@ from bot.adapters.slack.outbound.request_message import missing_teams, people_of
 from bot.adapters.slack.outbound.words import OUTCOMES, PARTS, SEVERITIES, day, moment, span
 from bot.adapters.slack.press_value import CHOOSE, FILL, SAY, SEE, ButtonValue
 from bot.domain.incidents.run import Post, Question, Run
+from bot.domain.kernel.links import links_of
 from bot.domain.playbooks import text_sizes
 from bot.domain.signals.signal import Reading
 
@@ -50,6 +51,8 @@ INCIDENT_CHANNEL = "channel"
 PATH_ON_CARD = 4
 CHOICES = 50
 PATCH_CHARACTERS = 2_900
+LINKS_CHARACTERS = 2_000
+"""Of all links on a card, with their addresses."""
 
 SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
 """A person or a user group, but not a word in capitals."""
@@ -89,7 +92,7 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
     own = links.get(INCIDENT_CHANNEL, "")
     body += section([*_facts(run), f"Everything else is in {channel_mention(own)}" if own else ""])
     step = f" · 📋 {runbook_step(run.runbook)}" if run.runbook else ""
-    foot = [*context([f"*{line(run.playbook, 80)}* {_path(run)}{step}"]), *_handles(run, links)]
+    foot = [*context([f"*{line(run.playbook, 80)}* {_path(run)}{step}", *_links(run)]), *_handles(run, links)]
     text = f"{line(title, 300)}: {line(run.target, 200)}: {now}"
     return Message(text[: limits.TEXT], limits.fitted(body, foot))
 
@@ -115,6 +118,17 @@ def _facts(run: Run) -> list[str]:
         where += " (from the alert's labels only)"
     lead = f"{mention(run.lead)} leads" if run.lead else "no lead yet" if run.is_open else "no lead"
     return [f"{where} · since {day(run.starts_at)}", f"severity *{run.severity}* · {lead}", _pages(run), _alerts(run)]
+
+
+def _links(run: Run) -> list[str]:
+    """The alerts' runbooks and queries and the dashboard, on one line; an address that is too long is left out."""
+    every = links_of(run.alerts.values(), run.dashboard, starts_at=run.starts_at, closed_at=run.closed_at)
+    shown: list[str] = []
+    for each in every:
+        made = link(line(each.label, 80), each.url)
+        if len(" · ".join([*shown, made])) <= LINKS_CHARACTERS:
+            shown.append(made)
+    return [f"🔗 {' · '.join(shown)}"] if shown else []
 
 
 def _pages(run: Run) -> str:

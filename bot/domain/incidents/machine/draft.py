@@ -12,6 +12,7 @@ from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run, scope_values
+from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data
 from bot.domain.kernel.timeline import Entry, EntryKind
 from bot.domain.playbooks.bundle import Bundle
@@ -34,6 +35,7 @@ class Rules(BaseModel):
 
     approvals: ApprovalRules
     contacts: Contacts = Contacts()
+    dashboards: Dashboards = Dashboards()
     replans_at_most: int = 5
     keeps_messages_at_most: int = 200
     status_every_seconds: float = 1800.0

@@ -41,6 +41,7 @@ NOT_DONE = {
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
     alert = event.alert
+    draft.set(dashboard=draft.rules.dashboards.of(draft.run.target))
     data = alert.evidence() | _about(draft)
     draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=data)
     draft.set(alerts={alert.fingerprint: alert}, visit=0)
@@ -55,6 +56,7 @@ def open_incident(draft: Draft, event: AlertChanged) -> None:
 
 def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     """The person who opens the incident leads it; what is proposed next counts as that person's own work."""
+    draft.set(dashboard=draft.rules.dashboards.of(draft.run.target))
     data = {"fields": event.fields} | _about(draft)
     draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
     draft.set(lead=event.user, visit=0)
@@ -71,13 +73,14 @@ def opened_twice(draft: Draft, event: OpenedByHand) -> None:
 
 def _about(draft: Draft) -> dict[str, Any]:
     run = draft.run
+    related = [each.model_dump() for each in draft.playbook.playbook.related]
     return {
         "incident": run.incident_id,
         "title": run.title,
         "target": str(run.target),
         "severity": run.severity,
         "playbook": run.playbook,
-    }
+    } | {name: value for name, value in (("dashboard", run.dashboard), ("related", related)) if value}
 
 
 def _say_what_is_unresolved(draft: Draft) -> None:

@@ -60,6 +60,7 @@ WORDS = {
     "read": "Signals to read; those in expressions are read too.",
     "recommend": "The question that the options answer.",
     "refused": "Where it leads that people refused; absent, people are asked what next.",
+    "related": "Other runbooks that belong to the same trouble, each `{runbook, url, playbook}`: in the report.",
     "risk": "At least this risk; the verb's own floor may be higher.",
     "runbook": "The step of the runbook that it is.",
     "say": "What the closing message says. `${…}` puts what earlier states read into it.",

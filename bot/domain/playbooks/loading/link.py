@@ -1,4 +1,4 @@
-"""Checks playbooks against each other: do divert targets exist, and can they end as expected?"""
+"""Checks playbooks against each other: do the playbooks that they name exist, and can diverts end as expected?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ Known = Mapping[str, CompiledPlaybook | None]
 
 
 def link_faults(playbook: CompiledPlaybook, known: Known) -> Iterator[Fault]:
-    """Returns the faults of `playbook`'s diverts. A divert to a faulty playbook is allowed: it asks people."""
+    """Returns the faults of `playbook`'s diverts and related runbooks. A divert to a faulty playbook asks people."""
+    for number, related in enumerate(playbook.playbook.related):
+        if related.playbook and related.playbook not in known:
+            what, hint = f"unknown playbook '{related.playbook}'", did_you_mean(related.playbook, known)
+            yield playbook.fault(Mistake(("related", number, "playbook"), what, hint))
     for name, state in playbook.playbook.states.items():
         if not isinstance(state, DivertState) or state.divert == PEOPLE:
             continue

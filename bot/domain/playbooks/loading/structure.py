@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from bot.domain.kernel.form import FormField
-from bot.domain.kernel.runbook import Runbook
+from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import KINDS, Broke, Choice, Defaults, Go, Playbook, Setting, state_kind
 from bot.domain.playbooks.loading.key_words import WORDS
@@ -232,8 +232,8 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
             return Playbook
         case ("settings", _):
             return Setting
-        case ("states", _, "runbook"):
-            return Runbook
+        case ("related", _) | ("states", _, "runbook"):
+            return RelatedRunbook if path[0] == "related" else Runbook
         case ("signals", _, "compared"):
             return COMPARABLE.get(comparable_kind(data).strip("()"))
         case ("signals", _):
