@@ -51,6 +51,8 @@ def test_every_series_is_one_that_a_real_engine_exposes() -> None:
         "vllm:e2e_request_latency_seconds_bucket", "vllm:num_preemptions_total",
         "vllm:time_to_first_token_seconds_bucket",
         "vllm:inter_token_latency_seconds_bucket", "vllm:request_prompt_tokens_sum", "vllm:cache_config_info",
+        "vllm:request_prompt_tokens_bucket", "vllm:request_generation_tokens_bucket", "vllm:prefix_cache_hits_total",
+        "deriv(vllm:kv_cache_usage_perc",
     ],
 )  # fmt: skip
 def test_what_an_engineer_looks_for_has_a_panel(shown: str) -> None:
@@ -59,6 +61,27 @@ def test_what_an_engineer_looks_for_has_a_panel(shown: str) -> None:
 
 @pytest.mark.fast
 def test_kv_usage_is_not_called_gpu_memory() -> None:
-    (panel,) = [panel for panel in panels() if "kv_cache_usage_perc" in panel["targets"][0]["expr"]]
-    assert "memory" not in panel["title"].lower()
+    shown = [panel for panel in panels() if "kv_cache_usage_perc" in panel["targets"][0]["expr"]]
+    assert [panel["title"] for panel in shown if "memory" in panel["title"].lower()] == []
+    assert len(shown) == 3
     assert all(panel["description"] for panel in panels())
+
+
+@pytest.mark.fast
+def test_lengths_are_shown_as_distributions_and_quantiles() -> None:
+    heatmaps = {panel["title"]: panel["targets"] for panel in panels() if panel["type"] == "heatmap"}
+    assert heatmaps.keys() == {"Prompt lengths", "Output lengths"}
+    assert all(target["format"] == "heatmap" for (target,) in heatmaps.values())
+    assert sum("histogram_quantile(0.95" in query for query in queries()) == 2
+
+
+@pytest.mark.fast
+def test_no_panel_covers_another() -> None:
+    cells = [
+        (x, y)
+        for box in (panel["gridPos"] for panel in panels())
+        for x in range(box["x"], box["x"] + box["w"])
+        for y in range(box["y"], box["y"] + box["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert len({panel["id"] for panel in panels()}) == len(panels())
