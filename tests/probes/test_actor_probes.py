@@ -126,13 +126,22 @@ async def test_an_owners_change_has_arrived_when_the_workload_has_what_the_canar
     arguments: list[str], live: bool
 ) -> None:
     reading = await ask("canary_edits", with_canary([{"flag": "--max-num-seqs", "value": 6}], *arguments))
-    assert reading.fields == {"canary": True, "ready": True, "live": live}
+    assert reading.fields == {"canary": True, "ready": True, "live": live, "edits": "--max-num-seqs"}
 
 
 async def test_variables_and_images_are_compared_too() -> None:
     image = [{"image": "vllm/vllm-openai:v0.32.0"}]
     assert (await ask("canary_edits", with_canary(image))).fields["live"] is True
     assert (await ask("canary_edits", with_canary([*image, {"env": "A", "value": "1"}]))).fields["live"] is False
+
+
+async def test_what_was_edited_on_the_canary_is_named() -> None:
+    edits: list[dict[str, Any]] = [
+        {"flag": "--enable-prefix-caching", "value": True},
+        {"env": "A", "value": None},
+        {"image": "vllm:1"},
+    ]
+    assert (await ask("canary_edits", with_canary(edits))).fields["edits"] == "--enable-prefix-caching, A, image"
 
 
 async def test_a_canary_that_is_not_ready_is_told() -> None:
@@ -142,7 +151,7 @@ async def test_a_canary_that_is_not_ready_is_told() -> None:
 async def test_without_a_canary_nothing_is_compared() -> None:
     reading = await ask("canary_edits", snapshot(OLD))
     assert reading.fields == {"canary": False, "ready": False}
-    assert set(reading.unknown_parts) == {"live"}
+    assert set(reading.unknown_parts) == {"live", "edits"}
 
 
 # --- an earlier version -----------------------------------------------------------------------------------------------

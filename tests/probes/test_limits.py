@@ -52,6 +52,18 @@ async def test_a_limit_is_read_from_the_flags(arguments: list[str], part: str, v
     assert (await ask(pod("llm-0", *arguments))).fields[part] == value
 
 
+@pytest.mark.parametrize(
+    ("image", "arguments", "swap"),
+    [
+        pytest.param("v0.6.6", ["--swap-space", "16"], 16, id="as-written"),
+        pytest.param("v0.6.6", [], 4, id="the-default-of-v0"),
+        pytest.param("v0.12.0", ["--swap-space", "16"], 0, id="v1-ignores-it"),
+    ],
+)
+async def test_swap_space_counts_where_the_engine_swaps(image: str, arguments: list[str], swap: float) -> None:
+    assert (await ask(pod("llm-0", *arguments, image=f"vllm/vllm-openai:{image}"))).fields["swap"] == swap
+
+
 @pytest.mark.parametrize("part", ["prefix_caching", "chunked_prefill"])
 async def test_what_is_on_in_v1_was_off_in_v0(part: str) -> None:
     reading = await ask(pod("llm-0", image="vllm/vllm-openai:v0.6.6"))

@@ -25,6 +25,8 @@ class CanaryEdits:
     canary: bool
     ready: bool
     live: bool | None
+    edits: str | None
+    """Names of the flags and variables that were edited, with commas between."""
 
 
 async def canary_edits(request: ProbeRequest) -> Reading:
@@ -33,19 +35,29 @@ async def canary_edits(request: ProbeRequest) -> Reading:
     if failed := unreadable(request, snapshot, "canary", "pods"):
         return failed
     if snapshot.canary is None:
-        parts = CanaryEdits(canary=False, ready=False, live=None)
-        return answer(request, parts, missing={"live": "there is no canary to compare with"})
+        parts = CanaryEdits(canary=False, ready=False, live=None, edits=None)
+        return answer(request, parts, missing=dict.fromkeys(("live", "edits"), "there is no canary"))
     ready = any(is_ready(pod) for pod in pods_of_canary(snapshot))
-    live = None if snapshot.workload is None else _is_live(snapshot, snapshot.workload, snapshot.canary)
-    missing = {"live": "the canary does not say what it was started with"}
-    return answer(request, CanaryEdits(canary=True, ready=ready, live=live), missing=missing)
+    edits = _edits(snapshot.canary)
+    live = None if snapshot.workload is None or edits is None else _is_live(snapshot, snapshot.workload, edits)
+    missing = dict.fromkeys(("live", "edits"), "the canary does not say what it was started with")
+    return answer(request, CanaryEdits(canary=True, ready=ready, live=live, edits=_names(edits)), missing=missing)
 
 
-def _is_live(snapshot: ClusterSnapshot, workload: Obj, canary: Obj) -> bool | None:
+def _edits(canary: Obj) -> list[Mapping[str, Any]] | None:
     try:
-        edits = json.loads(annotations_of(canary)[EDITS_ANNOTATION])
+        return list(json.loads(annotations_of(canary)[EDITS_ANNOTATION]))
     except (KeyError, ValueError):
         return None
+
+
+def _names(edits: list[Mapping[str, Any]] | None) -> str | None:
+    if edits is None:
+        return None
+    return ", ".join(str(edit.get("flag") or edit.get("env") or "image") for edit in edits)
+
+
+def _is_live(snapshot: ClusterSnapshot, workload: Obj, edits: list[Mapping[str, Any]]) -> bool:
     template = template_of(workload)
     flags = flags_of_template(template, config_maps=snapshot.config_maps)
     return rollout_state(workload).is_complete and all(_has(template, flags, edit) for edit in edits)
@@ -75,7 +87,7 @@ def _same(written: object, wanted: object) -> bool:
 
 PROBE = Probe(
     name="canary_edits",
-    help="Whether our canary exists, is ready, and is in rotation.",
+    help="Whether our canary exists and is ready, what was edited on it, and whether the workload has these edits.",
     answer=CanaryEdits,
     read=lambda sources: canary_edits,
 )

@@ -28,6 +28,7 @@ from bot.probes.engine.pod_logs import MAX_LOGS, SOURCE, logs_of, one_of_each_te
 
 T = TypeVar("T")
 GIB = float(1 << 30)
+V0_SWAP = 4.0
 NEW_UTILIZATION, OLD_UTILIZATION = 0.92, 0.9
 LAST_OLD_UTILIZATION = (0, 18)
 FIRST_NEW_UTILIZATION = (0, 20)
@@ -43,6 +44,8 @@ class Limits:
     output_cap: float | None
     generation_config: bool | None
     offloading: float | None
+    swap: float | None
+    """GiB of swap space a GPU; 0 where the engine ignores it."""
     ranks: float | None
     active_cap: float | None
     """0 if nothing caps the running requests below --max-num-seqs."""
@@ -123,6 +126,14 @@ class ReadLimits:
         return answer(request, parts, missing=missing, detail=parts.missing or "", source=SOURCE)
 
 
+def _swap(live: Live) -> float | None:
+    """The V0 engine's default is 4 GiB; the V1 engine ignores the flag."""
+    if live.is_v0 is None:
+        return None
+    written = live.number("swap-space") if live.is_v0 else 0.0
+    return V0_SWAP if written is None else written
+
+
 def _agreed(found: Sequence[Limits]) -> Limits:
     """None if the replicas differ."""
     values = {name: {getattr(one, name) for one in found} for name in PROBE.kinds}
@@ -140,6 +151,7 @@ def limits_of(live: Live, pod: Obj) -> Limits:
         output_cap=_known(lambda one: _generation(one).get("max_new_tokens", 0.0), live),
         generation_config=_known(lambda one: bool(_generation(one)), live),
         offloading=_known(lambda one: one.number("kv-offloading-size") or 0.0, live),
+        swap=_known(_swap, live),
         ranks=_known(lambda one: one.number("data-parallel-size") or 1.0, live),
         active_cap=_known(lambda one: one.number("max-num-active-seqs") or 0.0, live),
         v0=live.is_v0,

@@ -117,7 +117,13 @@ def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | 
     assert (None if isinstance(parts["users"], Unknown) else parts["users"]) is are_served
 
 
-CANARY: dict[str, Value] = {"canary_tokens": 330.0, "peers_tokens": 560.0, "peers_ttft": 2.1}
+CANARY: dict[str, Value] = {
+    "canary_tokens": 330.0,
+    "peers_tokens": 560.0,
+    "peers_ttft": 2.1,
+    "canary_hits": 0.3,
+    "baseline.hit_rate": 0.2,
+}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,8 @@ def test_the_request_for_the_fleet_tells_what_the_canary_paid(finished: float, f
     canary = {**CANARY, "canary_ttft": first_token}
     why = PLAYBOOK.text("roll_out_roll", "why", {**canary, "canary_finished": finished, "peers_finished": 0.95})
     assert why == (
-        f"The canary ran with it and did not thrash. The price, on the canary beside an average peer: {price}; "
+        f"The canary ran with it and did not thrash. Its prefix cache hits ÷ queries: 0.3 (before: 0.2). "
+        f"The price, on the canary beside an average peer: {price}; "
         f"{finished} instead of 0.95 requests a second, 330 instead of 560 tokens a second, "
         f"first token p99 {first_token:g} s instead of 2.1 s."
     )
@@ -230,3 +237,10 @@ def test_every_change_that_does_not_restore_says_its_reason() -> None:
 )
 def test_it_opens_on_kv_cache_alerts_that_are_more_than_information(labels: dict[str, str], opens: bool) -> None:
     assert PLAYBOOK.opens_on(labels) is opens
+
+
+def test_the_request_and_the_outcome_tell_how_often_the_prefix_cache_is_hit() -> None:
+    read: dict[str, Value] = {"canary_hits": 0.42, "baseline.hit_rate": 0.02, "results.kept.hit_rate": 0.4}
+    assert "prefix cache hits ÷ queries: 0.42 (before: 0.02)" in PLAYBOOK.text("roll_out_roll", "why", read)
+    assert "Prefix cache hits ÷ queries: 0.02 → 0.4." in PLAYBOOK.text("fixed_end", "say", read)
+    assert PLAYBOOK.playbook.signals["hit_rate"].label == "Prefix cache hits ÷ queries"
