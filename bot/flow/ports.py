@@ -575,9 +575,15 @@ class RegisterRecord(Protocol):
 
 class PodLogs(Protocol):
     async def read(
-        self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since: float | None = None,
     ) -> str | None:
-        """The log of the pod's engine container: its first MiB, or its last lines.
+        """The log of the pod's engine container: its first MiB, also from the second `since` on, or its last lines.
 
         None if there is none: no such container yet, or no previous one. Raises `ClusterError` if there is no answer.
         """

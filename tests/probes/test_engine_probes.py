@@ -29,13 +29,20 @@ class Logs:
         self.read_of: list[str] = []
 
     async def read(
-        self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since: float | None = None,
     ) -> str | None:
         name = f"{pod}/previous" if previous else pod
-        self.read_of.append(name)
+        self.read_of.append(name if since is None else f"{name} since {since - OPENED:g}")
         if name in self._logs and self._logs[name] is None:
             raise ClusterError("the kubelet did not answer")
-        return self._logs.get(name)
+        log = self._logs.get(name)
+        return log if log is None or tail_lines is None else "\n".join(log.splitlines()[-tail_lines:])
 
 
 def at(seconds: float) -> str:
@@ -101,6 +108,40 @@ async def test_a_crash_with_a_cuda_oom_line_ran_out_of_memory() -> None:
     assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, True, True)
     assert "serving: torch.OutOfMemoryError" in str(reading.fields["last_reason"])
     assert "CUDA out of memory" in reading.detail
+
+
+FLOOD = ["ERROR [serving.py:500] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."] * 5000
+"""Each stream in flight logs a traceback after the cause: 20 of them 2,100 lines on a real vLLM 0.32."""
+
+
+async def test_a_cause_above_the_tracebacks_of_many_streams_is_found() -> None:
+    crashed, log = restarted("a", seconds=-60, code=0), "\n".join([OOM, *FLOOD])
+    logs = Logs({"a/previous": log})
+    reading = await ask("restarts", crashed, logs=logs)
+    assert reading.fields["oom"] is True
+    assert "serving: torch.OutOfMemoryError" in str(reading.fields["last_reason"])
+    assert "CUDA out of memory" in reading.detail
+    assert reading.detail.count("EngineDeadError") == 1
+    assert logs.read_of == ["a/previous", "a/previous since -90"]
+    words = await ask("last_words", crashed, logs=logs)
+    assert (words.fields["why"], words.fields["oom"]) == ("serving", True)
+
+
+async def test_a_death_without_a_cause_above_its_tracebacks_stays_a_death() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60, code=0), logs=Logs({"a/previous": "\n".join(FLOOD)}))
+    assert (reading.fields["crashed"], reading.fields["oom"]) == (True, False)
+    assert "engine_died" in str(reading.fields["last_reason"])
+
+
+async def test_a_cause_above_many_tracebacks_that_cannot_be_read_is_unknown() -> None:
+    class Half(Logs):
+        async def read(self, namespace: str, pod: str, **asked: Any) -> str | None:
+            if asked.get("since") is not None:
+                raise ClusterError("the kubelet did not answer")
+            return await super().read(namespace, pod, **asked)
+
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Half({"a/previous": "\n".join(FLOOD)}))
+    assert "oom" not in reading.fields
 
 
 async def test_a_container_killed_for_host_memory_ran_out_of_memory_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from bot.adapters.kubernetes.paths import path_of
 from bot.adapters.kubernetes.reader import KubernetesReader
@@ -19,9 +20,18 @@ class KubernetesPodLogs:
         self._reader = reader
 
     async def read(
-        self, namespace: str, pod: str, *, previous: bool = False, tail_lines: int | None = None
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since: float | None = None,
     ) -> str | None:
-        """The first MiB, or the last lines; None if there is no such log. Raises `ClusterError` without an answer."""
+        """The first MiB, also from the second `since` on, or the last lines; None if there is no such log.
+
+        Raises `ClusterError` without an answer.
+        """
         found = await self._reader.find("Pod", namespace, pod)
         engine = engine_container(found) if found else None
         if engine is None:
@@ -31,6 +41,8 @@ class KubernetesPodLogs:
             query["previous"] = "true"
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
+        if since is not None:
+            query["sinceTime"] = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return await self._text(namespace, pod, query)
 
     async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:

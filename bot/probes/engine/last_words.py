@@ -6,26 +6,25 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bot.domain.cluster.objects import name_of, namespace_of
+from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
-from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
+from bot.probes.engine.log_lines import CUDA_OOM, LastWords
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
     ENDED_BY_ITSELF,
     MAX_LOGS,
     SOURCE,
-    TAIL_LINES,
     Ended,
     PodsProbe,
     ends_of,
     is_crash,
     one_of_each_template,
-    why_silent,
+    words_of,
 )
 
 MAX_LINES = 50
@@ -65,15 +64,14 @@ class ReadLastWords(PodsProbe):
         """The words of a container that ended, or of one that runs."""
         is_previous = end is not None and end.is_previous
         try:
-            log = await self._logs.read(namespace_of(pod), name_of(pod), previous=is_previous, tail_lines=TAIL_LINES)
+            words = await words_of(self._logs, pod, end)
         except ClusterError:
             # Counted as unread: the other logs may still prove a cause, but cannot rule one out for this log.
             return None
-        if log is None:
+        if words is None and not is_previous:
             # A container that has not begun has no log; one that ended had a log, which is gone.
-            return None if is_previous else LastWords("none")
-        words = last_words(log)
-        return why_silent(end, words) if end is not None else words
+            return LastWords("none")
+        return words
 
 
 def _reading(request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int) -> Reading:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -155,7 +156,7 @@ def _arguments(log: str) -> dict[str, object] | None:
 def last_words(log: str) -> LastWords:
     """Why the engine of this log ended, by the most exact line in it; `none` if no line shows that it ended."""
     log = plain(log)
-    telling = tuple(redacted(line) for line in log.splitlines() if _TELLING.search(line) and " INFO " not in line)[-50:]
+    telling = tuple(_telling(log))[-50:]
     why, found = _cause(log)
     fits = _FITS.search(log)
     return LastWords(
@@ -166,6 +167,15 @@ def last_words(log: str) -> LastWords:
         collective=any(_COLLECTIVE.search(line) for line in telling),
         fits_tokens=float(fits[1] or fits[2]) if fits else None,
     )
+
+
+def _telling(log: str) -> Iterable[str]:
+    """Each message once, where it came first: a death is logged again for each stream that it cuts."""
+    said: dict[str, str] = {}
+    for line in log.splitlines():
+        if _TELLING.search(line) and " INFO " not in line:
+            said.setdefault(line.partition("] ")[2] or line, redacted(line))
+    return said.values()
 
 
 def _cause(log: str) -> tuple[OomClass, re.Match[str] | None]:

@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodLogs, ProbeRequest
 from bot.probes.answers import no_answer, pods_asked_for, staying, unreadable
-from bot.probes.engine.log_lines import LastWords, redacted
+from bot.probes.engine.log_lines import LastWords, last_words, redacted
 
 BEFORE_SECONDS = 600.0
 """An alert waits minutes before it fires: a crash this shortly before the opening belongs to the incident."""
@@ -21,6 +21,10 @@ SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
 ENDED_BY_ITSELF = "the container ended with exit code 0, and nobody had ended its pod"
 MAX_LOGS = 8
 TAIL_LINES = 2000
+CAUSE_WITHIN_SECONDS = 30.0
+"""How long before its end an engine logs why it dies: the API server notices within a second, and writes for a few."""
+NAMES_NO_CAUSE = ("engine_died", "start_failed")
+"""What follows nearly every cause."""
 SOURCE = "pods and their logs"
 
 
@@ -58,6 +62,29 @@ class Ended:
     """Whether its pod was told to end."""
     failed_probe: str = ""
     """The kubelet's event, if it ended the container because a probe failed."""
+    at: float | None = None
+    """When it ended, in seconds."""
+
+
+async def words_of(logs: PodLogs, pod: Obj, end: Ended | None) -> LastWords | None:
+    """The last words of a container that ended, or of one that runs; None if it has no log.
+
+    When an engine dies, each stream in flight logs a traceback, and each is longer than the one before (vLLM 0.32: 20
+    streams 2,100 lines). The cause is above them, so it is looked for from a moment before the end on. Raises
+    `ClusterError` if the kubelet does not answer.
+    """
+    where, is_previous = (namespace_of(pod), name_of(pod)), end is not None and end.is_previous
+    log = await logs.read(*where, previous=is_previous, tail_lines=TAIL_LINES)
+    if log is None:
+        return None
+    words = last_words(log)
+    if end is None:
+        return words
+    if end.at is not None and words.why in NAMES_NO_CAUSE and len(log.splitlines()) >= TAIL_LINES:
+        whole = await logs.read(*where, previous=is_previous, since=end.at - CAUSE_WITHIN_SECONDS)
+        above = last_words(whole or "")
+        words = words if above.why in ("none", "killed") else above
+    return why_silent(end, words)
 
 
 def why_silent(end: Ended, words: LastWords) -> LastWords:
@@ -93,6 +120,7 @@ def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended
             is_previous=is_previous,
             was_told=was_told_to_end(pod, ended),
             failed_probe=failed_probe_of(pod, ended, kills),
+            at=seconds_of(ended.get("finishedAt")),
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.domain.cluster.objects import name_of, namespace_of
+from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.sampling import span_of
@@ -14,17 +14,16 @@ from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
-from bot.probes.engine.log_lines import CUDA_OOM, LastWords, last_words
+from bot.probes.engine.log_lines import CUDA_OOM, LastWords
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
     MAX_LOGS,
     SOURCE,
-    TAIL_LINES,
     Ended,
     PodsProbe,
     ends_of,
     is_crash,
-    why_silent,
+    words_of,
 )
 
 
@@ -60,15 +59,11 @@ class ReadRestarts(PodsProbe):
         return answer(request, parts, missing=missing, detail="\n".join(telling)[:2000], source=SOURCE)
 
     async def _last_words(self, end: Ended) -> LastWords | None:
-        pod = end.pod
         try:
-            log = await self._logs.read(
-                namespace_of(pod), name_of(pod), previous=end.is_previous, tail_lines=TAIL_LINES
-            )
+            return await words_of(self._logs, end.pod, end)
         except ClusterError:
             # The reading reports that this log is unreadable; the other pods' logs may still decide it.
             return None
-        return None if log is None else why_silent(end, last_words(log))
 
 
 def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> bool | None:

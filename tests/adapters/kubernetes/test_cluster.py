@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from bot.adapters.kubernetes import permissions
-from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.client import Answer, KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection, NotSentError
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
@@ -305,6 +306,21 @@ async def test_logs_that_do_not_exist_are_none(lab: Lab) -> None:
     logs = KubernetesPodLogs(lab.reader)
     assert await logs.read("serving", "gone") is None
     assert await logs.read("serving", await pod_name(lab), previous=True) is None
+
+
+async def test_a_log_is_read_from_its_end_or_from_a_moment_on(lab: Lab) -> None:
+    asked: list[Mapping[str, str]] = []
+
+    class Asked(KubernetesReader):
+        async def read_text(self, path: str, query: Mapping[str, str]) -> Answer:
+            asked.append(query)
+            return await super().read_text(path, query)
+
+    logs, pod = KubernetesPodLogs(Asked(lab.client)), await pod_name(lab)
+    await logs.read("serving", pod, tail_lines=7)
+    await logs.read("serving", pod, since=1_790_000_000.5)
+    assert [one.get("tailLines") for one in asked] == ["7", None]
+    assert [one.get("sinceTime") for one in asked] == [None, "2026-09-21T14:13:20Z"]
 
 
 async def test_a_controller_that_has_not_seen_the_last_change_is_not_waited_for_longer_than_a_second(lab: Lab) -> None:
