@@ -26,3 +26,11 @@ def test_without_its_server_a_test_is_skipped_or_fails(needed: str, exit_code: i
     ended = subprocess.run(command, env=nothing_on_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, said in ended.stdout) == (exit_code, True), ended.stdout
     assert "chromium: no chromium or chromium-browser or google-chrome on PATH" in ended.stdout
+
+
+def test_a_test_that_needs_vllm_is_skipped_in_ci_too() -> None:
+    nothing_on_path = {**os.environ, "PATH": "", NEEDED: "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/end_to_end/test_real_engines.py"]
+    ended = subprocess.run(command, env=nothing_on_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == pytest.ExitCode.OK, ended.stdout
+    assert "vllm: no vllm on PATH" in ended.stdout

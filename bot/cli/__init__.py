@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
 from bot.cli.playbook import playbooks
 from bot.cli.timeline import timelines
@@ -207,6 +208,8 @@ def demo(
     scenario: Annotated[str, typer.Option(help=f"The fault: {', '.join(SCENARIOS)}.")] = "thrash",
     unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the outcome.")] = False,
     port: Annotated[int, typer.Option(help="Port of the Slack page; 0 takes a free one.")] = 0,
+    engines: EnginesOption = Engines.simulated,
+    vllm: VllmOption = None,
 ) -> None:
     """Run the bot in a simulated world on this machine: no Slack, Redis, cluster or GPU needed."""
     from rich.console import Console
@@ -215,4 +218,6 @@ def demo(
 
     if scenario not in SCENARIOS:
         raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
-    raise typer.Exit(run_demo(scenario, unattended=unattended, port=port, console=Console()))
+    played = SCENARIOS[scenario]
+    found = vllm_for(engines, vllm, played)
+    raise typer.Exit(run_demo(played, unattended=unattended, port=port, vllm=found, console=Console()))

@@ -1,4 +1,6 @@
-"""How a command fails: the bot's own errors go to standard error with exit code 1, without a traceback."""
+"""How a command fails: the bot's own errors go to standard error, without a traceback. The exit code is 1, or 2 if
+something must be installed first.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,10 @@ class CommandError(BotError):
     """A message for the person who typed the command."""
 
 
+class NotInstalledError(CommandError):
+    """The command needs a program that this machine does not have; the message says how to install it."""
+
+
 class Commands(TyperGroup):
     """A group of commands whose `BotError` is a message; anything else is a bug of ours and keeps its traceback."""
 
@@ -22,4 +28,4 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except BotError as error:
             typer.echo(str(error), err=True)
-            raise typer.Exit(1) from error
+            raise typer.Exit(2 if isinstance(error, NotInstalledError) else 1) from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
 from bot.domain.playbooks.packaged import packaged_playbooks
 
@@ -130,6 +131,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     folder: Annotated[
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
+    engines: EnginesOption = Engines.simulated,
+    vllm: VllmOption = None,
 ) -> None:
     """Rehearse a whole run: its path, its proposals, and their times.
 
@@ -156,7 +159,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
         in_sandbox.refuse_what_is_ignored(written, answers)
         labels = in_sandbox.wanted_alert(found, where, pairs(alert))
         attended = answers is None
-        wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended)
+        command = vllm_for(engines, vllm, SCENARIOS[scenario])
+        wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended, command)
         raise typer.Exit(in_sandbox.rehearse(wanted))
     recording, begins = over_recording.recorded(scrapes, opens_at)
     if settings:

@@ -13,6 +13,7 @@ import typer
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli import stored
+from bot.cli.engines import what_differs
 from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.incidents.run import Run
@@ -26,6 +27,7 @@ from bot.domain.playbooks.testing.cases import Answer, Circumstances
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from bot.sandbox.processes import tail
+from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
 from bot.sandbox.scenarios import Labels
 
 MAX_SECONDS = 300.0
@@ -51,6 +53,12 @@ class Wanted:
     settings: Mapping[str, str]
     labels: Mapping[str, str]
     attended: bool
+    vllm: Path | None = None
+    """Runs real engines on the CPU; None: simulated ones."""
+
+    @property
+    def scale(self) -> Scale:
+        return TWO_CORES if self.vllm else SIMULATED
 
 
 def refuse_what_is_ignored(written: Circumstances, file: Path | None) -> None:
@@ -84,10 +92,10 @@ def _an_alert_of(playbook: CompiledPlaybook) -> str:
     return next(named, LABELS["alertname"])
 
 
-def shortened(playbook: CompiledPlaybook, given: Mapping[str, str]) -> dict[str, str]:
+def shortened(playbook: CompiledPlaybook, given: Mapping[str, str], scale: Scale = SIMULATED) -> dict[str, str]:
     """The demo's windows that this playbook has too, none shorter than it allows, and the values set by hand."""
     windows: dict[str, str] = {}
-    for name, value in demo.WINDOWS.items():
+    for name, value in scale.windows(demo.WINDOWS).items():
         setting = playbook.playbook.settings.get(name)
         if setting is None or not isinstance(setting.default, str):
             continue
@@ -98,9 +106,11 @@ def shortened(playbook: CompiledPlaybook, given: Mapping[str, str]) -> dict[str,
 
 def rehearse(wanted: Wanted) -> int:
     """Returns the exit code: 0 if the incident was closed in time."""
-    windows = shortened(wanted.playbook, wanted.settings)
+    scale, windows = wanted.scale, shortened(wanted.playbook, wanted.settings, wanted.scale)
     typer.echo("Starting Valkey, Kubernetes, the vLLM fleet, Slack and the bot …")
-    with demo.world(start_bot=False, with_alerting=False) as world:
+    if wanted.vllm is not None:
+        typer.echo(what_differs(wanted.vllm))
+    with demo.world(start_bot=False, with_alerting=False, vllm=wanted.vllm) as world:
         world.bot_environment["INCIDENT_BOT_PLAYBOOKS"] = ",".join(
             map(str, with_packaged(Path(wanted.playbook.file).parent.absolute()))
         )
@@ -109,10 +119,10 @@ def rehearse(wanted: Wanted) -> int:
         typer.echo(f"Slack page: {world.slack_url}")
         typer.echo(f"Windows are shortened: {', '.join(f'{name} {value}' for name, value in windows.items())}")
         world.load(wanted.scenario.healthy_load)
-        _wait(world, WARM_UP_SECONDS)
+        _wait(world, scale.seconds(WARM_UP_SECONDS))
         typer.echo(f"Fault: {wanted.scenario.what}.")
         world.cause_trouble(wanted.scenario)
-        _wait(world, demo.ALERT_AFTER_SECONDS)
+        _wait(world, scale.seconds(demo.ALERT_AFTER_SECONDS))
         _alert(world, wanted.labels)
         return _follow(world, wanted)
 
@@ -147,9 +157,9 @@ def webhook(labels: Mapping[str, str]) -> dict[str, object]:
 
 
 def _follow(world: demo.World, wanted: Wanted) -> int:
-    began, told = time.time(), 0
+    began, told, within = time.time(), 0, wanted.scale.seconds(MAX_SECONDS)
     approver = Approver(world.slack_url, demo.CHANNEL, labels_to_press(wanted), typer.echo)
-    while time.time() - began < MAX_SECONDS or wanted.attended:
+    while time.time() - began < within or wanted.attended:
         _wait(world, LOOK_EVERY_SECONDS)
         if not wanted.attended:
             approver.look()
@@ -167,7 +177,7 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
             for line in summary(run):
                 typer.echo(line)
             return 0
-    typer.echo(f"The incident was not closed within {MAX_SECONDS:.0f} s.")
+    typer.echo(f"The incident was not closed within {within:.0f} s.")
     return 1
 
 

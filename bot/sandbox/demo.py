@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from bot.domain.kernel.errors import BotError
 from bot.sandbox import surroundings, valkey
 from bot.sandbox.alerting.rule import labels_of
 from bot.sandbox.processes import Family
+from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
 from bot.sandbox.scenarios import SCENARIOS, THRASH, Deploy, Scenario
 
 __all__ = [
@@ -42,7 +43,9 @@ GROUP = "S0SERVING"
 TOKEN = "xoxb-sandbox"  # noqa: S105 - what the Slack stand-in accepts; it protects nothing
 ROUTING_KEY = "sandbox0sandbox0sandbox0sandbox0"
 READY_WITHIN_SECONDS = 120.0
+MAX_FAILED_STARTS = 2
 
+ALERT_WINDOW_SECONDS = 10.0
 ALERT_AFTER_SECONDS = 9.0
 """As long as a window, so that the burst of a rising load is not taken for its level."""
 
@@ -87,6 +90,8 @@ class World:
     """Empty without alerting."""
     folder: Path
     bot_environment: dict[str, str]
+    windows: Mapping[str, str]
+    scale: Scale
 
     @property
     def redis_url(self) -> str:
@@ -119,7 +124,7 @@ class World:
             surroundings.put_under(self.kubernetes_url, scenario.kept_by)
         if scenario.full:
             self._leave_no_gpu()
-        self._tell("load", scenario.healthy_load)
+        self.load(scenario.healthy_load)
 
     def _leave_no_gpu(self) -> None:
         """Each node has only the GPUs that replicas hold."""
@@ -137,12 +142,14 @@ class World:
     def cause_trouble(self, scenario: Scenario) -> None:
         for pod in self._hit(scenario) if scenario.fault else ():
             self._tell(f"replicas/{pod}/fault", scenario.fault)
+        if self.scale is not SIMULATED:
+            self._wait_for_rotation()
         if scenario.gpu:
             node, gpu = self._gpu_of(self._victim())
             self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
         if scenario.deploy:
             self._roll_out(scenario.deploy)
-        self._tell("load", scenario.trouble_load)
+        self.load(scenario.trouble_load)
 
     def raise_alert(self, alertname: str) -> None:
         """Posts an alert, as a more sensitive monitor than the rules of `bot.sandbox.alerting` would."""
@@ -201,25 +208,51 @@ class World:
         nodes = httpx.get(f"{self.fleet_url}/__sandbox__/nodes", timeout=5).json()
         return next((name, gpu["gpu"]) for name, node in nodes.items() for gpu in node["gpus"] if gpu["pod"] == pod)
 
-    def load(self, wanted: dict[str, Any]) -> None:
-        self._tell("load", wanted)
+    def load(self, written: dict[str, Any]) -> None:
+        """The load of a scenario, for as many replicas as this world has."""
+        self._tell("load", self.scale.load(written))
 
     def _tell(self, path: str, body: dict[str, Any]) -> None:
-        httpx.post(f"{self.fleet_url}/__sandbox__/{path}", json=body, timeout=5).raise_for_status()
+        httpx.post(f"{self.fleet_url}/__sandbox__/{path}", json=body, timeout=20).raise_for_status()
 
-    def wait_until_replicas_serve(self, wanted: int = 4) -> None:
+    def _wait_for_rotation(self) -> None:
+        """A real engine may have to start again to get its fault; the trouble begins when it serves with it."""
+
+        def all_serve() -> bool:
+            found = httpx.get(f"{self.fleet_url}/__sandbox__/load", timeout=20).raise_for_status().json()["replicas"]
+            return sum(bool(replica["in_rotation"]) for replica in found) == self.scale.replicas
+
+        self._until(all_serve)
+
+    def wait_until_replicas_serve(self) -> None:
         """Raises `BotError` if the fleet is not up within its time."""
-        deadline = time.monotonic() + READY_WITHIN_SECONDS
-        while time.monotonic() < deadline:
+
+        def all_ready() -> bool:
             found = httpx.get(self._deployment).json()
             status, generation = found.get("status", {}), found["metadata"]["generation"]
             counts = [status.get(name, 0) for name in ("readyReplicas", "updatedReplicas", "replicas")]
-            if counts == [wanted] * 3 and status.get("observedGeneration") == generation:
+            return counts == [self.scale.replicas] * 3 and bool(status.get("observedGeneration") == generation)
+
+        self._until(all_ready)
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
+        within = self.scale.seconds(READY_WITHIN_SECONDS)
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            if is_so():
                 return
+            self._refuse_a_crash_loop()
             time.sleep(0.2)
-        raise BotError(
-            f"the simulated fleet was not ready within {READY_WITHIN_SECONDS:.0f} s: is this machine very busy?"
-        )
+        raise BotError(f"the fleet was not ready within {within:.0f} s: is this machine very busy?")
+
+    def _refuse_a_crash_loop(self) -> None:
+        """An engine that cannot start at all is the installation's fault: its log says which, not the clock."""
+        where = f"{self.kubernetes_url}/api/v1/namespaces/serving/pods"
+        for pod in httpx.get(where, params={"labelSelector": "app=llm"}).json()["items"]:
+            name, statuses = pod["metadata"]["name"], pod.get("status", {}).get("containerStatuses") or []
+            if any(status["restartCount"] >= MAX_FAILED_STARTS for status in statuses):
+                log = httpx.get(f"{where}/{name}/log", params={"previous": "true", "tailLines": "20"}).text
+                raise BotError(f"the engine of {name} does not start; the last lines of its log:\n{log}")
 
 
 @contextlib.contextmanager
@@ -232,8 +265,14 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
     with_alerting: bool = True,
     start_bot: bool = True,
     scenario: Scenario = THRASH,
+    vllm: Path | None = None,
 ) -> Iterator[World]:
-    """Starts everything; stops everything that was started, however the block ends."""
+    """Starts everything; stops everything that was started, however the block ends.
+
+    `vllm`: the command that runs real engines on the CPU in place of simulated ones, in a smaller and slower world.
+    """
+    scale = TWO_CORES if vllm else SIMULATED
+    windows = scale.windows({**WINDOWS, **scenario.windows}) | dict(settings or {})
     with contextlib.ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="incident-bot-")))
         family = Family(folder)
@@ -244,12 +283,12 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         bot_url = f"http://127.0.0.1:{bot_port}"
         secret, alert_token = secrets.token_hex(16), secrets.token_hex(16)
         kubernetes = family.start(
-            "kubernetes", "bot.sandbox.kubernetes", "--seed-world", "demo", "--engine-image", scenario.image,
+            "kubernetes", "bot.sandbox.kubernetes", "--seed-world", scale.seed_world, "--engine-image", scenario.image,
             "--die-with-parent", *(["--node-group", scenario.node_group] if scenario.node_group else []),
         )["url"]  # fmt: skip
         fleet = family.start(
             "fleet", "bot.sandbox.fleet", "--api", kubernetes, "--startup-seconds", str(startup_seconds),
-            "--time-scale", "0.3", "--die-with-parent",
+            "--time-scale", "0.3", "--die-with-parent", *(("--vllm", str(vllm)) if vllm else ()),
             *(["--pods", "app=llm,serving=active"] if scenario.router == "pods" else []),
         )["url"]  # fmt: skip
         slack = family.start(
@@ -260,15 +299,20 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         if with_alerting:
             alertmanager = family.start(
                 "alerting", "bot.sandbox.alerting", "--api", kubernetes, "--bot-url", bot_url,
-                "--token", alert_token, "--for-seconds", str(ALERT_AFTER_SECONDS), "--rule", scenario.rule or "none",
-                "--ttft-target", str(seconds(scenario.windows.get("ttft_target", "500ms"))), "--die-with-parent",
+                "--token", alert_token, "--rule", scenario.rule or "none",
+                "--window-seconds", str(scale.seconds(ALERT_WINDOW_SECONDS)),
+                "--for-seconds", str(scale.seconds(ALERT_AFTER_SECONDS)),
+                "--ttft-target", str(scale.seconds(seconds(scenario.windows.get("ttft_target", "500ms")))),
+                "--die-with-parent",
             )["url"]  # fmt: skip
         environment = bot_environment(
             redis_url=redis.url, port=bot_port, slack_url=slack, secret=secret, kubernetes_url=kubernetes,
             alert_token=alert_token, alertmanager_url=alertmanager,
-            windows={**WINDOWS, **scenario.windows, **(settings or {})},
+            windows=windows,
         )  # fmt: skip
-        made = World(family, redis, bot_url, slack, kubernetes, fleet, alertmanager, folder, environment)
+        made = World(
+            family, redis, bot_url, slack, kubernetes, fleet, alertmanager, folder, environment, windows, scale
+        )
         made.wait_until_replicas_serve()
         if start_bot:
             made.start_bot()

@@ -92,7 +92,7 @@ ACCEPT = {
 
 THRASH = Scenario(
     name="thrash",
-    what="load rises, and all four replicas preempt requests instead of finishing them",
+    what="load rises, and all replicas preempt requests instead of finishing them",
     healthy_load={"workers": 12},
     trouble_load={"workers": 160, "ramp_seconds": 2},
     # The first question comes up where an alert about latency was the first one.

@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 import sys
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -17,9 +18,12 @@ from aiohttp import web
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.api import KubernetesApi
 from bot.sandbox.fleet.control import Control
+from bot.sandbox.fleet.engines import Engines
 from bot.sandbox.fleet.kubelet import Kubelets
 from bot.sandbox.fleet.pod_worker import Timing
+from bot.sandbox.fleet.simulated import SimulatedEngines
 from bot.sandbox.fleet.traffic import Traffic
+from bot.sandbox.fleet.vllm_process import VllmEngines
 from bot.sandbox.lifetime import die_with_parent
 
 CLOSE_SECONDS = 0.7
@@ -32,7 +36,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="of the /__sandbox__/ endpoints; 0 picks a free one")
     parser.add_argument("--service", default="serving/llm", help="namespace/name that the gateway routes to")
     parser.add_argument("--pods", default="", help="labels of the pods that it routes to, in place of the Service")
-    parser.add_argument("--startup-seconds", type=float, default=3.0, help="how long a vLLM takes to start")
+    parser.add_argument("--startup-seconds", type=float, default=3.0, help="how long a simulated vLLM takes to start")
+    parser.add_argument("--vllm", type=Path, help="run this vLLM command on the CPU instead of simulated engines")
     parser.add_argument("--time-scale", type=float, default=1.0, help="shortens preStop and restart back-off")
     parser.add_argument("--seed", type=int, default=0, help="of the clients' requests")
     parser.add_argument("--die-with-parent", action="store_true")
@@ -46,7 +51,9 @@ async def _run(options: argparse.Namespace) -> None:
     api = KubernetesApi(options.api, options.token)
     addresses = Addresses()
     traffic = Traffic(options.seed)
-    kubelets = Kubelets(api, addresses, Timing(options.startup_seconds, options.time_scale), traffic)
+    engines: Engines = VllmEngines(options.vllm) if options.vllm else SimulatedEngines(options.startup_seconds)
+    timing = Timing(options.startup_seconds, options.time_scale)
+    kubelets = Kubelets(api, addresses, timing, engines, traffic)
     await kubelets.open()
     runner, url = await _listen(Control(traffic, kubelets), options.port)
     namespace, _, service = options.service.partition("/")

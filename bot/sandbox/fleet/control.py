@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from bot.sandbox.fleet.engines import Fault
 from bot.sandbox.fleet.gpus import GpuTrouble
 from bot.sandbox.fleet.kubelet import Kubelets
-from bot.sandbox.fleet.server import Fault
 from bot.sandbox.fleet.traffic import Traffic
 from bot.sandbox.fleet.workload import Load
 
@@ -109,20 +109,22 @@ class Control:
         ]
 
     async def _get_load(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._traffic.state())
+        return web.json_response(await self._traffic.state())
 
     async def _post_load(self, request: web.Request) -> web.Response:
         asked = await _parse(request, LoadAsked)
         self._traffic.change(asked.load(), time.time())
-        return web.json_response(self._traffic.state())
+        return web.json_response(await self._traffic.state())
 
     async def _post_fault(self, request: web.Request) -> web.Response:
         worker = self._kubelets.worker_of(request.match_info["pod"])
         if worker is None:
             raise _refusal(web.HTTPNotFound, f"no pod {request.match_info['pod']} runs on this fleet")
         fault = (await _parse(request, FaultAsked, wrap="fault")).fault
+        if worker.server is not None and (reason := worker.server.refusal(fault.kind)):
+            raise _refusal(web.HTTPConflict, f"{worker.spec.name}: {reason}")
         if isinstance(fault, StandingFault):
-            worker.suffer(Fault(**fault.model_dump()))
+            await worker.suffer(Fault(**fault.model_dump()))
         elif worker.server is None:
             raise _refusal(web.HTTPConflict, f"{worker.spec.name} has no running engine that could die")
         elif isinstance(fault, Hang):

@@ -20,6 +20,7 @@ from bot.sandbox.fleet import nvidia_smi
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.api import ApiError, KubernetesApi, Object
 from bot.sandbox.fleet.container_log import LogQuery
+from bot.sandbox.fleet.engines import Engines
 from bot.sandbox.fleet.gpus import GPUS_PER_NODE, GpuUser, NodeGpus
 from bot.sandbox.fleet.pod_spec import read_pod
 from bot.sandbox.fleet.pod_worker import PodWorker, Servers, Timing
@@ -71,12 +72,15 @@ class Node:
 class Kubelets:
     """All nodes of the cluster: those listed when the fleet starts, and each later one with its first pod."""
 
-    def __init__(self, api: KubernetesApi, addresses: Addresses, timing: Timing, servers: Servers) -> None:
+    def __init__(
+        self, api: KubernetesApi, addresses: Addresses, timing: Timing, engines: Engines, servers: Servers
+    ) -> None:
         self.nodes: dict[str, Node] = {}
         self.workers: dict[str, PodWorker] = {}
         self._api = api
         self._addresses = addresses
         self._timing = timing
+        self._engines = engines
         self._servers = servers
         self._farewells: set[asyncio.Task[None]] = set()
 
@@ -97,6 +101,7 @@ class Kubelets:
 
     async def close(self) -> None:
         await asyncio.gather(*(worker.vanish() for worker in self.workers.values()))
+        await self._engines.close()
         await asyncio.gather(*(node.close() for node in self.nodes.values()))
 
     def worker_of(self, pod: str) -> PodWorker | None:
@@ -129,7 +134,7 @@ class Kubelets:
         node = self.nodes[spec.node]
         is_exporter = pod["metadata"].get("labels", {}).get(DCGM_LABEL) == DCGM_NAME
         address = node.address if is_exporter else self._addresses.next_pod()
-        worker = PodWorker(spec, (node.address, address), self._api, self._timing, self._servers)
+        worker = PodWorker(spec, (node.address, address), self._api, self._timing, self._engines, self._servers)
         user = GpuUser(spec.namespace, spec.name, spec.container, lambda: _busy(worker))
         node.gpus.assign(user, spec.gpus)
         log.info("pod.seen", pod=spec.name, node=spec.node, address=address)
@@ -186,7 +191,7 @@ class Kubelets:
 
 
 def _busy(worker: PodWorker) -> float:
-    running = len(worker.server.engine.running) if worker.server else 0
+    running = worker.server.running if worker.server else 0
     return 0.0 if not running else 0.4 + 0.6 * min(1.0, running / BUSY_BATCH)
 
 

@@ -17,10 +17,9 @@ import structlog
 
 from bot.sandbox.fleet.api import ApiError, KubernetesApi
 from bot.sandbox.fleet.container_log import ContainerLog
+from bot.sandbox.fleet.engines import START_AGAIN, Engines, EngineServer, Fault
 from bot.sandbox.fleet.pod_spec import PodSpec
 from bot.sandbox.fleet.pod_status import PodStatus, stamp
-from bot.sandbox.fleet.server import Fault, VllmServer
-from bot.sandbox.fleet.startup import Failed, Installed, Started, plan_start
 
 FIRST_BACK_OFF_SECONDS = 10.0
 MAX_BACK_OFF_SECONDS = 300.0
@@ -41,7 +40,7 @@ class Timing:
 class Servers(Protocol):
     """The registry of running servers: the clock advances them, and the gateway finds them here."""
 
-    def add(self, address: str, server: VllmServer) -> None: ...
+    def add(self, address: str, server: EngineServer) -> None: ...
 
     def remove(self, address: str) -> None: ...
 
@@ -50,16 +49,23 @@ class PodWorker:
     """One pod; call `start` once, then `terminate` or `vanish`."""
 
     def __init__(
-        self, spec: PodSpec, addresses: tuple[str, str], api: KubernetesApi, timing: Timing, servers: Servers
+        self,
+        spec: PodSpec,
+        addresses: tuple[str, str],
+        api: KubernetesApi,
+        timing: Timing,
+        engines: Engines,
+        servers: Servers,
     ) -> None:
         host_ip, pod_ip = addresses
         self.spec = spec
         self.address = pod_ip
         self.fault = Fault()
-        self.server: VllmServer | None = None
+        self.server: EngineServer | None = None
         self.status = PodStatus(spec, host_ip, pod_ip, started_at=time.time())
         self._api = api
         self._timing = timing
+        self._engines = engines
         self._servers = servers
         self._logs: list[ContainerLog] = []
         self._life: asyncio.Task[None] | None = None
@@ -92,10 +98,12 @@ class PodWorker:
             self.server.kill()
             await self._forget_server(self.server)
 
-    def suffer(self, fault: Fault) -> None:
+    async def suffer(self, fault: Fault) -> None:
+        """Returns when the engine has the fault, or ends to be started again with it."""
         self.fault = fault
-        if self.server is not None:
-            self.server.suffer(fault)
+        server = self.server
+        if server is not None and not server.suffer(fault):
+            await self._forget_server(server)
 
     async def fail_liveness(self) -> None:
         """The engine answers no probe, nor the SIGTERM that follows: the kubelet ends it by SIGKILL."""
@@ -172,40 +180,34 @@ class PodWorker:
             return await _never() if self.spec.is_restarted else await self._work()
         await self._publish()
         await self._event("Normal", "Started", f"Started container {self.spec.container}")
-        installed = Installed(self.spec.image, self.spec.env)
-        plan = plan_start(list(self.spec.argv), self.spec.version, self.spec.port, installed=installed)
-        if isinstance(plan, Failed):
-            return await self._fail(plan)
-        return await self._serve(plan, now)
+        while True:
+            started = await self._engines.start(self.spec, self.address, self._logs[-1], self.fault)
+            exit_code = started if isinstance(started, int) else await self._serve(started)
+            if exit_code != START_AGAIN:
+                return exit_code
 
     async def _work(self) -> int:
         """A Job's pod takes its time, has written its log, and is done."""
         await asyncio.sleep(self._timing.startup_seconds)
         return 0
 
-    async def _fail(self, plan: Failed) -> int:
-        await asyncio.sleep(plan.share * self._timing.startup_seconds)
-        self._logs[-1].write(plan.lines, time.time())
-        return plan.exit_code
-
-    async def _serve(self, plan: Started, process_started_at: float) -> int:
-        container_log = self._logs[-1]
-        container_log.write(plan.early, time.time())
-        await asyncio.sleep(self._timing.startup_seconds)
-        now = time.time()
-        server = VllmServer(self.spec.name, plan, container_log, process_started_at=process_started_at, now=now)
-        server.suffer(self.fault)
-        await server.listen(self.address, self.spec.port)
-        container_log.write(plan.late, time.time())
+    async def _serve(self, server: EngineServer) -> int:
+        """Until the server exits; returns its exit code."""
+        if not server.suffer(self.fault):  # the fault came while the engine started
+            await server.close()
+            return START_AGAIN
         self.server = server
         self._servers.add(self.address, server)
         self.status.container.ready = True
         await self._publish()
         exit_code = await asyncio.shield(server.exited)
         await self._forget_server(server)
+        if exit_code == START_AGAIN:
+            self.status.container.ready = False
+            await self._publish()
         return exit_code
 
-    async def _forget_server(self, server: VllmServer) -> None:
+    async def _forget_server(self, server: EngineServer) -> None:
         if self.server is server:
             self.server = None
             self._servers.remove(self.address)
@@ -235,7 +237,7 @@ class PodWorker:
         await asyncio.sleep(self.spec.pre_stop_seconds * self._timing.time_scale)
         server = self.server
         if server is not None:
-            await server.terminate(server.started.shutdown_timeout, time.time())
+            await server.terminate(time.time())
 
     async def _delete(self) -> None:
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.spec.uid}}

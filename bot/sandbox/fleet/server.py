@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Literal
 from uuid import uuid4
@@ -19,47 +19,17 @@ from uuid import uuid4
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
 
+from bot.sandbox.fleet import last_lines
 from bot.sandbox.fleet.compaction import Pass
 from bot.sandbox.fleet.container_log import ContainerLog
 from bot.sandbox.fleet.engine import Engine, Pace, Sequence
+from bot.sandbox.fleet.engines import Fault
 from bot.sandbox.fleet.exposition import HttpCounts, Server, metrics_text
 from bot.sandbox.fleet.startup import LogLine, Started, api, core
 
 METRICS_CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 STATS_SECONDS = 10.0
 DEAD_SERVER_LINGERS_SECONDS = 1.0
-
-DEATHS: dict[str, tuple[LogLine, ...]] = {
-    "engine_killed": (),  # by SIGKILL: it had no time to log anything
-    "engine_dead": (
-        core("core.py:1512", "EngineCore encountered a fatal error.", "ERROR"),
-        core("core.py:1512", "Traceback (most recent call last):", "ERROR"),
-        core("core.py:1512", "RuntimeError: Worker failed with error 'unspecified launch failure'", "ERROR"),
-    ),
-    "cuda_oom": (
-        core("core.py:1512", "EngineCore encountered a fatal error.", "ERROR"),
-        core("core.py:1512", "Traceback (most recent call last):", "ERROR"),
-        core(
-            "core.py:1512",
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of "
-            "79.11 GiB of which 1.05 GiB is free. Including non-PyTorch memory, this process has 78.04 GiB memory "
-            "in use.",
-            "ERROR",
-        ),
-    ),
-}
-ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """The fault of one replica; it belongs to the pod, so a replacement is healthy."""
-
-    kind: Literal["none", "small_pool", "slow", "metrics_down", "dies"] = "none"
-    blocks: int = 32
-    factor: float = 4.0
-    after: float = 20.0
-    """dies: how long the engine lives each time."""
 
 
 class Completion(BaseModel):
@@ -110,6 +80,24 @@ class VllmServer:
         ended, self._ended = self._ended, []
         return ended
 
+    # What people and tests see
+
+    @property
+    def running(self) -> int:
+        return len(self.engine.running)
+
+    async def state(self) -> dict[str, Any]:
+        engine = self.engine
+        return {
+            "running": len(engine.running),
+            "waiting": len(engine.waiting),
+            "kv_usage": round(engine.usage, 4),
+            "preemptions": engine.measured.preemptions,
+            "finished": engine.measured.finished_requests,
+            "max_num_seqs": engine.limits.max_num_seqs,
+            "num_gpu_blocks": engine.limits.blocks,
+        }
+
     # Time
 
     def advance(self, until: float) -> None:
@@ -152,8 +140,11 @@ class VllmServer:
 
     # Faults and ends
 
-    def suffer(self, fault: Fault) -> None:
-        """Applies `fault` from now on."""
+    def refusal(self, fault: str) -> str:
+        """A simulated engine can have every fault."""
+        return ""
+
+    def suffer(self, fault: Fault) -> bool:
         small = fault.kind == "small_pool"
         blocks = fault.blocks if small else self.started.limits.blocks
         if blocks != self.engine.limits.blocks:
@@ -166,47 +157,35 @@ class VllmServer:
         self.engine.pace = Pace(slowdown=fault.factor if fault.kind == "slow" else 1.0)
         self._metrics_down = fault.kind == "metrics_down"
         self._dies_at = self._facts.engine_created_at + fault.after if fault.kind == "dies" else math.inf
+        return True
 
     def die(self, cause: str, now: float) -> None:
         """The engine dies; the API server logs it, answers 503 for a moment and exits cleanly: exit code 0."""
         if self._mode == "dead":
             return
+        streams = self.engine.in_flight
         self._cut_all()
-        dead = f"vllm.v1.engine.exceptions.EngineDeadError: {ENGINE_DEAD}"
-        self._say(
-            now,
-            *DEATHS[cause],
-            api("async_llm.py:906", "AsyncLLM output_handler failed.", "ERROR"),
-            api("async_llm.py:906", dead, "ERROR"),
-        )
+        self._say(now, *last_lines.of_a_death(cause, streams))
         asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_in_good_order)
 
     def _end_in_good_order(self) -> None:
-        now = time.time()
-        for line in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete."):
-            self.log.raw(f"INFO:     {line}", now)
+        for line in last_lines.FAREWELL:
+            self.log.raw(line, time.time())
         self._exit(0)
 
-    async def terminate(self, timeout_seconds: float, now: float) -> None:
-        """SIGTERM: finishes what is in flight for at most `timeout_seconds`, then exits with 0."""
+    async def terminate(self, now: float) -> None:
+        """SIGTERM: finishes what is in flight for at most `--shutdown-timeout`, then exits with 0."""
         if self._mode == "dead":
             return
-        drain = timeout_seconds > 0
-        mode = f"mode={'drain' if drain else 'abort'} timeout={timeout_seconds:g}s"
-        self._say(
-            now,
-            api("launcher.py:254", "[shutdown] API server: shutdown triggered"),
-            api("launcher.py:270", f"[shutdown] API server: stopping engine client {mode}"),
-            core("core.py:1454", "[shutdown] EngineCore: trigger received signal=SIGTERM"),
-            core("core.py:1635", f"[shutdown] EngineCore: start {mode}"),
-        )
-        if drain and self.engine.in_flight:
+        timeout_seconds = self.started.shutdown_timeout
+        self._say(now, *last_lines.of_sigterm(timeout_seconds, self.engine.in_flight))
+        if timeout_seconds > 0 and self.engine.in_flight:
             self._mode = "draining"
-            count = self.engine.in_flight
-            draining = f"[shutdown] EngineCore: draining in-flight requests count={count} timeout={timeout_seconds:g}s"
-            self._say(now, core("core.py:1655", draining))
             await self._drained(timeout_seconds)
-        self.kill(0)
+        if not self._is_dead():  # it may have died meanwhile, and then it ends by itself
+            self._cut_all()
+            self._say(time.time(), *last_lines.after_the_requests())
+            self._end_in_good_order()
 
     async def _drained(self, timeout_seconds: float) -> None:
         try:
@@ -216,10 +195,13 @@ class VllmServer:
         except TimeoutError:
             return  # what is left is cut by the exit, as in vLLM
 
-    def kill(self, exit_code: int = 137) -> None:
+    def kill(self) -> None:
         if self._mode != "dead":
             self._cut_all()
-        self._exit(exit_code)
+        self._exit(137)
+
+    def _is_dead(self) -> bool:
+        return self._mode == "dead"
 
     def _cut_all(self) -> None:
         self._mode = "dead"
@@ -300,7 +282,7 @@ class VllmServer:
         if answer == "shed":
             return _error(503, "The server is overloaded: the request queue is full.", "ServiceUnavailableError")
         if answer == "down":
-            return _error(500, ENGINE_DEAD, "InternalServerError")
+            return _error(500, last_lines.ENGINE_DEAD, "InternalServerError")
         if isinstance(answer, Sequence) and not asked.stream:
             return await self._whole(answer)
         return await self._stream(request, answer if isinstance(answer, Sequence) else None)
@@ -313,7 +295,7 @@ class VllmServer:
             self.engine.abort(sequence)
             raise
         if sequence.finished_reason == "cut":
-            return _error(500, ENGINE_DEAD, "InternalServerError")
+            return _error(500, last_lines.ENGINE_DEAD, "InternalServerError")
         usage = {
             "prompt_tokens": sequence.prompt_tokens,
             "completion_tokens": sequence.generated,
@@ -335,7 +317,7 @@ class VllmServer:
                     break
                 await self._tick()
             if sequence is not None and sequence.finished_reason == "cut":
-                error = {"error": {"message": ENGINE_DEAD, "type": "InternalServerError", "code": 500}}
+                error = {"error": {"message": last_lines.ENGINE_DEAD, "type": "InternalServerError", "code": 500}}
                 await stream.write(f"data: {json.dumps(error)}\n\n".encode())
             await stream.write(b"data: [DONE]\n\n")
         except (asyncio.CancelledError, ConnectionError):

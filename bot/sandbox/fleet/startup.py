@@ -125,7 +125,8 @@ def plan_start(
         return Failed(1, 0.4, (*greeting, *(LogLine(line) for line in error.lines)))
     impossible = _unsupported_block_size(limits) or _too_small(limits)
     if impossible:
-        return Failed(1, 1.0, (*greeting, *_engine_lines(flags, version), *_engine_failure(impossible)))
+        begun = (*greeting, *_engine_lines(flags, version), *_pool_lines(flags, limits))
+        return Failed(1, 1.0, (*begun, *_engine_failure(impossible)))
     listening = api("entry.py:140", f"Starting vLLM server on http://0.0.0.0:{port}")
     return Started(
         served_name=_served_name(flags),
@@ -250,7 +251,9 @@ def _too_small(limits: EngineLimits) -> str | None:
     if limits.blocks <= 1:
         return (
             "No available memory for the cache blocks. "
-            "Try increasing `gpu_memory_utilization` when initializing the engine."
+            "Try increasing `gpu_memory_utilization` when initializing the engine (this flag also controls CPU memory "
+            "reservation on the CPU backend, despite its name). "
+            "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         )
     if limits.usable_blocks >= ceil(limits.max_model_len / limits.block_size):
         return None
@@ -261,8 +264,9 @@ def _too_small(limits: EngineLimits) -> str | None:
         f"To serve at least one request with the model's max seq len ({limits.max_model_len}), "
         f"({needed} GiB KV cache is needed, which is larger than the available KV cache memory "
         f"({available} GiB). Based on the available memory, the estimated maximum model length is "
-        f"{limits.usable_blocks * limits.block_size}. Try increasing `gpu_memory_utilization` or decreasing "
-        "`max_model_len` when initializing the engine."
+        f"{limits.usable_blocks * limits.block_size}. Try increasing `gpu_memory_utilization` (which also controls CPU "
+        "memory on the CPU backend) or decreasing `max_model_len` when initializing the engine. See "
+        "https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
     )
 
 
@@ -277,11 +281,13 @@ def _served_name(flags: ServeFlags) -> str:
 def _greeting(flags: ServeFlags, version: str) -> tuple[LogLine, ...]:
     model = flags.get("model", "Qwen/Qwen3-0.6B")
     banner = (line.format(version=version, model=model) for line in BANNER)
+    chunked, batched = "Chunked prefill is enabled with max_num_batched_tokens", flags.get("max_num_batched_tokens")
     return (
         *(api("api_utils.py:347", line) for line in banner),
         api("api_utils.py:286", f"non-default args: {dict(flags.non_default)}"),
         api("model.py:733", "Resolved architecture: LlamaForCausalLM"),
         api("model.py:2152", f"Using max model len {flags.get('max_model_len', MODEL_MAX_LEN)}"),
+        *((api("scheduler.py:307", f"{chunked}={batched}."),) if batched else ()),
     )
 
 
@@ -322,17 +328,22 @@ def _plugin_lines(installed: Installed) -> tuple[LogLine, ...]:
     return (core("plugin.py:96", activated),)
 
 
-def _kv_lines(flags: ServeFlags, limits: EngineLimits) -> tuple[LogLine, ...]:
-    tokens = limits.blocks * limits.block_size
+def _pool_lines(flags: ServeFlags, limits: EngineLimits) -> tuple[LogLine, ...]:
+    """The memory for the pool, and what replaces it; logged before the engine checks whether it is enough."""
     override = flags.get("num_gpu_blocks_override")
     profiled = _blocks_from_memory(flags, limits.block_size)
     overriding = core(
         "kv_cache_utils.py:2619",
         f"Overriding num_gpu_blocks={profiled} with num_gpu_blocks_override={override}",
     )
+    available = core("gpu_worker.py:498", f"Available KV cache memory: {kv_bytes(flags) / 1024**3:.2f} GiB")
+    return (available, overriding) if override else (available,)
+
+
+def _kv_lines(flags: ServeFlags, limits: EngineLimits) -> tuple[LogLine, ...]:
+    tokens = limits.blocks * limits.block_size
     return (
-        core("gpu_worker.py:498", f"Available KV cache memory: {kv_bytes(flags) / 1024**3:.2f} GiB"),
-        *((overriding,) if override else ()),
+        *_pool_lines(flags, limits),
         core(
             "kv_cache_utils.py:2327",
             f"GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {limits.max_model_len:,} tokens "

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bot.sandbox.fleet.api import KubernetesApi, Object
+from bot.sandbox.fleet.engines import EngineServer
 from bot.sandbox.fleet.server import VllmServer
 from bot.sandbox.fleet.workload import Load, Workload
 
@@ -21,15 +22,16 @@ class Traffic:
     """The running servers by address, the rotation, and the workload between them."""
 
     def __init__(self, seed: int) -> None:
-        self.servers: dict[str, VllmServer] = {}
+        self.servers: dict[str, EngineServer] = {}
         self.rotation: frozenset[str] = frozenset()
         self._workload = Workload(seed)
         self._ticked_until: float | None = None
 
-    def add(self, address: str, server: VllmServer) -> None:
+    def add(self, address: str, server: EngineServer) -> None:
         self.servers[address] = server
-        # Scrapes show the state of that moment, however late the loop comes.
-        server.before_a_scrape = lambda: self.catch_up(time.time())
+        if isinstance(server, VllmServer):
+            # Scrapes show the state of that moment, however late the loop comes.
+            server.before_a_scrape = lambda: self.catch_up(time.time())
 
     def remove(self, address: str) -> None:
         server = self.servers.pop(address)
@@ -38,7 +40,7 @@ class Traffic:
     def change(self, load: Load, now: float) -> None:
         self._workload.change(load, now)
 
-    def state(self) -> dict[str, Any]:
+    async def state(self) -> dict[str, Any]:
         """The load, the clients' statistics since the start, and each replica as it is now."""
         now = time.time()
         load, seen = self._workload.load, self._workload.seen
@@ -59,7 +61,7 @@ class Traffic:
             "refused": seen.refused,
             "shed": seen.shed,
             "in_flight": {name: count for name, count in sorted(seen.in_flight.items()) if count},
-            "replicas": [self._replica(address, server) for address, server in sorted(self.servers.items())],
+            "replicas": [await self._replica(address, server) for address, server in sorted(self.servers.items())],
         }
 
     async def follow_service(self, api: KubernetesApi, namespace: str, service: str) -> None:
@@ -110,24 +112,13 @@ class Traffic:
             server.advance(now + TICK_SECONDS)
             self._collect(server, now)
 
-    def _collect(self, server: VllmServer, now: float) -> None:
+    def _collect(self, server: EngineServer, now: float) -> None:
         for sequence in server.take_ended():
             self._workload.ended(sequence, now)
 
-    def _replica(self, address: str, server: VllmServer) -> dict[str, Any]:
-        engine = server.engine
-        return {
-            "pod": server.name,
-            "address": address,
-            "in_rotation": server.name in self.rotation,
-            "running": len(engine.running),
-            "waiting": len(engine.waiting),
-            "kv_usage": round(engine.usage, 4),
-            "preemptions": engine.measured.preemptions,
-            "finished": engine.measured.finished_requests,
-            "max_num_seqs": engine.limits.max_num_seqs,
-            "num_gpu_blocks": engine.limits.blocks,
-        }
+    async def _replica(self, address: str, server: EngineServer) -> dict[str, Any]:
+        rotation = {"pod": server.name, "address": address, "in_rotation": server.name in self.rotation}
+        return rotation | await server.state()
 
 
 def _is_ready(pod: Object) -> bool:

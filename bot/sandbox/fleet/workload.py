@@ -56,6 +56,15 @@ class Seen:
         return self.cut + self.empty + self.refused
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where a request went."""
+
+    replica: str
+    by_worker: bool
+    is_retry: bool
+
+
 class Workload:
     """Sends requests to the replicas in rotation, each time to the one with the fewest outstanding.
 
@@ -74,7 +83,8 @@ class Workload:
         self._due: list[float] = []
         self._busy_workers = 0
         self._next_arrival: float | None = None
-        self._open: dict[Sequence, tuple[str, bool]] = {}
+        self._open: dict[Sequence, Sent] = {}
+        self._shed: list[tuple[Sequence, Sent]] = []
 
     def change(self, load: Load, now: float) -> None:
         self._ramp_from = self.wanted_workers(now)
@@ -94,6 +104,7 @@ class Workload:
 
     def tick(self, now: float, rotation: Many[Backend]) -> None:
         """Sends whatever is due now."""
+        self._retry_shed(now, rotation)
         self._hire_and_retire(now)
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)
@@ -101,19 +112,34 @@ class Workload:
         self._arrive(now, rotation)
 
     def ended(self, sequence: Sequence, now: float) -> None:
-        """A stream ended: complete if it has its tokens, else it was cut."""
-        known = self._open.pop(sequence, None)
-        if known is None:
+        """A stream ended: complete if it has its tokens, refused as `send` says it, else it was cut."""
+        sent = self._open.pop(sequence, None)
+        if sent is None:
             return  # another client's request, not the gateway's
-        replica, by_worker = known
-        self.seen.in_flight[replica] -= 1
-        if sequence.finished_reason == "length":
+        self.seen.in_flight[sent.replica] -= 1
+        reason = sequence.finished_reason
+        if reason == "shed" and not sent.is_retry:
+            self._shed.append((sequence, sent))  # its worker still waits for the answer
+            return
+        self._busy_workers -= sent.by_worker
+        if reason in ("shed", "empty", "refused"):
+            self._refuse(reason, now, by_worker=sent.by_worker)
+            return
+        if reason == "length":
             self.seen.finished += 1
         else:
             self.seen.cut += 1
-        if by_worker:
-            self._busy_workers -= 1
+        if sent.by_worker:
             self._pause(now)
+
+    def _retry_shed(self, now: float, rotation: Many[Backend]) -> None:
+        """A real replica sheds when its answer comes, not when it is asked."""
+        shed, self._shed = self._shed, []
+        for sequence, sent in shed:
+            self._busy_workers -= sent.by_worker
+            others = self._idlest([one for one in rotation if one.name != sent.replica])
+            offered = self._offer(sequence.prompt_tokens, sequence.max_tokens, now, others[:1])
+            self._accept(offered if others else ("", "shed"), now, by_worker=sent.by_worker, is_retry=True)
 
     def _hire_and_retire(self, now: float) -> None:
         wanted = self.wanted_workers(now)
@@ -137,20 +163,36 @@ class Workload:
         prompt = self._random.randint(*self.load.prompt_tokens)
         output = self._random.randint(*self.load.output_tokens)
         self.seen.sent += 1
-        answer: Sequence | str = "down"
-        idlest = sorted(rotation, key=lambda r: (self.seen.in_flight[r.name], self._random.random()))
-        for replica in idlest[:2]:
-            answer = replica.send(prompt, output, now)
-            if answer != "shed":
+        answer = self._offer(prompt, output, now, self._idlest(rotation)[:2])
+        self._accept(answer, now, by_worker=by_worker)
+
+    def _idlest(self, rotation: Many[Backend]) -> list[Backend]:
+        return sorted(rotation, key=lambda r: (self.seen.in_flight[r.name], self._random.random()))
+
+    def _offer(self, prompt: int, output: int, now: float, replicas: Many[Backend]) -> tuple[str, Sequence | str]:
+        """The first replica that does not shed it at once, and its answer."""
+        offered: tuple[str, Sequence | str] = ("", "down")
+        for replica in replicas:
+            offered = (replica.name, replica.send(prompt, output, now))
+            if offered[1] != "shed":
                 break
+        return offered
+
+    def _accept(
+        self, offered: tuple[str, Sequence | str], now: float, *, by_worker: bool, is_retry: bool = False
+    ) -> None:
+        replica, answer = offered
         if isinstance(answer, Sequence):
-            self.seen.in_flight[replica.name] += 1
-            self._open[answer] = (replica.name, by_worker)
+            self.seen.in_flight[replica] += 1
+            self._open[answer] = Sent(replica, by_worker, is_retry)
             self._busy_workers += by_worker
-            return
-        if answer == "shed":
+        else:
+            self._refuse(answer, now, by_worker=by_worker)
+
+    def _refuse(self, why: str, now: float, *, by_worker: bool) -> None:
+        if why == "shed":
             self.seen.shed += 1
-        elif answer == "empty":
+        elif why == "empty":
             self.seen.empty += 1
         else:
             self.seen.refused += 1

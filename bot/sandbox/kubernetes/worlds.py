@@ -1,6 +1,7 @@
 """The initial worlds of a server, as plain objects in the order of their creation.
 
-`demo` is the serving cluster of the demo; `plain` is two nodes for the contract tests.
+`demo` is the serving cluster of the demo, `demo-of-two` a smaller one for real engines, `plain` two nodes for the
+contract tests.
 """
 
 from collections.abc import Callable
@@ -53,16 +54,16 @@ def plain() -> World:
     return [(NODES, node(f"node-{number}", gpus=0)) for number in (1, 2)]
 
 
-def demo() -> World:
-    """Cluster `sandbox`: three GPU nodes, four replicas of one model."""
+def demo(replicas: int = REPLICAS) -> World:
+    """Cluster `sandbox`: three GPU nodes, and replicas of one model, of which one may be away."""
     namespaces: World = [(NAMESPACES, {"metadata": {"name": name}}) for name in ("serving", "monitoring")]
     nodes: World = [(NODES, node(f"gpu-node-{number}", gpus=GPUS_PER_NODE)) for number in (1, 2, 3)]
     return [
         *namespaces,
         *nodes,
         (SERVICES, _service()),
-        (DISRUPTION_BUDGETS, _budget()),
-        (DEPLOYMENTS, _deployment()),
+        (DISRUPTION_BUDGETS, _budget(replicas - 1)),
+        (DEPLOYMENTS, _deployment(replicas)),
     ]
 
 
@@ -118,7 +119,7 @@ def node(name: str, *, gpus: int) -> Obj:
     }
 
 
-def _deployment() -> Obj:
+def _deployment(replicas: int) -> Obj:
     container = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.32.0",
@@ -132,7 +133,7 @@ def _deployment() -> Obj:
     return {
         "metadata": {"name": "llm", "namespace": "serving", "labels": {"app": "llm"}},
         "spec": {
-            "replicas": REPLICAS,
+            "replicas": replicas,
             "selector": {"matchLabels": {"app": "llm"}},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": {
@@ -154,11 +155,16 @@ def _service() -> Obj:
     }
 
 
-def _budget() -> Obj:
+def _budget(least: int) -> Obj:
     return {
         "metadata": {"name": "llm", "namespace": "serving"},
-        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "llm"}}},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": "llm"}}},
     }
 
 
-WORLDS: dict[str, Callable[[], World]] = {"empty": empty, "plain": plain, "demo": demo}
+def demo_of_two() -> World:
+    """As many replicas as two cores run of real engines."""
+    return demo(replicas=2)
+
+
+WORLDS: dict[str, Callable[[], World]] = {"empty": empty, "plain": plain, "demo": demo, "demo-of-two": demo_of_two}

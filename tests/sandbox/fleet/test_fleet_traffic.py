@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from bot.sandbox.fleet.container_log import ContainerLog
-from bot.sandbox.fleet.engine import EngineLimits
+from bot.sandbox.fleet.engine import Engine, EngineLimits
 from bot.sandbox.fleet.server import VllmServer
 from bot.sandbox.fleet.startup import Started
 from bot.sandbox.fleet.traffic import Traffic
@@ -43,8 +43,8 @@ async def test_a_loop_that_catches_up_in_parts_comes_to_the_same() -> None:
 async def test_after_a_long_sleep_only_the_last_seconds_are_caught_up() -> None:
     traffic = fleet()
     traffic.catch_up(3600.0)
-    assert traffic.servers[ADDRESS].engine.clock == pytest.approx(3600.0, abs=0.1)
-    assert traffic.servers[ADDRESS].engine.measured.finished_requests < 400  # of about 15,000 in an hour
+    assert engine_of(traffic).clock == pytest.approx(3600.0, abs=0.1)
+    assert engine_of(traffic).measured.finished_requests < 400  # of about 15,000 in an hour
 
 
 async def test_a_scrape_is_of_now_however_late_the_loop_comes(unused_tcp_port: int) -> None:
@@ -80,5 +80,11 @@ def run(traffic: Traffic, each: float) -> None:
 
 
 def served(traffic: Traffic) -> tuple[float, float]:
-    measured = traffic.servers[ADDRESS].engine.measured
+    measured = engine_of(traffic).measured
     return measured.preemptions, measured.finished_requests
+
+
+def engine_of(traffic: Traffic) -> Engine:
+    server = traffic.servers[ADDRESS]
+    assert isinstance(server, VllmServer)
+    return server.engine

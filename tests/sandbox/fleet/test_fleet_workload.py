@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.sandbox.fleet.engine import EngineLimits
+from bot.sandbox.fleet.engine import EngineLimits, Sequence
 from bot.sandbox.fleet.workload import Load, Workload
 from tests.sandbox.fleet.closed_loop import ClosedLoop, Replica
 
@@ -60,6 +60,47 @@ def test_a_replica_that_sheds_does_not_draw_the_requests_of_the_others() -> None
     assert sheds.engine.measured.rejected > 50
     assert loop.workload.seen.shed == 0
     assert others.engine.measured.finished_requests > 2 * sheds.engine.measured.finished_requests
+
+
+class Late(Replica):
+    """A real replica: it sheds a request after it was sent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, LIMITS)
+        self.got: list[Sequence] = []
+
+    def send(self, prompt_tokens: int, max_tokens: int, now: float) -> Sequence | str:
+        self.got.append(Sequence(prompt_tokens, max_tokens, now))
+        return self.got[-1]
+
+    def shed_all(self, workload: Workload, now: float) -> None:
+        shed, self.got = self.got, []
+        for sequence in shed:
+            sequence.finished_reason = "shed"
+            workload.ended(sequence, now)
+
+
+def test_a_request_that_is_shed_late_goes_to_another_replica_once() -> None:
+    workload, first, second = Workload(seed=1), Late("a"), Late("b")
+    workload.change(Load(workers=1, pause_seconds=0), now=0)
+    workload.tick(0.0, [first])
+    first.shed_all(workload, 1.0)
+    workload.tick(1.0, [first, second])
+    assert len(second.got) == 1
+    second.shed_all(workload, 2.0)
+    workload.tick(2.0, [first, second])
+    assert (first.got, second.got) == ([], [])
+    assert (workload.seen.sent, workload.seen.shed, workload.seen.failed, workload.workers) == (1, 1, 0, 1)
+    assert sum(workload.seen.in_flight.values()) == 0
+
+
+def test_a_request_that_is_shed_late_by_the_only_replica_is_shed() -> None:
+    workload, only = Workload(seed=1), Late("a")
+    workload.change(Load(workers=1, pause_seconds=0), now=0)
+    workload.tick(0.0, [only])
+    only.shed_all(workload, 1.0)
+    workload.tick(1.0, [only])
+    assert (workload.seen.shed, workload.workers, only.got) == (1, 1, [])
 
 
 def test_an_empty_rotation_refuses_and_workers_come_back_when_there_is_one_again() -> None:

@@ -1,0 +1,114 @@
+"""What a vLLM 0.32 server logs as it ends: by a dead engine, or by SIGTERM. In the order of real logs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.sandbox.fleet.startup import LogLine, api, core
+
+ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+_RAISED = f"vllm.v1.engine.exceptions.EngineDeadError: {ENGINE_DEAD}"
+_CAUSES: dict[str, tuple[str, ...]] = {
+    "engine_killed": (),  # by SIGKILL: it had no time to log anything
+    "engine_dead": (
+        "EngineCore encountered a fatal error.",
+        "Traceback (most recent call last):",
+        "RuntimeError: Worker failed with error 'unspecified launch failure'",
+    ),
+    "cuda_oom": (
+        "EngineCore encountered a fatal error.",
+        "Traceback (most recent call last):",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of "
+        "79.11 GiB of which 1.05 GiB is free. Including non-PyTorch memory, this process has 78.04 GiB memory "
+        "in use.",
+    ),
+}
+SITE = "/usr/local/lib/python3.12/dist-packages/vllm"
+_READING = (
+    f'  File "{SITE}/v1/engine/async_llm.py", line 849, in output_handler',
+    "    outputs = await engine_core.get_output_async()",
+    "              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+    f'  File "{SITE}/v1/engine/core_client.py", line 1235, in get_output_async',
+    "    raise self._format_exception(outputs) from None",
+)
+_WAITING = (
+    f'  File "{SITE}/entrypoints/openai/completion/serving.py", line 306, in completion_stream_generator',
+    "    async for prompt_idx, res in result_generator:",
+    f'  File "{SITE}/utils/async_utils.py", line 104, in merge_async_iterators',
+    "    async for item in iterator:  # type: ignore[union-attr]",
+    f'  File "{SITE}/v1/engine/async_llm.py", line 767, in generate',
+    "    out = q.get_nowait() or await q.get()",
+    "                            ^^^^^^^^^^^^^",
+    f'  File "{SITE}/v1/engine/output_processor.py", line 92, in get',
+    "    raise output",
+)
+
+
+def of_a_death(cause: str, streams: int) -> Iterator[LogLine]:
+    """All streams in flight raise one exception, one after the other, and each adds its frames to the traceback.
+
+    So the last lines of a death under load show no cause: 20 streams write 2,100 lines.
+    """
+    yield from (core("core.py:1512", line, "ERROR") for line in _CAUSES[cause])
+    yield api("utils.py:628", "[shutdown] Process manager: send sigterm to process EngineCore")
+    yield api("core_client.py:817", "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup", "WARNING")
+    yield from _client_stops("default")
+    yield from _traceback("async_llm.py:906", "AsyncLLM output_handler failed.", _READING)
+    for before in range(streams):
+        frames = _WAITING * (before + 1) + _READING
+        yield from _traceback("serving.py:500", "Error in completion stream generator.", frames)
+
+
+def of_sigterm(timeout_seconds: float, in_flight: int) -> Iterator[LogLine]:
+    """Up to the requests in flight, which are drained or cut."""
+    is_drain = timeout_seconds > 0
+    mode = f"mode={'drain' if is_drain else 'abort'} timeout={timeout_seconds:g}s"
+    yield api("launcher.py:254", "[shutdown] API server: shutdown triggered")
+    yield api("launcher.py:270", f"[shutdown] API server: stopping engine client {mode}")
+    yield from _client_stops(f"{timeout_seconds:g}s", until=2)
+    yield api("utils.py:628", "[shutdown] Process manager: send sigterm to process EngineCore")
+    yield core("core.py:1454", "[shutdown] EngineCore: trigger received signal=SIGTERM")
+    yield core("core.py:1635", f"[shutdown] EngineCore: start {mode}")
+    if in_flight and is_drain:
+        draining = f"[shutdown] EngineCore: draining in-flight requests count={in_flight} timeout={timeout_seconds:g}s"
+        yield core("core.py:1655", draining)
+    elif in_flight:
+        yield core("core.py:1645", f"[shutdown] EngineCore: aborting in-flight requests count={in_flight}")
+
+
+def after_the_requests() -> Iterator[LogLine]:
+    yield core("core.py:1666", "[shutdown] EngineCore: request processing complete; starting resource teardown")
+    yield core("core.py:1499", "[shutdown] EngineCore: exiting busy loop")
+    yield from _client_stops("", since=2)
+    yield api("launcher.py:279", "[shutdown] API server: engine client stopped")
+    yield api("launcher.py:282", "[shutdown] API server: signalling HTTP server shutdown")
+    yield api("launcher.py:304", "[shutdown] API server: shutting down FastAPI HTTP server")
+
+
+FAREWELL = tuple(
+    f"INFO:     {line}"
+    for line in (
+        "Shutting down",
+        "Waiting for application shutdown.",
+        "Application shutdown complete.",
+        "Finished server process [1]",
+    )
+)
+"""Of the HTTP server, without a time."""
+
+
+def _client_stops(timeout: str, *, since: int = 0, until: int = 5) -> Iterator[LogLine]:
+    lines = (
+        (770, f"start timeout={timeout}"),
+        (772, "stopping engine manager"),
+        (774, "engine manager stopped"),
+        (775, "cleaning up background resources"),
+        (777, "complete"),
+    )
+    for number, what in lines[since:until]:
+        yield api(f"core_client.py:{number}", f"[shutdown] MPClient: {what}")
+
+
+def _traceback(where: str, what: str, frames: tuple[str, ...]) -> Iterator[LogLine]:
+    for line in (what, "Traceback (most recent call last):", *frames, _RAISED):
+        yield api(where, line, "ERROR")
