@@ -93,7 +93,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled, world.commit)
     if scenario.opened_by:
         approver.command(scenario.opened_by)
-    within = world.scale.seconds(MAX_SECONDS)
+    within = world.scale.limit(MAX_SECONDS)
     while time.monotonic() - began < within:
         _wait(world, LOOK_EVERY_SECONDS)
         try:

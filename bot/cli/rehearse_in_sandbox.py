@@ -157,7 +157,7 @@ def webhook(labels: Mapping[str, str]) -> dict[str, object]:
 
 
 def _follow(world: demo.World, wanted: Wanted) -> int:
-    began, told, within = time.time(), 0, wanted.scale.seconds(MAX_SECONDS)
+    began, told, within = time.time(), 0, wanted.scale.limit(MAX_SECONDS)
     approver = Approver(world.slack_url, demo.CHANNEL, labels_to_press(wanted), typer.echo)
     while time.time() - began < within or wanted.attended:
         _wait(world, LOOK_EVERY_SECONDS)

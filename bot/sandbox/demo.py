@@ -236,7 +236,7 @@ class World:
         self._until(all_ready)
 
     def _until(self, is_so: Callable[[], bool]) -> None:
-        within = self.scale.seconds(READY_WITHIN_SECONDS)
+        within = self.scale.limit(READY_WITHIN_SECONDS)
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             if is_so():

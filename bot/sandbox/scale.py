@@ -21,9 +21,14 @@ class Scale:
     replicas: int
     slower: int
     """How many times as long all windows and waits last."""
+    patience: int
+    """How many times as long a start, and a whole run, may take. A quiet machine comes near neither limit."""
 
     def seconds(self, written: float) -> float:
         return written * self.slower
+
+    def limit(self, written: float) -> float:
+        return written * self.patience
 
     def windows(self, written: Mapping[str, str]) -> dict[str, str]:
         """Durations are stretched; settings that are no durations stay."""
@@ -45,8 +50,8 @@ class Scale:
         return scaled
 
 
-SIMULATED = Scale("demo", replicas=WRITTEN_FOR, slower=1)
-TWO_CORES = Scale("demo-of-two", replicas=2, slower=3)
+SIMULATED = Scale("demo", replicas=WRITTEN_FOR, slower=1, patience=1)
+TWO_CORES = Scale("demo-of-two", replicas=2, slower=3, patience=8)
 """Real engines on the CPU: two cores run two of them and a canary, at about a third of the simulated speed each."""
 
 

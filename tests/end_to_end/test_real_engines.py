@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.needs_server("vllm"), pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.needs_server("vllm"), pytest.mark.timeout(4800)]
 
 
 @pytest.mark.parametrize("scenario", ["thrash", "one-bad-replica", "crash-loop", "engine-dies"])
 def test_a_scenario_ends_on_real_engines_as_on_simulated_ones(scenario: str) -> None:
     command = [sys.executable, "-u", "-m", "bot", "demo", "--engines", "vllm", "--unattended", "--scenario", scenario]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=2300, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=4700, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "2 replicas instead of 4" in " ".join(ended.stdout.split())
