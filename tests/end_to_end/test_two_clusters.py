@@ -20,6 +20,7 @@ from bot.domain.kernel.finding import Grade
 from bot.sandbox import demo, valkey
 from bot.sandbox.approver import USER
 from bot.sandbox.processes import Family
+from bot.sandbox.scale import SIMULATED
 from bot.settings import load_settings
 from tests.end_to_end.stage import Json, Stage, alert, as_body, webhook
 from tests.waiting import until
@@ -128,7 +129,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
         (tmp_path / "settings.yaml").write_text(SETTINGS.format(**urls))
         environment["INCIDENT_BOT_PLAYBOOKS"] = str(tmp_path / "playbooks")
         environment["INCIDENT_BOT_SETTINGS"] = str(tmp_path / "settings.yaml")
-        world = demo.World(family, redis, bot_url, slack, urls["east"], "", "", tmp_path, environment)
+        world = demo.World(family, redis, bot_url, slack, urls["east"], "", "", tmp_path, environment, {}, SIMULATED)
         world.start_bot()
         yield Two(Stage(world), urls, {name: int(each["pid"]) for name, each in ready.items()}, environment)
 
