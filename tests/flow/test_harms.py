@@ -431,8 +431,13 @@ async def test_5_a_resolved_alert_alone_takes_nothing_back(scene: Scene, bot: Bo
 @pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])
 def test_5_only_a_person_who_was_asked_whether_the_cause_is_gone_takes_added_replicas_back(name: str) -> None:
     states = shipped(name).playbook.states
-    into = [(state, edge) for state in states for edge in edges_of(states[state]) if edge.to == "restore_back"]
-    assert [(state, edge.outcome, edge.by_person) for state, edge in into] == [("restore_cause", "choice:back", True)]
+
+    def into(wanted: str) -> list[tuple[str, str, bool]]:
+        edges = ((state, edge) for state in states for edge in edges_of(states[state]) if edge.to == wanted)
+        return [(state, edge.outcome, edge.by_person) for state, edge in edges]
+
+    assert into("restore_back") == [("restore_bounds", "not_needed", False)]
+    assert into("restore_bounds") == [("restore_cause", "choice:back", True)]
 
 
 # --- 6: verified while it is broken -----------------------------------------------------------------------------------
@@ -527,6 +532,8 @@ SAYS_SO = {
     ("inference-slo-breach", "coming"): "nothing is judged by it: the next states read for themselves",
     ("inference-slo-breach", "theirs"): "nothing is judged by it: the next states read for themselves",
     ("inference-slo-breach", "trail"): "the short window has given the verdict; the long one only trails it",
+    ("inference-slo-breach", "restore_calm_again"): "the replicas stay, whatever it finds",
+    ("kv-cache-oom", "restore_calm_again"): "the replicas stay, whatever it finds",
     ("kv-compression-no-savings", "gather"): "nothing is judged by it: the next states read for themselves",
     ("gpu-fault", "gently_new"): "the next state watches whether ours serve, whatever this one found",
     ("gpu-fault", "recovered"): "the node goes to the hardware team either way, and the thread says what did not hold",
