@@ -1,7 +1,8 @@
 """Runs a program that ends with the demo's launcher, however that ended: `python -m bot.sandbox.leash program …`.
 
 The program needs no changes. The launcher alone holds the other end of a pipe; when the launcher is gone the pipe ends,
-and a watcher beside the program sends it SIGTERM. It works on every system with pipes.
+and a watcher beside the program sends it SIGTERM; with `--group` its whole process group gets SIGKILL, for a program
+that may wait for its clients for ever. It works on every system with pipes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 from functools import cache
 from typing import NoReturn
 
+GROUP = "--group"
+
 
 @cache
 def leash() -> int:
@@ -20,15 +23,16 @@ def leash() -> int:
     return ours
 
 
-def main(command: list[str]) -> NoReturn:
-    program = os.getpid()
+def main(arguments: list[str]) -> NoReturn:
+    program, is_group = os.getpid(), arguments[:1] == [GROUP]
+    command = arguments[1:] if is_group else arguments
     if os.fork() == 0:
-        _watch(program)
+        _watch(program, is_group=is_group)
     # The same process becomes the program: the parent has its id, signals and exit code.
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted; the command is the launcher's own
 
 
-def _watch(program: int) -> NoReturn:
+def _watch(program: int, *, is_group: bool) -> NoReturn:
     """A child of the program: while the program is its parent, the id cannot belong to another process."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # A reader of the program's output must see its end when the program ends, not when this process does.
@@ -36,6 +40,9 @@ def _watch(program: int) -> NoReturn:
     os.dup2(nowhere, 2)
     while os.read(0, 1):
         pass
+    if is_group:
+        # This process is part of the group, so the group's id cannot belong to another one.
+        os.killpg(program, signal.SIGKILL)
     if os.getppid() == program:
         os.kill(program, signal.SIGTERM)
     os._exit(0)

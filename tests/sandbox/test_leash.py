@@ -30,6 +30,25 @@ sys.stdin.read()
 """
 
 
+STUBBORN = """
+import os, signal, sys, time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+worker = os.fork()
+print(os.getpid(), flush=True)
+while True:
+    time.sleep(60)
+"""
+STUBBORN_LAUNCHER = f"""
+import subprocess, sys
+from bot.sandbox.leash import GROUP, leash
+
+command = [sys.executable, "-m", "bot.sandbox.leash", GROUP, sys.executable, "-c", {STUBBORN!r}]
+subprocess.Popen(command, stdin=leash(), start_new_session=True)
+sys.stdin.read()
+"""
+
+
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)
@@ -51,3 +70,21 @@ def test_what_a_killed_launcher_started_ends_by_itself(tmp_path: Path) -> None:
             for pid in started["pids"]:
                 os.kill(pid, signal.SIGKILL)
             raise
+
+
+def test_a_group_that_ignores_sigterm_ends_with_its_killed_launcher() -> None:
+    command = [sys.executable, "-c", STUBBORN_LAUNCHER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        pids = {int(launcher.stdout.readline()), int(launcher.stdout.readline())}
+        assert len(pids) == 2
+        launcher.kill()
+        until(lambda: not any(map(is_alive, pids)), "the program and its worker have ended", 20)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie that nobody has waited for yet is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

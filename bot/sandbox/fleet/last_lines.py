@@ -50,7 +50,6 @@ def of_a_death(cause: str, streams: int) -> Iterator[LogLine]:
     So the last lines of a death under load show no cause: 20 streams write 2,100 lines.
     """
     yield from (core("core.py:1512", line, "ERROR") for line in _CAUSES[cause])
-    yield api("utils.py:628", "[shutdown] Process manager: send sigterm to process EngineCore")
     yield api("core_client.py:817", "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup", "WARNING")
     yield from _client_stops("default")
     yield from _traceback("async_llm.py:906", "AsyncLLM output_handler failed.", _READING)
@@ -91,10 +90,11 @@ FAREWELL = tuple(
         "Shutting down",
         "Waiting for application shutdown.",
         "Application shutdown complete.",
-        "Finished server process [1]",
     )
 )
 """Of the HTTP server, without a time."""
+FINISHED = "INFO:     Finished server process [1]"
+"""Only when it ends by itself: uvicorn raises the signal again that has stopped it."""
 
 
 def _client_stops(timeout: str, *, since: int = 0, until: int = 5) -> Iterator[LogLine]:

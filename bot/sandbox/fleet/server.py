@@ -166,10 +166,13 @@ class VllmServer:
         streams = self.engine.in_flight
         self._cut_all()
         self._say(now, *last_lines.of_a_death(cause, streams))
-        asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_in_good_order)
+        asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_by_itself)
 
-    def _end_in_good_order(self) -> None:
-        for line in last_lines.FAREWELL:
+    def _end_by_itself(self) -> None:
+        self._end_in_good_order(last_lines.FINISHED)
+
+    def _end_in_good_order(self, *last: str) -> None:
+        for line in (*last_lines.FAREWELL, *last):
             self.log.raw(line, time.time())
         self._exit(0)
 

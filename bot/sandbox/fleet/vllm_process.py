@@ -27,8 +27,9 @@ from bot.sandbox.fleet.container_log import ContainerLog
 from bot.sandbox.fleet.engine import SHARED_PREFIX_TOKENS, Sequence
 from bot.sandbox.fleet.engines import START_AGAIN, Fault
 from bot.sandbox.fleet.pod_spec import PodSpec
+from bot.sandbox.fleet.serve_flags import parse_serve
 from bot.sandbox.fleet.tiny_model import FIRST_LETTER, LETTERS, NAME, write_tiny_model
-from bot.sandbox.leash import leash
+from bot.sandbox.leash import GROUP, leash
 
 SERVE_DEFAULTS = ("--max-num-batched-tokens=8192",)
 """As on the H100 that the nodes have; a CPU's default is 2048. The container's own flags win."""
@@ -56,6 +57,8 @@ GONE_WITHIN_SECONDS = 5.0
 MAX_LINE_BYTES = 1 << 20
 KILLED = 128
 """A shell's and a kubelet's exit code of a process that a signal ended: this, plus the signal's number."""
+BLOCK_SIZE = 16
+"""Of vLLM, where no flag sets it."""
 CORE = "VLLM::EngineCor"
 """The name of the engine's process, as far as the kernel keeps it."""
 NOT_HERE = {
@@ -106,7 +109,7 @@ class VllmEngines:
 
 
 async def _launched(folder: Path, spec: PodSpec, address: str, fault: Fault) -> asyncio.subprocess.Process:
-    small = (f"--num-gpu-blocks-override={fault.blocks}",) if fault.kind == "small_pool" else ()
+    small = _small_pool(spec, fault.blocks) if fault.kind == "small_pool" else ()
     always = (*SERVE_ALWAYS, f"--host={address}", f"--port={spec.port}", *small)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("INCIDENT_BOT_")},
@@ -118,7 +121,7 @@ async def _launched(folder: Path, spec: PodSpec, address: str, fault: Fault) -> 
     }
     command = ["/usr/bin/env", *spec.argv]
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.sandbox.leash", *command),
+        *(sys.executable, "-m", "bot.sandbox.leash", GROUP, *command),
         cwd=folder,
         stdin=leash(),
         stdout=asyncio.subprocess.PIPE,
@@ -128,6 +131,12 @@ async def _launched(folder: Path, spec: PodSpec, address: str, fault: Fault) -> 
         start_new_session=True,
         limit=MAX_LINE_BYTES,
     )
+
+
+def _small_pool(spec: PodSpec, blocks: int) -> tuple[str, ...]:
+    """vLLM does not start with a pool that is smaller than its longest request, so that is limited too."""
+    fits = (blocks - 1) * int(parse_serve(spec.argv).get("block_size", BLOCK_SIZE))
+    return (f"--num-gpu-blocks-override={blocks}", f"--max-model-len={fits}")
 
 
 class VllmProcess:

@@ -68,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        print("prompt:", len(asked["prompt"]), "eos:", asked["ignore_eos"], flush=True)
+        os.write(1, f"prompt: {{len(asked['prompt'])}} eos: {{asked['ignore_eos']}}\\n".encode())
         if asked["max_tokens"] == 1:
             return self.answer(503, b"full")
         if asked["max_tokens"] == 2:
@@ -189,7 +189,8 @@ async def test_a_smaller_pool_starts_the_engine_again_in_its_container(box: Star
     again = await box.engine(fault=Fault("small_pool", blocks=32))
     assert again.suffer(Fault("small_pool", blocks=32))
     await again.close()
-    assert "'--num-gpu-blocks-override=32']" in box.said().splitlines()[-2]
+    # Else it would not start: one request of full length must fit.
+    assert "'--num-gpu-blocks-override=32', '--max-model-len=992']" in box.said().splitlines()[-2]
 
 
 async def test_streams_end_as_the_gateway_counts_them(box: Started) -> None:

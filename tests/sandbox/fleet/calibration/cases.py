@@ -46,8 +46,6 @@ LOADS = (
     LoadCase("capped at 6", 48, (POOL, "--max-num-seqs=6")),
     LoadCase("capped at 6 active", 48, (POOL, SEQS, "--max-num-active-seqs=6")),
     LoadCase("watermark of a fifth", 48, (POOL, SEQS, "--watermark=0.2")),
-    LoadCase("small pool", 12, ("--num-gpu-blocks-override=66", SEQS)),
-    LoadCase("queue limit", 48, (POOL, SEQS, "--max-num-queued-reqs=8")),
 )
 ENDS = (
     EndCase("unknown flag", (POOL, "--swap-space=4")),
@@ -55,7 +53,6 @@ ENDS = (
     EndCase("pool too small", ("--num-gpu-blocks-override=60",)),
     EndCase("engine killed", streams=20, by="kill"),
     EndCase("drained", streams=20, by="term"),
-    EndCase("aborted", (POOL, SEQS), streams=20, by="term"),
 )
 
 
