@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from pathlib import Path
-
-import uvloop
 
 from bot.sandbox.lifetime import die_with_parent
 from bot.sandbox.slack.server import listening_socket, prepare
@@ -42,7 +41,8 @@ def main() -> None:
     )
     listener = listening_socket(options.port)
     server = prepare(Team(settings), listener, state=options.state, announce=announce)
-    uvloop.run(server.serve(sockets=[listener]))
+    # Not uvloop: its transports cannot end a connection without an answer, as the faults do.
+    asyncio.run(server.serve(sockets=[listener]))
 
 
 if __name__ == "__main__":
