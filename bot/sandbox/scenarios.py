@@ -366,7 +366,7 @@ EARLY_SIGNS = Scenario(
     # The present window must be mostly trouble, and the time before it free of it, even if the bot samples late. The
     # calm lasts longer than the comparison window: its load must not seem less because of a time without clients.
     windows={"load_window": "28s", "yesterday": "60s"},
-    healthy_seconds=42.0,
+    healthy_seconds=55.0,
     endings=("accepted_degraded", "fixed"),
 )
 SHEDDING_ALREADY = Scenario(
