@@ -47,7 +47,7 @@ from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.page import Links, PageHandler
 from bot.flow.handlers.plan import PlanHandler
-from bot.flow.handlers.read import ReadCalmHandler, ReadHandler
+from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.handlers.watch import WatchHandler
@@ -223,7 +223,7 @@ class Runtime:
         series = ReadSeriesHandler(own.history, playbook_of, aside=time.aside)
         return {
             ReadSignals: read,
-            ReadCalm: ReadCalmHandler(own.signals, playbook_of),
+            ReadCalm: read.calm,
             PlanChange: plan,
             ApplyStep: ApplyCall(
                 own.writer, ports.claims, store, plan, see, playbook_of,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WHEEL = "https://github.com/vllm-project/vllm/releases/download/v{0}/vllm-{0}+cpu-cp38-abi3-manylinux_2_35_x86_64.whl"
 VERSION = "0.32.0"
 HOW_TO_INSTALL = f"""\
-Install vLLM for the CPU into an environment of its own (about 3 GB), and name it:
+Install vLLM for the CPU in its own environment (about 3 GB), and pass its path:
   python3 -m venv ~/vllm
   ~/vllm/bin/pip install {WHEEL.format(VERSION)} --extra-index-url https://download.pytorch.org/whl/cpu
   incident-bot demo --engines vllm --vllm ~/vllm

@@ -138,7 +138,7 @@ class RouteAlerts:
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
         bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
-        run, how = await self._known(entry.alert, target, playbook)
+        run, how, parked = await self._known(entry.alert, target, playbook)
         if entry.alert.status == "resolved":
             await self._alerts.let_go(entry.alert.fingerprint)
         elif how in ("opens", "reopens"):
@@ -155,7 +155,7 @@ class RouteAlerts:
                 return True
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
             advice = await self._restrictions.advice(run, at=entry.alert.received_at)
-            run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, await self._parked(target))))
+            run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, parked)))
         routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
         if routed:
             self._wake(run.incident_id)
@@ -178,8 +178,12 @@ class RouteAlerts:
         found = [await self._runs.load(name) for name in await self._runs.parked_incidents(target.key)]
         return [run for run in reversed(found) if run is not None and run.parked is not None]
 
-    async def _known(self, alert: Alert, target: Target, playbook: CompiledPlaybook) -> tuple[Run | None, RouteKind]:
+    async def _known(
+        self, alert: Alert, target: Target, playbook: CompiledPlaybook
+    ) -> tuple[Run | None, RouteKind, Sequence[Run]]:
         """The open incident of the target, else a parked one that the alert belongs to, else the last one.
+
+        Also all parked incidents of the target, unless it has an open one.
 
         The last one is for late alerts, and for the same trouble soon again. An alert of a more urgent playbook belongs
         to neither, unless it resolves.
@@ -188,17 +192,18 @@ class RouteAlerts:
         if current is not None:
             if (run := await self._runs.load(current)) is None:
                 raise LostRunError(f"{current} is open by the index and not stored: see what `doctor` says of Redis")
-            return run, "extends"
-        for parked in await self._parked(target):
-            if belongs_to_parked(alert, parked) and not self._is_more_urgent(alert, playbook, parked):
-                return parked, "tells"
+            return run, "extends", ()
+        parked = await self._parked(target)
+        for each in parked:
+            if belongs_to_parked(alert, each) and not self._is_more_urgent(alert, playbook, each):
+                return each, "tells", parked
         last = await self._runs.last_incident(target.key)
         run = await self._runs.load(last) if last else None
         if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:
-            return None, "opens"
+            return None, "opens", parked
         if self._is_more_urgent(alert, playbook, run):
-            return None, "opens"
-        return run, "tells" if alert.status == "resolved" else "reopens"
+            return None, "opens", parked
+        return run, "tells" if alert.status == "resolved" else "reopens", parked
 
     def _is_more_urgent(self, alert: Alert, playbook: CompiledPlaybook, run: Run) -> bool:
         """Whether a firing alert that the run does not have is for a playbook of higher priority than the run's."""

@@ -142,7 +142,7 @@ class KubernetesClient:
         now: Callable[[], float] = time.time,
         reads_only: bool = False,
     ) -> None:
-        """`reads_only`: refuse to send anything that could change the cluster, whoever asks for it."""
+        """`reads_only`: refuse every request that could change the cluster."""
         self._connection, self._now, self._reads_only = connection, now, reads_only
         self._circuit = circuit or Circuit("the Kubernetes API")
         self._credentials: Credentials | None = None

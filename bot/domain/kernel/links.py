@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict
@@ -40,12 +39,11 @@ class Dashboards(BaseModel):
 
     url: str = ""
     targets: tuple[tuple[str, str], ...] = ()
-    """Pattern of a target (`namespace/workload`) to its own address; of two that match, the later one counts."""
+    """Pattern of a target (see `Target.matches`) to its own address; of two that match, the later one counts."""
 
     def of(self, target: Target) -> str:
         """Returns the address for this target, in which `$from` and `$to` are still open; empty if there is none."""
-        place = f"{target.namespace}/{target.name}"
-        own = [url for pattern, url in self.targets if fnmatchcase(place, pattern)]
+        own = [url for pattern, url in self.targets if target.matches(pattern)]
         return _filled(own[-1] if own else self.url, {"namespace": target.namespace, "workload": target.name})
 
 

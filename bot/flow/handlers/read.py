@@ -23,24 +23,21 @@ class ReadHandler:
 
     async def readings(self, run: Run, state: str) -> Mapping[str, Reading]:
         playbook = await self._playbook_of(run)
-        found = await self._signals.read(playbook.wanted(state), context_of(run, playbook.settings))
-        return {name: _for_people(reading, playbook.playbook.signals.get(name)) for name, reading in found.items()}
+        return await self._read(run, playbook, playbook.wanted(state))
 
     async def __call__(self, context: EffectContext, effect: ReadSignals) -> Done:
         readings = await self.readings(context.run, effect.state)
         event = SignalsRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=dict(readings))
         return Done((event,))
 
-
-class ReadCalmHandler:
-    def __init__(self, signals: Signals, playbook_of: PlaybookOf) -> None:
-        self._signals, self._playbook_of = signals, playbook_of
-
-    async def __call__(self, context: EffectContext, effect: ReadCalm) -> Done:
+    async def calm(self, context: EffectContext, effect: ReadCalm) -> Done:
         playbook = await self._playbook_of(context.run)
-        found = await self._signals.read(playbook.wanted_for_calm, context_of(context.run, playbook.settings))
-        readings = {name: _for_people(reading, playbook.playbook.signals.get(name)) for name, reading in found.items()}
+        readings = await self._read(context.run, playbook, playbook.wanted_for_calm)
         return Done((CalmRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=readings),))
+
+    async def _read(self, run: Run, playbook: CompiledPlaybook, wanted: Mapping[str, SignalSpec]) -> dict[str, Reading]:
+        found = await self._signals.read(wanted, context_of(run, playbook.settings))
+        return {name: _for_people(reading, playbook.playbook.signals.get(name)) for name, reading in found.items()}
 
 
 def _for_people(reading: Reading, spec: SignalSpec | None) -> Reading:
