@@ -122,22 +122,7 @@ class World:
             self.wait_until_replicas_serve()
         if scenario.kept_by:
             surroundings.put_under(self.kubernetes_url, scenario.kept_by)
-        if scenario.full:
-            self._leave_no_gpu()
         self.load(scenario.healthy_load)
-
-    def _leave_no_gpu(self) -> None:
-        """Each node has only the GPUs that replicas hold."""
-        held = Counter(self._pods().values())
-        for node in httpx.get(f"{self.kubernetes_url}/api/v1/nodes", timeout=5).raise_for_status().json()["items"]:
-            name = str(node["metadata"]["name"])
-            path = "/status/allocatable/nvidia.com~1gpu"
-            httpx.patch(
-                f"{self.kubernetes_url}/api/v1/nodes/{name}/status",
-                json=[{"op": "replace", "path": path, "value": str(held[name])}],
-                headers={"Content-Type": "application/json-patch+json"},
-                timeout=5,
-            ).raise_for_status()
 
     def cause_trouble(self, scenario: Scenario) -> None:
         for pod in self._hit(scenario) if scenario.fault else ():

@@ -55,8 +55,6 @@ class Scenario:
     """Objects that have been there for a long time, each with the path of its list."""
     router: Literal["service", "pods"] = "service"
     """What sends the requests: the Service, or a router that watches pods; then there is no Service."""
-    full: bool = False
-    """No GPU is free."""
     node_group: str = ""
     """`MAX:SECONDS`: a node autoscaler adds nodes up to so many, and each takes so long; empty for none."""
     deploy: Deploy | None = None
@@ -288,7 +286,7 @@ AUTOSCALER = replace(
     MORE_TRAFFIC,
     name="autoscaler",
     what="more requests come than at the same time yesterday, no GPU is free, and a node autoscaler adds a node",
-    full=True,
+    gpus_of_others=8,
     node_group="4:30",
     windows={**MORE_TRAFFIC.windows, "startup_budget": "240s"},
 )
