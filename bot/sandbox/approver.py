@@ -81,6 +81,7 @@ class Approver:
             "ts": message["ts"],
             "action_id": button["action_id"],
             "block_id": button["block_id"],
+            "value": button["value"],
         }
         # Slack shows a person that the bot did not answer, and that person presses again.
         if self._act("press", body, user):
@@ -172,6 +173,9 @@ def _buttons(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             for element in block["elements"]:
                 if element.get("type") == "button" and "value" in element:
                     yield {**element, "block_id": block.get("block_id", "")}
+                if element.get("type") == "static_select":
+                    where = {"action_id": element["action_id"], "block_id": block.get("block_id", "")}
+                    yield from ({**where, "text": each["text"], "value": each["value"]} for each in element["options"])
 
 
 def _commands(answer: Labels) -> list[str]:

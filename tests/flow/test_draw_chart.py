@@ -177,4 +177,4 @@ def test_a_picture_that_could_not_be_uploaded_is_on_the_timeline_and_asks_nobody
 def test_who_cannot_see_the_picture_reads_what_it_shows() -> None:
     chart = chart_of(fixed(thrash_line(), usage_line()))
     assert isinstance(chart, Chart)
-    assert comment_of(run(), chart) == "INC-7 in pictures: thrash 2.81 → 0.0004; kv usage 99.1% → 63.4%"
+    assert comment_of(run(), chart) == "INC-7 so far: thrash 2.81 → 0.0004; kv usage 99.1% → 63.4%"

@@ -167,11 +167,11 @@ async def test_it_tells_what_it_waits_for_and_comes_back_at_its_cadence(watching
     assert again.after_seconds == 2.0
     (event,) = again.events
     assert isinstance(event, Progressed)
-    assert event.text == "waits for calm"
+    assert event.text == "not yet: calm"
 
 
 async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: Watching) -> None:
-    waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="waits for calm")}
+    waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="not yet: calm")}
     read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START + 2)}
     watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
     still = await watching.look(60, BAD)
@@ -181,7 +181,7 @@ async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: W
     assert isinstance(again, Later)
     (event,) = again.events
     assert isinstance(event, Progressed)
-    assert (event.text, event.readings["thrash"].value) == ("waits for calm", 2.0)
+    assert (event.text, event.readings["thrash"].value) == ("not yet: calm", 2.0)
 
 
 async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:

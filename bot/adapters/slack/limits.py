@@ -27,6 +27,8 @@ ONE_LINE = 400
 """A field for longer text has several lines. This is our choice, not Slack's limit."""
 BLOCK_ID = 255
 OPTIONS = 100
+OVERFLOW = 5
+PLACEHOLDER = 150
 OPTION_TEXT = 75
 OPTION_VALUE = 150
 CONFIRM_TITLE = 100

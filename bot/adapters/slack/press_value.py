@@ -19,6 +19,11 @@ DO_ELSE = "do_else"
 """A person does what the bot only advises, or something else, which a form asks for."""
 CHOOSE = "choose:"
 """Followed by the place of the choice, since ids must differ within a message; the choice itself is in the value."""
+MENU = "menu"
+"""In place of a number: a menu of choices."""
+MORE = "more"
+"""The menu of what is seldom needed; the value's choice names it: `DETAILS`, `EDIT` or `MORE_TIME`."""
+DETAILS = "details"
 FILL = "fill:"
 """The same for a choice with a form: pressing it opens the form."""
 SAY = "say:"
@@ -39,6 +44,11 @@ class ButtonValue:
         parts = {"i": self.incident_id, "a": self.about, "d": self.digest, "c": self.choice}
         text = json.dumps({key: part for key, part in parts.items() if part}, separators=(",", ":"))
         return text if len(text) <= limits.BUTTON_VALUE else None
+
+    def packed_for_a_menu(self) -> str | None:
+        """The same, or None when it is too long for an option of a menu."""
+        text = self.packed()
+        return text if text is not None and len(text) <= limits.OPTION_VALUE else None
 
     @classmethod
     def unpacked(cls, text: str) -> ButtonValue | None:

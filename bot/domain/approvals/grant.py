@@ -129,6 +129,10 @@ class Covered(BaseModel):
     risk: Risk
 
 
+INSTEAD = ", instead"
+"""At the end of the reason of a request in whose place another option was chosen."""
+
+
 class Alternative(BaseModel):
     """Another option beside a request, as it was when it was recommended."""
 
@@ -165,6 +169,8 @@ class Request(BaseModel):
     kind: str = ""
     """The kind of change, which decided the policy."""
     policy: Policy
+    option: str = ""
+    """What its recommendation calls it; empty for a change that is no option."""
     why: str
     runbook: Runbook | None = None
     """The step of the runbook that the change is."""
@@ -190,6 +196,8 @@ class Request(BaseModel):
     decided_at: float | None = None
     decision_reason: str = ""
     outcome: str = ""
+    outcome_text: str = ""
+    """Why it was not done, or the result that its call came back with."""
     """The outcome of its change (`done`, `failed`, `unclear`, …); empty until it ends."""
     ended_at: float | None = None
     """When its change ended."""

@@ -228,7 +228,7 @@ def drain_circumstance(
     if is_empty:
         return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
     if not drain.cuts_streams:
-        text = f"native drain: {drain.text}; {_streams(snapshot, pods)}, those that need longer are cut"
+        text = f"{_streams(snapshot, pods)}, and those that need longer are cut: native drain, {drain.text}"
         return Circumstance(name="drain", grade="fine", text=text)
     return Circumstance(name="drain", grade="warning", text=f"{_streams(snapshot, pods, 'cuts')}: {drain.text}")
 

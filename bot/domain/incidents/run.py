@@ -31,7 +31,7 @@ CALM_LOOK = "calm:next:look"
 """When it is read again whether the trouble is gone, while the incident waits for people."""
 PARKED_REMINDER = "parked:next:reminder"
 """When people are reminded of a parked incident."""
-PostKind = Literal["diagnostics", "request", "question", "outcome", "note", "verdict", "closed"]
+PostKind = Literal["diagnosis", "request", "question", "outcome", "note", "closed", "diagnostics", "verdict"]
 
 
 class _Frozen(BaseModel):
@@ -105,10 +105,10 @@ class ActiveWatch(_Frozen):
 class Post(_Frozen):
     """One message of the thread, in order of appearance; its text is derived from the part of the run it refers to.
 
-    `data` holds what the run does not keep: diagnostics {"readings": {name: reading}, "ways": [[state, text]]},
-    outcome {"result", "text", "request"}, verdict {"verdict", "parts": {part: "held"|"not held"|"unknown: …"}, "text"},
-    note {"text", "user"}, closed {"ending", "text", "held": [titles],
-    "to_commit": [titles]}.
+    `data` holds what the run does not keep: diagnosis {"title", "cause", "checks"}, outcome {"result", "text",
+    "patch"}, note {"text", "user"}, closed {"ending", "text", "held": [titles], "to_commit": [titles]}. What addresses
+    people also has {"news": [News], "looked": Looked}. Posts of kind `diagnostics` and `verdict` are of earlier
+    versions of the bot.
     """
 
     slot: str
@@ -117,6 +117,34 @@ class Post(_Frozen):
     ref: str
     at: float
     data: dict[str, Any] = {}
+
+
+class Check(_Frozen):
+    """What one state found out about the cause, in a few words."""
+
+    state: str
+    found: Literal["ruled_out", "found", "unknown"]
+    text: str
+
+
+class News(_Frozen):
+    """What happened since people were last addressed; the next message to them begins with it."""
+
+    title: str
+    result: str
+    """A verdict (`held`, `not_held`, `broke`, `unknown`), or the outcome of a change that was not applied."""
+    text: str
+    at: float
+    parts: dict[str, str] = {}
+    """Of a verdict: its parts, for the details."""
+
+
+class Looked(_Frozen):
+    """What was read since people were last addressed, for the details of the next message."""
+
+    readings: dict[str, Reading] = {}
+    ways: tuple[tuple[str, str], ...] = ()
+    """The states that decided, by what people call them, each with its reason."""
 
 
 class Findings(_Frozen):
@@ -138,6 +166,9 @@ class Findings(_Frozen):
     """Recommendation to its options, as they were when it was last made."""
     impossible: tuple[str, ...] = ()
     """Written changes for which there was no plan: they are not recommended again by themselves."""
+    checks: tuple[Check, ...] = ()
+    is_diagnosed: bool = False
+    """Whether the thread has the diagnosis."""
 
 
 class Frame(_Frozen):
@@ -223,6 +254,9 @@ class Run(_Frozen):
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
+    status: str = ""
+    """The newest update that a person wrote for those who wait for news."""
+    status_by: str = ""
     status_at: float = 0.0
     """Time of the last status update; initially, when it opened."""
     pages: dict[str, Page] = {}
@@ -254,6 +288,16 @@ class Run(_Frozen):
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
     state: str
     """The written state."""
+    diagnosis: str = ""
+    """What the trouble is called; empty until it is known."""
+    cause: str = ""
+    """Why, in a sentence."""
+    users: str = ""
+    """What users feel, against their targets."""
+    users_at: float = 0.0
+    """When that was read."""
+    news: tuple[News, ...] = ()
+    looked: Looked = Looked()
     doing: str = ""
     """Display name of that state; empty in runs from before this field existed."""
     runbook: Runbook | None = None
@@ -380,6 +424,11 @@ def moments_of(run: Run) -> dict[str, float]:
         if (at := moment_in(value)) is not None
     }
     return read_at | said | {STARTS_AT: run.starts_at}
+
+
+def units_of(readings: Mapping[str, Reading]) -> dict[str, str]:
+    """Returns the units of these readings by the names that texts mention."""
+    return {name: reading.unit for name, reading in readings.items() if reading.unit}
 
 
 def _put(values: dict[str, Value], prefix: str, readings: Mapping[str, Reading]) -> None:

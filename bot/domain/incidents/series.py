@@ -45,6 +45,8 @@ class Series(_Fact):
     """One signal over time; `points` are pairs of epoch seconds and value."""
 
     signal: str
+    label: str = ""
+    """What people read instead of its name."""
     unit: str = ""
     limits: tuple[Limit, ...] = ()
     points: tuple[tuple[float, float], ...] = ()
@@ -53,7 +55,7 @@ class Series(_Fact):
 
 
 def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[Limit, ...]]:
-    """Returns the signals that the states on this path compare with a setting, watched ones first."""
+    """Returns the signals that the states on this path compare with a setting: what users feel, then watched ones."""
     limits: dict[str, dict[str, float]] = {}
     for source in _conditions(playbook, path):
         for found in _LIMIT.finditer(source):
@@ -65,6 +67,7 @@ def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[
 
 
 def _conditions(playbook: CompiledPlaybook, path: Sequence[str]) -> Iterator[str]:
+    yield from (each.when for each in playbook.playbook.users)
     states = [playbook.state(name) for name in dict.fromkeys(path)]
     for state in reversed(states):
         if isinstance(state, WatchState):
@@ -106,7 +109,8 @@ def sampled_line(
             points.append((round(at, 1), float(f"{reading.value:.5g}")))
         else:
             why = reading.unknown or why
-    return Series(signal=name, unit=unit, limits=limits, points=tuple(points), unknown="" if points else why)
+    unknown = "" if points else why
+    return Series(signal=name, label=spec.label, unit=unit, limits=limits, points=tuple(points), unknown=unknown)
 
 
 def _between(in_order: Sequence[Scrape], start: float, end: float) -> Sequence[Scrape]:

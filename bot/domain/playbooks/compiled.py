@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
-from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import ExpressionError, Fault
 from bot.domain.playbooks.edges import successors
-from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
-from bot.domain.playbooks.expressions.template import Template, as_written, compile_template
+from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression, names_in
+from bot.domain.playbooks.expressions.template import NO_UNITS, Template, as_written, compile_template
 from bot.domain.playbooks.language import (
     ChangeState,
+    Finding,
     Playbook,
     ReadState,
     RecommendState,
@@ -29,10 +30,18 @@ from bot.domain.playbooks.language import (
 from bot.domain.playbooks.machine import PlaybookMachine
 from bot.domain.playbooks.matchers import Matcher, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path, Report
-from bot.domain.playbooks.scope import is_condition, path_of_text, scope_of, signals_of, signals_of_calm, texts_of
+from bot.domain.playbooks.scope import (
+    findings_of,
+    is_condition,
+    path_of_text,
+    scope_of,
+    signals_of,
+    signals_of_calm,
+    texts_of,
+)
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.probe_spec import Probes
-from bot.domain.signals.signal import Kind, Value, in_words
+from bot.domain.signals.signal import DURATION, Kind, Value, in_words
 from bot.domain.signals.specs import SignalSpec
 
 Data = Mapping[str, Value]
@@ -87,6 +96,18 @@ class _Derived:
         return tuple(parse_matchers(line) for line in self._playbook.opens_on)
 
     @cached_property
+    def units(self) -> Mapping[str, str]:
+        """Units of the settings that texts mention: durations are seconds in expressions."""
+        durations = {name for name, each in self._playbook.settings.items() if is_duration(str(each.default))}
+        return {f"settings.{name}": DURATION for name in durations}
+
+    @cached_property
+    def signals_of_users(self) -> tuple[str, ...]:
+        named = {name.split(".")[0] for each in findings_of(self._playbook) if each.path[0] == "users"
+                 for name in names_in(each.source)}  # fmt: skip
+        return tuple(name for name in self._playbook.signals if name in named)
+
+    @cached_property
     def digest(self) -> str:
         return _sha256(self._playbook.model_dump(mode="json", by_alias=True))
 
@@ -97,6 +118,15 @@ class CompiledCalm:
 
     when: Expression
     under_load: Expression | None
+
+
+@dataclass(frozen=True)
+class CompiledFinding:
+    """One line of `users` or `diagnoses`."""
+
+    when: Expression | None
+    title: Template
+    say: Template
 
 
 @dataclass(frozen=True)
@@ -114,6 +144,8 @@ class CompiledPlaybook:
     _scope: Scope = field(repr=False, compare=False)
     _derived: _Derived = field(repr=False, compare=False)
     _calm: CompiledCalm | None = field(default=None, repr=False, compare=False)
+    _users: tuple[CompiledFinding, ...] = field(default=(), repr=False, compare=False)
+    _diagnoses: tuple[CompiledFinding, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -240,9 +272,42 @@ class CompiledPlaybook:
         rendered = _render(self._states[name].arguments or {}, self._as_recommended(name, self._with_settings(data)))
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
-    def text(self, name: str, key: str, data: Data) -> str:
-        """Returns a text for people, evaluated with `data`: `ask`, `why`, `expected` or `say`."""
-        return self._states[name].texts[key].in_words(self._as_recommended(name, self._with_settings(data)))
+    def text(self, name: str, key: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
+        """Returns a text for people, evaluated with `data`: `ask`, `why`, `expected` or `say`.
+
+        `units`: of the readings; those of settings are known.
+        """
+        values = self._as_recommended(name, self._with_settings(data))
+        return self._states[name].texts[key].in_words(values, {**self._units, **units})
+
+    def users(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
+        """Returns what users feel; empty if the playbook does not say, or nothing of it is known."""
+        return self._found(self._users, data, units)[1]
+
+    @property
+    def signals_of_users(self) -> tuple[str, ...]:
+        """Returns the signals that the sentences about users mention."""
+        return self._derived.signals_of_users
+
+    def diagnosis(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> tuple[str, str]:
+        """Returns what the trouble is called, and why; both empty while it is not known."""
+        return self._found(self._diagnoses, data, units)
+
+    def _found(self, findings: Sequence[CompiledFinding], data: Data, units: Mapping[str, str]) -> tuple[str, str]:
+        data, units = self._with_settings(data), {**self._units, **units}
+        verdicts: list[bool | Unknown] = []
+        for each in findings:
+            # The last one, without a `when`, stands for "none of the others": that has to be known.
+            certain = all(verdict is False for verdict in verdicts)
+            verdict = _flag(each.when, data) if each.when is not None else certain
+            if verdict is True:
+                return each.title.in_words(data, units), each.say.in_words(data, units)
+            verdicts.append(verdict)
+        return "", ""
+
+    @property
+    def _units(self) -> Mapping[str, str]:
+        return self._derived.units
 
     def options(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         """Returns whether each option of a `recommend` is possible."""
@@ -329,8 +394,11 @@ def compile_playbook(
         for name, state in playbook.states.items()
     }
     calm = compiler.calm(playbook)
+    users, diagnoses = compiler.findings("users", playbook.users), compiler.findings("diagnoses", playbook.diagnoses)
     derived = _Derived(playbook)
-    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, states, scope, derived, calm)
+    return CompiledPlaybook(
+        playbook, dict(settings), source, fragments, probes, states, scope, derived, calm, users, diagnoses
+    )
 
 
 class _Compiler:
@@ -351,6 +419,18 @@ class _Compiler:
         when = self._expression(("calm", "when"), written.when, "flag")
         under = self._expression(("calm", "under_load"), written.under_load, "flag") if written.under_load else None
         return CompiledCalm(when, under) if when is not None else None
+
+    def findings(self, key: str, written: Sequence[Finding]) -> tuple[CompiledFinding, ...]:
+        found = []
+        for place, each in enumerate(written):
+            when = self._expression((key, place, "when"), each.when, "flag") if each.when else None
+            title, say = (
+                self._templates((key, place, "title"), each.title),
+                self._templates((key, place, "say"), each.say),
+            )
+            if isinstance(title, Template) and isinstance(say, Template) and (when is not None or not each.when):
+                found.append(CompiledFinding(when, title, say))
+        return tuple(found)
 
     def state(self, path: Path, state: State, needs: tuple[str, ...]) -> CompiledState:
         texts = self._texts(path, state)
@@ -382,7 +462,7 @@ class _Compiler:
                 )
                 watched = self._group((*path, "watch"), state.watch, "flag")
                 enough = self._expression((*path, "enough"), state.enough, "flag") if state.enough else None
-                return CompiledState(needs, parts=watched, broke=broke, enough=enough)
+                return CompiledState(needs, parts=watched, broke=broke, enough=enough, texts=texts)
             case _:
                 return CompiledState(needs, texts=texts)
 

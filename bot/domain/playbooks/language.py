@@ -153,6 +153,8 @@ class WatchState(_Passed):
     broke: tuple[Broke, ...] = ()
     enough: str = ""
     """An expression that is true once there is enough evidence: then what two looks in a row show is the verdict."""
+    say: str = ""
+    """The numbers of the verdict, in a sentence for people."""
     held: str
     not_held: str = ""
     unknown: str = ""
@@ -300,6 +302,15 @@ class Calm(Strict):
     for_: str = Field(alias="for")
 
 
+class Finding(Strict):
+    """One line of `users` or `diagnoses`: the first whose `when` is true is shown; one without `when` comes last."""
+
+    when: str = ""
+    title: str = ""
+    """What the incident is called from here on; only in `diagnoses`."""
+    say: str
+
+
 class Playbook(Strict):
     language: Literal[1]
     playbook: str
@@ -321,6 +332,10 @@ class Playbook(Strict):
     settings: dict[str, Setting] = {}
     calm: Calm | None = None
     """When an incident that waits for people ends without them; absent: never."""
+    users: tuple[Finding, ...] = ()
+    """What users feel, against their targets: the first line of the card."""
+    diagnoses: tuple[Finding, ...] = ()
+    """What the trouble is called, and why."""
     define: dict[str, str] = {}
     """Names for expressions of this playbook: each stands for its text wherever it is mentioned."""
     signals: dict[str, SignalSpec] = {}

@@ -86,6 +86,7 @@ def written_expressions(state: State) -> Iterator[Written]:
             yield from (Written(("broke", i, "when"), broke.when) for i, broke in enumerate(state.broke))
             if state.enough:
                 yield Written(("enough",), state.enough)
+            yield from _in_texts(state)
         case _:
             yield from _in_texts(state)
 
@@ -103,7 +104,7 @@ def texts_of(state: State) -> dict[str, str]:
                 for word in ("label", "effect", "why_not"):
                     texts[f"{key}.{word}"] = getattr(option, word)
             return texts
-        case EndState():
+        case EndState() | WatchState():
             return {"say": state.say}
         case _:
             return {}
@@ -160,6 +161,17 @@ def signals_of_calm(playbook: Playbook) -> tuple[str, ...]:
     written = (playbook.calm.when, playbook.calm.under_load) if playbook.calm else ()
     heads = {name.split(".")[0] for source in written for name in names_in(source)}
     return tuple(name for name in playbook.signals if name in heads)
+
+
+def findings_of(playbook: Playbook) -> Iterator[Written]:
+    """Returns every expression of `users` and `diagnoses`, `${…}` included."""
+    for key, findings in (("users", playbook.users), ("diagnoses", playbook.diagnoses)):
+        for place, each in enumerate(findings):
+            at: Path = (key, place)
+            if each.when:
+                yield Written((*at, "when"), each.when)
+            yield from _in_templates((*at, "title"), each.title)
+            yield from _in_templates((*at, "say"), each.say)
 
 
 def rests_on(state: State) -> frozenset[str]:

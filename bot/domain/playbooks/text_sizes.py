@@ -13,3 +13,7 @@ EFFECT = 240
 WHY_NOT = 200
 """Why an option is not possible."""
 EXPECTED = 600
+TITLE = 60
+"""What a diagnosis is called: the title of a card, behind the name of its workload."""
+SAY = 300
+"""What users feel, or what the trouble is, in one or two sentences."""

@@ -143,7 +143,7 @@ def _panel(line: Series, report: Report) -> Panel:
     share = "ratio" if line.unit == "ratio" else ""
     change = "" if before is None or last is None else f"{in_words(before, share)} → {in_words(last, share)}"
     return Panel(
-        title=one_line(line.signal.replace("_", " "), 40),
+        title=one_line(line.label or line.signal.replace("_", " "), 40),
         unit=one_line(line.unit, 40),
         change=one_line(change, 60),
         points=tuple(sorted(line.points)),

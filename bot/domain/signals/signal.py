@@ -15,6 +15,8 @@ SAME_LOOK_SECONDS = 15.0
 """Maximum age difference between the newest samples of readings that are read together."""
 
 
+DURATION = "duration"
+"""The unit of a duration in seconds that people read as such: `500 ms`, `2 s`, `5 min`."""
 Better = Literal["", "lower", "higher"]
 
 
@@ -74,9 +76,18 @@ def in_words(value: Value | None, unit: str = "") -> str:
             return "none"
         highest = max(value, key=lambda replica: value[replica])
         return f"{in_words(value[highest], unit)} ({highest}, highest of {len(value)})"
+    if unit == DURATION:
+        return _duration(value)
     if unit == "ratio":
         return f"{value:.1%}" if value < 0.9995 else f"{value:.0%}"
     return _number(value) + (f" {unit}" if unit else "")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s")):
+        if seconds >= 2 * size or (unit == "s" and seconds >= 1):
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds * 1000:.0f} ms"
 
 
 def _number(value: float) -> str:

@@ -91,5 +91,5 @@ class DrawChartHandler:
 
 def comment_of(run: Run, chart: Chart) -> str:
     """The caption: what the picture shows, for people who cannot see it."""
-    said = [f"{panel.title} {panel.change}" for panel in chart.panels if panel.change]
-    return f"{run.incident_id} in pictures: " + "; ".join(said or [panel.title for panel in chart.panels])
+    shown = [f"{panel.title} {panel.change}".strip() for panel in chart.panels]
+    return f"{run.incident_id} {'so far' if run.is_open else 'from its beginning to its end'}: {'; '.join(shown)}"

@@ -15,6 +15,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState
 from bot.domain.signals.signal import Reading, Value
+from bot.domain.signals.window import short
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import WatchLog, WatchSample
@@ -132,8 +133,11 @@ def _progress(
     context: EffectContext, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], wanted: float
 ) -> tuple[Progressed, ...]:
     """Updates the newest numbers from time to time: a watch may last for hours, and the card must not show old ones."""
-    lacking = [part for part, said in sample.parts.items() if said != HELD]
-    text = f"waits for {', '.join(lacking)}" if lacking else f"holds; must hold for {wanted:.0f} s"
+    lacking = [part.replace("_", " ") for part, said in sample.parts.items() if said != HELD]
+    if lacking and len(sample.parts) > 1:
+        text = f"not yet: {', '.join(lacking)}"
+    else:
+        text = "not yet" if lacking else f"yes, and must stay so for {short(wanted)}"
     shown = max((context.run.latest[name].at for name in readings if name in context.run.latest), default=0.0)
     if context.run.watch is None or (context.run.watch.progress == text and context.now - shown < REFRESH_SECONDS):
         return ()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from bot.domain.approvals.grant import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
 from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Risk, Wait
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.incidents.run import ActiveChange, Findings, Post, PostKind, Question, Run
+from bot.domain.incidents.run import ActiveChange, Findings, Looked, Post, PostKind, Question, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
@@ -120,6 +120,9 @@ def readings() -> dict[str, Reading]:
     return {name: each.model_copy(update={"at": at.get(name, BEGAN + 50)}) for name, each in found.items()}
 
 
+LOOKED = Looked(readings=readings(), ways=(("Keep a baseline", "thrash > settings.thrash_ratio → One replica?"),))
+
+
 def ledger_entry(**changes: Any) -> LedgerEntry:
     return LedgerEntry(
         call_id="INC-7/c3/1",
@@ -169,11 +172,14 @@ def waiting(**changes: Any) -> Run:
         change=ActiveChange(state="cap", verb="set_flags", request_id=asked.request_id),
         posts=(
             post(
-                "diagnostics",
-                "diagnostics:1",
-                "look",
-                readings={name: each.model_dump(mode="json") for name, each in readings().items()},
-                ways=[["look", "thrash > settings.thrash_ratio → scope"]],
+                "diagnosis",
+                "diagnosis:1",
+                "kv-cache-oom",
+                title="KV cache full, requests are restarted",
+                cause="Requests are preempted on 4 of 4 replicas <!here>.",
+                users="Users wait 5 s for the first token (target 2 s)",
+                checks=[["ruled_out", "a crash"], ["unknown", "a node fault"], ["found", "a replica is on its way"]],
+                looked=LOOKED.model_dump(mode="json"),
             ),
             post("request", "request:R3", "R3"),
         ),

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 
 FOLDER = Path(__file__).parent / "snapshots"
 

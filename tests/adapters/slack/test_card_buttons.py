@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.outbound.messages import card
+from bot.adapters.slack.outbound.card import card
 from bot.domain.incidents.run import Run
 from tests.adapters.slack.conftest import CHANNEL, Counter, whispered
 from tests.adapters.slack.runs import run, waiting

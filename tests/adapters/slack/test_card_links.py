@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.alertmanager import read_webhook
-from bot.adapters.slack.outbound.messages import card
+from bot.adapters.slack.outbound.card import card
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import AlertChanged
 from bot.domain.incidents.machine import advance
@@ -53,7 +53,7 @@ def shown(runbook: str, query: str = QUERY, dashboard: str = "https://g/$workloa
 
 
 def test_a_card_links_the_runbook_the_dashboard_and_the_query_of_its_alert() -> None:
-    links = "🔗 <https://wiki/kv|Runbook> · <https://g/llm?to=now|Dashboard> · "
+    links = "<https://wiki/kv|Runbook> · <https://g/llm?to=now|Dashboard> · "
     assert f"{links}<http://prometheus:9090/graph?g0.expr=up%3E1&amp;g0.tab=1|Query>" in shown("https://wiki/kv")
 
 

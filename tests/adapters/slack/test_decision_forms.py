@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.incidents.run import Run
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
 from tests.adapters.slack.runs import plan, request, waiting
@@ -30,14 +31,30 @@ def seqs(text: str) -> dict[str, Any]:
     return {"field:0": {"entry": text}}
 
 
+async def from_menu(counter: Counter, word: str, *, shown: Run | None = None) -> dict[str, Any]:
+    """An entry of the request's menu."""
+    run = shown or waiting()
+    value = ButtonValue(run.incident_id, "R3", run.requests["R3"].digest, word).packed()
+    return await pressed(counter, "more", shown=run, value=value)
+
+
+async def test_the_details_have_the_diff_the_readings_and_the_reasons(counter: Counter) -> None:
+    shown = editable(counter)
+    assert (await from_menu(counter, "details", shown=shown))["ok"]
+    view = json.dumps((await view_of(counter))["blocks"], ensure_ascii=False)
+    for words in ("--max-num-seqs 64 → 6", "PDB llm lets 1 of 4 pods go", "thrash &gt; 0.1", "kv_usage", "plan `"):
+        assert words in view, words
+    assert presses(counter) == []
+
+
 async def test_more_time_is_one_press(counter: Counter) -> None:
-    assert (await pressed(counter, "more_time"))["ok"]
+    assert (await from_menu(counter, "more_time"))["ok"]
     [press] = presses(counter)
     assert (press.action, press.about, press.digest) == ("more_time", "R3", request().plan.digest)
 
 
 async def test_the_form_of_an_edit_shows_each_number_with_its_range(counter: Counter) -> None:
-    assert (await pressed(counter, "edit", shown=editable(counter)))["ok"]
+    assert (await from_menu(counter, "edit", shown=editable(counter)))["ok"]
     view = await view_of(counter)
     field = view["blocks"][0]
     assert (field["label"]["text"], field["element"]["initial_value"]) == ("--max-num-seqs", "6")
@@ -46,7 +63,7 @@ async def test_the_form_of_an_edit_shows_each_number_with_its_range(counter: Cou
 
 
 async def test_a_value_out_of_range_keeps_the_form_open_and_stores_nothing(counter: Counter) -> None:
-    await pressed(counter, "edit", shown=editable(counter))
+    await from_menu(counter, "edit", shown=editable(counter))
     assert "at least 1" in (await submit(counter, seqs("0")))["errors"]["field:0"]
     assert "nothing is different" in (await submit(counter, seqs("6")))["errors"]["field:0"]
     assert presses(counter) == []
@@ -57,7 +74,7 @@ async def test_a_value_out_of_range_keeps_the_form_open_and_stores_nothing(count
 
 
 async def test_an_edit_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
-    await pressed(counter, "edit", shown=editable(counter))
+    await from_menu(counter, "edit", shown=editable(counter))
     counter.inbound.away = True
     assert "did not answer" in (await submit(counter, seqs("8")))["errors"]["field:0"]
     counter.inbound.away = False
@@ -67,12 +84,12 @@ async def test_an_edit_that_cannot_be_stored_keeps_its_form_open(counter: Counte
 
 async def test_a_request_that_was_decided_meanwhile_is_not_edited(counter: Counter) -> None:
     shown = editable(counter)
-    await pressed(counter, "edit", shown=shown)
+    await from_menu(counter, "edit", shown=shown)
     editable(counter, status="granted")
     assert "already granted" in (await submit(counter, seqs("8")))["errors"]["field:0"]
-    await counter.slack.do(
-        "press", user="U0ANA", channel=CHANNEL, ts=(await _thread(counter))[-1]["ts"], action_id="edit"
-    )
+    value = ButtonValue(shown.incident_id, "R3", shown.requests["R3"].digest, "edit").packed()
+    where = {"channel": CHANNEL, "ts": (await _thread(counter))[-1]["ts"]}
+    await counter.slack.do("press", user="U0ANA", action_id="more", value=value, **where)
     await whispered(counter, "R3 was already granted")
     assert presses(counter) == []
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from bot.adapters.slack.outbound.card import CARD
 from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of, of_channel, topic_of
-from bot.adapters.slack.outbound.messages import CARD
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.incidents.run import Run
@@ -20,7 +20,7 @@ from tests.fakes.shown import MemoryShownStore
 
 WANTED = ChannelRules(wanted=True, users=("U0MO",), user_groups=("S0SERVING",))
 ARCHIVING = ChannelRules(wanted=True, archive=True)
-THREAD = ["INC-7/diagnostics:1", "INC-7/request:R3"]
+THREAD = ["INC-7/diagnosis:1", "INC-7/request:R3"]
 PLACES = {"card": (CHANNEL, "1.1"), "request:R3": ("C0MADE2", "2.2")}
 
 

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
 from bot.domain.approvals.grant import Demand
 from tests.adapters.slack.conftest import Bench, services_of

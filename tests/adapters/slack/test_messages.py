@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.outbound.messages import Message, card, now_line, thread
+from bot.adapters.slack.outbound.card import card, now_line
+from bot.adapters.slack.outbound.message import Message
+from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
-from bot.domain.approvals.grant import CarriedOut, Demand
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, Findings, Note, Page, Run
+from bot.domain.approvals.grant import Alternative, CarriedOut, Demand
+from bot.domain.changes.plan import Circumstance
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Run
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
@@ -100,7 +103,22 @@ def advised(**changes: Any) -> Run:
 
 
 FREEZE = OnlyAdvice(reason="freeze", text="freeze until 19 Nov 18:00 UTC: release <!here> (ana)")
+NEWS = [
+    News(title="Does the canary help?", result="held", text="0 preemptions <!here>", at=BEGAN + 9).model_dump(),
+    News(title="Is it calm?", result="not_held", text="", at=BEGAN + 9).model_dump(),
+    News(title="Remove the canary", result="done", text="", at=BEGAN + 9).model_dump(),
+    News(title="Roll back", result="impossible", text="no revision is known", at=BEGAN + 9).model_dump(),
+    News(title="All replicas ready and warm", result="unknown", text="", at=BEGAN + 9).model_dump(),
+]
 CARDS = {
+    "card-with-a-diagnosis": waiting().with_(
+        diagnosis="KV cache full",
+        users="Users wait 5 s",
+        users_at=BEGAN + 50,
+        cause="Requests are restarted.",
+        status="two of four <!here> are back",
+        status_by="U0MO",
+    ),
     "card-advises": advised(),
     "card-in-a-freeze": run(only_advice=FREEZE),
     "card-waits-for-teams": teams(presses=(approval(teams=("serving",)),)),
@@ -157,8 +175,11 @@ THREADS = {
         status="answered", answer="cap", answered_by="U0LEA", answered_at=BEGAN + 150, text="<@U0ANA> leads now."
     ),
     "question-expired": questioned(status="expired"),
-    "diagnostics": waiting().with_(posts=waiting().posts[:1]),
-    "diagnostics-before-a-baseline": waiting().with_(posts=waiting().posts[:1], findings=Findings()),
+    "diagnosis": waiting().with_(posts=waiting().posts[:1]),
+    "diagnosis-not-clear": run(posts=(post("diagnosis", "diagnosis:2", "x", checks=[["unknown", "a crash"]]),)),
+    "question-with-news": questioned().with_(posts=(post("question", "question:Q2", "Q2", news=NEWS),)),
+    "request-with-news": waiting().with_(posts=(post("request", "request:R3", "R3", news=NEWS),)),
+    "closed-with-news": closed().with_(posts=(post("closed", "closed", "fixed", ending="fixed", news=NEWS),)),
     "request-done": waiting(
         status="granted", decided_by="U0ANA", decided_at=BEGAN + 9, presses=(approval(),), outcome="done"
     ),
@@ -242,17 +263,19 @@ def test_the_same_run_gives_the_same_hash_and_a_decision_another() -> None:
 
 
 def test_slots_come_in_the_order_of_the_posts() -> None:
-    assert [slot for slot, _ in thread(waiting())] == ["diagnostics:1", "request:R3"]
+    assert [slot for slot, _ in thread(waiting())] == ["diagnosis:1", "request:R3"]
 
 
 def test_a_button_carries_the_incident_the_request_and_the_whole_digest() -> None:
-    values = [ButtonValue.unpacked(button["value"]) for button in buttons(last(waiting()))]
-    assert values == [ButtonValue("INC-7", "R3", digest=request().digest)] * 3
+    shown = [button for button in buttons(last(waiting())) if button["type"] == "button"]
+    values = [ButtonValue.unpacked(button["value"]) for button in shown]
+    assert values == [ButtonValue("INC-7", "R3", digest=request().digest)] * 2
     assert len(request().digest) == 64
 
 
 def test_each_choice_has_a_button_of_its_own_id_that_carries_the_choice() -> None:
-    shown = buttons(last(questioned()))
+    *shown, more = buttons(last(questioned()))
+    assert more["action_id"] == "more"
     assert [button["action_id"] for button in shown] == ["choose:0", "choose:1", "choose:2"]
     choices = [ButtonValue.unpacked(button["value"]) for button in shown]
     assert [value.choice for value in choices if value] == ["cap", "scale", "hand_over"]
@@ -260,12 +283,41 @@ def test_each_choice_has_a_button_of_its_own_id_that_carries_the_choice() -> Non
 
 def test_a_choice_too_long_for_a_button_does_not_spoil_the_message() -> None:
     message = last(questioned(choices={"x" * 3000: "too long", "cap": "Cap"}))
-    assert [button["action_id"] for button in buttons(message)] == ["choose:1"]
+    assert [button["action_id"] for button in buttons(message)] == ["choose:1", "more"]
+
+
+def test_more_than_three_choices_are_two_buttons_and_a_menu() -> None:
+    choices = {f"way{number}": f"Way {number}" for number in range(6)}
+    *shown, rest, _ = buttons(last(questioned(choices=choices, notes={"way4": "costs a restart"})))
+    assert [button["text"]["text"] for button in shown] == ["Way 0", "Way 1"]
+    assert (rest["type"], rest["action_id"]) == ("static_select", "choose:menu")
+    assert [option["text"]["text"] for option in rest["options"]] == ["Way 2", "Way 3", "Way 4", "Way 5"]
+    assert rest["options"][2]["description"]["text"] == "costs a restart"
+    chosen = [ButtonValue.unpacked(option["value"]) for option in rest["options"]]
+    assert [value.choice for value in chosen if value] == ["way2", "way3", "way4", "way5"]
+
+
+def test_a_choice_too_long_for_a_menu_stays_a_button() -> None:
+    choices = {"a": "A", "b": "B", "x" * 200: "a long one", "c": "C"}
+    shown = buttons(last(questioned(choices=choices)))
+    assert [each["type"] for each in shown] == ["button", "button", "button", "static_select", "overflow"]
+
+
+def test_other_options_of_a_request_are_a_menu_with_their_effects() -> None:
+    others = (
+        Alternative(key="scale", label="Add a replica", effect="restarts nothing"),
+        Alternative(key="swap", label="Swap", why_not="V1"),
+    )
+    (menu,) = [each for each in buttons(last(waiting(alternatives=others))) if each["type"] == "static_select"]
+    (only,) = menu["options"]
+    assert (only["text"]["text"], only["description"]["text"]) == ("Add a replica", "restarts nothing")
+    assert ButtonValue.unpacked(only["value"]) == ButtonValue("INC-7", "R3", request().digest, "scale")
 
 
 @pytest.mark.parametrize("status", ["granted", "refused", "expired", "superseded", "withdrawn"])
-def test_a_decided_request_has_no_buttons(status: str) -> None:
-    assert buttons(last(waiting(status=status))) == []
+def test_a_decided_request_has_only_its_details_left(status: str) -> None:
+    (menu,) = buttons(last(waiting(status=status)))
+    assert [option["text"]["text"] for option in menu["options"]] == ["Details"]
 
 
 def test_approving_a_high_risk_opens_a_form_for_the_reason() -> None:
@@ -298,7 +350,7 @@ def hash_of(shown: Run) -> str:
     return last(shown).hash
 
 
-def buttons(message: Message) -> list[dict[str, str]]:
+def buttons(message: Message) -> list[dict[str, Any]]:
     rows = [block for block in message.blocks if block["type"] == "actions"]
     return json.loads(json.dumps([element for row in rows for element in row["elements"]]))  # type: ignore[no-any-return] # JSON is of any type
 
@@ -313,15 +365,39 @@ def test_the_notification_of_a_question_names_its_choices() -> None:
     assert "Choices: Cap concurrency, Scale out, Hand over to me" in last(questioned()).text
 
 
-def test_what_was_read_is_escaped_once() -> None:
-    assert "thrash &gt; settings" in thread(waiting())[0][1].text
+def test_the_diagnosis_is_escaped_once() -> None:
+    assert "&lt;!here&gt;" in thread(waiting())[0][1].text
+    assert "<!here>" not in json.dumps(thread(waiting())[0][1].blocks)
 
 
 def test_a_card_calls_a_state_what_its_playbook_calls_it() -> None:
     reading = run(doing="Read the engines <!here>")
-    assert now_line(reading, {}) == "🔎 *Read the engines &lt;!here&gt;*"
+    assert now_line(reading, {}) == "🔎 Reading: *Read the engines &lt;!here&gt;*"
     watched = ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")
-    assert now_line(run(doing="Is it calm?", watch=watched), {}).startswith("👀 *Is it calm?*, at most until ")
+    assert now_line(run(doing="Is it calm?", watch=watched), {}).startswith("👀 Checking: *Is it calm?*, until ")
+
+
+FELT = {
+    "diagnosis": "KV cache full <!here>",
+    "users": "Users wait 5 s for the first token (target 2 s)",
+    "users_at": BEGAN + 50,
+    "cause": "Requests are preempted.",
+}
+
+
+def test_a_card_begins_with_what_users_feel() -> None:
+    shown = card(run(**FELT), links={})
+    title, users = shown.blocks[:2]
+    assert title["text"]["text"] == "🔴 INC-7 · llm: KV cache full ‹!here›"
+    assert users["text"]["text"].startswith("*Users wait 5 s for the first token (target 2 s)* · since ")
+    assert "kv_usage" not in json.dumps(shown.blocks), "no number without a sentence"
+
+
+def test_numbers_that_move_alone_do_not_change_what_lasts() -> None:
+    before, after = card(run(**FELT), links={}), card(run(**FELT | {"users": "Users wait 6 s"}), links={})
+    assert (before.hash == after.hash, before.lasting == after.lasting) == (False, True)
+    assert card(run(**FELT | {"diagnosis": "a crash"}), links={}).lasting != before.lasting
+    assert card(waiting(), links={}).lasting != card(run(), links={}).lasting
 
 
 def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
@@ -338,18 +414,28 @@ def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
     assert "break_glass" in str(last(waiting(policy=GLASS, half_passed=True)).blocks)
 
 
-@pytest.mark.parametrize(
-    ("expected", "shown"),
-    [
-        ("none: nothing that runs is touched", "*Expected* no interruption: nothing that runs is touched"),
-        ("none", "*Expected* no interruption"),
-        ("nonetheless calm", "*Expected* nonetheless calm"),
-    ],
-)
-def test_no_interruption_is_not_said_to_be_no_effect(expected: str, shown: str) -> None:
-    asked = last(waiting(plan=plan(expected=expected)))
-    assert f"{shown}\n" in "".join(block["text"]["text"] + "\n" for block in asked.blocks if block["type"] == "section")
-    assert shown.replace("*", "").replace("Expected ", "Expected: ") in asked.text
+def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade() -> None:
+    text = "117 streams are open on 4 pods, and those that need longer are cut: native drain, preStop 10 s"
+    drain = Circumstance(name="drain", grade="fine", text=text)
+    asked = last(waiting(plan=plan(expected="4 replicas stay", circumstances=(drain,))))
+    shown = json.dumps(asked.blocks, ensure_ascii=False)
+    assert "*Impact:* 4 replicas stay; 117 streams are open on 4 pods" in shown
+    assert "preStop" not in shown
+
+
+def test_a_change_that_users_may_feel_is_confirmed_with_its_impact_and_undo() -> None:
+    approve = buttons(last(waiting()))[0]
+    assert approve["text"]["text"] == "Approve roll-out"
+    assert approve["confirm"]["text"]["text"].startswith(
+        "Impact: thrash falls below 0.01 within 10 minutes. Undo: set "
+    )
+    low = waiting(plan=plan(risk="low", disrupts="nothing"))
+    assert "confirm" not in buttons(last(low))[0]
+
+
+def test_another_option_that_was_chosen_is_named() -> None:
+    chosen = waiting(status="superseded", decided_by="U0BEN", decision_reason="Add a replica, instead")
+    assert "<@U0BEN> chose *Add a replica* instead" in json.dumps(last(chosen).blocks)
 
 
 def test_a_question_mentions_people_until_it_is_answered() -> None:
@@ -379,7 +465,7 @@ def test_a_card_shows_who_was_paged_and_who_could_not_be() -> None:
         name="lead", team="lead", text="x", since=BEGAN, failing_since=BEGAN + 60, error="<HTTP 403>", phone="+49 <1>"
     )
     shown = json.dumps(card(run(pages={"serving": sent, "lead": failing}), links={}).blocks, ensure_ascii=False)
-    assert "📣 Paged serving at " in shown
+    assert "paged serving at " in shown
     assert "(nobody has answered yet)" in shown
     assert "⚠️ *lead could not be paged* since " in shown
     assert "&lt;HTTP 403&gt;. Call it yourself: +49 &lt;1&gt;." in shown
@@ -395,6 +481,6 @@ def test_card_thread_and_request_name_the_cluster_where_there_are_several() -> N
     (asked,) = [message for slot, message in thread(east) if slot.startswith("request:")]
     title = f"{request().plan.title} in east"
     assert asked.text.startswith(f"Request R3 (high risk): {title}")
-    assert f"R3 · {title}" in json.dumps(asked.blocks, ensure_ascii=False)
+    assert f"*{title}*" in json.dumps(asked.blocks, ensure_ascii=False)
     (alone,) = [message for slot, message in thread(shown) if slot.startswith("request:")]
     assert " in prod-1" not in alone.text + json.dumps(alone.blocks)

@@ -12,7 +12,7 @@ from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.domain.incidents.event import Posted
-from bot.domain.incidents.run import Findings, Run
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
 from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
@@ -55,7 +55,7 @@ async def settle(bench: Bench, shown: Run) -> list[Posted]:
 
 async def test_the_card_and_its_thread_appear_in_order_and_are_told(bench: Bench) -> None:
     posted = await show(bench, waiting())
-    wanted = ["card", "diagnostics:1", "request:R3"]
+    wanted = ["card", "diagnosis:1", "request:R3"]
     assert [event.slot for event in posted] == wanted
     assert [event.event_id for event in posted] == [f"posted:{slot}" for slot in wanted]
     assert await slots(bench) == [f"INC-7/{slot}" for slot in wanted]
@@ -80,7 +80,8 @@ async def test_a_decision_removes_the_buttons_in_place(bench: Bench) -> None:
     await show(bench, waiting(**GRANTED))
     assert len(await slots(bench)) == 3
     request = (await bench.slack.messages())[-1]
-    assert "actions" not in [block["type"] for block in request["blocks"]]
+    elements = [each["type"] for block in request["blocks"] for each in block.get("elements", ())]
+    assert "button" not in elements
 
 
 async def test_what_the_run_has_not_heard_of_is_told_again(bench: Bench) -> None:
@@ -99,7 +100,7 @@ async def test_a_lost_reply_never_posts_twice(bench: Bench, slot: str) -> None:
     assert not error.lasting
     posted = await settle(bench, waiting())
     assert slot in [event.slot for event in posted]
-    assert sorted(await slots(bench)) == ["INC-7/card", "INC-7/diagnostics:1", "INC-7/request:R3"]
+    assert sorted(await slots(bench)) == ["INC-7/card", "INC-7/diagnosis:1", "INC-7/request:R3"]
 
 
 async def test_after_a_lost_reply_it_asks_to_come_back_and_does_not_wait_itself(bench: Bench) -> None:
@@ -265,9 +266,11 @@ async def test_a_refused_layout_becomes_plain_text_that_says_so(bench: Bench) ->
 async def test_a_message_that_cannot_be_edited_is_told_once_and_holds_up_nothing(bench: Bench) -> None:
     known = waiting().with_(card_posted=True)
     await show(bench, known)
-    ts = bench.store.slots["INC-7"]["diagnostics:1"].ts
+    ts = bench.store.slots["INC-7"]["diagnosis:1"].ts
     await bench.client.chat_delete(channel=CHANNEL, ts=ts)
-    changed = waiting(**GRANTED).with_(card_posted=True, findings=Findings())
+    diagnosis, request = waiting().posts
+    corrected = diagnosis.model_copy(update={"data": diagnosis.data | {"title": "something else"}})
+    changed = waiting(**GRANTED).with_(card_posted=True, posts=(corrected, request))
     error = await refused(bench, changed)
     assert error.lasting
     assert "message_not_found" in error.reason
@@ -390,7 +393,7 @@ async def test_a_target_may_have_a_channel_of_its_own(bench: Bench) -> None:
 async def test_where_slack_refuses_that_channel_the_incident_appears_in_the_channel_of_all(bench: Bench) -> None:
     await show(with_channel(bench, "C0GONE"), waiting())
     assert {entry.channel for entry in bench.store.slots["INC-7"].values()} == {CHANNEL}
-    assert await slots(bench) == ["INC-7/card", "INC-7/diagnostics:1", "INC-7/request:R3"]
+    assert await slots(bench) == ["INC-7/card", "INC-7/diagnosis:1", "INC-7/request:R3"]
 
 
 async def test_a_lost_reply_in_that_channel_leaves_one_card(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from tests.flow.harness import CHANNEL
 
 async def posted(client: AsyncWebClient, *keys: Key) -> None:
     for key in keys:
-        await client.chat_postMessage(channel=CHANNEL, text="a card", metadata=key.metadata)
+        await client.chat_postMessage(channel=CHANNEL, text="a card", metadata=key.metadata())
 
 
 @pytest.mark.parametrize(

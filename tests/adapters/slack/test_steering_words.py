@@ -9,7 +9,7 @@ import pytest
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.inbound.silencing import _covered
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.silence import matchers_of
 from bot.domain.playbooks.library import Library

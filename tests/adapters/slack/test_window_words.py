@@ -9,7 +9,7 @@ import pytest
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.outbound.home import Seen, home
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.flow.ports import HeldAlert
 from tests import builders

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, REFUSE_FORM, edit_form, reason_form
-from bot.adapters.slack.outbound.messages import Message, card, thread
+from bot.adapters.slack.outbound.card import card
+from bot.adapters.slack.outbound.details import details
+from bot.adapters.slack.outbound.message import Message
+from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import Call, Circumstance, Difference
-from bot.domain.incidents.run import ActiveChange, Run
+from bot.domain.incidents.run import ActiveChange, News, Run
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
 from bot.sandbox.slack.block_kit import problems_of_blocks, problems_of_view
@@ -69,21 +72,34 @@ def filled(text: str, *, many: int = 1) -> Run:
     unread = Reading(name=text, unknown=text, unit=text)
     shown = {f"{text}{n}": reading for n in range(many) for reading in (known, unread)}
     dumps = {name: reading.model_dump(mode="json") for name, reading in shown.items()}
+    told = (News(title=text, result=result, text=text, at=0.0, parts={text: text}) for result in (text, "held"))
+    news = [each.model_dump(mode="json") for each in told]
     posts = (
         post("diagnostics", "diagnostics:1", text, readings=dumps, ways=[[text, text]] * many),
-        post("request", "request:R3", "R3", head=text),
-        post("question", "question:Q2", "Q2"),
+        post(
+            "diagnosis",
+            "diagnosis:1",
+            text,
+            title=text,
+            cause=text,
+            users=text,
+            checks=[["found", text]] * many,
+            looked={"readings": dumps, "ways": [[text, text]] * many},
+        ),
+        post("request", "request:R3", "R3", head=text, news=news),
+        post("question", "question:Q2", "Q2", news=news),
         post("outcome", "outcome:R3", "R3", result=text, text=text),
         post("outcome", "outcome:x", text, result=text, text=text),
         post("verdict", "verdict:1", text, verdict=text, parts={f"{text}{n}": text for n in range(many)}, text=text),
         post("note", "note:1", text, text=text, user=text),
         post("note", "half:R3", "R3", text=text, user="", ping=True),
         post("note", "glass:R3", "R3", text=text, user="", ping="all"),
-        post("closed", "closed", text, ending=text, text=text, head=text),
+        post("closed", "closed", text, ending=text, text=text, head=text, news=news, users=text, held=[text] * many),
         post("request", "request:gone", text),
     )
     return run(
-        title=text, target=Target(cluster=text, namespace=text, name=text, resolved=False), lead=text,
+        title=text, diagnosis=text, cause=text, users=text, status=text, status_by=text,
+        target=Target(cluster=text, namespace=text, name=text, resolved=False), lead=text,
         playbook=text, state=text, path=(text,) * many, halted_by=text, ending=text,
         alerts={f"{n}": alert(text) for n in range(many)}, requests={"R3": asked}, questions={"Q2": put},
         question="Q2", posts=posts, baseline=shown, latest=shown, ledger=(ledger_entry(title=text, undo=()),) * many,
@@ -112,8 +128,14 @@ def messages(filled_run: Run) -> list[Message]:
     return [
         message
         for each in variants(filled_run)
-        for message in (card(each, links=links), *(message for _, message in thread(each)))
+        for message in (card(each, links=links), *(message for _, message in thread(each)), *behind(each))
     ]
+
+
+def behind(filled_run: Run) -> list[Message]:
+    """The details of each message, which a modal shows."""
+    shown = (details(filled_run, each.slot if each.kind == "diagnosis" else each.ref) for each in filled_run.posts)
+    return [Message("details", blocks) for blocks in shown if blocks]
 
 
 def assert_accepted(message: Message) -> None:

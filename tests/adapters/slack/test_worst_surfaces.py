@@ -16,7 +16,7 @@ from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, reason_form
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.inbound.pins import which
 from bot.adapters.slack.outbound.home import Seen, Waiting, home
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.press_value import ButtonValue
 from bot.adapters.slack.services import Services

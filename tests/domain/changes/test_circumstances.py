@@ -146,8 +146,8 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "native drain: it waits 20 s; "
-            "14 streams are open (7 of them queued) on 2 pods, those that need longer are cut",
+            "14 streams are open (7 of them queued) on 2 pods, and those that need longer are cut: "
+            "native drain, it waits 20 s",
             id="drains",
         ),
         pytest.param(
@@ -155,8 +155,8 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "native drain: it waits 20 s; "
-            "there is an unknown number of streams on 2 pods, those that need longer are cut",
+            "there is an unknown number of streams on 2 pods, and those that need longer are cut: "
+            "native drain, it waits 20 s",
             id="one-does-not-say",
         ),
         pytest.param(

@@ -28,7 +28,7 @@ from bot.adapters.slack.inbound.signed import only_signed
 from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.inbound.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.adapters.slack.outbound.home import Homes
-from bot.adapters.slack.press_value import APPROVE, CARRY_OUT, CHOOSE, EDIT, FILL, MORE_TIME, SAY, SEE
+from bot.adapters.slack.press_value import APPROVE, CARRY_OUT, CHOOSE, EDIT, FILL, MENU, MORE, MORE_TIME, SAY, SEE
 from bot.adapters.slack.services import Services
 
 COMMAND = "/incident"
@@ -70,6 +70,8 @@ def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, comma
     click = boundary.click
     app.action(APPROVE)(click(decide.storing("approve"), presses.NOT_STORED))
     app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(click(decide.storing("choose"), presses.NOT_STORED))
+    app.action(f"{CHOOSE}{MENU}")(click(decide.choose_from_menu, presses.NOT_STORED))
+    app.action(MORE)(click(decide.more, presses.NOT_STORED))
     app.action(CARRY_OUT)(click(decide.storing("carried_out"), presses.NOT_STORED))
     app.action(MORE_TIME)(click(decide.storing("more_time"), presses.NOT_STORED))
     for form in REASON_FORMS:

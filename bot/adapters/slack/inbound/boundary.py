@@ -20,7 +20,7 @@ from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.forms import Modal
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.domain.approvals.grant import Authority
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.form import Answer as FieldAnswer
@@ -99,7 +99,8 @@ class Click:
             response_url=str(body.get("response_url", "")),
             message_ts=str(container.get("message_ts") or body.get("message_ts", "")),
             action_ts=str(action.get("action_ts", "")),
-            value=str(action.get("value", "")),
+            # Of a button, or of the chosen option of a menu.
+            value=str(action.get("value") or (action.get("selected_option") or {}).get("value", "")),
         )
 
     @property

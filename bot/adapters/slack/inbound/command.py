@@ -13,7 +13,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.domain.incidents.run import Run
 
 Answer = Message | Modal

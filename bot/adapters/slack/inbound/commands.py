@@ -20,8 +20,9 @@ from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
 from bot.adapters.slack.inbound.steering_words import SteeringWords
 from bot.adapters.slack.inbound.window_words import WindowWords
+from bot.adapters.slack.outbound.card import card, now_line, sign_of
 from bot.adapters.slack.outbound.incident_channel import of_channel
-from bot.adapters.slack.outbound.messages import Message, card, now_line, sign_of
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import window_line
 from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services

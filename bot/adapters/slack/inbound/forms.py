@@ -24,7 +24,7 @@ NOTHING: Mapping[str, Answer] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Modal:
-    """A form for one person. `kept` comes back with the answers."""
+    """A form for one person. `kept` comes back with the answers; without `submit` there is nothing to send."""
 
     callback_id: str
     title: str
@@ -35,11 +35,12 @@ class Modal:
 
     @property
     def view(self) -> Block:
+        submit = {"submit": plain_text(self.submit, limits.MODAL_TITLE)} if self.submit else {}
         return {
             "type": "modal",
             "callback_id": self.callback_id,
             "title": plain_text(self.title, limits.MODAL_TITLE),
-            "submit": plain_text(self.submit, limits.MODAL_TITLE),
+            **submit,
             "close": plain_text(self.close, limits.MODAL_TITLE),
             "private_metadata": json.dumps(dict(self.kept), separators=(",", ":")),
             "blocks": list(self.blocks),

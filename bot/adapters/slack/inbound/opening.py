@@ -14,7 +14,7 @@ from bot.adapters.slack.escape import code
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
 from bot.adapters.slack.inbound.command import Command
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.services import Services
 from bot.domain.kernel.errors import ClusterError, OpeningError, UnknownClusterError
 from bot.domain.kernel.form import Answer, Form, FormField

@@ -24,9 +24,9 @@ from bot.adapters.slack.inbound.boundary import (
     notify,
     permitted,
 )
+from bot.adapters.slack.outbound.card import CARD
 from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.lookup import METADATA_TYPE
-from bot.adapters.slack.outbound.messages import CARD
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run

@@ -14,7 +14,7 @@ from bot.adapters.slack.escape import code, code_block, line, mention
 from bot.adapters.slack.inbound.boundary import NotDoneError
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, reply
 from bot.adapters.slack.outbound.blocks import section
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.words import span, value
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded

@@ -19,6 +19,7 @@ from bot.adapters.slack.inbound.decision_forms import (
     reason_form,
     written_values,
 )
+from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.press_value import ButtonValue
 from bot.adapters.slack.services import IncidentService
 from bot.domain.approvals.edits import EditableValue, editable_values, values_of
@@ -90,6 +91,37 @@ class Presses:
         if wrong := problems(form, sent.fields):
             raise NotDoneError(fields=wrong)
         await self._store("choose", sent.click, fields=answers(form, sent.fields))
+
+    async def choose_from_menu(self, click: Click) -> forms.Modal | None:
+        """A choice of a menu: a form where it has one, else the decision itself."""
+        value = value_of(click)
+        run = await self._incidents.load(value.incident_id)
+        question = run.questions.get(value.about) if run else None
+        if question is not None and question.forms.get(value.choice):
+            return await self.open_answer(click)
+        await self._store("choose", click)
+        return None
+
+    async def more(self, click: Click) -> forms.Modal | None:
+        """The menu of a message: its details, or what is seldom needed."""
+        value = value_of(click)
+        match value.choice:
+            case "details":
+                return await self._details(click, value)
+            case "edit":
+                return await self.open_edit(click)
+            case "more_time":
+                await self._store("more_time", click)
+                return None
+            case _:
+                raise NotDoneError(OLD_BUTTON)
+
+    async def _details(self, click: Click, value: ButtonValue) -> forms.Modal:
+        run = await self._incidents.load(value.incident_id)
+        blocks = details(run, value.about) if run is not None else ()
+        if not blocks:
+            raise NotDoneError(f"{value.about} of {value.incident_id} does not exist (any more).")
+        return forms.Modal("details", f"{value.incident_id} details", "", blocks, click.kept, "Close")
 
     async def _open_request(self, value: ButtonValue) -> Request:
         """The request as it is stored. Raise `NotDoneError` when it cannot be edited."""

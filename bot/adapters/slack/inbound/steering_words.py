@@ -15,7 +15,7 @@ from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.outbound.blocks import section
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.handover import open_matters

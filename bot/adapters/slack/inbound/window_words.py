@@ -7,7 +7,7 @@ from dataclasses import replace
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound.boundary import NotDoneError
 from bot.adapters.slack.inbound.command import Command, reply
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import window_line
 from bot.adapters.slack.services import Services
 from bot.domain.kernel.durations import seconds

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import plain
 from bot.adapters.slack.limits import Block
+from bot.adapters.slack.press_value import ButtonValue
 
 
 def mrkdwn(text: str) -> Block:
@@ -62,13 +63,37 @@ def link_button(text: str, action_id: str, url: str) -> Block:
     return {"type": "button", "text": plain_text(text, limits.BUTTON_TEXT), "action_id": action_id, "url": url}
 
 
-def confirm(title: str, text: str, *, yes: str, no: str) -> Block:
+def select(placeholder: str, action_id: str, options: Sequence[tuple[str, str, ButtonValue]]) -> Block | None:
+    """A menu of label, note and value; None if there is nothing to choose."""
+    made = [
+        {"text": plain_text(label, limits.OPTION_TEXT), "value": packed}
+        | ({"description": plain_text(note, limits.OPTION_TEXT)} if note else {})
+        for label, note, value in options[: limits.OPTIONS]
+        if (packed := value.packed_for_a_menu()) is not None
+    ]
+    if not made:
+        return None
+    shown = plain_text(placeholder, limits.PLACEHOLDER)
+    return {"type": "static_select", "action_id": action_id, "placeholder": shown, "options": made}
+
+
+def menu(options: Sequence[tuple[str, ButtonValue]], action_id: str) -> Block | None:
+    """The `⋯` of a message; None if there is nothing in it."""
+    made = [
+        {"text": plain_text(label, limits.OPTION_TEXT), "value": packed}
+        for label, value in options[: limits.OVERFLOW]
+        if (packed := value.packed_for_a_menu()) is not None
+    ]
+    return {"type": "overflow", "action_id": action_id, "options": made} if made else None
+
+
+def confirm(title: str, text: str, *, yes: str, no: str, style: str = "danger") -> Block:
     return {
         "title": plain_text(title, limits.CONFIRM_TITLE),
         "text": plain_text(text, limits.CONFIRM_TEXT),
         "confirm": plain_text(yes, limits.CONFIRM_BUTTON),
         "deny": plain_text(no, limits.CONFIRM_BUTTON),
-        "style": "danger",
+        "style": style,
     }
 
 

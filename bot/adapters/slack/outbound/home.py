@@ -21,7 +21,7 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
-from bot.adapters.slack.outbound.messages import GOOD_ENDINGS, linked, now_line, sign_of
+from bot.adapters.slack.outbound.card import GOOD_ENDINGS, linked, now_line, sign_of
 from bot.adapters.slack.outbound.request_message import request_title
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.window_line import window_line

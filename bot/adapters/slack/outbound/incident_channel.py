@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import is_person, plain
-from bot.adapters.slack.outbound.messages import CARD, INCIDENT_CHANNEL
+from bot.adapters.slack.outbound.card import CARD, INCIDENT_CHANNEL
 from bot.adapters.slack.outbound.request_message import people_of
 from bot.adapters.slack.outbound.shown import Shown, ShownStore
 from bot.domain.incidents.run import Run

@@ -11,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import Refusal, ask
 
 METADATA_TYPE = "incident_bot"
+HEAD_DIGITS = 16
 SETTLE_SECONDS = 3.0
 """How long after an attempt a look-up reliably finds a post that happened."""
 CLOCK_SLACK_SECONDS = 60.0
@@ -33,9 +34,10 @@ class Key:
     deployment: str
     slot: str
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return {"event_type": METADATA_TYPE, "event_payload": {"deployment": self.deployment, "slot": self.slot}}
+    def metadata(self, head: str = "") -> dict[str, Any]:
+        """`head`: of the timeline, which nobody can alter in a message that is posted."""
+        payload = {"deployment": self.deployment, "slot": self.slot} | ({"head": head[:HEAD_DIGITS]} if head else {})
+        return {"event_type": METADATA_TYPE, "event_payload": payload}
 
     def is_of(self, message: Mapping[str, Any]) -> bool:
         metadata = message.get("metadata") or {}

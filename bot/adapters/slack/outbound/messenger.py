@@ -15,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import LAYOUT_REFUSED, OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.escape import plain, whisper
+from bot.adapters.slack.outbound.card import CARD, card
 from bot.adapters.slack.outbound.door import Door, Kind
 from bot.adapters.slack.outbound.incident_channel import (
     CHANNEL,
@@ -24,7 +25,8 @@ from bot.adapters.slack.outbound.incident_channel import (
     thread_of,
 )
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
-from bot.adapters.slack.outbound.messages import CARD, Message, card, thread
+from bot.adapters.slack.outbound.message import Message
+from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
@@ -37,6 +39,7 @@ from bot.flow.ports import Clock
 log = structlog.get_logger(__name__)
 
 LOOKUPS_BEFORE_REPOST = 2
+PROGRESS_EVERY_SECONDS = 10.0
 SHARED = "shared"
 """Replaces a message's hash for a file, which is never edited."""
 LINKED = ("request:", "question:")
@@ -94,7 +97,11 @@ class SlackMessenger:
         posted += await self._post_thread(run, shown, untaken)
         events = [*posted, *shown.unreported(posted)]
         refused = [no_channel, *untaken.values()] if no_channel else [*untaken.values()]
+        calm_down = 0.0
         for slot, message in shown.out_of_date():
+            if (wait := self._is_only_progress(shown.shown[slot], message)) > 0:
+                calm_down = max(calm_down, wait)
+                continue
             try:
                 await self._update(run, shown, slot, message, may_give_up=not events)
             except MessengerError as error:
@@ -111,8 +118,16 @@ class SlackMessenger:
         rest = await self._summary.has_card(run) if self._summary is not None else 0.0
         if rest and not events:
             raise MessengerError("the summary is not up to date", lasting=False, retry_after_seconds=rest)
+        if calm_down and not events:
+            raise MessengerError("only progress has changed", lasting=False, retry_after_seconds=calm_down)
         await self._channels.close(run, shown.shown)
         return events
+
+    def _is_only_progress(self, entry: Shown, message: Message) -> float:
+        """Seconds until an edit that shows nothing but progress and newer numbers is due; 0: edit now."""
+        if not message.lasting or entry.lasting != message.lasting:
+            return 0.0
+        return time_left(PROGRESS_EVERY_SECONDS, entry.edited_at, self._clock.now())
 
     async def _post_thread(self, run: Run, shown: _Slots, untaken: dict[str, MessengerError]) -> list[Event]:
         """Puts a message that Slack will never accept into `untaken` and continues with the next."""
@@ -226,15 +241,20 @@ class SlackMessenger:
             found = await self._found(run, slots, slot, attempt)
             if found is not None:
                 return found
-        return await self._settled(run, slots, slot, str(result["ts"]), str(result["channel"]), message.hash)
+        return await self._settled(run, slots, slot, str(result["ts"]), str(result["channel"]), message)
 
     def _key(self, run: Run, slot: str) -> Key:
         return Key(self._place.deployment, f"{run.incident_id}/{slot}")
 
-    async def _settled(self, run: Run, slots: _Slots, slot: str, ts: str, channel: str, content: str) -> Event:
-        """Record that the slot was posted at `ts`."""
+    async def _settled(
+        self, run: Run, slots: _Slots, slot: str, ts: str, channel: str, message: Message | None = None
+    ) -> Event:
+        """Record that the slot was posted at `ts`; without its message, its content is not known and is edited."""
         link = await self._permalink(channel, ts) if slot.startswith(LINKED) else ""
-        await self._save(run, slots, slot, Shown(ts=ts, channel=channel, hash=content, link=link))
+        entry = Shown(ts=ts, channel=channel, link=link)
+        if message is not None:
+            entry = replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now())
+        await self._save(run, slots, slot, entry)
         log.info("slack.posted", incident=run.incident_id, slot=slot, ts=ts)
         return _posted(slot, slots.shown[slot])
 
@@ -272,7 +292,7 @@ class SlackMessenger:
                     continue  # nothing was posted there
                 raise self._refused(found, f"looking for {slot}", "post", root.channel)
             if found:
-                return await self._settled(run, slots, slot, found, channel, content="")
+                return await self._settled(run, slots, slot, found, channel)
         return None
 
     # --- updating ----------------------------------------------------------------------------------------------------
@@ -292,7 +312,8 @@ class SlackMessenger:
             raise error
         if entry.channel == self._place.channel:
             self._door.opened("update")
-        await self._save(run, slots, slot, replace(entry, hash=message.hash))
+        edited = replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now())
+        await self._save(run, slots, slot, edited)
 
     def _refused(self, refusal: Refusal, doing: str, kind: Kind, channel: str) -> MessengerError:
         """The error for a refusal. One about the bot or its channel needs a person; any other concerns this message."""

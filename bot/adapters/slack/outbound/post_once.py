@@ -9,7 +9,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import LAYOUT_REFUSED, Refusal, ask
 from bot.adapters.slack.outbound.lookup import Key, find_by_key
-from bot.adapters.slack.outbound.messages import Message
+from bot.adapters.slack.outbound.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -18,8 +18,9 @@ async def post(
     client: AsyncWebClient, message: Message, key: Key, *, channel: str, thread: str = ""
 ) -> dict[str, Any] | Refusal:
     """Post the message. If Slack refuses the layout, post it again as plain text with a note."""
-    place: dict[str, Any] = {"channel": channel, "metadata": key.metadata, "unfurl_links": False, "unfurl_media": False}
-    place |= {"thread_ts": thread} if thread else {}
+    place: dict[str, Any] = {"channel": channel, "metadata": key.metadata(message.head)}
+    place |= {"unfurl_links": False, "unfurl_media": False} | ({"thread_ts": thread} if thread else {})
+    place |= {"reply_broadcast": True} if thread and message.is_broadcast else {}
     result = await ask(client.chat_postMessage(**place, **_content(message)))
     if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED:
         log.error("slack.layout_refused", slot=key.slot, error=result.error)

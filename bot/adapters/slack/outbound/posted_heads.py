@@ -61,6 +61,8 @@ def _heads(messages: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Posted
             each for block in message.get("blocks") or () if block.get("type") == "context" for each in _texts(block)
         ]
         heads = [head for text in foot for head in HEAD.findall(text)]
+        payload = (message.get("metadata") or {}).get("event_payload") or {}
+        heads += [str(payload["head"])] if payload.get("head") else []
         if slot and heads:
             # Text that people wrote comes before the foot.
             yield PostedHead(slot=slot, head=heads[-1], at=float(message["ts"]))

@@ -5,7 +5,6 @@ An open request has buttons. They carry the whole digest, so a press is bound to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -19,35 +18,59 @@ from bot.adapters.slack.escape import (
     mention,
     of_id,
     prose,
-    runbook_step,
 )
 from bot.adapters.slack.limits import Block
-from bot.adapters.slack.outbound.blocks import actions, button, context, header, section
-from bot.adapters.slack.outbound.words import GRADES, OUTCOMES, RISKS, ago, moment, span, value
+from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, menu, section, select
+from bot.adapters.slack.outbound.words import (
+    OUTCOMES,
+    PHASES,
+    RESULTS,
+    RISKS,
+    capitalized,
+    moment,
+    span,
+    time_of_day,
+    value,
+)
 from bot.adapters.slack.press_value import (
     APPROVE,
     APPROVE_WITH_REASON,
     BREAK_GLASS,
     CARRY_OUT,
     CHOOSE,
+    DETAILS,
     DO_ELSE,
     EDIT,
+    MENU,
+    MORE,
     MORE_TIME,
     REFUSE,
     ButtonValue,
 )
 from bot.domain.approvals.edits import editable_values
-from bot.domain.approvals.grant import APPROVERS, Demand, JudgedPress, Policy, Request, silent_teams, still_missing
-from bot.domain.changes.plan import Call, Difference
-from bot.domain.incidents.run import Run
+from bot.domain.approvals.grant import (
+    APPROVERS,
+    INSTEAD,
+    Demand,
+    JudgedPress,
+    Policy,
+    Request,
+    silent_teams,
+    still_missing,
+)
+from bot.domain.changes.plan import Call, Difference, Step
+from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks import text_sizes
 
-WORST_FIRST = ("warning", "note", "fine")
+Blocks = tuple[Block, ...]
+VERDICTS = {"held": ("✅", "Yes"), "not_held": ("❌", "No"), "broke": ("❌", "No"), "unknown": ("❓", "Not known")}
+"""Of a watch, which asks a question; the title of most ends with its mark."""
+STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000
 IN_WORDS = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
-SIDE = 80
+SIDE = 100
 """How much of either side of a difference is shown."""
 
 
@@ -73,133 +96,137 @@ def request_text(run: Run, request: Request) -> str:
     asked = f"{what} {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
     if request.status not in ("open", "advised"):
         return line(f"{asked}: {request.status}", TEXT)
-    edits = [_difference(each) for call in plan.calls for each in call.differences]
-    weighed = [each.text for each in plan.circumstances if each.grade != "fine"]
+    edits = [difference(each) for call in plan.calls for each in call.differences]
+    warnings = [each.text for each in plan.circumstances if each.grade == "warning"]
     parts = [
         asked,
         f"Nothing is changed: {request.advice.text}" if request.advice else "",
         "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
-        f"To weigh: {'; '.join(weighed)}" if weighed else "",
-        f"Expected: {_expected(request)}" if plan.expected else "",
+        f"Impact: {_expected(request)}" if plan.expected else "",
+        f"Warning: {'; '.join(warnings)}" if warnings else "",
         f"Undo: {_undo_text(request)}",
         f"Expires at {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
     ]
     return line(". ".join(filter(None, parts)), TEXT)
 
 
-def request_blocks(run: Run, request: Request, *, head: str = "", mentions: Sequence[str] = ()) -> tuple[Block, ...]:
-    plan = request.plan
-    title = request_title(run, request)
-    title = f"Would propose: {title}" if request.advice else title
-    body: list[Block] = [header(f"{request.request_id} · {title}")]
-    targets = ", ".join(dict.fromkeys(code(call.target, 160) for call in plan.calls[:5]))
-    body += section(
-        [
-            prose(request.why, text_sizes.TEXT, people=people_of(run)),
-            f"*Runbook* {runbook_step(request.runbook)}" if request.runbook else "",
-            f"*Target* {targets}" if targets else "",
-        ]
-    )
+def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), news: Sequence[News] = ()) -> Blocks:
+    """What would be done and why, its cost for users, its undo, and the ways to decide."""
+    body: list[Block] = [*section(news_lines(news)), *section([f"*{line(_heading(run, request), 400)}*"])]
+    is_waiting = request.status in ("open", "advised")
+    if is_waiting:
+        body += section([prose(request.why, text_sizes.TEXT, people=people_of(run))])
     body += section(_steps(run, request))
-    body += _circumstances(request)
-    body += section(
-        [
-            f"*Expected* {line(_expected(request), text_sizes.EXPECTED)}" if plan.expected else "",
-            f"*Undo* {line(_undo_text(request), 600)}",
-        ]
-    )
-    if plan.commit:
-        body += section(["*To commit*", code_block(plan.commit.split("\n"), COMMIT_CHARACTERS)])
-    if request.covers and request.status in ("open", "granted"):
-        later = [f"• {line(each.title, 160)} ({RISKS[each.risk]} risk)" for each in request.covers]
-        body += section(["*Approving it also approves*", *later])
-    if request.status in ("open", "advised"):
-        body += section(_alternatives(request))
-        body += context(_grounds(request))
-    foot = [*_weigh(run, request, mentions), *_decide_or_decided(run, request)]
-    marks = [f"plan {code(request.digest[:12])}"] + ([f"timeline {code(head[:16])}"] if head else [])
-    return limits.fitted(body, [*foot, *context([" · ".join(marks)])])
+    if is_waiting:
+        body += section([*_impact(request), f"*Undo:* {line(_undo_text(request), 300)}"])
+        body += context(_notes(request))
+    if request.plan.commit:
+        body += section(["*To commit*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)])
+    return limits.fitted(body, [*_weigh(run, request, mentions), *_decide_or_decided(run, request)])
 
 
-def _circumstances(request: Request) -> list[Block]:
-    """The circumstances: warnings and notes first and large, fine ones small."""
-    every = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))[:20]
-    lines = [(each.grade == "fine", f"{GRADES[each.grade]} {line(each.text, 400)}") for each in every]
-    return [
-        *section([text for is_fine, text in lines if not is_fine]),
-        *context([text for is_fine, text in lines if is_fine]),
-    ]
+def _heading(run: Run, request: Request) -> str:
+    title = request_title(run, request)
+    if request.option:
+        canary = ", on one canary first" if request.plan.verb == "canary" else ""
+        where = f" in {run.target.cluster}" if run.target.among_several else ""
+        title = f"{request.option}{canary}{where}"
+    if request.advice:
+        return f"Would propose: {title}"
+    return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option else title
 
 
-def _alternatives(request: Request) -> list[str]:
-    """The other options, each with its effect or with the reason why it is not possible."""
-    if not request.alternatives:
-        return []
-    lines = [
-        f"• {line(each.label, 120)} — _not possible: {line(each.why_not, text_sizes.WHY_NOT)}_"
-        if each.why_not
-        else f"• *{line(each.label, 120)}*" + (f": {line(each.effect, text_sizes.EFFECT)}" if each.effect else "")
-        for each in request.alternatives
-    ]
-    return ["*Instead of this*", *lines]
+def news_lines(news: Sequence[News]) -> list[str]:
+    """What happened since people were last addressed."""
+    return [news_line(each) for each in news]
 
 
-def _grounds(request: Request) -> list[str]:
-    """The evidence, and the condition that is checked again."""
-    checked = "Reason" if request.advice else "Checked again right before the first call"
-    still = f"{checked}: {code(request.still, 300)}" if request.still else ""
-    return [*(f"• {line(each, 300)}" for each in request.evidence[:20]), still]
+def news_line(each: News) -> str:
+    title = line(each.title, 160)
+    said = prose(each.text, 700).replace("\n", " ")
+    if each.result not in VERDICTS:
+        result = RESULTS.get(each.result, each.result.replace("_", " "))
+        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {said}" if said else "")
+    sign, word = VERDICTS[each.result]
+    if each.title.endswith("?"):
+        return f"{sign} *{title}* {word}" + (f": {said}" if said else ".")
+    return f"{sign} *{title}*: {word.lower()}" + (f". {said}" if said else ".")
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def _impact(request: Request) -> list[str]:
+    """What users feel of it, then what is dangerous or not known. Streams that may be cut are never left out."""
+    drain = next((each for each in request.plan.circumstances if each.name == "drain"), None)
+    warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
+    said = "; ".join(filter(None, (_expected(request), _streams(drain.text) if drain is not None else "")))
+    sign = "⚠️ " if drain is not None and drain.grade == "warning" else ""
+    first = [f"{sign}*Impact:* {line(said, text_sizes.EXPECTED)}"] if said else []
+    return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
+
+
+def _streams(drain: str) -> str:
+    """How many streams are open or would be cut; how the drain works is in the details."""
+    return drain.partition(", and those that")[0]
+
+
+def _notes(request: Request) -> list[str]:
+    """What else is to be weighed, in small print; the rest is in the details."""
+    notes = [each.text for each in request.plan.circumstances if each.grade == "note"]
+    return [f"• {line(each, 160)}" for each in notes[:NOTES]]
 
 
 def _expected(request: Request) -> str:
-    """The expected effect. A plan's `none` means no interruption, which readers of `Expected` would misread."""
-    expected = request.plan.expected
-    return f"no interruption{expected.removeprefix('none')}" if re.match(r"none\b", expected) else expected
+    return request.plan.expected
 
 
 def _undo_text(request: Request) -> str:
     if request.plan.undo_text:
         return request.plan.undo_text
     reasons = dict.fromkeys(call.no_undo for call in request.plan.calls if call.no_undo)
-    return "; ".join(reasons) or "every call is recorded with its inverse"
+    return "; ".join(reasons) or "each call is recorded with its inverse"
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
 
 
 def _steps(run: Run, request: Request) -> list[str]:
-    """Every step with its differences, and progress marks once it is granted."""
-    come_to = _come_to(run, request)
-    texts: list[str] = []
-    for place, step in enumerate(request.plan.steps):
-        mark = _mark(place, come_to)
-        if isinstance(step, Call):
-            texts.append(f"{mark} {line(step.title, 400)}")
-            texts += [code_block(map(_difference, step.differences), limits.SECTION)] if step.differences else []
-        else:
-            texts.append(f"{mark} Wait: {line(step.title, 400)} _(at most {span(step.within_seconds)})_")
-    if run.change is not None and run.change.request_id == request.request_id and run.change.progress:
-        texts.append(f"🔧 *Now:* {line(run.change.progress, 400)}")
-    return texts
+    """What this approval lets the bot do; once it is granted, only how far it has come."""
+    steps = [*request.plan.steps]
+    if request.status == "granted":
+        come_to = _come_to(run, request)
+        if come_to is None or come_to >= len(steps):
+            return []
+        at = f" ({come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
+        progress = run.change.progress if run.change is not None else ""
+        return [f"🔧 {line(progress or steps[come_to].title, 400)}{at}"]
+    if request.status not in ("open", "advised"):
+        return []
+    shown = [f"{place}. {_step(step)}" for place, step in enumerate(steps[:STEPS], start=1)]
+    shown += [f"… and {len(steps) - STEPS} more steps, in the details"] if len(steps) > STEPS else []
+    later = [line(each.title, 160) for each in request.covers]
+    shown += [f"Then, with the same approval: {'; '.join(later)}."] if later else []
+    return shown
+
+
+def _step(step: Step) -> str:
+    if isinstance(step, Call):
+        edits = [difference(each) for each in step.differences if each.text]
+        short = ", ".join(code(each, SIDE) for each in edits) if 0 < len(edits) <= EDITS else ""
+        return line(step.title, 300) + (f": {short}" if short else "")
+    return f"Wait, at most {span(step.within_seconds)}: {line(step.title, 300)}"
 
 
 def _come_to(run: Run, request: Request) -> int | None:
-    """The step under way; one past the last when all are done; None before the grant or when it is not known."""
-    if request.status != "granted":
-        return None
+    """The step under way; one past the last when all are done; None when it is not known."""
     if request.outcome == "done":
         return len(request.plan.steps)
     is_under_way = run.change is not None and run.change.request_id == request.request_id
     return run.change.step if run.change is not None and is_under_way else None
 
 
-def _mark(place: int, come_to: int | None) -> str:
-    if come_to is None:
-        return f"{place + 1}."
-    return "✅" if place < come_to else "▶️" if place == come_to else "⚪"
-
-
-def _difference(each: Difference) -> str:
+def difference(each: Difference) -> str:
     if each.text:
         return each.text
     return f"{each.path}: {value(each.before)[:SIDE]} → {value(each.after)[:SIDE]}"
@@ -213,24 +240,22 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     edited = f"📝 Its values were edited by {mention(request.edited_by)}." if request.edited_by else ""
     if request.status == "advised" and run.advised == request:
         people = " ".join(map(of_id, also))
-        return section([f"*Risk* {RISKS[request.plan.risk]}", f"📣 {people}" if people else "", edited])
+        return section([f"📣 {people}" if people else "", edited])
     if request.status != "open":
         return section([edited])
     again = _asked_before(run, request.asked_before) if request.asked_before else ""
-    needs = f"*Risk* {RISKS[request.plan.risk]} · *Needs* {approvers(request.policy)}"
     asked = {who for demand in request.policy.demands for who in mentions(demand)}
     others = [who for who in map(of_id, also) if who not in asked]
-    lines = [needs, f"📣 {' '.join(others)}" if others else "", edited, again, _time_left(request)]
+    lines = [f"📣 {' '.join(others)}" if others else "", edited, again]
     if request.alerts_resolved_at is not None:
-        at = moment(request.alerts_resolved_at)
-        lines.append(
-            f"All alerts resolved at {at}: only a press after that counts. Approve again if it is still needed."
-        )
+        at = time_of_day(request.alerts_resolved_at)
+        lines.append(f"All alerts resolved at {at}: approve again if it is still needed.")
     if teams := stand_ins(request.policy):
         names = " and ".join(f"*{team}*" for team in teams)
         them = "it" if len(teams) == 1 else "them"
         lines.append(f"⚠️ Nobody is set for {names}: the approvers decide for {them}.")
-    return section([*lines, *_so_far(request)])
+    needs = f"{RISKS[request.plan.risk]} risk · needs {approvers(request.policy)} · {_time_left(request)}"
+    return [*section([*lines, *_so_far(request)]), *context([needs])]
 
 
 def _asked_before(run: Run, name: str) -> str:
@@ -313,34 +338,64 @@ def missing_teams(request: Request) -> str:
 
 def _time_left(request: Request) -> str:
     if request.expires_at is None:
-        return f"⌛ Expires {span(request.policy.expires_seconds)} after it is posted; nothing is applied later."
-    longer = f" {mention(request.extended_by)} asked for more time." if request.extended_by else ""
-    return f"⌛ Expires at {moment(request.expires_at)} ({ago(request.expires_at)}); nothing is applied later.{longer}"
+        return f"expires {span(request.policy.expires_seconds)} after it is posted"
+    longer = f" ({mention(request.extended_by)} asked for more time)" if request.extended_by else ""
+    return f"by {time_of_day(request.expires_at)}{longer}"
 
 
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     if request.status == "advised":
         return _only_advised(run, request)
     if request.status != "open":
-        return section([_decision(request)])
+        details = menu(_more(run, request), MORE)
+        return [*section([_decision(request)]), *(actions([details]) if details else [])]
     # The request's own digest: a press approves exactly what was shown.
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:
         return section(["This request cannot be put on a button; use `/incident show`."])
-    approve = button("Approve", APPROVE, packed, style="primary")
-    with_reason = button("Approve…", APPROVE_WITH_REASON, packed, style="primary")
-    buttons = [with_reason if request.needs_reason else approve]
-    if editable_values(request.plan):
-        buttons.append(button("Edit…", EDIT, packed))
-    if request.expires_at is not None and not request.extended_by:
-        buttons.append(button("More time", MORE_TIME, packed))
-    buttons.append(button("Refuse…", REFUSE, packed, style="danger"))
-    for place, each in enumerate(each for each in request.alternatives if not each.why_not):
-        value_of = ButtonValue(run.incident_id, request.request_id, digest=request.digest, choice=each.key).packed()
-        buttons += [button(each.label, f"{CHOOSE}{place}", value_of)] if value_of else []
+    label = f"Approve {PHASES.get(request.plan.verb, 'change').lower()}"
+    if request.needs_reason:
+        approve = button(f"{label}…", APPROVE_WITH_REASON, packed, style="primary")
+    else:
+        approve = button(label, APPROVE, packed, style="primary", confirm=_confirm(run, request, label))
+    elements: list[Block | None] = [approve, button("Refuse…", REFUSE, packed, style="danger")]
     if _has_glass(request):
-        buttons.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
-    return actions(buttons)
+        elements.append(button("Break the glass…", BREAK_GLASS, packed, style="danger"))
+    elements += [_other_options(run, request), menu(_more(run, request), MORE)]
+    return actions([each for each in elements if each])
+
+
+def _confirm(run: Run, request: Request, label: str) -> Block | None:
+    """The consequence and the undo, before a change that users may feel."""
+    if request.plan.disrupts == "nothing" or request.plan.risk == "low":
+        return None
+    drain = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
+    impact = "; ".join(filter(None, (_expected(request), *drain)))
+    said = f"Impact: {impact[:180]}. Undo: {_undo_text(request)[:100]}."
+    return confirm(f"{request_title(run, request)}?", said, yes=label, no="Cancel", style="primary")
+
+
+def _other_options(run: Run, request: Request) -> Block | None:
+    possible = [each for each in request.alternatives if not each.why_not]
+    options = [
+        (each.label, each.effect, ButtonValue(run.incident_id, request.request_id, request.digest, each.key))
+        for each in possible
+    ]
+    return select("Other options…", f"{CHOOSE}{MENU}", options)
+
+
+def _more(run: Run, request: Request) -> list[tuple[str, ButtonValue]]:
+    """What is seldom needed, in the menu of the message."""
+
+    def at(word: str) -> ButtonValue:
+        return ButtonValue(run.incident_id, request.request_id, request.digest, word)
+
+    found = [("Details", at(DETAILS))]
+    if request.status == "open" and editable_values(request.plan):
+        found.append(("Edit values…", at(EDIT)))
+    if request.status == "open" and request.expires_at is not None and not request.extended_by:
+        found.append(("More time", at(MORE_TIME)))
+    return found
 
 
 def _only_advised(run: Run, request: Request) -> list[Block]:
@@ -362,24 +417,29 @@ def _only_advised(run: Run, request: Request) -> list[Block]:
 
 
 def _decision(request: Request) -> str:
-    at = f" at {moment(request.decided_at)}" if request.decided_at is not None else ""
+    at = f" at {time_of_day(request.decided_at)}" if request.decided_at is not None else ""
     because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
     match request.status:
         case "granted":
             users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
             result = request.outcome
-            ended = f" {OUTCOMES.get(result, '•')} {line(result.replace('_', ' '), 60)}" if result else ""
+            said = f": {line(request.outcome_text, 600)}" if request.outcome_text else ""
+            in_words = RESULTS.get(result, result.replace("_", " "))
+            ended = f" {OUTCOMES.get(result, '•')} {capitalized(line(in_words, 60))}{said}" if result else ""
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
             if request.policy.announced:
                 return f"📣 *Announced*{at}, no approval needed{because}.{ended}"
             why = because if request.needs_reason else ""
             who = users or mention(request.decided_by)
-            return f"✅ *Approved* by {who}{at}{why} · {RISKS[request.plan.risk]} risk.{ended}"
+            return f"✅ *Approved* by {who}{at}{why}.{ended}"
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
             return f"⌛ *Expired*: nobody decided in time; it will not be applied later{because}"
+        case "superseded" if request.decided_by and request.decision_reason.endswith(INSTEAD):
+            other = line(request.decision_reason.removesuffix(INSTEAD), 200)
+            return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."
         case "superseded" if request.decided_by:
             return f"📝 *Edited* by {mention(request.decided_by)}{because}. The new plan follows as a separate request."
         case "superseded":

@@ -19,6 +19,9 @@ class Shown:
     channel: str = ""
     hash: str = ""
     """The hash of the rendered message in Slack."""
+    lasting: str = ""
+    """The same without what moves by itself, and when the message was edited: progress alone is shown less often."""
+    edited_at: float = 0.0
     attempt_at: float = 0.0
     first_attempt_at: float = 0.0
     """Look-ups begin here: even the oldest attempt may have arrived."""

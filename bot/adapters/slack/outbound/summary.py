@@ -18,8 +18,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.escape import line
 from bot.adapters.slack.outbound.blocks import context, header, section
+from bot.adapters.slack.outbound.card import sign_of
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
-from bot.adapters.slack.outbound.messages import Message, sign_of
+from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown
 from bot.domain.incidents.run import Run

@@ -23,6 +23,47 @@ OUTCOMES = {
     "halted": "⛔",
     "stopped": "✋",
 }
+RESULTS = {
+    "not_needed": "not needed any more",
+    "impossible": "not possible",
+    "unclear": "unclear whether it was applied",
+    "unknown": "not known whether it is possible",
+    "stopped": "stopped half-way",
+}
+"""Outcomes in words; the others read as they are."""
+ENDINGS = {
+    "fixed": "Fixed and verified",
+    "self_cleared": "Recovered by itself",
+    "resolved_by_itself": "Recovered by itself",
+    "resolved_after_a_change": "Recovered after a change",
+    "accepted_degraded": "Closed as degraded, accepted",
+    "handed_over": "Handed over to people",
+    "backed_out": "Taken back",
+    "not_applicable": "Not a case for this playbook",
+    "unproven": "Closed without proof",
+    "resolved_by_hand": "Closed by hand",
+    "superseded": "Continued in another incident",
+}
+PHASES = {
+    "canary": "Canary",
+    "rotate_canary": "Canary",
+    "promote": "Roll-out",
+    "set_flags": "Roll-out",
+    "rollback": "Rollback",
+    "restart": "Restart",
+    "scale": "Scaling",
+    "remove_canary": "Clean-up",
+    "undo": "Undo",
+    "cordon_node": "Cordon",
+    "drain_node": "Drain",
+    "uncordon_node": "Uncordon",
+    "isolate_replica": "Replacement",
+    "replace_replica": "Replacement",
+    "return_replica": "Replacement",
+    "run_job": "Test",
+    "probe_request": "Test",
+}
+"""What people call the stage of an incident in which the bot makes this change; also on the button that approves it."""
 PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
 SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
 
@@ -30,6 +71,15 @@ SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
 def moment(at: float) -> str:
     """A time of day in the reader's own time zone."""
     return f"<!date^{int(at)}^{{time_secs}}|{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC>"
+
+
+def time_of_day(at: float) -> str:
+    """As `moment`, without seconds: a deadline, a beginning."""
+    return f"<!date^{int(at)}^{{time}}|{datetime.fromtimestamp(at, UTC):%H:%M} UTC>"
+
+
+def capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def ago(at: float) -> str:

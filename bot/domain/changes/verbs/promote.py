@@ -31,7 +31,7 @@ def plan_promote(situation: Situation) -> Plan:
     return plan.model_copy(
         update={
             "verb": "promote",
-            "title": f"Give every replica of {workload} what the canary runs: {_summary(plan)}",
+            "title": f"Roll out to every replica of {workload}: {_summary(plan)}",
             "circumstances": (*plan.circumstances, _proof(snapshot, pod)),
             "risk": VERB.risk,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.domain.approvals.announced import cleans_up
 from bot.domain.approvals.grant import Covered, Policy, Request
 from bot.domain.approvals.kinds import kind_of
 from bot.domain.approvals.repeats import asked_before
@@ -27,7 +28,7 @@ from bot.domain.incidents.event import Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import ActiveChange, ActiveWatch
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, News
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 
@@ -69,8 +70,12 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     draft.record(
         "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
     )
-    shown = {"result": result.outcome, "text": text} | ({"patch": result.hint} if is_patch else {})
-    draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
+    title = draft.playbook.called(change.state)
+    if is_patch:
+        shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title}
+        draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
+    else:
+        draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))
     if result.outcome == "impossible":
         draft.learn(impossible=(*draft.run.findings.impossible, change.state))
     if result.outcome in ("unknown", "failed"):
@@ -143,6 +148,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         digest=plan.digest,
         kind=kind,
         policy=policy,
+        option=draft.option(change.state),
         why=draft.text("why") if written else "Undo what this run changed.",
         runbook=written.runbook if written else None,
         still=written.still if written else "",
@@ -162,10 +168,11 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         requests=draft.run.requests | {request.request_id: request},
         change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
     )
-    questions.draw_for_the_first(draft)
-    mentions = {} if policy.announced else calling.mentioned(draft)
-    data = {"head": draft.run.timeline_head, **mentions}
-    draft.post("request", f"request:{request.request_id}", request.request_id, data)
+    if not policy.announced or not cleans_up(plan, draft.run.ledger):
+        questions.draw_for_the_first(draft)
+        mentions = {} if policy.announced else calling.mentioned(draft)
+        data = {"head": draft.run.timeline_head, **mentions}
+        draft.post("request", f"request:{request.request_id}", request.request_id, data)
     if request.status == "open":
         draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
     said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
@@ -480,16 +487,17 @@ def want_step(draft: Draft) -> None:
 
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
-    ended = draft.run.requests[request_id].model_copy(update={"outcome": outcome, "ended_at": draft.at})
+    came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
+    said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
+    how = {"outcome": outcome, "outcome_text": "; ".join(filter(None, said)), "ended_at": draft.at}
+    ended = draft.run.requests[request_id].model_copy(update=how)
     draft.set(requests=draft.run.requests | {request_id: ended})
+    if not any(post.ref == request_id for post in draft.run.posts):
+        # A clean-up has no message of its own: the card shows it, and the next message tells how it went.
+        news = News(title=ended.plan.title, result=outcome, text=ended.outcome_text, at=draft.at)
+        draft.set(news=(*draft.run.news, news))
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
     _notify_owner(draft, request_id, ended, outcome)
-    came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
-    if outcome != "done" or came_back is not None:
-        # A success is shown on the request itself; a failure, or a result from the call, gets its own message.
-        said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
-        data = {"result": outcome, "text": "; ".join(filter(None, said)), "request": request_id}
-        draft.post("outcome", f"outcome:{request_id}", request_id, data)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
         draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
@@ -555,3 +563,5 @@ def progressed(draft: Draft, event: Progressed) -> None:
     elif draft.run.watch:
         draft.set(watch=draft.run.watch.model_copy(update={"progress": event.text}))
     draft.set(latest=draft.run.latest | event.readings)
+    if event.readings:
+        reading.conclude(draft)

@@ -11,20 +11,23 @@ from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
-from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Post, PostKind, Run, scope_values
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Run, scope_values, units_of
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data
 from bot.domain.kernel.timeline import Entry, EntryKind
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.language import ChangeState, RecommendState
 
 SHOW = ShowInSlack(effect_id="show")
 """One per incident: showing updates everything, so a second pending one adds nothing."""
 
 
-SHOWN = tuple(Run.model_fields.keys() - {"ignored", "version", "counter", "deadlines", "places", "calm_since"})
+UNSEEN = {"ignored", "version", "counter", "deadlines", "places", "calm_since", "looked", "users_at"}
+SHOWN = tuple(Run.model_fields.keys() - UNSEEN)
 """The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
+"""They also bring people what happened since they were last addressed."""
 THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"
 
 
@@ -69,7 +72,19 @@ class Draft:
     def text(self, key: str) -> str:
         """Returns a text of the current state with current readings filled in: `ask`, `why`, `expected` or `say`."""
         values = scope_values(self.run, self.run.readings, self.playbook.settings)
-        return self.playbook.text(self.run.state, key, values)
+        return self.playbook.text(self.run.state, key, values, units_of(self.run.latest))
+
+    def option(self, name: str) -> str:
+        """Returns what its recommendation called this change; empty for a change that is no option."""
+        state = self.playbook.playbook.states.get(name)
+        of = state.option_of if isinstance(state, ChangeState) else ""
+        recommendation = self.playbook.playbook.states.get(of)
+        if not isinstance(recommendation, RecommendState):
+            return ""
+        key = next(
+            (key for key, each in recommendation.options.items() if name in (each.to, f"{each.to}_in_place")), ""
+        )
+        return next((each.label for each in self.run.findings.options.get(of, ()) if each.key == key), "")
 
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)
@@ -122,12 +137,29 @@ class Draft:
         return self.run.counter
 
     def post(self, kind: PostKind, slot: str, ref: str, data: dict[str, Any] | None = None) -> None:
-        """Add a message to the thread. A full thread accepts only messages that the run needs to continue or to end."""
+        """Add a message to the thread. A full thread accepts only messages that the run needs to continue or to end.
+
+        What addresses people brings the diagnosis with it, and what happened since they were last addressed.
+        """
+        data = {**(data or {}), **(self._news() if kind in NEVER_LEFT_OUT else {})}
         if len(self.run.posts) >= self.rules.keeps_messages_at_most and kind not in NEVER_LEFT_OUT:
             self.fold("slack", THREAD_IS_FULL, who="")
             return
-        post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data or {}))
+        post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data))
         self.set(posts=(*self.run.posts, post))
+
+    def _news(self) -> dict[str, Any]:
+        run, findings = self.run, self.run.findings
+        looked = {"looked": run.looked.model_dump(mode="json", exclude_defaults=True)}
+        news = {"news": [each.model_dump(mode="json") for each in run.news]} if run.news else {}
+        self.set(looked=Looked(), news=())
+        if findings.is_diagnosed or not (findings.checks or run.cause):
+            return news | looked
+        self.learn(is_diagnosed=True)
+        checks = [[each.found, each.text] for each in findings.checks]
+        said = {"title": run.diagnosis, "cause": run.cause, "users": run.users, "checks": checks}
+        self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, said | looked)
+        return news
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"

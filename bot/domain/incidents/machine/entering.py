@@ -18,7 +18,6 @@ from bot.domain.playbooks.language import (
     RecommendState,
     WatchState,
 )
-from bot.domain.signals.signal import Reading
 
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
@@ -49,7 +48,7 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
     """
     name, because, instead_of = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
-    title = draft.playbook.called(name)
+    title = draft.option(name) or draft.playbook.called(name)
     draft.set(
         state=name,
         doing=title,
@@ -240,20 +239,12 @@ def close(draft: Draft, ending: str, text: str) -> None:
             "text": text,
             "held": held,
             "to_commit": residual.to_commit(draft.run),
+            "users": draft.run.users,
             "head": draft.run.timeline_head,
-            "baseline": _numbers(draft.run.findings.baseline),
-            "latest": _numbers(draft.run.latest),
         },
     )
     end_silences(draft, f"close/{draft.run.visit}")
     draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
-
-
-def _numbers(readings: Mapping[str, Reading]) -> dict[str, object]:
-    """Returns the readings that the closing message shows, also if the incident continues later."""
-    kept = {"name", "value", "unit", "at", "unknown"}
-    shown = {name: each for name, each in readings.items() if each.is_number or not each.is_known}
-    return {name: each.model_dump(include=kept) for name, each in shown.items()}
 
 
 def end_silences(draft: Draft, because: str) -> None:

@@ -13,6 +13,7 @@ from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import calling, calm, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import CALM_LOOK, NEXT_STATUS, SILENCE_ENDS, Run
+from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, ChangeState
@@ -54,7 +55,9 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
 def _status(draft: Draft, event: Commanded) -> None:
     number = f"N{draft.number()}"
     draft.record("note", f"status: {event.text}", who=event.user)
-    draft.post("note", f"note:{number}", number, {"text": f"Status: {event.text}", "user": event.user})
+    draft.set(status=redacted(event.text), status_by=event.user)
+    shown = {"text": f"Status: {event.text}", "user": event.user, "is_broadcast": True}
+    draft.post("note", f"note:{number}", number, shown)
     severity.expect_status(draft)
     if event.seconds is not None:
         draft.set_deadline(NEXT_STATUS, draft.at + event.seconds)

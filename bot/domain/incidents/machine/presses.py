@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.approvals.edits import values_of
-from bot.domain.approvals.grant import JudgedPress, Press, Request, grant, must_count, still_missing
+from bot.domain.approvals.grant import INSTEAD, JudgedPress, Press, Request, grant, must_count, still_missing
 from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
 from bot.domain.incidents.machine import advising, changing, diverting, entering, events, questions, residual
@@ -160,7 +160,7 @@ def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -
     other = next((each for each in request.alternatives if each.key == press.value), None)
     if other is None or other.why_not:
         raise ApprovalError(f"'{press.value}' is not possible instead" + (f": {other.why_not}" if other else ""))
-    _decide(draft, request, status="superseded", by=press.user, reason=f"{other.label}, instead")
+    _decide(draft, request, status="superseded", by=press.user, reason=f"{other.label}{INSTEAD}")
     entering.go(draft, f"option:{other.key}", because=f"{press.user_name or press.user} chose it instead")
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from bot.domain.incidents.effect import DrawChart
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
 from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Post, scope_values
+from bot.domain.incidents.run import Check, Looked, News, scope_values, units_of
 from bot.domain.incidents.series import as_evidence, told
+from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import AskState, ReadState, RecommendState
 from bot.domain.signals.signal import Reading
+
+NEWS = 4
+"""How many verdicts and outcomes one message begins with, at most; all are on the timeline."""
+WAYS = 60
 
 
 def signals_read(draft: Draft, event: SignalsRead) -> None:
@@ -35,8 +42,24 @@ def keep(draft: Draft, readings: dict[str, Reading]) -> None:
     run, results = draft.run, draft.run.findings.results
     draft.set(readings=run.readings | readings, latest=run.latest | readings)
     draft.learn(results=results | {run.state: results.get(run.state, {}) | readings})
+    conclude(draft)
     known = sum(1 for reading in readings.values() if reading.is_known)
     draft.record("read", f"{known} of {len(readings)} signals read", data=_data(readings))
+
+
+def conclude(draft: Draft) -> None:
+    """Say in sentences what the newest readings mean: what users feel, and what the trouble is."""
+    run, playbook = draft.run, draft.playbook
+    seen = {name for earlier in run.findings.results.values() for name in earlier} | run.readings.keys()
+    # Another playbook's signal of the same name may mean something else.
+    newest = {name: reading for name, reading in run.latest.items() if name in seen}
+    values, units = scope_values(run, newest, playbook.settings), units_of(newest)
+    title, cause = playbook.diagnosis(values, units)
+    # What it was found to be stays its title; the sentence about it holds only while it is read again.
+    draft.set(diagnosis=redacted(title) or run.diagnosis, cause=redacted(cause))
+    if users := playbook.users(values, units):
+        read = [newest[name].at for name in playbook.signals_of_users if name in newest]
+        draft.set(users=redacted(users), users_at=max(read, default=0.0) or draft.at)
 
 
 def _data(readings: dict[str, Reading]) -> dict[str, object]:
@@ -47,44 +70,47 @@ def _choose(draft: Draft, state: ReadState) -> None:
     values = scope_values(draft.run, draft.run.readings, draft.playbook.settings)
     picks = draft.playbook.picks(draft.run.state, values)
     if isinstance(picks, Unknown):
-        return _unknown(draft, picks)
+        return _unknown(draft, state, picks)
     if picks:
         draft.learn(picked=draft.run.findings.picked | picks)
         values |= {f"picked.{name}": replica for name, replica in picks.items()}
     taken = draft.playbook.choose(draft.run.state, values)
     if isinstance(taken, Unknown):
-        return _unknown(draft, taken)
+        return _unknown(draft, state, taken)
     clause = state.go[taken.index]
     if clause.severity:
         severity.set_by_playbook(draft, clause.severity, clause.note or draft.playbook.called(draft.run.state))
-    _show_diagnostics(draft, f"{clause.note or taken.seen} → {taken.destination}")
+    elif clause.note:
+        # How urgent it is stands in the line about users.
+        _check(draft, "found" if clause.when else "ruled_out", clause.note)
+    _looked(draft, f"{clause.note or taken.seen} → {draft.playbook.called(taken.destination)}")
     return entering.go(draft, f"go:{taken.destination}", because=taken.text, clause=taken.index)
 
 
-def _unknown(draft: Draft, why: Unknown) -> None:
+def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
     unread = {name: reading.unknown for name, reading in draft.run.readings.items() if not reading.is_known}
     missed = {name.partition(".")[0] for name in why.missing}
     reasons = "; ".join(f"{name}: {reason}" for name, reason in unread.items() if not missed or name in missed)
     text = f"cannot decide: {why.reason}" + (f" ({reasons})" if reasons else "")
-    _show_diagnostics(draft, text)
+    notes = [clause.note for clause in state.go if clause.note and not clause.severity]
+    if notes:
+        # The last one names what the others would have found.
+        _check(draft, "unknown", notes[-1] if state.go[-1].note else draft.playbook.called(draft.run.state))
+    _looked(draft, text)
     entering.go(draft, "unknown", because=text)
 
 
-def _show_diagnostics(draft: Draft, way: str) -> None:
-    """Readings of consecutive read states share one message in the thread."""
-    posts = draft.run.posts
-    readings = _data(draft.run.readings)
-    last = posts[-1] if posts else None
-    if last is not None and last.kind == "diagnostics":
-        data = {
-            "readings": last.data["readings"] | readings,
-            "ways": [*last.data["ways"], [draft.run.state, way]],
-        }
-        updated = Post(slot=last.slot, kind="diagnostics", ref=last.ref, at=last.at, data=data)
-        draft.set(posts=(*posts[:-1], updated))
-    else:
-        data = {"readings": readings, "ways": [[draft.run.state, way]]}
-        draft.post("diagnostics", f"diagnostics:{draft.run.visit}", draft.run.state, data)
+def _check(draft: Draft, found: Literal["ruled_out", "found", "unknown"], text: str) -> None:
+    """Keep what a state found out; a later visit replaces what an earlier one found."""
+    others = tuple(each for each in draft.run.findings.checks if each.state != draft.run.state)
+    draft.learn(checks=(*others, Check(state=draft.run.state, found=found, text=text)))
+
+
+def _looked(draft: Draft, way: str) -> None:
+    """Keep what was read, and what it decided, for the details of the next message to people."""
+    looked, here = draft.run.looked, (draft.playbook.called(draft.run.state), way)
+    readings = looked.readings | draft.run.readings
+    draft.set(looked=Looked(readings=readings, ways=(*looked.ways, here)[-WAYS:]))
 
 
 def series_read(draft: Draft, event: SeriesRead) -> None:
@@ -103,9 +129,12 @@ def watched(draft: Draft, event: Watched) -> None:
         draft.ignore("a verdict for a watch that was left")
         return
     keep(draft, event.readings)
-    title = draft.playbook.state(draft.run.state).title or draft.run.state.replace("_", " ")
+    title = draft.playbook.called(draft.run.state)
     data = {"verdict": event.verdict, "parts": event.parts, "text": event.detail, "title": title}
     draft.record("verdict", f"{title}: {event.verdict.replace('_', ' ')} — {event.detail}", data=data)
-    draft.post("verdict", f"verdict:{draft.run.visit}", draft.run.state, data)
+    said = News(title=title, result=event.verdict, text=draft.text("say"), at=draft.at, parts=dict(event.parts))
+    if said.text or event.verdict != "held":
+        # That replicas are ready as expected is no news.
+        draft.set(news=(*draft.run.news, said)[-NEWS:])
     outcome = f"broke:{event.broke}" if event.verdict == "broke" else event.verdict
     entering.go(draft, outcome, because=event.detail)

@@ -1,7 +1,6 @@
 """How urgent an incident is, raised and lowered while it is open: people are paged only while users are hurt (K0).
 
-A playbook's finding sets the severity; otherwise the firing alerts do. Each change is recorded on the timeline and in
-the thread.
+A playbook's finding sets the severity; otherwise the firing alerts do. The card shows it; each change is recorded.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ def _become(draft: Draft, severity: Severity, because: str) -> None:
     how = "raised" if severity == PAGE else "lowered"
     text = f"severity {how} from {before} to {severity}: {because}"
     draft.record("severity", text, data={"before": before, "after": severity})
-    number = f"N{draft.number()}"
-    draft.post("note", f"note:{number}", number, {"text": text[0].upper() + text[1:], "user": ""})
     expect_status(draft)
 
 

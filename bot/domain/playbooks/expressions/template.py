@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from bot.domain.kernel.errors import ExpressionError
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
-from bot.domain.signals.signal import Value, in_words
+from bot.domain.signals.signal import DURATION, Value, in_words
+
+SHOWN_UNITS = {"s": DURATION, DURATION: DURATION, "ratio": "ratio"}
+_PAST = re.compile(r"^(baseline|results\.\w+)\.")
+"""An earlier reading has the unit of its signal."""
+NO_UNITS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,22 @@ class Template:
             known.append(value)
         return as_written(known[0]) if len(known) == 1 else "".join(str(as_written(value)) for value in known)
 
-    def in_words(self, data: Mapping[str, Value]) -> str:
-        """Returns the text for people; unknown values are marked as unknown in their place."""
-        values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
-        return "".join("not known" if isinstance(value, Unknown) else in_words(value) for value in values)
+    def in_words(self, data: Mapping[str, Value], units: Mapping[str, str] = NO_UNITS) -> str:
+        """Returns the text for people; unknown values are marked as unknown in their place.
+
+        `units`: of the names that may stand alone in a `${…}`; a computed value has none.
+        """
+        return "".join(piece if isinstance(piece, str) else _in_words(piece, data, units) for piece in self.pieces)
+
+
+def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, str]) -> str:
+    value = piece.evaluate(data)
+    if isinstance(value, Unknown):
+        return "not known"
+    name = _PAST.sub("", piece.source.strip())
+    unit = units.get(name, "")
+    # A longer unit is part of the sentence around the number.
+    return in_words(value, SHOWN_UNITS.get(unit, ""))
 
 
 def compile_template(source: str, scope: Scope) -> Template:

@@ -31,7 +31,7 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.matchers import MatcherError, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.scope import RESERVED, signals_of, written_expressions
+from bot.domain.playbooks.scope import RESERVED, findings_of, signals_of, written_expressions
 from bot.domain.playbooks.settings import looks_like_duration
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import SHAPES, TAKES
@@ -67,6 +67,7 @@ def check_names(playbook: Playbook, settings: Mapping[str, object], probes: Prob
     yield from _opening(playbook)
     yield from _known(("start",), playbook.start, playbook.states, "state")
     yield from _calm(playbook, settings)
+    yield from _findings(playbook)
     for name, signal in playbook.signals.items():
         yield from _signal(("signals", name), signal, playbook, settings, probes)
     for name, state in playbook.states.items():
@@ -412,6 +413,15 @@ def _calm(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
             if head in ("results", "answers", "forms", "picked") or (signal and signal.of != "target"):
                 what = f"'{mention}' is known in some states only"
                 yield Mistake(("calm", key), what, "Name signals of the target, settings or the baseline.", column)
+
+
+def _findings(playbook: Playbook) -> Mistakes:
+    """They are judged in any state, by the newest reading of each signal."""
+    for written in findings_of(playbook):
+        for mention, column in names_in(written.source).items():
+            if mention.split(".")[0] in ("results", "answers", "forms", "picked"):
+                what = f"'{mention}' is known in some states only"
+                yield Mistake(written.path, what, "Name signals, settings or the baseline.", written.offset + column)
 
 
 def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:

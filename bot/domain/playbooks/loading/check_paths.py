@@ -21,7 +21,7 @@ from bot.domain.playbooks.language import (
     WatchState,
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.scope import signals_of, signals_of_calm, written_expressions
+from bot.domain.playbooks.scope import findings_of, signals_of, signals_of_calm, written_expressions
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]
@@ -245,6 +245,7 @@ def _unused(playbook: Playbook) -> Mistakes:
     }
     if playbook.calm is not None:
         mentions |= {*names_in(playbook.calm.when), *names_in(playbook.calm.under_load)}
+    mentions |= {mention for written in findings_of(playbook) for mention in names_in(written.source)}
     for name in playbook.settings.keys() - {
         word.removeprefix("settings.") for word in mentions | set(_durations(playbook))
     }:

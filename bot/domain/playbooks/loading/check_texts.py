@@ -6,9 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bot.domain.kernel.errors import ExpressionError
 from bot.domain.playbooks.expressions.template import split_template
-from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, Playbook, RecommendState, State
+from bot.domain.playbooks.language import (
+    AskState,
+    ChangeState,
+    DivertState,
+    EndState,
+    Playbook,
+    RecommendState,
+    State,
+    WatchState,
+)
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.text_sizes import CHOICES, EFFECT, EXPECTED, LABEL, NOTE, TEXT, WHY_NOT
+from bot.domain.playbooks.text_sizes import CHOICES, EFFECT, EXPECTED, LABEL, NOTE, SAY, TEXT, TITLE, WHY_NOT
 
 Sized = tuple[Path, str, int]
 PLACEHOLDER = "CHANGE_ME"
@@ -17,6 +26,17 @@ READING = 8
 
 
 def check_texts(playbook: Playbook) -> Iterator[Mistake]:
+    for key, findings in (("users", playbook.users), ("diagnoses", playbook.diagnoses)):
+        for place, each in enumerate(findings):
+            for word, text, most in (("title", each.title, TITLE), ("say", each.say, SAY)):
+                if (shown := shown_length(text)) > most:
+                    what = f"this has {shown} characters, and {most} are shown"
+                    yield Mistake((key, place, word), what, "Shorten it.")
+            if not each.when and place < len(findings) - 1:
+                what = "this has no `when`, so the lines after it are never shown"
+                yield Mistake((key, place), what, "Move it to the end, or write a `when`.")
+            if each.title and key == "users":
+                yield Mistake((key, place, "title"), "only `diagnoses` have titles", "Delete it.", at_key=True)
     for name, state in playbook.states.items():
         path: Path = ("states", name)
         for below, text, most in _texts(state):
@@ -66,7 +86,7 @@ def _texts(state: State) -> Iterator[Sized]:
             yield from ((("why",), state.why, TEXT), (("expected",), state.expected, EXPECTED))
         case DivertState():
             yield ("why",), state.why, TEXT
-        case EndState():
+        case EndState() | WatchState():
             yield ("say",), state.say, TEXT
         case _:
             return

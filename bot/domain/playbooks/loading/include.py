@@ -89,11 +89,11 @@ def _role(path: Path) -> Role:
             return "destination"
         case ("states", _, "options", _, "given", *_) | ("states", _, "options", _, "label" | "effect" | "why_not"):
             return "template"
-        case ("states", _, "recommend"):
+        case ("states", _, "recommend") | ("users" | "diagnoses", _, "title" | "say"):
             return "template"
         case ("states", _, "with", *_) | ("states", _, "ask" | "why" | "expected" | "say"):
             return "template"
-        case ("signals", _, "ending") | ("calm", "when" | "under_load"):
+        case ("signals", _, "ending") | ("calm", "when" | "under_load") | ("users" | "diagnoses", _, "when"):
             return "expression"
         case _:
             return "text"
@@ -179,8 +179,9 @@ class _Expansion:
             data["states"] = self._states_of(host)
             if isinstance(data.get("define"), Mapping):
                 data["define"] = self._define(data["define"])
-            if isinstance(data.get("calm"), Mapping):
-                data["calm"] = self._copy(_Written(host, ("calm",), data["calm"]), ("calm",), self._sheet)
+            for section in ("calm", "users", "diagnoses"):
+                if isinstance(data.get(section), Mapping | list):
+                    data[section] = self._copy(_Written(host, (section,), data[section]), (section,), self._sheet)
             for section in ("settings", "signals"):
                 if merged := self._merged(section, host, data.get(section)):
                     data[section] = merged

@@ -569,7 +569,7 @@ def test_a_full_thread_still_takes_what_people_must_see() -> None:
     for _ in range(3):
         story.says("note", text="seen by nobody in the thread")
     story.chooses("grow").planned()
-    assert [post.kind for post in story.run.posts] == ["diagnostics", "question", "request"]
+    assert [post.kind for post in story.run.posts] == ["question", "request"]
     assert len([text for text in story.texts("slack") if "the thread is full" in text]) == 1
     assert story.says("resolve").run.posts[-1].kind == "closed"
 
@@ -633,11 +633,11 @@ def test_evidence_that_is_older_than_a_minute_says_its_moment() -> None:
     assert late.run.requests[late.request].evidence == ("usage: 0.95 (at 08:00:10 UTC)",)
 
 
-def test_the_message_of_a_close_keeps_the_numbers_of_that_moment() -> None:
+def test_the_message_of_a_close_keeps_what_users_felt_at_that_moment() -> None:
     story = Story().opened().reads(0.95)
+    story.run = story.run.with_(users="Users wait 5 s")
     story.says("resolve", text="it is over")
     (closed,) = (post for post in story.run.posts if post.kind == "closed")
-    assert closed.data["latest"]["usage"]["value"] == 0.95
-    reopened = story.run.with_(closed_at=None, latest={}, posts=(closed,))
+    reopened = story.run.with_(closed_at=None, users="Users wait 9 s", posts=(closed,))
     [(_, message)] = thread(reopened)
-    assert "`usage` 0.95 → *0.95*, read at " in message.text
+    assert "Users wait 5 s" in message.text

@@ -344,7 +344,7 @@ def job_done(outcome: str, **fields: Any) -> Story:
 
 
 def outcomes(story: Story) -> list[str]:
-    return [post.data["text"] for post in story.run.posts if post.kind == "outcome"]
+    return [each.outcome_text for each in story.run.requests.values() if each.outcome_text]
 
 
 def test_what_a_job_came_back_with_is_in_the_thread() -> None:

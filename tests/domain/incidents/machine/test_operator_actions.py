@@ -47,7 +47,9 @@ def test_each_reminder_waits_twice_as_long_and_names_the_lead() -> None:
 
 def test_a_status_is_in_the_thread_and_sets_when_the_next_is_due() -> None:
     story = paging().says("status", text="two of four replicas are back", seconds=900)
-    assert story.run.posts[-1].data == {"text": "Status: two of four replicas are back", "user": "ana"}
+    shown = {"text": "Status: two of four replicas are back", "user": "ana", "is_broadcast": True}
+    assert story.run.posts[-1].data == shown
+    assert (story.run.status, story.run.status_by) == ("two of four replicas are back", "ana")
     assert story.texts("note")[-1] == "status: two of four replicas are back"
     assert story.run.deadlines[NEXT_STATUS] == story.at + 900
 

@@ -9,6 +9,7 @@ import pytest
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.effect import DrawChart
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
+from bot.domain.incidents.run import Looked
 from bot.domain.incidents.series import Series
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading, unknown
@@ -56,24 +57,71 @@ def reads(story: Story, **values: float | None) -> Story:
     return story
 
 
-def test_consecutive_reads_share_one_message_with_all_that_was_read_and_each_way() -> None:
+def test_the_next_message_to_people_has_all_that_was_read_since_the_one_before_and_each_way() -> None:
     story = reads(two(usage=0.95, waiting=1), waiting=5)
-    [post] = [post for post in story.run.posts if post.kind == "diagnostics"]
-    assert post.slot == "diagnostics:1"
-    assert {name: reading["value"] for name, reading in post.data["readings"].items()} == {"usage": 0.95, "waiting": 5}
-    assert post.data["ways"] == [["first", "usage 0.95 → second"], ["second", "waiting 5 → choose"]]
+    (post,) = story.run.posts
+    looked = Looked.model_validate(post.data["looked"])
+    assert post.kind == "question"
+    assert {name: reading.value for name, reading in looked.readings.items()} == {"usage": 0.95, "waiting": 5}
+    assert looked.ways == (("first", "usage 0.95 → second"), ("second", "waiting 5 → choose"))
+    assert story.run.looked == Looked()
 
 
-def test_reads_after_something_else_in_the_thread_have_a_message_of_their_own() -> None:
-    story = reads(two(usage=0.95, waiting=1).says("note", text="I look"), waiting=5)
-    assert [post.kind for post in story.run.posts] == ["diagnostics", "note", "diagnostics", "question"]
+def test_reading_alone_posts_nothing() -> None:
+    assert two(usage=0.95, waiting=1).run.posts == ()
+
+
+NOTED = TWO_READS.replace(
+    "{otherwise: calm}]\n    unknown: second", "{otherwise: choose, note: a full pool}]\n    unknown: second"
+)
+
+
+def test_what_was_ruled_out_found_and_not_known_is_in_the_diagnosis() -> None:
+    story = reads(Story(Bundle.of(load_text(NOTED))).opened(), usage=0.5, waiting=1)
+    diagnosis, asked = story.run.posts
+    assert (diagnosis.kind, diagnosis.data["checks"]) == ("diagnosis", [["ruled_out", "a full pool"]])
+    assert Looked.model_validate(diagnosis.data["looked"]).readings.keys() == {"usage", "waiting"}
+    assert asked.kind == "question"
+    assert "looked" not in asked.data
+    unread = reads(reads(Story(Bundle.of(load_text(NOTED))).opened(), usage=None, waiting=1), waiting=None)
+    assert unread.run.posts[0].data["checks"] == [["unknown", "a full pool"]]
+
+
+DIAGNOSED = TWO_READS.replace(
+    "start: first",
+    """settings: {most: {default: 2s, why: w}}
+users:
+  - {when: 'waiting > 3', say: 'Users wait ${waiting} (target ${settings.most})'}
+  - {say: 'Users are served'}
+diagnoses:
+  - {when: 'usage > 0.9', title: the pool is full, say: 'It is ${usage} full.'}
+start: first""",
+)
+
+
+def test_the_newest_readings_are_told_in_sentences() -> None:
+    story = two_of(DIAGNOSED, usage=0.95, waiting=1)
+    run = story.run
+    assert (run.diagnosis, run.cause, run.users) == ("the pool is full", "It is 0.95 full.", "Users are served")
+    run = reads(story, waiting=5).run
+    assert run.users == "Users wait 5 (target 2 s)"
+    assert (run.diagnosis, run.cause) == ("the pool is full", "It is 0.95 full."), "usage was not read again"
+
+
+def test_a_sentence_that_is_not_known_to_be_true_is_not_told() -> None:
+    run = two_of(DIAGNOSED, usage=0.95, waiting=None).run
+    assert run.users == "", "the last line stands for: none of the others"
+    assert two_of(DIAGNOSED, usage=None, waiting=1).run.diagnosis == ""
+
+
+def two_of(text: str, **values: float | None) -> Story:
+    return reads(Story(Bundle.of(load_text(text))).opened(), **values)
 
 
 def test_a_way_that_cannot_be_decided_names_what_was_missed_and_nothing_else() -> None:
-    story = two(usage=None, waiting=None)
-    [post] = story.run.posts
-    assert post.data["ways"] == [["first", "cannot decide: usage > 0.9: not known: usage (usage: no usage)"]]
-    assert story.run.state == "second"
+    run = two(usage=None, waiting=None).run
+    assert run.looked.ways == (("first", "cannot decide: usage > 0.9: not known: usage (usage: no usage)"),)
+    assert run.state == "second"
 
 
 def test_a_replica_that_was_picked_is_known_from_then_on() -> None:
@@ -120,13 +168,20 @@ def test_a_verdict_is_told_with_the_title_of_its_watch(title: str, verdict: Any,
     usage = {"usage": Reading(name="usage", value=0.97, at=story.at)}
     story.watched(verdict, detail="usage 0.97", readings=usage)
     assert story.texts("verdict") == [said]
-    post = next(post for post in story.run.posts if post.kind == "verdict")
-    assert (post.data["verdict"], post.data["text"], post.data["title"]) == (
-        verdict,
-        "usage 0.97",
-        said.partition(":")[0],
-    )
     assert story.run.latest["usage"].value == 0.97
+
+
+SAID = TEXT.replace("    watch: {calm", "    say: 'usage ${usage}'\n    watch: {calm")
+
+
+@pytest.mark.parametrize(("text", "verdict", "news"), [(TEXT, "held", 0), (TEXT, "not_held", 1), (SAID, "held", 1)])
+def test_a_verdict_with_something_to_tell_begins_the_next_message(text: str, verdict: Any, news: int) -> None:
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).applied()
+    usage = {"usage": Reading(name="usage", value=0.97, at=story.at)}
+    story.watched(verdict, detail="usage 0.97", readings=usage)
+    told = story.run.posts[-1].data.get("news", [])
+    assert len(told) == news
+    assert not news or (told[0]["result"], told[0]["text"]) == (verdict, "usage 0.97" if text == SAID else "")
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,289 @@
+"""Renders an incident's card: what users feel, why, and what it waits for; all else is in the thread.
+
+Pure and derived from the run alone: the same run gives the same card, so a changed hash marks a stale one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.escape import (
+    channel_mention,
+    code,
+    is_link,
+    line,
+    link,
+    mention,
+    prose,
+    runbook_step,
+)
+from bot.adapters.slack.limits import Block
+from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, link_button, section
+from bot.adapters.slack.outbound.message import Message, hash_of
+from bot.adapters.slack.outbound.numbers import numbers, when
+from bot.adapters.slack.outbound.request_message import missing_teams, people_of
+from bot.adapters.slack.outbound.words import (
+    ENDINGS,
+    PHASES,
+    SEVERITIES,
+    ago,
+    capitalized,
+    day,
+    moment,
+    span,
+    time_of_day,
+)
+from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
+from bot.domain.incidents.run import NEXT_STATUS, Run
+from bot.domain.kernel.links import links_of
+
+CARD = "card"
+INCIDENT_CHANNEL = "channel"
+LINKS_CHARACTERS = 2_000
+"""Of all links on a card, with their addresses."""
+HELD = 4
+NAMES = 8
+NUMBERS = 3
+"""Shown where the playbook has no sentence about users."""
+GOOD_ENDINGS = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change"})
+
+
+def card(run: Run, *, links: Mapping[str, str]) -> Message:
+    """The incident's one message in the channel; `links` maps a slot of the thread to its address.
+
+    It also maps `INCIDENT_CHANNEL` to the id of the incident's own channel, if there is one.
+    """
+    now = now_line(run, links)
+    text = f"{line(_title(run), 300)}: {line(run.target, 200)}: {now}"[: limits.TEXT]
+    return Message(text, _blocks(run, links, now + progress_of(run)), lasting=_lasting(run, links))
+
+
+def _lasting(run: Run, links: Mapping[str, str]) -> str:
+    """The hash of what people must see at once: what it is called, what it waits for, what is applied, and notices.
+
+    Newer numbers, the state that reads or watches, and progress may come a little later.
+    """
+    if not run.is_open:
+        return ""
+    applied = run.change.request_id if run.change is not None and run.change.begun else ""
+    about = _waits_about(run)
+    at_once = (_title(run), about, links.get(about, ""), applied, run.lead, links.get(INCIDENT_CHANNEL, ""))
+    return hash_of(json.dumps(at_once), tuple(_banners(run)))
+
+
+def _blocks(run: Run, links: Mapping[str, str], now: str) -> tuple[Block, ...]:
+    body: list[Block] = [header(_title(run)), *section(_situation(run))]
+    body += section([now, _path(run)])
+    body += _banners(run) + section(_held(run))
+    own = links.get(INCIDENT_CHANNEL, "")
+    body += section([f"Everything else is in {channel_mention(own)}" if own else ""])
+    foot = [*context([" · ".join(filter(None, _about(run))), " · ".join(_links(run))]), *_handles(run, links)]
+    return limits.fitted(body, foot)
+
+
+def _title(run: Run) -> str:
+    title = f"{run.target.name}: {run.diagnosis}" if run.diagnosis else run.title
+    return f"{sign_of(run)} {run.incident_id} · {title}"
+
+
+def sign_of(run: Run) -> str:
+    if run.is_open:
+        return SEVERITIES[run.severity]
+    return "✅" if run.ending in GOOD_ENDINGS else "⚪"
+
+
+def _situation(run: Run) -> list[str]:
+    """What users feel, since when, and why: the first lines."""
+    since = f"since {time_of_day(run.starts_at) if run.is_open else day(run.starts_at)}"
+    if run.users:
+        read = f" · read {ago(run.users_at)}" if run.is_open else ""
+        users = [f"*{line(run.users, 400)}* · {since}{read}"]
+    else:
+        moved = numbers(run.findings.baseline, run.latest)[:NUMBERS]
+        read = when(run.findings.baseline, run.latest) if moved else ""
+        users = [" · ".join([*moved, since]), f"_{capitalized(read)}_" if read else ""]
+    ruled_out = [line(each.text, 80) for each in run.findings.checks if each.found == "ruled_out"]
+    checks = f"Ruled out: {', '.join(ruled_out[:NAMES])}." if ruled_out and run.is_open else ""
+    return [*users, " ".join(filter(None, (line(run.cause, 400), checks)))]
+
+
+# --- what it waits for ------------------------------------------------------------------------------------------------
+
+
+def now_line(run: Run, links: Mapping[str, str]) -> str:
+    """What the incident waits for, and until when, in one line."""
+    if run.closed_at is not None:
+        lasted = span(run.closed_at - run.opened_at)
+        return f"*{ENDINGS.get(run.ending, capitalized(_words(run.ending)))}* · {day(run.closed_at)} · after {lasted}"
+    return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
+
+
+def _waits_for(run: Run, links: Mapping[str, str]) -> str:
+    if (question := run.open_question) is not None:
+        ask = linked(line(capitalized(question.text), 200), links.get(f"question:{question.question_id}"))
+        return f"▶ Needs an answer{_by(question.expires_at)}: {ask}"
+    if (request := run.open_request) is not None:
+        what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
+        of = f" of {teams}" if (teams := missing_teams(request)) else ""
+        return f"⏳ Needs approval{of}{_by(request.expires_at)}: {what}"
+    if (advised := run.advised) is not None:
+        what = linked(line(advised.plan.title, 200), links.get(f"request:{advised.request_id}"))
+        until = f" until {moment(run.watch.until)}" if run.watch is not None else ""
+        return f"👀 Would propose {what}, and changes nothing; watches whether it recovers{until}"
+    if run.change is not None:
+        request = run.requests.get(run.change.request_id)
+        title = line(request.plan.title, 200) if request is not None else ""
+        return f"🔧 {'Applying' if run.change.begun else 'Planning'} *{title or line(run.doing, 150)}*"
+    doing = line(run.doing or run.state.replace("_", " "), 150) or "Reading"
+    if run.watch is not None:
+        return f"👀 Checking: *{doing}*, until {time_of_day(run.watch.until)} at the latest"
+    return f"🔎 Reading: *{doing}*"
+
+
+def progress_of(run: Run) -> str:
+    """How far the change or the watch under way is; it moves by itself."""
+    under_way = None if run.open_question or run.open_request else run.change or run.watch
+    return f": {line(under_way.progress, 300)}" if under_way is not None and under_way.progress else ""
+
+
+def _by(at: float | None) -> str:
+    return f" by {time_of_day(at)}" if at is not None else ""
+
+
+def linked(text: str, url: str | None) -> str:
+    return link(text, url) if is_link(url) else f"*{text}*"
+
+
+def _path(run: Run) -> str:
+    """The phases so far, with the current one marked."""
+    phases = ["Diagnosis", *dict.fromkeys(_changes(run))]
+    if run.watch is not None and run.change is None and len(phases) > 1:
+        phases.append("Verification")
+    if len(phases) < 2:
+        return ""
+    if not run.is_open:
+        return " › ".join(f"✔ {phase}" for phase in phases)
+    return " › ".join([*(f"✔ {phase}" for phase in phases[:-1]), f"▸ *{phases[-1]}*"])
+
+
+def _changes(run: Run) -> Iterator[str]:
+    under_way = run.change.request_id if run.change is not None else ""
+    for request in run.requests.values():
+        if request.outcome == "done" or request.request_id == under_way:
+            yield PHASES.get(request.plan.verb, "Change")
+
+
+# --- notices ----------------------------------------------------------------------------------------------------------
+
+
+def _banners(run: Run) -> list[Block]:
+    banners = []
+    if run.status and run.is_open:
+        due = run.deadlines.get(NEXT_STATUS)
+        following = f" · next update by {time_of_day(due)}" if due is not None else ""
+        banners.append(f"📣 {prose(run.status, 500, people=people_of(run))} — {mention(run.status_by)}{following}")
+    if run.only_advice is not None and run.is_open:
+        why = "*Observe-only*" if run.only_advice.reason == "observe_only" else f"*{line(run.only_advice.text, 300)}*"
+        banners.append(f"👀 {why}: the bot changes nothing here, and shows what it would propose.")
+    for page in run.pages.values():
+        if page.failing_since is not None and run.is_open:
+            phone = f" Call it yourself: {line(page.phone, 200)}." if page.phone else ""
+            why = f"since {moment(page.failing_since)}: {line(page.error, 300)}"
+            banners.append(f"⚠️ *{line(page.team, 40)} could not be paged* {why}.{phone}")
+    if run.halted_by:
+        by = f" by {mention(run.halted_by)}"
+        what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
+        banners.append(f"⛔ *{what}*{by}: no change is sent until `/incident resume {lifts}`.")
+    for other in run.parked_before:
+        until = f" until {moment(other.until)}" if other.until is not None else ""
+        active = ", ".join(line(title, 120) for title in other.active_changes[:4])
+        left = f" Still in place: {active}." if active else ""
+        waits_for = f"{line(other.waits_for, 200)}{until}"
+        banners.append(f"🅿️ *{line(other.incident_id, 40)}* is parked: waits for {waits_for}.{left}")
+    if run.silences:
+        until = moment(max(run.silences.values()))
+        banners.append(f"🔇 *Silenced* until {until}: the bot gets no updates on these alerts until then.")
+    if run.alerts_resolved_at is not None and run.is_open:
+        banners.append(f"All alerts resolved at {time_of_day(run.alerts_resolved_at)}.")
+    return section(banners)
+
+
+def _held(run: Run) -> list[str]:
+    titles = [line(entry.title, 160) + (" (no undo)" if not entry.undo else "") for entry in run.held]
+    more = f" and {len(titles) - HELD} more" if len(titles) > HELD else ""
+    return [f"*Still in place:* {', '.join(titles[:HELD])}{more}"] if titles else []
+
+
+# --- the foot ---------------------------------------------------------------------------------------------------------
+
+
+def _about(run: Run) -> list[str]:
+    where = code(run.target.workload, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
+    if not run.target.resolved:
+        where += " (from the alert's labels only)"
+    lead = f"{mention(run.lead)} leads" if run.lead else "Nobody leads yet" if run.is_open else ""
+    return [lead, line(run.severity, 20), where, _pages(run), _alerts(run)]
+
+
+def _pages(run: Run) -> str:
+    """Who was paged, and whether somebody answered."""
+    states = {"trigger": "nobody has answered yet", "acknowledge": "answered", "resolve": "over"}
+    sent = [page for page in run.pages.values() if page.sent is not None]
+    each = (f"{line(page.team, 40)} at {moment(page.since)} ({states[page.sent or 'trigger']})" for page in sent)
+    return f"paged {', '.join(each)}" if sent else ""
+
+
+def _alerts(run: Run) -> str:
+    if not run.alerts:
+        return ""
+    firing = sum(1 for alert in run.alerts.values() if alert.status == "firing")
+    names = sorted({line(alert.name, 60) for alert in run.alerts.values()})
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    counts = (f"{firing} firing" * bool(firing), f"{len(run.alerts) - firing} resolved" * (firing < len(run.alerts)))
+    return f"{'🔔' if firing else '🔕'} {', '.join(names[:3])}{more} {', '.join(filter(None, counts))}"
+
+
+def _links(run: Run) -> list[str]:
+    """The step of the runbook, and the alerts' runbooks, queries and dashboard; a too long address is left out."""
+    every = links_of(run.alerts.values(), run.dashboard, starts_at=run.starts_at, closed_at=run.closed_at)
+    shown = [f"📋 {runbook_step(run.runbook)}"] if run.runbook else []
+    for each in every:
+        made = link(line(each.label, 80), each.url)
+        if len(" · ".join([*shown, made])) <= LINKS_CHARACTERS:
+            shown.append(made)
+    return shown
+
+
+def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
+    """The buttons of a card: open what waits, take the lead, and halt; each runs its `/incident` command."""
+    if not run.is_open:
+        return []
+    buttons = []
+    about = _waits_about(run)
+    url = links.get(about)
+    if about and is_link(url):
+        buttons.append(link_button("Review plan" if about.startswith("request") else "Answer", SEE, url))
+    if not run.lead:
+        buttons.append(button("Take the lead", f"{SAY}lead", _value(run, "lead")))
+    if run.halted_by:
+        buttons.append(button("Resume changes", f"{SAY}resume", _value(run, "resume")))
+    else:
+        ask = confirm("Halt changes?", "No change is sent until someone resumes it.", yes="Halt changes", no="Cancel")
+        buttons.append(button("Halt changes", f"{SAY}halt", _value(run, "halt"), style="danger", confirm=ask))
+    return actions(buttons)
+
+
+def _waits_about(run: Run) -> str:
+    """The slot of the message that waits for people; empty if none does."""
+    question, request = run.open_question, run.open_request or run.advised
+    return f"question:{question.question_id}" if question else f"request:{request.request_id}" if request else ""
+
+
+def _value(run: Run, word: str) -> str:
+    return ButtonValue(run.incident_id, word).packed() or ""
+
+
+def _words(name: str) -> str:
+    return line(name.replace("_", " "), 80)

@@ -1,0 +1,37 @@
+"""One message in Slack."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from bot.adapters.slack import limits
+from bot.adapters.slack.limits import Block
+
+
+@dataclass(frozen=True)
+class Message:
+    """`text` is for notifications and screen readers; `blocks` is what people see."""
+
+    text: str
+    blocks: tuple[Block, ...]
+    is_broadcast: bool = False
+    """Whether the channel shows this reply of a thread too."""
+    head: str = ""
+    """The head of the timeline that it carries in its metadata, where nobody can alter it."""
+    lasting: str = ""
+    """The hash without what moves by itself, such as progress; empty: the hash of everything."""
+
+    @property
+    def hash(self) -> str:
+        return hash_of(self.text, self.blocks)
+
+    def as_plain_text(self) -> Message:
+        """The fallback for blocks that Slack refused, with a note that it has no buttons."""
+        note = "\n(Slack refused the layout of this message, so it has no buttons; see `/incident show`.)"
+        return Message(self.text[: limits.TEXT - len(note)] + note, ())
+
+
+def hash_of(text: str, blocks: tuple[Block, ...]) -> str:
+    return hashlib.sha256(json.dumps([text, blocks], sort_keys=True).encode()).hexdigest()
