@@ -12,6 +12,7 @@ from bot.cli.demo import is_verified
 from bot.domain.changes.plan import Plan
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from tests.end_to_end.measured import MOST_BUTTONS, Measured, measured
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
@@ -32,6 +33,9 @@ class Played:
     plans: Sequence[Plan]
     """Of every request, in order."""
     told: str
+    said: Sequence[str]
+    """What the scripted people did."""
+    seen: Measured
 
 
 def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
@@ -62,13 +66,20 @@ def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
         assert run is not None
         way = [entry.state for entry in stage.entries("entered")]
         plans = [request.plan for request in run.requests.values()]
-        return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, plans, stage.told())
+        seen = measured(world.slack_url, demo.CHANNEL)
+        return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, plans, stage.told(), said, seen)
 
 
 def must_end_as_written(branches: Sequence[Branch]) -> None:
     """All at once: worlds mostly wait, so two take hardly longer than one."""
     with ThreadPoolExecutor(len(branches)) as worlds:
         all_played = list(worlds.map(lambda branch: play(branch[0]), branches))
+    unreadable = [
+        f"{scenario.name}: {played.seen.most_buttons} buttons on a message, and {sorted(played.seen.snake_case)}"
+        for (scenario, _), played in zip(branches, all_played, strict=True)
+        if played.seen.snake_case or played.seen.most_buttons > MOST_BUTTONS
+    ]
+    assert unreadable == []
     wrong = [
         f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.path}\n{played.told}"
         for (scenario, wanted), played in zip(branches, all_played, strict=True)

@@ -426,6 +426,14 @@ def moments_of(run: Run) -> dict[str, float]:
     return read_at | said | {STARTS_AT: run.starts_at}
 
 
+def values_told(run: Run, newest: Mapping[str, Reading]) -> dict[str, Value]:
+    """Returns what the sentences about users and the diagnosis may name, without settings."""
+    values: dict[str, Value] = {}
+    _put(values, "", newest)
+    _put(values, "baseline.", run.findings.baseline)
+    return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
+
+
 def units_of(readings: Mapping[str, Reading]) -> dict[str, str]:
     """Returns the units of these readings by the names that texts mention."""
     return {name: reading.unit for name, reading in readings.items() if reading.unit}

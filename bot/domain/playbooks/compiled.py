@@ -102,10 +102,12 @@ class _Derived:
         return {f"settings.{name}": DURATION for name in durations}
 
     @cached_property
-    def signals_of_users(self) -> tuple[str, ...]:
-        named = {name.split(".")[0] for each in findings_of(self._playbook) if each.path[0] == "users"
-                 for name in names_in(each.source)}  # fmt: skip
-        return tuple(name for name in self._playbook.signals if name in named)
+    def signals_told(self) -> Mapping[str, bool]:
+        named: dict[str, bool] = {}
+        for each in findings_of(self._playbook):
+            for name in (mention.split(".")[0] for mention in names_in(each.source)):
+                named[name] = named.get(name, False) or each.path[0] == "users"
+        return {name: named[name] for name in self._playbook.signals if name in named}
 
     @cached_property
     def digest(self) -> str:
@@ -285,9 +287,9 @@ class CompiledPlaybook:
         return self._found(self._users, data, units)[1]
 
     @property
-    def signals_of_users(self) -> tuple[str, ...]:
-        """Returns the signals that the sentences about users mention."""
-        return self._derived.signals_of_users
+    def signals_told(self) -> Mapping[str, bool]:
+        """Returns the signals that `users` and `diagnoses` mention, and whether `users` does."""
+        return self._derived.signals_told
 
     def diagnosis(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> tuple[str, str]:
         """Returns what the trouble is called, and why; both empty while it is not known."""

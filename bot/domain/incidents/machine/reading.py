@@ -8,7 +8,7 @@ from bot.domain.incidents.effect import DrawChart
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
 from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Check, Looked, News, scope_values, units_of
+from bot.domain.incidents.run import Check, Looked, News, scope_values, units_of, values_told
 from bot.domain.incidents.series import as_evidence, told
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -50,15 +50,18 @@ def keep(draft: Draft, readings: dict[str, Reading]) -> None:
 def conclude(draft: Draft) -> None:
     """Say in sentences what the newest readings mean: what users feel, and what the trouble is."""
     run, playbook = draft.run, draft.playbook
-    seen = {name for earlier in run.findings.results.values() for name in earlier} | run.readings.keys()
+    told = playbook.signals_told
+    if not told:
+        return
     # Another playbook's signal of the same name may mean something else.
-    newest = {name: reading for name, reading in run.latest.items() if name in seen}
-    values, units = scope_values(run, newest, playbook.settings), units_of(newest)
+    seen = {name for earlier in run.findings.results.values() for name in earlier} | run.readings.keys()
+    newest = {name: run.latest[name] for name in told if name in seen and name in run.latest}
+    values, units = values_told(run, newest), units_of(newest)
     title, cause = playbook.diagnosis(values, units)
     # What it was found to be stays its title; the sentence about it holds only while it is read again.
     draft.set(diagnosis=redacted(title) or run.diagnosis, cause=redacted(cause))
     if users := playbook.users(values, units):
-        read = [newest[name].at for name in playbook.signals_of_users if name in newest]
+        read = [newest[name].at for name, is_of_users in told.items() if is_of_users and name in newest]
         draft.set(users=redacted(users), users_at=max(read, default=0.0) or draft.at)
 
 
