@@ -184,6 +184,16 @@ def observed(
 
 
 @app.command()
+def stats(
+    days: Annotated[int, typer.Option(min=1, max=365, help="How many days back.")] = 30, settings: SettingsFile = None
+) -> None:
+    """Show how fast people acted, how long incidents lasted, and which mitigation held."""
+    from bot.cli.observed import tell_statistics
+
+    typer.echo(asyncio.run(tell_statistics(_settings(settings), days=days)))
+
+
+@app.command()
 def doctor(
     namespace: Annotated[
         str,

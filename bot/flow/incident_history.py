@@ -42,12 +42,16 @@ async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> li
     ]
 
 
-async def asked_by_the_last(runs: PastRuns, run: Run, plan: Plan, *, at: float) -> str:
-    """The request of this target's last incident for exactly the same change; empty if there was none, or long ago."""
+async def the_last(runs: PastRuns, run: Run) -> Run | None:
+    """Returns the incident of this run's target that was closed last; None if there was none."""
     last = await runs.last_incident(run.target.key)
-    earlier = await runs.load(last) if last is not None and last != run.incident_id else None
-    found = asked_before(plan, earlier.requests.values(), at=at) if earlier is not None else ""
-    return f"{last}/{found}" if found else ""
+    return await runs.load(last) if last is not None and last != run.incident_id else None
+
+
+def asked_by(earlier: Run, plan: Plan, *, at: float) -> str:
+    """The request of this incident for exactly the same change; empty if there was none, or long ago."""
+    found = asked_before(plan, earlier.requests.values(), at=at)
+    return f"{earlier.incident_id}/{found}" if found else ""
 
 
 async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:

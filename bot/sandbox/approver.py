@@ -25,6 +25,7 @@ PATIENCE = 3
 COMMAND = "/incident "
 """Text with this prefix is not a label: it is typed before the question is answered."""
 _PATCH = re.compile(r"```\n?(.*?apiVersion: .*?)```", re.DOTALL)
+_BEFORE = re.compile(r"^.*?(?=\bQuestion\b|\bRequest\b)", re.DOTALL)
 APPROVE = ("approve", "approve_with_reason")
 """The second opens a form that asks for a reason."""
 REASON = {"reason": "as rehearsed"}
@@ -184,8 +185,9 @@ def _commands(answer: Labels) -> list[str]:
 
 
 def _asked(message: Mapping[str, Any]) -> str:
-    """The question's text, without its number."""
-    return re.sub(r"\bQ\d+", "", str(message.get("text", "")))
+    """The question's text, without its number and what happened before it."""
+    text = str(message.get("text", ""))
+    return _BEFORE.sub("", re.sub(r"\b[QR]\d+", "", text))
 
 
 def _first_line(text: str) -> str:

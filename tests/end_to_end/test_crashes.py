@@ -45,7 +45,7 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
 
 
 def crash_right_after_an_acknowledged_press(world: Stage) -> None:
-    world.pressing_until(lambda: world.has_pressed("Approve", "Start one canary"), "the canary is approved", 120)
+    world.pressing_until(lambda: world.has_pressed("Approve canary", "Start one canary"), "the canary is approved", 120)
     world.world.family.kill("bot")
     world.world.start_bot()
 

@@ -42,12 +42,10 @@ async def test_a_person_clicks_from_the_card_to_an_approved_canary_and_a_strange
         approve = thread.get_by_role("button", name="Approve")
         await expect(approve).to_be_visible(timeout=A_LOOK)
         if os.environ.get("UPDATE_PICTURES"):
-            await expect(page.get_by_text("Waiting for approval of")).to_be_visible(timeout=A_LOOK)
+            await expect(page.get_by_text("Needs approval")).to_be_visible(timeout=A_LOOK)
             await page.screenshot(path=PICTURE)
 
-        await expect(thread).to_contain_text(
-            "Start one canary replica of llm with --max-num-active-seqs", timeout=A_LOOK
-        )
+        await expect(thread).to_contain_text("concurrent requests, on one canary first", timeout=A_LOOK)
         await act_as(page, "Mo Haddad")
         await approve.click()
         whisper = page.locator(".message.ephemeral")

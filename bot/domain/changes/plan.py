@@ -177,6 +177,8 @@ class PlanResult(BaseModel):
     hint: str = ""
     missing: tuple[str, ...] = ()
     """For `unknown`: the names in the playbook that had no value."""
+    last_time: str = ""
+    """How long this change held on this target the last time; empty if it was never made there."""
     asked_before: str = ""
     """The earlier incident's request on this target that asked for exactly this within half an hour."""
 

@@ -147,7 +147,7 @@ class Commanded(_Event):
     kind: Literal["commanded"] = "commanded"
     command: Literal[
         "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
-        "silence", "unsilence", "reopen", "pin", "handover",
+        "silence", "unsilence", "reopen", "pin", "handover", "followup",
     ]  # fmt: skip
     user: str
     user_name: str = ""

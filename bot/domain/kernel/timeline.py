@@ -16,7 +16,7 @@ EntryKind = Literal[
     "opened", "alert", "entered", "read", "baseline", "asked", "answered", "planned", "request", "press", "decided",
     "call", "wait", "outcome", "verdict", "question", "note", "halt", "resume", "undo", "slack",
     "ignored", "failed", "closed", "reopened", "export", "severity",
-    "diverted", "chart",
+    "diverted", "chart", "diagnosis", "followup",
 ]  # fmt: skip
 
 GENESIS = "0" * 64

@@ -6,14 +6,14 @@ A timeline may have been altered; then the report says where its chain breaks an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.links import Link, links_of
+from bot.domain.kernel.links import RUNBOOK_ANNOTATION, Link, links_of
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
 from bot.domain.reports.escaping import plain
@@ -34,6 +34,8 @@ class _Fact(BaseModel):
 
 class Visit(_Fact):
     state: str
+    title: str = ""
+    """What people call the state."""
     kind: str
     because: str
     entered_at: float
@@ -41,6 +43,32 @@ class Visit(_Fact):
     """None for the state it is in, or ended in."""
     runbook: Runbook | None = None
     """The step of the runbook that it is."""
+
+
+class Diagnosed(_Fact):
+    """What the bot took the trouble for, as it told people."""
+
+    at: float
+    title: str
+    cause: str
+    users: str
+    ruled_out: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """What could not be ruled out."""
+
+
+class Phase(_Fact):
+    """States of one kind in a row."""
+
+    name: str
+    began_at: float
+    took_seconds: float | None
+
+
+class FollowUp(_Fact):
+    text: str
+    who: str = ""
+    """Who wrote it; empty where the timeline itself suggests it."""
 
 
 class Waited(_Fact):
@@ -59,6 +87,16 @@ class Decided(_Fact):
     digest: str = ""
     """Of the plan that was decided about."""
     reason: str = ""
+
+
+class Applied(_Fact):
+    """A change that was done, and who approved it."""
+
+    request: str
+    title: str
+    at: float
+    by: tuple[str, ...] = ()
+    """Empty where no approval was needed."""
 
 
 class Called(_Fact):
@@ -113,6 +151,11 @@ class Report(_Fact):
     """The alerts' runbooks and queries, and the dashboard."""
     related: tuple[RelatedRunbook, ...] = ()
     """Other runbooks that belong to the same trouble."""
+    diagnosis: Diagnosed | None = None
+    users_at_the_end: str = ""
+    applied: tuple[Applied, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    follow_ups: tuple[FollowUp, ...] = ()
     path: tuple[Visit, ...]
     waits: tuple[Waited, ...]
     waited_seconds: float
@@ -155,7 +198,15 @@ class Report(_Fact):
         end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
         closed = end if end is not None and end.kind == "closed" else None
         waits = tuple(_waits(plain_entries))
+        path = tuple(_path(plain_entries))
+        held = tuple(map(str, _list(closed.data, "held"))) if closed else ()
+        diagnosis = next(_diagnoses(reversed(plain_entries)), None)
         return cls(
+            diagnosis=diagnosis,
+            users_at_the_end=_str(closed.data, "users") if closed else "",
+            applied=tuple(_applied(plain_entries)),
+            phases=tuple(_phases(path)),
+            follow_ups=tuple(_follow_ups(plain_entries, held, diagnosis)),
             **_about(opened),
             severity=_severity(opened, plain_entries),
             alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
@@ -165,7 +216,7 @@ class Report(_Fact):
             ending=_str(closed.data, "ending") if closed else "",
             links=_links(opened, plain_entries, closed_at=closed.at if closed else None),
             related=tuple(_related(opened)),
-            path=tuple(_path(plain_entries)),
+            path=path,
             waits=waits,
             waited_seconds=_covered(waits, until=max((entry.at for entry in plain_entries), default=0.0)),
             decisions=tuple(_decisions(plain_entries)),
@@ -173,7 +224,7 @@ class Report(_Fact):
             readings=tuple(_compared(plain_entries)),
             verdicts=tuple(_verdicts(plain_entries)),
             ignored=sum(1 for e in plain_entries if e.kind == "ignored"),
-            held=tuple(map(str, _list(closed.data, "held"))) if closed else (),
+            held=held,
             people=dict(_people(plain_entries)),
             entries=len(entries),
             broken_at=first_break(entries),
@@ -243,8 +294,78 @@ def _path(entries: Sequence[Entry]) -> Iterator[Visit]:
         kind, because = _str(here.data, "kind"), here.text.partition(" — ")[2]
         runbook = _runbook(here.data.get("runbook"))
         yield Visit(
-            state=here.state, kind=kind, because=because, entered_at=here.at, took_seconds=took, runbook=runbook
+            state=here.state,
+            title=here.text.partition(" — ")[0],
+            kind=kind,
+            because=because,
+            entered_at=here.at,
+            took_seconds=took,
+            runbook=runbook,
         )
+
+
+def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
+    for entry in entries:
+        if entry.kind == "diagnosis":
+            checks = [each for each in _list(entry.data, "checks") if isinstance(each, list | tuple) and len(each) == 2]
+            yield Diagnosed(
+                at=entry.at,
+                title=entry.text,
+                cause=_str(entry.data, "cause"),
+                users=_str(entry.data, "users"),
+                ruled_out=tuple(str(text) for found, text in checks if found == "ruled_out"),
+                unknown=tuple(str(text) for found, text in checks if found == "unknown"),
+            )
+
+
+PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Other playbook"}
+
+
+def _phases(path: Sequence[Visit]) -> Iterator[Phase]:
+    """The path without its reads: what each change and each check took."""
+    rows: list[Phase] = []
+    for visit in path:
+        if visit.kind == "end":
+            continue
+        name = PHASES.get(visit.kind) or visit.title or visit.state.replace("_", " ")
+        if visit.kind == "watch" and not rows:
+            name = PHASES["read"]
+        last = rows[-1] if rows else None
+        if last is not None and (last.name == name or visit.kind in ("read", "recommend")):
+            # What is read between a change and its check belongs to the phase before.
+            took = None if visit.took_seconds is None else visit.entered_at + visit.took_seconds - last.began_at
+            rows[-1] = last.model_copy(update={"took_seconds": took})
+        else:
+            rows.append(Phase(name=name, began_at=visit.entered_at, took_seconds=visit.took_seconds))
+    yield from rows
+
+
+def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:
+    titles: dict[str, str] = {}
+    by: dict[str, list[str]] = {}
+    for entry in entries:
+        request = _str(entry.data, "request")
+        if entry.kind == "request" and "plan" in entry.data:
+            titles[request] = _str(_dict(entry.data, "plan"), "title")
+        elif entry.kind == "press" and _str(entry.data, "action") == "approve":
+            by.setdefault(_str(entry.data, "about"), []).append(entry.who)
+        elif entry.kind == "outcome" and request in titles and ": done" in entry.text:
+            approved = tuple(dict.fromkeys(filter(None, by.get(request, []))))
+            yield Applied(request=request, title=titles[request], at=entry.at, by=approved)
+
+
+def _follow_ups(entries: Sequence[Entry], held: Sequence[str], diagnosis: Diagnosed | None) -> Iterator[FollowUp]:
+    """What people wrote down, then what the timeline itself suggests."""
+    for entry in entries:
+        if entry.kind == "followup":
+            yield FollowUp(text=entry.text, who=entry.who)
+    for title in held:
+        yield FollowUp(text=f"Make it permanent or take it back: {title}")
+    for what in diagnosis.unknown if diagnosis is not None else ():
+        yield FollowUp(text=f"Make it possible to rule out {what}: it could not be read")
+    named = {alert.name for alert in _alerts(entries) if not alert.annotations.get(RUNBOOK_ANNOTATION)}
+    for name in sorted(named):
+        yield FollowUp(text=f"Give the alert {name} a runbook_url: people had no link to its runbook")
 
 
 def _runbook(raw: object) -> Runbook | None:

@@ -13,7 +13,9 @@ _MARKUP = re.compile(r"[\\`*_~\[\]#!$|]")
 
 def markdown(entries: Sequence[Chained], stored: StoredHead | None = None) -> str:
     page = page_of(entries, stored)
-    parts = [f"# {escaped(page.title)}", _table(("fact", "value"), page.facts), *map(_section, page.sections)]
+    parts = [f"# {escaped(page.title)}", _lines(page.summary), *map(_section, page.sections)]
+    parts += ["## Facts", _table(("fact", "value"), page.facts)]
+    parts += ["# Appendix", *map(_section, page.appendix)] if page.appendix else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -21,6 +23,10 @@ def escaped(words: str) -> str:
     """Text that shows exactly these words."""
     shown = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MARKUP.sub(r"\\\g<0>", shown)
+
+
+def _lines(lines: Sequence[tuple[str, str | Cell]]) -> str:
+    return "\n".join(f"- **{escaped(name)}:** {_cell(said) or NONE}" for name, said in lines)
 
 
 def _section(section: Section) -> str:

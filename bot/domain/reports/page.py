@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
-from bot.domain.reports.facts import Compared, Report, readings_of
+from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report, readings_of
 
 DIGEST_SHOWN = 12
 MAX_TITLE = 300
@@ -55,8 +55,12 @@ class Section(NamedTuple):
 
 class Page(NamedTuple):
     title: str
+    summary: tuple[tuple[str, str | Cell], ...]
+    """Five lines that say it all."""
     facts: tuple[tuple[str, str | Cell], ...]
     sections: tuple[Section, ...]
+    appendix: tuple[Section, ...]
+    """Everything, state by state, for those who check."""
 
 
 def spans(cell: str | Cell) -> Cell:
@@ -66,10 +70,9 @@ def spans(cell: str | Cell) -> Cell:
 def page_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> Page:
     """A post-mortem's facts; its interpretation is for people."""
     report = Report.of(entries, stored)
-    sections = (
+    sections = (_phases(report), _decisions(report), _calls(report), _follow_ups(report))
+    appendix = (
         _path(report),
-        _decisions(report),
-        _calls(report),
         _readings(report),
         _verdicts(report),
         _waits(report),
@@ -77,8 +80,64 @@ def page_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> Pag
         _chain(report),
     )
     name = " ".join(filter(None, (report.incident, report.title))) or "Incident"
-    filled = tuple(section for section in sections if section.rows or section.paragraphs)
-    return Page(one_line(name, MAX_TITLE), _facts(report), filled)
+    title = one_line(name, MAX_TITLE)
+    return Page(title, _summary(report), _facts(report), _filled(sections), _filled(appendix))
+
+
+def _filled(sections: Iterable[Section]) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section.rows or section.paragraphs)
+
+
+# --- the first page ---------------------------------------------------------------------------------------------------
+
+
+def _summary(report: Report) -> tuple[tuple[str, str | Cell], ...]:
+    diagnosis = report.diagnosis
+    users = [diagnosis.users if diagnosis is not None else "", report.users_at_the_end]
+    felt = " → ".join(dict.fromkeys(each for each in users if each)) or "not known"
+    over = f" until {moment(report.closed_at)} UTC" if report.closed_at is not None else ", and it is still open"
+    cause = [diagnosis.cause, _ruled_out(diagnosis)] if diagnosis is not None else []
+    fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
+    return (
+        ("What happened", _happened(report)),
+        ("Users", f"{felt}. From {moment(report.opened_at)}{over}"),
+        ("Cause", " ".join(filter(None, cause)) or "not known"),
+        ("What was done", fixed or "nothing was changed"),
+        ("Still changed", _held(report)),
+    )
+
+
+def _happened(report: Report) -> str:
+    what = report.diagnosis.title if report.diagnosis is not None else report.title
+    where = f" on {report.target}" if report.target and report.diagnosis is not None else ""
+    by = f", opened by {', '.join(report.alerts)}" if report.alerts else ""
+    ended = report.ending.replace("_", " ")
+    closed = f", closed as {ended} after {lasting(report.close_seconds)}" if report.closed_at is not None else ""
+    return f"{what[:1].upper()}{what[1:]}{where}{by}{closed}"
+
+
+def _ruled_out(diagnosis: Diagnosed) -> str:
+    found = f"Ruled out: {', '.join(diagnosis.ruled_out)}." if diagnosis.ruled_out else ""
+    unknown = f"Could not be ruled out: {', '.join(diagnosis.unknown)}." if diagnosis.unknown else ""
+    return " ".join(filter(None, (found, unknown)))
+
+
+def _approved(report: Report, applied: Applied) -> str:
+    names = [report.people.get(user, user) for user in applied.by]
+    return f"approved by {', '.join(names)}" if names else "no approval needed"
+
+
+def _phases(report: Report) -> Section:
+    rows = [(it.name, moment(it.began_at), lasting(it.took_seconds)) for it in report.phases]
+    return Section("Phases", ("phase", "began (UTC)", "took"), rows)
+
+
+def _follow_ups(report: Report) -> Section:
+    rows = [(it.text, _who(report, it.who, "suggested by the timeline")) for it in report.follow_ups]
+    return Section("Follow-ups", ("what", "who"), rows)
+
+
+# --- its parts --------------------------------------------------------------------------------------------------------
 
 
 def _code(raw: str) -> Cell:

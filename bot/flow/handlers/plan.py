@@ -17,11 +17,12 @@ from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
+from bot.domain.reports.statistics import last_time
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.handlers.watch_advice import takes_back
 from bot.flow.hot_halls import refused_by_heat
-from bot.flow.incident_history import PastRuns, asked_by_the_last, rollbacks_in_a_day
+from bot.flow.incident_history import PastRuns, asked_by, rollbacks_in_a_day, the_last
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Cluster
 from bot.flow.restrictions import Restrictions
@@ -86,8 +87,12 @@ class PlanHandler:
         rehearsed = result if observes else await self._rehearsed(result)
         if rehearsed.plan is None:
             return rehearsed
-        asked = await asked_by_the_last(self._runs, run, rehearsed.plan, at=at)
-        return rehearsed.model_copy(update={"asked_before": asked})
+        earlier = await the_last(self._runs, run)
+        if earlier is None:
+            return rehearsed
+        held = last_time([earlier], run, rehearsed.plan, at=at)
+        asked = asked_by(earlier, rehearsed.plan, at=at)
+        return rehearsed.model_copy(update={"asked_before": asked, "last_time": held})
 
     async def _rehearsed(self, result: PlanResult) -> PlanResult:
         """Checks that every call is allowed, and sends the first one for each object as a dry run.

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from slack_sdk.signature import SignatureVerifier
 
-from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.command import NOTHING, Command
 from bot.adapters.slack.inbound.commands import WORDS, Commands
 from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import Offer, Run
@@ -229,9 +229,51 @@ def many(counter: Counter) -> None:
 
 async def test_help_names_every_command(counter: Counter) -> None:
     said = await counter.say("help")
-    assert said == await counter.say("")
     for word in WORDS:
-        assert f"/incident {word}" in said
+        assert f"/incident {'' if word == NOTHING else word}" in said
+
+
+async def test_incident_alone_shows_what_waits_and_five_things_to_do(counter: Counter) -> None:
+    many(counter)
+    counter.inbound.runs["INC-7"] = waiting()
+    said = await counter.say("")
+    assert "*1 of 2 open incidents wait for people*" in said
+    assert "INC-7" in said
+    assert "INC-8" not in said
+    assert said.count("• `/incident ") == 5
+    counter.inbound.runs.clear()
+    assert "No incident is open." in await counter.say("")
+
+
+async def test_help_explains_one_command(counter: Counter) -> None:
+    said = await counter.say("help halt")
+    assert "`/incident halt [INC|all] [WHY]`: stop sending changes until it is resumed." in said
+    assert "`7` stands for `INC-7`" in said
+    assert "Did you mean" in await counter.say("help hlat")
+
+
+@pytest.mark.parametrize("text", ["show 7", "show inc-7", "show INC-7", "timeline 7", "lead 7"])
+async def test_an_incident_may_be_named_by_its_number(counter: Counter, text: str) -> None:
+    assert "There is no incident" not in await counter.say(text)
+
+
+async def test_a_number_at_the_beginning_of_a_text_is_part_of_the_text(counter: Counter) -> None:
+    await counter.say("note 2 replicas are back")
+    ((_, event),) = counter.inbound.commands.values()
+    assert event.text == "2 replicas are back"
+
+
+@pytest.mark.parametrize(("text", "said"), [("stats", "The last 7 days."), ("stats 30", "The last 30 days.")])
+async def test_statistics_of_some_days(counter: Counter, text: str, said: str) -> None:
+    assert said in await counter.say(text)
+    assert "is not a number of days" in await counter.say("stats soon")
+
+
+async def test_a_follow_up_is_stored_as_it_was_typed(counter: Counter) -> None:
+    assert "will list it" in await counter.say("followup INC-7 raise the limit in git")
+    ((_, event),) = counter.inbound.commands.values()
+    assert (event.command, event.text) == ("followup", "raise the limit in git")
+    assert "Write what is to be done" in await counter.say("followup INC-7")
 
 
 async def test_a_mistyped_command_gets_the_one_that_was_meant(counter: Counter) -> None:
@@ -250,7 +292,7 @@ async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: C
     many(counter)
     said = await counter.say("list")
     assert "2 open" in said
-    assert "Waiting for approval" in said
+    assert "Needs approval" in said
     counter.inbound.runs.clear()
     assert await counter.say("list") == "No incident is open."
 
@@ -417,7 +459,9 @@ async def test_a_word_that_does_nothing_to_a_closed_incident_says_so_and_what_ca
     assert counter.inbound.commands == {}
 
 
-@pytest.mark.parametrize("text", ["note INC-7 what we saw", "export INC-7", "timeline INC-7", "show INC-7"])
+@pytest.mark.parametrize(
+    "text", ["note INC-7 what we saw", "followup INC-7 later", "export INC-7", "timeline INC-7", "show INC-7"]
+)
 async def test_what_makes_sense_of_a_closed_incident_is_done(counter: Counter, text: str) -> None:
     counter.inbound.runs["INC-7"] = run(closed_at=BEGAN, ending="fixed")
     assert "Not done" not in await counter.say(text)

@@ -267,19 +267,25 @@ def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> N
     fixed = run(incident_id="INC-1", closed_at=BEGAN + 600, ending="fixed", ledger=(ledger_entry(),))
     left = run(
         incident_id="INC-2", closed_at=BEGAN + 1800, ending="handed_over", severity="ticket",
-        questions={"Q2": question(answered_at=BEGAN + 160)},
-        requests={"R3": request(decided_at=BEGAN + 320)},
+        questions={"Q2": question(status="answered", answered_at=BEGAN + 160)},
+        requests={"R3": request(decided_by="U0ANA", decided_at=BEGAN + 320)},
     )  # fmt: skip
     old = run(incident_id="INC-0", opened_at=BEGAN - 8 * DAY, closed_at=BEGAN)
     said = week([fixed, left, old, run()], now=BEGAN + DAY)
     assert said == [
         "*Opened*\n3 (2 paged)",
-        "*Closed*\n2 (1 fixed or cleared by themselves)",
-        "*From alert to close*\n20 min (median of 2)",
-        "*Until people answered*\n90 s (median of 2)",
-        "*Changes applied*\n1",
+        "*Closed*\n2 (1 fixed, accepted or cleared by themselves)",
+        "*Until a person acted (MTTA)*\n2.6 m (median of 1)",
+        "*Until the end (MTTR)*\n19.9 m (median of 2)",
+        "*Waiting for people*\n90 s (median of 2)",
+        "*Presses*\n1 (median)",
     ]
-    assert week([], now=BEGAN)[2] == "*From alert to close*\nnone yet"
+    assert week([], now=BEGAN)[2:] == [
+        "*Until a person acted (MTTA)*\nnone yet",
+        "*Until the end (MTTR)*\nnone yet",
+        "*Waiting for people*\nnone yet",
+        "*Presses*\nnone yet",
+    ]
 
 
 @pytest.mark.fast

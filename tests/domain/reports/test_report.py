@@ -339,6 +339,49 @@ def test_what_is_still_held_is_named() -> None:
     assert Report.of(fixed().timeline).held == ("scale llm from 4 to 5",)
 
 
+DIAGNOSIS = {
+    "cause": "Requests are preempted.",
+    "users": "Users wait 5 s (target 2 s)",
+    "checks": [["ruled_out", "a crash"], ["unknown", "a node fault"], "altered"],
+}
+
+
+def told(*more: Entry) -> str:
+    opened = Entry(kind="opened", at=START, text="opened", data={"target": "serving/llm", "labels": {"alertname": "A"}})
+    entries = (opened, Entry(kind="diagnosis", at=START + 9, text="KV cache full", data=DIAGNOSIS), *more)
+    return markdown(chain(entries, head="0" * 64, length=0))
+
+
+def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
+    ended = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
+    page = told(Entry(kind="closed", at=START + 600, text="closed", data=ended))
+    assert "**What happened:** KV cache full on serving/llm, opened by A, closed as fixed after 10 m 00 s" in page
+    assert "**Users:** Users wait 5 s (target 2 s) → Users wait 1 s (target 2 s). From " in page
+    assert "**Cause:** Requests are preempted. Ruled out: a crash. Could not be ruled out: a node fault." in page
+    assert "**What was done:** nothing was changed" in page
+
+
+def test_follow_ups_are_what_people_wrote_and_what_the_timeline_suggests() -> None:
+    written = Entry(kind="followup", at=START + 99, text="raise the limit in git", who="U1")
+    page = told(written, Entry(kind="closed", at=START + 600, text="closed", data={"ending": "fixed", "held": ["cap"]}))
+    section = page.partition("## Follow-ups")[2].partition("##")[0]
+    assert "| raise the limit in git | `U1` |" in section
+    assert "Make it permanent or take it back: cap | suggested by the timeline" in section
+    assert "Make it possible to rule out a node fault: it could not be read" in section
+
+
+def test_phases_join_what_was_read_to_the_change_or_check_before_it() -> None:
+    kinds = [("look", "read"), ("more", "read"), ("cap", "change"), ("done", "read"), ("calm", "watch"), ("end", "end")]
+    entered = [
+        Entry(kind="entered", at=START + 10 * place, text=f"Title {name} — why", state=name, data={"kind": kind})
+        for place, (name, kind) in enumerate(kinds)
+    ]
+    report = Report.of(chain(entered, head="0" * 64, length=0))
+    assert [(phase.name, phase.took_seconds) for phase in report.phases] == [
+        ("Diagnosis", 20), ("Title cap", 20), ("Title calm", 10),
+    ]  # fmt: skip
+
+
 def test_an_altered_entry_breaks_the_chain_there() -> None:
     timeline = fixed().timeline
     forged = timeline[3].entry.model_copy(update={"text": "nothing happened"})
@@ -454,7 +497,7 @@ def test_nothing_from_outside_alters_the_page(title: str, who: str, said: str) -
     page = markdown(chain(entries, head="0" * 64, length=0))
     tokens = PARSER.parse(page)
     assert [token.tag for token in tokens if token.type == "heading_open"][:2] == ["h1", "h2"]
-    assert len([token for token in tokens if token.type == "heading_open"]) == 6
+    assert len([token for token in tokens if token.type == "heading_open"]) == 9
     inside = [child for token in inlines(page) for child in token.children or []]
     assert {child.content for child in inside if child.type == "html_inline"} <= {"<br>"}
     assert {child.type for child in inside} <= OURS
@@ -462,8 +505,8 @@ def test_nothing_from_outside_alters_the_page(title: str, who: str, said: str) -
 
 
 def expected_rows(entries: list[Entry]) -> int:
-    summary, decisions, calls, verdicts = 14, 2, 2, 2
-    return summary + decisions + calls + verdicts + 1 + len(entries)
+    facts, decisions, calls, verdicts, follow_ups = 14, 2, 2, 2, 2
+    return facts + decisions + calls + verdicts + follow_ups + 1 + len(entries)
 
 
 @settings(max_examples=30, deadline=None)

@@ -21,6 +21,12 @@ _PERSON = re.compile(r"<@([UW][A-Z0-9]+)\|[^>]*>")
 _LINK = re.compile(r"<((?:https?|mailto):[^|>]+)(?:\|[^>]*)?>")
 _CHANNEL = re.compile(r"<#[CG][A-Z0-9]+\|([^>]*)>")
 INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
+NOTHING = "now"
+"""The command that `/incident` alone stands for."""
+TAKES_TEXT = frozenset(
+    {"note", "status", "followup", "handover", "halt", "resolve", "maintenance", "freeze", "open", "stats"}
+)
+"""Where a number may begin the text: `/incident note 2 replicas are back`."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,8 @@ class Command:
         plainly = _CHANNEL.sub(r"#\1", _LINK.sub(r"\1", _PERSON.sub(r"<@\1>", text)))
         word, _, rest = html.unescape(plainly).strip().partition(" ")
         digest = hashlib.sha256(f"{trigger_id}/{user}/{text}".encode()).hexdigest()[:24]
-        name = word.lower() or "help"
-        return cls(f"command:{digest}", user, user_name, name, rest.strip(), channel, response_url)
+        name = word.lower() or NOTHING
+        return cls(f"command:{digest}", user, user_name, name, _with_id(name, rest.strip()), channel, response_url)
 
     @classmethod
     def received(cls, body: Mapping[str, Any]) -> Command:
@@ -63,6 +69,13 @@ class Command:
     def place(self) -> dict[str, str]:
         """Where to answer later, as a form stores it."""
         return {"channel": self.channel, "response_url": self.response_url}
+
+
+def _with_id(word: str, rest: str) -> str:
+    """The text with `7` as `INC-7`, where a number can only be an incident."""
+    first, space, more = rest.partition(" ")
+    is_id = first.isascii() and first.isdigit() and ((not more and word != "stats") or word not in TAKES_TEXT)
+    return f"INC-{int(first)}{space}{more}" if is_id else rest
 
 
 def reply(*lines: str) -> Message:

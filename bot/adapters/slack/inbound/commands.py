@@ -14,7 +14,7 @@ import structlog
 
 from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.inbound.boundary import NotDoneError, permitted
-from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
+from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
@@ -30,14 +30,16 @@ from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
+from bot.domain.reports.statistics import in_words, statistics
 
 log = structlog.get_logger(__name__)
 
 ENTRIES_SHOWN = 20
 LISTED = 20
+MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
-Verb = Literal["halt", "resume", "reset", "note", "undo", "resolve", "divert"]
+Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,16 @@ class _Word:
 
 
 WORDS = {
-    "help": _Word("", "list the commands", "anybody", when_closed=True),
+    NOTHING: _Word("", "show what waits for people, and what you can do", "anybody", when_closed=True),
+    "help": _Word("[COMMAND]", "list the commands, or explain one", "anybody", when_closed=True),
     "list": _Word("", "list the open incidents", "anybody", when_closed=True),
     "show": _Word("[INC]", "show the state of an incident", "anybody", when_closed=True),
     "timeline": _Word("[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members", when_closed=True),
     "export": _Word("[INC] [md|json|html]", "upload the whole timeline to the thread", "members", when_closed=True),
     "note": _Word("[INC] TEXT", "add a note to the timeline", "members", when_closed=True),
+    "followup": _Word(
+        "[INC] TEXT", "write down what is to be done later; the report lists it", "members", when_closed=True
+    ),
     "halt": _Word("[INC|all] [WHY]", "stop sending changes until it is resumed", "halters"),
     "resume": _Word("[INC|all]", "lift a halt"),
     "reset": _Word("[INC]", "reset the circuit breakers of its workload and of nodes"),
@@ -76,6 +82,7 @@ WORDS = {
     "freeze": _Word("[NAMESPACE/WORKLOAD|all for 1h WHY|off]", "only advise changes", when_closed=True),
     "reopen": _Word("INC WHY", "reopen a closed incident", when_closed=True),
     "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert", when_closed=True),
+    "stats": _Word("[DAYS]", "show how fast incidents were answered and ended", "members", when_closed=True),
     "playbooks": _Word("", "list the playbooks and the alerts that open them", "members", when_closed=True),
     "graph": _Word(
         "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members", when_closed=True
@@ -89,8 +96,9 @@ WORDS = {
 
 
 GROUPS = {
-    "See": ("list", "show", "timeline", "export", "graph", "playbooks", "settings", "unmatched", "help"),
-    "Update": ("note", "status", "lead", "handover"),
+    "See": (NOTHING, "list", "show", "timeline", "export", "graph", "stats"),
+    "Look up": ("playbooks", "settings", "unmatched", "help"),
+    "Update": ("note", "followup", "status", "lead", "handover"),
     "Operate": ("open", "skip", "divert", "undo", "silence", "maintenance", "reset", "resolve", "reopen"),
     "Stop": ("halt", "resume", "freeze"),
 }
@@ -103,12 +111,14 @@ class Commands:
         playbooks, steering = PlaybookWords(services, self.pointed_at), SteeringWords(services, self.pointed_at)
         self._windows, windows = services.windows, WindowWords(services)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
+            NOTHING: self._now,
             "help": self._help,
             "list": self._list,
             "show": self._show,
             "timeline": self._timeline,
             "export": self._export,
             "note": self._note,
+            "followup": self._followup,
             "halt": self._halt,
             "resume": self._resume,
             "reset": self._reset,
@@ -128,6 +138,7 @@ class Commands:
             "playbooks": playbooks.list,
             "graph": playbooks.graph,
             "unmatched": self._unmatched,
+            "stats": self._stats,
         }
 
     async def answer(self, command: Command) -> Answer:
@@ -145,8 +156,25 @@ class Commands:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
+    async def _now(self, command: Command) -> Message:
+        """What waits for people, those that this person leads first, and five things to do next."""
+        page = await self._incidents.open_page()
+        waiting = [run for run in page.runs if run.open_question or run.open_request or run.advised]
+        waiting.sort(key=lambda run: (run.lead != command.user, URGENCY.index(run.severity)))
+        lines = [
+            f"• {sign_of(run)} *{line(run.incident_id, 40)}* {code(run.target, 120)}"
+            f"{' · you lead' if run.lead == command.user else ''}\n      {now_line(run, {})}"
+            for run in waiting[:LISTED]
+        ]
+        head = (
+            f"*{len(waiting)} of {page.count} open incidents wait for people*" if page.count else "No incident is open."
+        )
+        return reply(head, *lines, "*You can*", *(f"• `{usage}` {does}" for usage, does in _next_steps(waiting)))
+
     async def _help(self, command: Command) -> Message:
-        del command
+        if command.rest:
+            word = command.rest.lower().removeprefix("/incident ").strip()
+            return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
         lines: list[str] = []
         for group, words in GROUPS.items():
             lines += [f"*{group}*", *(f"• `{_usage(word)}` {WORDS[word].does}" for word in words)]
@@ -209,6 +237,15 @@ class Commands:
             "*Alerts that opened no incident*", *lines, "`/incident playbooks` shows which alerts open each playbook."
         )
 
+    async def _stats(self, command: Command) -> Message:
+        days = int(command.rest) if command.rest.isascii() and command.rest.isdigit() else 7 if not command.rest else 0
+        if not 1 <= days <= MAX_DAYS:
+            raise NotDoneError(f"{code(command.rest, 60)} is not a number of days from 1 to {MAX_DAYS}.")
+        now = self._clock.now()
+        found = statistics(await self._incidents.recent_runs(), now - days * 86_400, now + 1)
+        head, *lines = (line(each, 400) for each in in_words(found))
+        return reply(f"*The last {days} days.* {head}", *lines)
+
     # --- steering ----------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
@@ -218,6 +255,13 @@ class Commands:
         return await self._store(
             command, incident_id, "note", text, f"Noted on the timeline of {line(incident_id, 40)}."
         )
+
+    async def _followup(self, command: Command) -> Message:
+        incident_id, text = await self._named(command)
+        if not text:
+            raise NotDoneError(f"Write what is to be done: `/incident followup {incident_id} raise the limit in git`")
+        done = f"The report of {line(incident_id, 40)} will list it as a follow-up."
+        return await self._store(command, incident_id, "followup", text, done)
 
     async def _halt(self, command: Command) -> Message:
         """Halts whatever text follows; that text is the reason."""
@@ -342,8 +386,31 @@ class Commands:
         raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{_usage(command.word)}`")
 
 
+def _next_steps(waiting: Sequence[Run]) -> list[tuple[str, str]]:
+    number = waiting[0].incident_id.rpartition("-")[2] if waiting else "7"
+    words = (f"show {number}", f"lead {number}", f"status {number} TEXT", "halt all WHY", "help")
+    return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in words]
+
+
+def _explained(word: str) -> list[str]:
+    spec = WORDS[word]
+    people = {
+        "anybody": "Everybody may use it.",
+        "members": "Members of this workspace may use it, guests and bots may not.",
+        "steerers": "Only the people whom the settings name as operators or approvers may use it.",
+        "halters": "Operators and approvers may use it, also while Slack does not answer.",
+    }
+    which = (
+        "`INC` may be left out while only one incident is open; `7` stands for `INC-7`."
+        if "INC" in spec.arguments
+        else ""
+    )
+    closed_too = "It also works on a closed incident." if spec.when_closed and "INC" in spec.arguments else ""
+    return [f"`{_usage(word)}`: {spec.does}.", *filter(None, (people[spec.who], which, closed_too))]
+
+
 def _usage(word: str) -> str:
-    return f"/incident {word} {WORDS[word].arguments}".strip()
+    return f"/incident {'' if word == NOTHING else word} {WORDS[word].arguments}".strip()
 
 
 def _unknown_word(word: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,16 +20,17 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
-from bot.adapters.slack.outbound.card import GOOD_ENDINGS, linked, now_line, sign_of
+from bot.adapters.slack.outbound.card import linked, now_line, sign_of
 from bot.adapters.slack.outbound.request_message import request_title
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.window_line import window_line
-from bot.adapters.slack.outbound.words import moment, span
+from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.planned_window import PlannedWindow
+from bot.domain.reports.statistics import GOOD, statistics
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]
@@ -220,35 +220,23 @@ def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, 
     blocks += [] if still_open else section(["No incident is open."])
     blocks += _more(len(still_open) + seen.unread - OPEN_SHOWN)
     blocks += [divider(), header("The last seven days"), *fields(week([*recent, *still_open], now=now))]
-    blocks += context(["As of " + moment(now) + ". `/incident help` lists the commands."])
+    blocks += context(["As of " + moment(now) + ". `/incident stats 30` shows more, `/incident help` the commands."])
     return limits.fitted(blocks)
 
 
 def week(runs: Iterable[Run], *, now: float) -> list[str]:
-    """Numbers of the incidents opened within a week. A time is the median of the incidents that have it."""
-    found = {run.incident_id: run for run in runs if now - run.opened_at <= WEEK_SECONDS}.values()
-    closed = [run for run in found if run.closed_at is not None]
-    lasted = [run.closed_at - run.starts_at for run in closed if run.closed_at is not None]
-    answered = [
-        wait
-        for run in found
-        for wait in (
-            *((r.decided_at - r.asked_at) for r in run.requests.values() if r.decided_at is not None),
-            *((q.answered_at - q.asked_at) for q in run.questions.values() if q.answered_at is not None),
-        )
-    ]
-    fixed = sum(1 for run in closed if run.ending in GOOD_ENDINGS)
+    """Numbers of the incidents opened within a week."""
+    every = {run.incident_id: run for run in runs}.values()
+    found = statistics(every, now - WEEK_SECONDS, now + 1)
+    good = sum(count for endings in found.outcomes.values() for ending, count in endings.items() if ending in GOOD)
     return [
-        f"*Opened*\n{len(found)} ({sum(1 for run in found if run.severity == 'page')} paged)",
-        f"*Closed*\n{len(closed)} ({fixed} fixed or cleared by themselves)",
-        f"*From alert to close*\n{_median(lasted)}",
-        f"*Until people answered*\n{_median(answered)}",
-        f"*Changes applied*\n{sum(len(run.ledger) for run in found)}",
+        f"*Opened*\n{found.opened} ({found.paged} paged)",
+        f"*Closed*\n{found.closed} ({good} fixed, accepted or cleared by themselves)",
+        f"*Until a person acted (MTTA)*\n{found.until_acted}",
+        f"*Until the end (MTTR)*\n{found.until_closed}",
+        f"*Waiting for people*\n{found.waited}",
+        f"*Presses*\n{found.presses:g} (median)" if found.presses is not None else "*Presses*\nnone yet",
     ]
-
-
-def _median(seconds: Sequence[float]) -> str:
-    return f"{span(statistics.median(seconds))} (median of {len(seconds)})" if seconds else "none yet"
 
 
 def _stands(run: Run) -> str:

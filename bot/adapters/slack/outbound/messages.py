@@ -34,6 +34,7 @@ from bot.adapters.slack.outbound.words import (
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.playbooks import text_sizes
+from bot.domain.reports.statistics import waited_seconds
 
 BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
@@ -243,7 +244,7 @@ def _closed(run: Run, post: Post) -> Message:
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]
         body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
-    lasted, waited = closed_at - run.starts_at, _waited(run, closed_at)
+    lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     head = str(post.data.get("head", ""))
     marks = [times, f"timeline {code(head[:16], 20)}" if head else ""]
@@ -252,16 +253,6 @@ def _closed(run: Run, post: Post) -> Message:
         filter(None, (f"{line(run.incident_id, 40)} {line(called.lower(), 80)}", prose(text), line(users, 400)))
     )
     return Message(said[: limits.TEXT], limits.fitted(body, foot))
-
-
-def _waited(run: Run, until: float) -> float:
-    """Seconds in which a request or a question was open."""
-    asked = [(each.asked_at, each.decided_at or until) for each in run.requests.values() if each.status != "advised"]
-    asked += [(each.asked_at, each.answered_at or until) for each in run.questions.values()]
-    total, reached = 0.0, 0.0
-    for begin, end in sorted(asked):
-        total, reached = total + max(0.0, end - max(begin, reached)), max(end, reached)
-    return total
 
 
 def _missing(post: Post) -> Message:

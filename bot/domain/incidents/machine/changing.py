@@ -54,7 +54,11 @@ def planned(draft: Draft, event: Planned) -> None:
 
 def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcome: str) -> None:
     if result.outcome == "planned" and result.plan is not None:
-        request = ask_for(draft, change, result.plan, asked_elsewhere=result.asked_before)
+        plan = result.plan
+        if result.last_time and not VERBS[plan.verb].restores:
+            told = Circumstance(name="last_time", grade="note", text=result.last_time)
+            plan = plan.model_copy(update={"circumstances": (told, *plan.circumstances)})
+        request = ask_for(draft, change, plan, asked_elsewhere=result.asked_before)
         entering.go(draft, outcome)
         if request.advice is not None:
             _watch_advice(draft, request)

@@ -158,6 +158,7 @@ class Draft:
         self.learn(is_diagnosed=True)
         checks = [[each.found, each.text] for each in findings.checks]
         said = {"title": run.diagnosis, "cause": run.cause, "users": run.users, "checks": checks}
+        self.record("diagnosis", run.diagnosis or "not clear yet", data=said)
         self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, said | looked)
         return news
 

@@ -63,6 +63,12 @@ def _status(draft: Draft, event: Commanded) -> None:
         draft.set_deadline(NEXT_STATUS, draft.at + event.seconds)
 
 
+def _followup(draft: Draft, event: Commanded) -> None:
+    number = f"N{draft.number()}"
+    draft.record("followup", event.text, who=event.user)
+    draft.post("note", f"note:{number}", number, {"text": f"Follow-up: {event.text}", "user": event.user})
+
+
 def _remind(draft: Draft) -> None:
     """Send a reminder. Each waits twice as long as the one before, so that unread reminders do not pile up."""
     run, number = draft.run, f"N{draft.number()}"
@@ -203,6 +209,7 @@ def pin(draft: Draft, event: Commanded) -> None:
 
 _MOVES: Mapping[str, Callable[[Draft, Commanded], None]] = {
     "status": _status,
+    "followup": _followup,
     "handover": _handover,
     "skip": _skip,
     "silence": _silence,

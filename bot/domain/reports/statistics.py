@@ -1,0 +1,193 @@
+"""How incidents went: how fast people acted, how long they lasted, what was pressed, and which mitigation held.
+
+Counted from the stored incidents alone. A time is the median of the incidents that have it.
+"""
+
+from __future__ import annotations
+
+import statistics as numbers
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.domain.approvals.grant import Request
+from bot.domain.changes.plan import Plan
+from bot.domain.incidents.run import Run
+from bot.domain.signals.window import short
+
+GOOD = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change", "accepted_degraded"})
+EDITS = frozenset({"canary", "promote", "set_flags"})
+"""Verbs that bring the same flags to the engines, on one replica or on all."""
+SHOWN = 10
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Median:
+    seconds: float
+    of: int
+
+    def __str__(self) -> str:
+        return f"{short(self.seconds)} (median of {self.of})" if self.of else "none yet"
+
+
+@dataclass(frozen=True)
+class Mitigation:
+    """One kind of change on one target, over all of its incidents."""
+
+    target: str
+    what: str
+    done: int
+    went_well: int
+    held_seconds: float | None
+    """From the end of the newest incident that it ended to the next incident of the target; None: none came since."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    opened: int
+    paged: int
+    closed: int
+    until_acted: Median
+    """The MTTA: from the opening to the first act of a person."""
+    until_closed: Median
+    """The MTTR: from the opening to the end."""
+    waited: Median
+    """For people, in which a request or question was open."""
+    presses: float | None
+    """The median of the closed incidents."""
+    outcomes: Mapping[str, Mapping[str, int]]
+    """Playbook to ending to how often."""
+    mitigations: tuple[Mitigation, ...]
+
+
+def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
+    """Returns the statistics of the incidents that opened in this time."""
+    every = sorted({run.incident_id: run for run in runs}.values(), key=lambda run: run.opened_at)
+    found = [run for run in every if start <= run.opened_at < end]
+    closed = [run for run in found if run.closed_at is not None]
+    outcomes: dict[str, Counter[str]] = {}
+    for run in closed:
+        outcomes.setdefault(run.playbook, Counter())[run.ending] += 1
+    acted = [at - run.opened_at for run in found if (at := _first_act(run)) is not None]
+    return Statistics(
+        opened=len(found),
+        paged=sum(run.severity == "page" for run in found),
+        closed=len(closed),
+        until_acted=_median(acted),
+        until_closed=_median([run.closed_at - run.opened_at for run in closed if run.closed_at is not None]),
+        waited=_median([waited_seconds(run, until=run.closed_at or end) for run in closed]),
+        presses=numbers.median(map(presses_of, closed)) if closed else None,
+        outcomes=outcomes,
+        mitigations=tuple(_mitigations(found, every)),
+    )
+
+
+def waited_seconds(run: Run, *, until: float) -> float:
+    """Returns how long a request or question was open; two at once are waited for once."""
+    asked = [(each.asked_at, each.decided_at or until) for each in run.requests.values() if each.status != "advised"]
+    asked += [(each.asked_at, each.answered_at or until) for each in run.questions.values()]
+    total, reached = 0.0, 0.0
+    for begin, end in sorted(asked):
+        total, reached = total + max(0.0, end - max(begin, reached)), max(end, reached)
+    return total
+
+
+def presses_of(run: Run) -> int:
+    """Returns how often people pressed to decide something."""
+    decided = sum(max(len(each.presses), bool(each.decided_by)) for each in run.requests.values())
+    return decided + sum(each.status == "answered" for each in run.questions.values())
+
+
+def last_time(runs: Iterable[Run], run: Run, plan: Plan, *, at: float) -> str:
+    """Returns how long this change held on this target the last time; empty if it was never made there."""
+    every = sorted(runs, key=lambda each: each.opened_at)
+    past = [each for each in every if each.target.key == run.target.key and each.incident_id != run.incident_id]
+    ended = [each for each in past if each.closed_at is not None and _made(each, _key(plan))]
+    if not ended:
+        return ""
+    newest = ended[-1]
+    held = _held(newest, [*past, run])
+    how = "ended" if newest.ending in GOOD else "did not end"
+    lasted = f" and held for {_days(held)}" if newest.ending in GOOD and held is not None else ""
+    ago = f"{_days(at - (newest.closed_at or at))} ago"
+    return f"this change {how} {newest.incident_id} {ago}{lasted}"
+
+
+def in_words(found: Statistics) -> list[str]:
+    """Returns the statistics as plain lines."""
+    lines = [
+        f"Opened: {found.opened} ({found.paged} paged). Closed: {found.closed}.",
+        f"Until a person acted (MTTA): {found.until_acted}. Until the end (MTTR): {found.until_closed}.",
+        f"Waiting for people: {found.waited}."
+        + (f" Presses: {found.presses:g} (median)." if found.presses is not None else ""),
+    ]
+    for playbook, endings in sorted(found.outcomes.items()):
+        each = ", ".join(f"{count} {ending.replace('_', ' ')}" for ending, count in sorted(endings.items()))
+        lines.append(f"• {playbook}: {each}")
+    for one in found.mitigations[:SHOWN]:
+        held = f", held for {_days(one.held_seconds)} the last time" if one.held_seconds is not None else ""
+        lines.append(f"• {one.target}: {one.what}: {one.done} times, {one.went_well} ended the incident{held}")
+    return lines
+
+
+def _first_act(run: Run) -> float | None:
+    acts = [press.at for request in run.requests.values() for press in request.presses]
+    acts += [each.decided_at for each in run.requests.values() if each.decided_by and each.decided_at is not None]
+    acts += [each.answered_at for each in run.questions.values() if each.answered_at is not None]
+    return min((*acts, *(note.at for note in run.notes)), default=None)
+
+
+def _median(seconds: Sequence[float]) -> Median:
+    return Median(numbers.median(seconds) if seconds else 0.0, len(seconds))
+
+
+Key = tuple[str, ...]
+
+
+def _key(plan: Plan) -> Key:
+    """What makes two changes the same mitigation: the same flags, or the same verb."""
+    edits = plan.choices.get("edits")
+    return ("flags", *sorted(edits)) if plan.verb in EDITS and isinstance(edits, dict) else (plan.verb,)
+
+
+def _done(run: Run) -> list[Request]:
+    return [
+        each
+        for each in run.requests.values()
+        if each.outcome == "done" and each.plan.calls and not all(call.restores for call in each.plan.calls)
+    ]
+
+
+def _made(run: Run, key: Key) -> bool:
+    return any(_key(each.plan) == key for each in _done(run))
+
+
+def _mitigations(found: Sequence[Run], every: Sequence[Run]) -> list[Mitigation]:
+    made: dict[tuple[str, Key], list[Run]] = {}
+    for run in found:
+        for key in dict.fromkeys(_key(each.plan) for each in _done(run)):
+            made.setdefault((str(run.target), key), []).append(run)
+    rows = []
+    for (target, key), runs in made.items():
+        well = [run for run in runs if run.ending in GOOD]
+        held = _held(well[-1], every) if well else None
+        what = ", ".join(key[1:]) if key[0] == "flags" else key[0].replace("_", " ")
+        rows.append(Mitigation(target, what, len(runs), len(well), held))
+    return sorted(rows, key=lambda row: (-row.done, row.target, row.what))
+
+
+def _held(run: Run, every: Iterable[Run]) -> float | None:
+    """From its end to the next incident of its target; None while none has come."""
+    end = run.closed_at
+    if end is None:
+        return None
+    later = [each.opened_at for each in every if each.target.key == run.target.key and each.opened_at >= end]
+    return min(later) - end if later else None
+
+
+def _days(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown time"
+    days = seconds / DAY
+    return f"{days:.0f} days" if days >= 2 else short(seconds)

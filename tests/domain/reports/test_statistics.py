@@ -1,0 +1,83 @@
+"""What the stored incidents add up to: times, presses, outcomes, and which mitigation held."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.approvals.grant import Request
+from bot.domain.changes.plan import Plan
+from bot.domain.incidents.run import Run
+from bot.domain.reports.statistics import in_words, last_time, presses_of, statistics, waited_seconds
+from tests import builders
+
+pytestmark = pytest.mark.fast
+START = 1_795_392_000.0
+DAY = 86_400.0
+CAP = builders.plan(verb="canary", choices={"edits": {"--max-num-seqs": "6"}})
+
+
+def request(at: float, *, took: float, outcome: str = "done", plan: Plan = CAP) -> Request:
+    return builders.request(
+        asked_at=at, plan=plan, status="granted", decided_by="U0ANA", decided_at=at + took, outcome=outcome
+    )
+
+
+def incident(name: str, day: float, *requests: Request, ending: str = "fixed") -> Run:
+    opened = START + day * DAY
+    asked = {f"R{number}": each for number, each in enumerate(requests)}
+    closed_at = opened + 600 if ending else None
+    return builders.run(incident_id=name, opened_at=opened, requests=asked, closed_at=closed_at, ending=ending)
+
+
+FIRST = incident("INC-1", 0, request(START + 60, took=30))
+SECOND = incident("INC-2", 9, request(START + 9 * DAY + 60, took=90), ending="handed_over")
+OPEN = incident("INC-3", 10, ending="")
+
+
+def test_times_are_medians_of_the_incidents_that_have_them() -> None:
+    found = statistics([OPEN, SECOND, FIRST, FIRST], START, START + 11 * DAY)
+    assert (found.opened, found.closed) == (3, 2)
+    assert (found.until_acted.seconds, found.until_acted.of) == (120, 2)
+    assert (found.until_closed.seconds, found.waited.seconds, found.presses) == (600, 60, 1)
+    assert found.outcomes == {FIRST.playbook: {"fixed": 1, "handed_over": 1}}
+
+
+def test_a_mitigation_is_counted_by_target_with_how_long_it_held() -> None:
+    (row,) = statistics([FIRST, SECOND], START, START + 11 * DAY).mitigations
+    assert (row.target, row.what, row.done, row.went_well) == ("serving/llm", "--max-num-seqs", 2, 1)
+    assert row.held_seconds == 9 * DAY - 600
+
+
+def test_two_waits_at_once_are_waited_for_once() -> None:
+    both = incident("INC-4", 0, request(START, took=100), request(START + 50, took=100))
+    assert waited_seconds(both, until=START + 600) == 150
+    assert presses_of(both) == 2
+
+
+@pytest.mark.parametrize(
+    ("earlier", "said"),
+    [
+        ([FIRST], "this change ended INC-1 10 days ago and held for 10 days"),
+        ([SECOND], "this change did not end INC-2 23.8 h ago"),
+        ([incident("INC-5", 0, request(START, took=1, outcome="failed"))], ""),
+        ([incident("INC-5", 0, request(START, took=1, plan=builders.plan(verb="scale")))], ""),
+        ([], ""),
+    ],
+    ids=["held", "did-not-help", "failed", "another-change", "never"],
+)
+def test_the_last_time_of_the_same_change_is_told(earlier: list[Run], said: str) -> None:
+    assert last_time(earlier, OPEN, CAP, at=OPEN.opened_at) == said
+
+
+def test_nothing_yet_is_told_in_words() -> None:
+    assert in_words(statistics([], START, START + DAY)) == [
+        "Opened: 0 (0 paged). Closed: 0.",
+        "Until a person acted (MTTA): none yet. Until the end (MTTR): none yet.",
+        "Waiting for people: none yet.",
+    ]
+
+
+def test_each_outcome_and_mitigation_has_a_line() -> None:
+    lines = in_words(statistics([FIRST, SECOND], START, START + 11 * DAY))
+    assert f"• {FIRST.playbook}: 1 fixed, 1 handed over" in lines
+    assert "• serving/llm: --max-num-seqs: 2 times, 1 ended the incident, held for 9 days the last time" in lines
