@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import secrets
 import socket
 import time
@@ -55,6 +56,7 @@ from bot.adapters.vllm.generations import VllmGenerations
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.approvals.configuration import on_call, operators
 from bot.domain.approvals.grant import Demand
+from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.picture.picture import Picture
 from bot.domain.reports.chart import Chart
@@ -240,7 +242,8 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
     users, user_groups = on_call(operators_of(settings))
     own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
-    place = Place(settings.slack.channel, settings.redis_tag, own, of_targets=settings.channels)
+    pages = page_links(settings)
+    place = Place(settings.slack.channel, settings.redis_tag, own, pages, settings.channels)
     paces = paces_of(settings.slack)
     pace = RedisPace(storage.connection, paces)
     waiting = RedisSummary(storage.connection, paces["card"])
@@ -366,6 +369,12 @@ def open_pagers(settings: Settings, stack: contextlib.AsyncExitStack) -> Pagers:
     urls = settings.paging.model_dump()
     teams = settings.approvals.pagers().items()
     return Pagers(http, {name: paging.pager_of(team, **urls) for name, team in teams})
+
+
+def page_links(settings: Settings) -> PageLinks:
+    """The same in every replica and after a restart: the key comes from a secret that all of them have."""
+    token = settings.slack.bot_token.get_secret_value().encode()
+    return PageLinks(settings.http.public_url, hashlib.sha256(b"pages of incidents\n" + token).digest())
 
 
 def signing_secret(settings: Settings) -> str:

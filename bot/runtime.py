@@ -30,6 +30,7 @@ from bot.domain.incidents.effect import (
     WatchSignals,
 )
 from bot.domain.incidents.machine import Rules
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import UnknownClusterError
 from bot.domain.kernel.target import Target, cluster_named, is_of
@@ -210,6 +211,12 @@ class Runtime:
             return self._of_clusters[cluster_named(target.cluster, self._of_clusters)]
         except UnknownClusterError as error:
             return self._handlers_on(absent(error, self._ports.store.now))
+
+    async def page(self, run: Run) -> str:
+        """The incident's page, with the lines of its own cluster."""
+        export = self.handlers_of(run.target)[ExportTimeline]
+        assert isinstance(export, ExportHandler)
+        return await export.page(run, await self._ports.store.now())
 
     def _handlers_on(self, own: ClusterPorts) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Coroutine
 
 import structlog
@@ -13,6 +14,7 @@ from starlette.applications import Starlette
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.http_server import serve_until_stopped
+from bot.adapters.incident_pages import IncidentPages
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.redis.viewers import RedisViewers
 from bot.adapters.redis.watch_log import RedisWatchLog
@@ -32,6 +34,7 @@ from bot.dependencies import (
     draw_png,
     one_of,
     open_dependencies,
+    page_links,
     people_of_homes,
     signing_secret,
 )
@@ -88,6 +91,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             metrics=health.metrics,
             slack=endpoint(app, secret),
             degraded=health.degraded,
+            pages=IncidentPages(page_links(settings), on.storage.store.load, runtime.page, time.time).routes,
         )
         await warm_up(on)
         stack.push_async_callback(runtime.wake.stop)

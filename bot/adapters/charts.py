@@ -105,7 +105,9 @@ def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
     unit = f" ({panel.unit})" if panel.unit not in ("", "ratio") else ""
     sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
     sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
-    limits = ", ".join(f"{limit.setting} {_number(limit.value, panel.unit)}" for limit in _upwards(panel))
+    limits = ", ".join(
+        f"{limit.setting.replace('_', ' ')} {_number(limit.value, panel.unit)}" for limit in _upwards(panel)
+    )
     sheet.write(SIDE, top + 32, limits and f"– –  {limits}", fontsize=SMALL, color=LIMIT)
     if len(_unbroken(panel.points)) > 1:
         sheet.write(WIDTH - SIDE, top + 32, "grey: not known", fontsize=SMALL, color=QUIET, ha="right")

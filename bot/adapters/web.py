@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -72,6 +72,8 @@ class Endpoints:
     metrics: Callable[[], Awaitable[str]]
     slack: Handler | None = None
     degraded: Callable[[], Awaitable[Mapping[str, str]]] | None = None
+    pages: Sequence[Route] = ()
+    """What people read in a browser."""
 
 
 def create_app(
@@ -108,7 +110,7 @@ def create_app(
     if endpoints.slack is not None:
         routes.append(Route("/slack/events", endpoints.slack, methods=["POST"]))
     return Starlette(
-        routes=routes,
+        routes=[*routes, *endpoints.pages],
         middleware=[Middleware(BodyLimit, most_bytes=body_limit_bytes)],
         exception_handlers={HTTPException: _refused, ClientDisconnect: _aborted},
         lifespan=lifespan,

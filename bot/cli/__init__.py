@@ -45,6 +45,7 @@ class ReportFormat(StrEnum):
     md = "md"
     json = "json"
     html = "html"
+    pdf = "pdf"
 
 
 def _version(wanted: bool) -> None:
@@ -84,15 +85,19 @@ def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
 @app.command()
 def export(
     incident: Annotated[str, typer.Argument(metavar="INC-1", help="The incident.")],
-    format: Annotated[ReportFormat, typer.Option(help="A page with charts, Markdown, or JSON.")] = ReportFormat.md,  # noqa: A002 - the option's name
+    format: Annotated[ReportFormat, typer.Option(help="Its format.")] = ReportFormat.md,  # noqa: A002 - the option's name
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file, not standard output.")] = None,
+    redact_people: Annotated[bool, typer.Option(help="Replace names by roles.")] = False,
     settings: SettingsFile = None,
 ) -> None:
     """Print the report of an incident, made from its timeline."""
+    if format is ReportFormat.pdf and out is None:
+        raise CommandError("A PDF needs a file. Example: incident-bot export INC-1 --format pdf --out report.pdf")
     wanted = _settings(settings)
     from bot import dependencies
     from bot.cli import stored
-    from bot.domain.reports import as_json, html, markdown
+    from bot.cli.printed import as_pdf
+    from bot.domain.reports import Roles, as_json, html, markdown
 
     redis_url = wanted.redis_url.get_secret_value()
     timeline, head = stored.loaded(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
@@ -101,16 +106,21 @@ def export(
             f"{incident}: not in this Redis (tag '{wanted.redis_tag}'); closed incidents are kept "
             f"{wanted.retention_days} days. Example: incident-bot export INC-1"
         )
+    roles = Roles(timeline) if redact_people else None
     match format:
         case ReportFormat.json:
-            content = as_json(timeline, head)
-        case ReportFormat.html:
+            content = as_json(timeline, head, roles)
+        case ReportFormat.html | ReportFormat.pdf:
             lines = stored.loaded(stored.load_lines(wanted, incident))
-            content = html(timeline, dependencies.chart_svg, lines, head)
+            content = html(timeline, dependencies.chart_svg, lines, head, roles)
             for line in filter(lambda line: line.unknown, lines):
                 typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
         case ReportFormat.md:
-            content = markdown(timeline, head)
+            content = markdown(timeline, head, roles)
+    if format is ReportFormat.pdf and out is not None:
+        as_pdf(content, out)
+        typer.echo(f"{out}: {len(timeline)} entries", err=True)
+        return
     if out is None:
         typer.echo(content, nl=False)
         return

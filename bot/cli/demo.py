@@ -11,7 +11,6 @@ from typing import NoReturn
 
 import httpx
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +20,8 @@ from bot.cli.short_report import short_report
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, StorageUnavailableError
 from bot.domain.kernel.timeline import Chained
-from bot.domain.reports import Report, markdown
+from bot.domain.reports import Report
+from bot.domain.reports.present import present
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 
@@ -54,7 +54,7 @@ def run_demo(
             return _unattended(world, scenario, console)
         first = f"Type /incident {scenario.opened_by}" if scenario.opened_by else "Wait half a minute"
         console.print(
-            f"{first}, and the incident's card appears on the page. Open its thread, read the diagnostics, and "
+            f"{first}, and the incident's card appears on the page. Open its thread, read the diagnosis, and "
             "press the buttons; you act as Ana, who is on call. Try /incident help. Ctrl-C ends everything."
         )
         _wait(world, float("inf"))
@@ -94,28 +94,43 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     if scenario.opened_by:
         approver.command(scenario.opened_by)
     within = world.scale.limit(MAX_SECONDS)
-    while time.monotonic() - began < within:
-        _wait(world, LOOK_EVERY_SECONDS)
-        try:
-            approver.look()
-            run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
-        except (StorageUnavailableError, httpx.TransportError) as error:
-            say(f"looks again, because this machine is busy: {error}")
-            continue
-        if run is not None and not run.is_open:
-            return _report(world, run, scenario, time.monotonic() - began, console)
+    told = ""
+    with console.status("Waiting for the alert …") as status:
+        while time.monotonic() - began < within:
+            _wait(world, LOOK_EVERY_SECONDS)
+            try:
+                approver.look()
+                run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
+            except (StorageUnavailableError, httpx.TransportError) as error:
+                say(f"looks again, because this machine is busy: {error}")
+                continue
+            if run is None:
+                continue
+            if not run.is_open:
+                status.stop()
+                return _report(world, run, scenario, time.monotonic() - began, console)
+            if run.diagnosis and run.diagnosis != told:
+                told = run.diagnosis
+                say(f"diagnosis: {told}. {run.users}")
+            status.update(Text(present(run)))
     console.print(f"[red]The incident was not closed within {within:.0f} s.[/red]")
     return 1
 
 
 def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
     entries = stored.loaded(stored.load_timeline(world.redis_url, run.incident_id))
-    # A page of wide tables is for a file; a terminal gets what fits it.
-    console.print(short_report(Report.of(entries)) if console.is_terminal else Markdown(markdown(entries)))
+    # One screen; the whole report has everything, state by state.
+    console.print(short_report(Report.of(entries)))
+    console.print(f"\nThe whole report is a file in its thread. Play it yourself: [bold]{_again(scenario)}[/bold]")
     verified = is_verified(run, entries, scenario)
     colour, word = ("green", "verified") if verified else ("red", "NOT verified")
     console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")
     return 0 if verified else 1
+
+
+def _again(scenario: demo.Scenario) -> str:
+    named = "" if scenario.name == demo.THRASH.name else f" --scenario {scenario.name}"
+    return f"incident-bot demo{named}"
 
 
 def is_verified(run: Run, entries: Sequence[Chained], scenario: demo.Scenario = demo.THRASH) -> bool:

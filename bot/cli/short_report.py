@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.domain.reports import Report
-from bot.domain.reports.escaping import lasting, moment, read_at, reading
+from bot.domain.reports.escaping import lasting, moment
+from bot.domain.reports.page import spans, summary_of
 
 MAX_CELL_LENGTH = 160
 
@@ -24,10 +25,11 @@ def short_report(report: Report) -> Group:
 
 def _parts(report: Report) -> Iterator[Text | Table]:
     yield _head(report)
+    yield _lines(report)
     yield _table(
-        "The path it took",
-        ("at", "state", "took", "because"),
-        [(_time(it.entered_at), it.state, lasting(it.took_seconds), it.because) for it in report.path],
+        "Phases",
+        ("began", "phase", "took"),
+        [(_time(it.began_at), it.name, lasting(it.took_seconds)) for it in report.phases],
     )
     yield _table(
         "What people decided",
@@ -37,21 +39,15 @@ def _parts(report: Report) -> Iterator[Text | Table]:
     yield _table(
         "What was changed",
         ("at", "call", "before → after"),
-        [(_time(it.at), it.text, "\n".join(it.differences)) for it in report.calls],
+        [(_time(it.at), it.text, "\n".join(it.differences)) for it in report.calls if it.done],
     )
-    yield _table(
-        "Readings",
-        ("signal", "before", "at", "last", "at"),
-        [
-            (it.name, reading(it.baseline), read_at(it.baseline)[11:], reading(it.last), read_at(it.last)[11:])
-            for it in report.readings
-        ],
-    )
-    yield _table(
-        "What was checked",
-        ("at", "state", "verdict", "detail"),
-        [(_time(it.at), it.state, it.verdict.replace("_", " "), it.text) for it in report.verdicts],
-    )
+
+
+def _lines(report: Report) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, said in summary_of(report):
+        table.add_row(Text(name, style="bold"), Text("".join(span.words for span in spans(said))))
+    return table
 
 
 def _head(report: Report) -> Text:

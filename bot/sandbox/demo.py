@@ -330,6 +330,7 @@ def bot_environment(  # noqa: PLR0913 - one argument for each URL or secret of t
         "INCIDENT_BOT_KUBERNETES_URL": kubernetes_url,
         "INCIDENT_BOT_CLUSTER": "sandbox",
         "INCIDENT_BOT_HTTP_PORT": str(port),
+        "INCIDENT_BOT_HTTP_PUBLIC_URL": f"http://127.0.0.1:{port}",
         "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": alert_token,
         "INCIDENT_BOT_ALERTMANAGER_URL": alertmanager_url,
         "INCIDENT_BOT_APPROVALS_USER_GROUP": GROUP,

@@ -84,6 +84,8 @@ class Http(Section):
     """Loopback, so that nothing listens to the network by accident; in a container set 0.0.0.0."""
     port: int = Field(8080, ge=0, le=65535)
     """The port that Alertmanager, Slack, probes and Prometheus talk to."""
+    public_url: str = Field("", pattern=r"^(https?://[^\s?#]+)?$", examples=["https://incidents.example.com"])
+    """The address at which people's browsers reach this bot; with it, cards link a live page of the incident."""
     body_limit_bytes: int = Field(2 * 1024 * 1024, ge=1024)
     """The largest webhook that is read. A larger one is refused with 413."""
 

@@ -35,8 +35,8 @@ def test_units_limits_and_decisions_stand_as_text() -> None:
     texts = texts_of(drawn(chart(), "svg"))
     assert {
         "thrash (per finished)",
-        "– –  recovered_ratio 0.01, thrash_ratio 0.1",
-        "– –  kv_ceiling 90%",
+        "– –  recovered ratio 0.01, thrash ratio 0.1",
+        "– –  kv ceiling 90%",
         "2.81 → 0.0004",
         "UTC",
     } <= texts

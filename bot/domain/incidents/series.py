@@ -67,7 +67,8 @@ def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[
 
 
 def _conditions(playbook: CompiledPlaybook, path: Sequence[str]) -> Iterator[str]:
-    yield from (each.when for each in playbook.playbook.users)
+    felt = [each.when for each in playbook.playbook.users if _LIMIT.search(each.when)]
+    yield from felt[:1]
     states = [playbook.state(name) for name in dict.fromkeys(path)]
     for state in reversed(states):
         if isinstance(state, WatchState):

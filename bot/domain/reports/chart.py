@@ -13,6 +13,7 @@ from bot.domain.reports.facts import Report, readings_of
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading, Value, in_words
 
 MAX_TITLE_LENGTH = 44
+VERDICTS = {"held": "yes", "not_held": "no", "broke": "no", "unknown": "not known"}
 MAX_MARKS = 9
 """One digit each; the report has them all."""
 MAX_MARK_LENGTH = 60
@@ -60,7 +61,8 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
     times = [at for line in lines for at, _ in line.points] + [mark.at for mark in marks]
-    name = " ".join(filter(None, (report.incident, report.title)))
+    title = report.diagnosis.title if report.diagnosis is not None else report.title
+    name = " ".join(filter(None, (report.incident, title)))
     return Chart(
         title=one_line(name, MAX_TITLE_LENGTH),
         target=one_line(report.target, MAX_MARK_LENGTH),
@@ -177,7 +179,10 @@ def _marks(report: Report) -> Iterator[Mark]:
     for called in report.calls:
         if called.done:
             yield mark(called.at, called.text, is_change=True)
+    begun = min((called.at for called in report.calls if called.done), default=float("inf"))
     for verdict in report.verdicts:
-        yield mark(verdict.at, f"{verdict.state.replace('_', ' ')}: {verdict.verdict.replace('_', ' ')}")
+        if verdict.at >= begun:  # what was watched before any change tells nothing about a fix
+            name = verdict.title or verdict.state.replace("_", " ")
+            yield mark(verdict.at, f"{name} {VERDICTS.get(verdict.verdict, verdict.verdict.replace('_', ' '))}")
     if report.closed_at is not None:
         yield mark(report.closed_at, f"closed: {report.ending.replace('_', ' ')}")

@@ -119,6 +119,8 @@ class Compared(_Fact):
 class Judged(_Fact):
     at: float
     state: str
+    title: str = ""
+    """What people call the watch."""
     verdict: str
     parts: dict[str, str]
     text: str
@@ -470,7 +472,9 @@ def _verdicts(entries: Sequence[Entry]) -> Iterator[Judged]:
             parts = {str(part): str(said) for part, said in _dict(entry.data, "parts").items()}
             said = _str(entry.data, "text")
             verdict = _str(entry.data, "verdict")
-            yield Judged(at=entry.at, state=entry.state, verdict=verdict, parts=parts, text=said)
+            yield Judged(
+                at=entry.at, state=entry.state, title=_str(entry.data, "title"), verdict=verdict, parts=parts, text=said
+            )
 
 
 def _people(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:

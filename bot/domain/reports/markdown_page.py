@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports.page import NONE, Cell, Row, Section, Span, page_of, spans
+from bot.domain.reports.roles import Roles
 
 _MARKUP = re.compile(r"[\\`*_~\[\]#!$|]")
 
 
-def markdown(entries: Sequence[Chained], stored: StoredHead | None = None) -> str:
-    page = page_of(entries, stored)
+def markdown(entries: Sequence[Chained], stored: StoredHead | None = None, roles: Roles | None = None) -> str:
+    page = page_of(entries, stored, roles)
     parts = [f"# {escaped(page.title)}", _lines(page.summary), *map(_section, page.sections)]
     parts += ["## Facts", _table(("fact", "value"), page.facts)]
     parts += ["# Appendix", *map(_section, page.appendix)] if page.appendix else []

@@ -11,6 +11,7 @@ from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
 from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report, readings_of
+from bot.domain.reports.roles import Roles
 
 DIGEST_SHOWN = 12
 MAX_TITLE = 300
@@ -26,9 +27,18 @@ class Exported(BaseModel):
     timeline: tuple[Chained, ...]
 
 
-def as_json(entries: Sequence[Chained], stored: StoredHead | None = None) -> str:
-    """The report and every entry of the timeline, for machines."""
-    return Exported(report=Report.of(entries, stored), timeline=tuple(entries)).model_dump_json(indent=2) + "\n"
+def as_json(entries: Sequence[Chained], stored: StoredHead | None = None, roles: Roles | None = None) -> str:
+    """The report and every entry of the timeline, for machines. `roles`: without names of people."""
+    report, shown = _report(entries, stored, roles)
+    return Exported(report=report, timeline=tuple(shown)).model_dump_json(indent=2) + "\n"
+
+
+def _report(
+    entries: Sequence[Chained], stored: StoredHead | None, roles: Roles | None
+) -> tuple[Report, Sequence[Chained]]:
+    """What the timeline says, which is checked with its names."""
+    report = Report.of(entries, stored)
+    return (report, entries) if roles is None else (roles.of(report), [roles.of(each) for each in entries])
 
 
 class Span(NamedTuple):
@@ -67,9 +77,9 @@ def spans(cell: str | Cell) -> Cell:
     return (Span(one_line(cell)),) if isinstance(cell, str) else cell
 
 
-def page_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> Page:
+def page_of(entries: Sequence[Chained], stored: StoredHead | None = None, roles: Roles | None = None) -> Page:
     """A post-mortem's facts; its interpretation is for people."""
-    report = Report.of(entries, stored)
+    report, entries = _report(entries, stored, roles)
     sections = (_phases(report), _decisions(report), _calls(report), _follow_ups(report))
     appendix = (
         _path(report),
@@ -79,9 +89,11 @@ def page_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> Pag
         _timeline(report, entries),
         _chain(report),
     )
-    name = " ".join(filter(None, (report.incident, report.title))) or "Incident"
-    title = one_line(name, MAX_TITLE)
-    return Page(title, _summary(report), _facts(report), _filled(sections), _filled(appendix))
+    called = report.title
+    if report.diagnosis is not None and report.target:
+        called = f"{report.target.rpartition('/')[2]}: {report.diagnosis.title}"
+    title = one_line(" ".join(filter(None, (report.incident, called))) or "Incident", MAX_TITLE)
+    return Page(title, summary_of(report), _facts(report), _filled(sections), _filled(appendix))
 
 
 def _filled(sections: Iterable[Section]) -> tuple[Section, ...]:
@@ -91,7 +103,7 @@ def _filled(sections: Iterable[Section]) -> tuple[Section, ...]:
 # --- the first page ---------------------------------------------------------------------------------------------------
 
 
-def _summary(report: Report) -> tuple[tuple[str, str | Cell], ...]:
+def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     diagnosis = report.diagnosis
     users = [diagnosis.users if diagnosis is not None else "", report.users_at_the_end]
     felt = " → ".join(dict.fromkeys(each for each in users if each)) or "not known"
@@ -191,7 +203,7 @@ def _joined(each: Iterable[Cell]) -> Cell:
 
 def _held(report: Report) -> str:
     if report.closed_at is None:
-        return "its card in Slack says so while it is open"
+        return "; ".join(it.title for it in report.applied) or "nothing so far"
     return "; ".join(report.held) if report.held else "nothing"
 
 

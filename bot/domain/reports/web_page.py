@@ -11,6 +11,7 @@ from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports.chart import Chart, chart_of
 from bot.domain.reports.escaping import one_line
 from bot.domain.reports.page import page_of, spans
+from bot.domain.reports.roles import Roles
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -21,15 +22,21 @@ def html(
     draw: Callable[[Chart], bytes],
     read_since: Sequence[Series] = (),
     stored: StoredHead | None = None,
+    roles: Roles | None = None,
+    live: str | None = None,
 ) -> str:
-    """`draw` makes an SVG of a chart; a timeline without lines has none. `read_since`: as `chart_of` takes it."""
+    """`draw` makes an SVG of a chart; a timeline without lines has none. `read_since`: as `chart_of` takes it.
+
+    `live`: what the incident waits for, on a page that is served and follows it; None: the page is a file.
+    """
     from markupsafe import Markup
 
-    page, chart = page_of(entries, stored), chart_of(entries, read_since)
+    page = page_of(entries, stored, roles)
+    chart = chart_of(entries if roles is None else [roles.of(each) for each in entries], read_since)
     picture = None if chart is None else Markup(_inline(draw(chart)))  # noqa: S704 - drawn by us
-    return _template().render(
-        page=page, title=one_line(page.title, 120), picture=picture, caption=_caption(read_since), spans=spans
-    )
+    title, caption = one_line(page.title, 120), _caption(read_since)
+    shown = {"page": page, "title": title, "picture": picture, "caption": caption, "spans": spans}
+    return _template().render(**shown, now=one_line(live or ""), live=live is not None)
 
 
 @cache

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 
 from bot.domain.incidents.effect import ExportFormat, ExportTimeline, Lane, Notify, ReleaseLeases, ShowInSlack
 from bot.domain.incidents.machine.draft import SHOW
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports import as_json, html, markdown
 from bot.domain.reports.chart import Chart
+from bot.domain.reports.present import present
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
@@ -70,6 +72,12 @@ class ExportHandler:
             context.run, key=effect.effect_id, name=name, content=content.encode(), comment=comment
         )
         return Done()
+
+    async def page(self, run: Run, now: float) -> str:
+        """The page of an incident as it is at this moment, for people who read along in a browser."""
+        entries, stored = await whole_timeline(self._runs, run.incident_id)
+        lines = await self._series.lines_or_why_not(run, now) if run.is_open else ()
+        return await asyncio.to_thread(html, entries, self._draw, lines, stored, live=present(run))
 
     async def _written(
         self, context: EffectContext, entries: Sequence[Chained], stored: StoredHead | None, wanted: ExportFormat

@@ -41,6 +41,8 @@ from bot.domain.kernel.links import links_of
 
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
+PAGE = "page"
+"""The incident's live page, among the addresses that a card links."""
 LINKS_CHARACTERS = 2_000
 """Of all links on a card, with their addresses."""
 HELD = 4
@@ -79,7 +81,9 @@ def _blocks(run: Run, links: Mapping[str, str], now: str) -> tuple[Block, ...]:
     body += _banners(run) + section(_held(run))
     own = links.get(INCIDENT_CHANNEL, "")
     body += section([f"Everything else is in {channel_mention(own)}" if own else ""])
-    foot = [*context([" · ".join(filter(None, _about(run))), " · ".join(_links(run))]), *_handles(run, links)]
+    page = link("Page", links[PAGE]) if links.get(PAGE) else ""
+    shown = [*filter(None, [page]), *_links(run)]
+    foot = [*context([" · ".join(filter(None, _about(run))), " · ".join(shown)]), *_handles(run, links)]
     return limits.fitted(body, foot)
 
 

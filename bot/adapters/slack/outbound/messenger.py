@@ -15,7 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import LAYOUT_REFUSED, OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
 from bot.adapters.slack.escape import plain, whisper
-from bot.adapters.slack.outbound.card import CARD, card
+from bot.adapters.slack.outbound.card import CARD, PAGE, card
 from bot.adapters.slack.outbound.door import Door, Kind
 from bot.adapters.slack.outbound.incident_channel import (
     CHANNEL,
@@ -33,6 +33,7 @@ from bot.adapters.slack.outbound.summary import Summary
 from bot.domain.incidents.event import Event, Posted
 from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
 from bot.flow.ports import Clock
 
@@ -54,6 +55,8 @@ class Place:
     deployment: str
     incident_channels: ChannelRules = field(default_factory=ChannelRules)
     """Whether each incident also has its own channel."""
+    pages: PageLinks = field(default_factory=lambda: PageLinks("", b""))
+    """The addresses of incident pages, for cards."""
     of_targets: tuple[tuple[str, str], ...] = ()
     """Targets, as `namespace/workload` with `*`, and the channel of their incidents; the last that matches counts."""
 
@@ -87,7 +90,9 @@ class SlackMessenger:
         return self._door.reason
 
     async def show(self, run: Run) -> Sequence[Event]:
-        shown = _Slots(run, await self._store.load(run.incident_id))
+        shown = _Slots(
+            run, await self._store.load(run.incident_id), self._place.pages.of(run.incident_id, run.entered_at)
+        )
         await self._hold_back(run, shown)
         posted: list[Event] = []
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
@@ -390,9 +395,9 @@ class SlackMessenger:
 class _Slots:
     """The messages that a run needs and those that Slack shows; lives for one `show`."""
 
-    def __init__(self, run: Run, shown: Mapping[str, Shown]) -> None:
+    def __init__(self, run: Run, shown: Mapping[str, Shown], page: str) -> None:
         self.shown = dict(shown)
-        self._run = run
+        self._run, self._page = run, page
         self._thread = dict(thread(run))
 
     def missing(self) -> list[str]:
@@ -409,6 +414,7 @@ class _Slots:
             return self._thread[slot]
         links = {slot: entry.link for slot, entry in self.shown.items() if entry.link}
         links |= {CHANNEL: self.shown[CHANNEL].channel} if CHANNEL in self.shown else {}
+        links |= {PAGE: self._page} if self._page else {}
         return card(self._run, links=links)
 
     def out_of_date(self) -> list[tuple[str, Message]]:
