@@ -8,7 +8,7 @@ import hashlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -44,6 +44,7 @@ from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.adapters.redis.summary import RedisSummary
+from bot.adapters.report_sinks import TIMEOUT_SECONDS, Files, ReportWebhook
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
@@ -63,7 +64,7 @@ from bot.domain.reports.chart import Chart
 from bot.flow.cached_snapshots import CachedSnapshots
 from bot.flow.circuit import Circuit
 from bot.flow.clusters import ClusterPorts, ProxiedGenerations
-from bot.flow.ports import Generations, History, PodPages
+from bot.flow.ports import Generations, History, PodPages, ReportSink
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.probes.catalogue import probe_readers
@@ -371,6 +372,17 @@ def open_pagers(settings: Settings, stack: contextlib.AsyncExitStack) -> Pagers:
     return Pagers(http, {name: paging.pager_of(team, **urls) for name, team in teams})
 
 
+def open_report_sinks(settings: Settings, stack: contextlib.AsyncExitStack) -> list[ReportSink]:
+    wanted, sinks = settings.reports, list[ReportSink]()
+    if wanted.store:
+        sinks.append(Files(wanted.store))
+    if wanted.webhook and wanted.webhook_secret is not None:
+        http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS)
+        stack.push_async_callback(http.aclose)
+        sinks.append(ReportWebhook(http, wanted.webhook, wanted.webhook_secret.get_secret_value()))
+    return sinks
+
+
 def page_links(settings: Settings) -> PageLinks:
     """The same in every replica and after a restart: the key comes from a secret that all of them have."""
     token = settings.slack.bot_token.get_secret_value().encode()
@@ -394,6 +406,7 @@ class Dependencies:
     alertmanager: AlertmanagerApi | None
     """None if Alertmanager's address is not set."""
     pagers: Pagers
+    reports: Sequence[ReportSink]
 
 
 def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.AsyncExitStack) -> Dependencies:
@@ -402,4 +415,4 @@ def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.A
     clusters = open_clusters(settings, storage, circuits, stack)
     slack = open_slack(settings, storage, stack)
     silences, pagers = open_silences(settings, circuits, stack), open_pagers(settings, stack)
-    return Dependencies(storage, clusters, slack, silences, pagers)
+    return Dependencies(storage, clusters, slack, silences, pagers, open_report_sinks(settings, stack))

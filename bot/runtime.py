@@ -26,6 +26,7 @@ from bot.domain.incidents.effect import (
     RouteAgain,
     ShowInSlack,
     SilenceAlerts,
+    StoreReport,
     WatchAdvice,
     WatchSignals,
 )
@@ -51,6 +52,7 @@ from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.show import ExportHandler, NotifyHandler, ReleaseHandler, ShowAgain, ShowHandler
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
+from bot.flow.handlers.store_report import StoreReportHandler
 from bot.flow.handlers.watch import WatchHandler
 from bot.flow.handlers.watch_advice import WatchAdviceHandler
 from bot.flow.keep_halts import KeepHalts
@@ -64,6 +66,7 @@ from bot.flow.ports import (
     Pager,
     People,
     Playbooks,
+    ReportSink,
     RunStore,
     Silences,
     WatchLog,
@@ -124,6 +127,10 @@ class Ports:
     from_bundle: FromBundle
     restrictions: Restrictions
     """Observe-only, maintenance windows and freezes."""
+    reports: Sequence[ReportSink] = ()
+    """Where the reports of closed incidents are kept."""
+    redacts_reports: bool = False
+    """Without names of people."""
     deployment: str = "bot"
     """Tells two bots apart that page the same teams."""
     time: Time = field(default_factory=Time)
@@ -199,6 +206,9 @@ class Runtime:
             PassOnChanges: PassOnHandler(store),
             SilenceAlerts: SilenceHandler(ports.silences),
             EndSilences: EndSilencesHandler(ports.silences),
+            StoreReport: StoreReportHandler(
+                store, ports.reports, ports.pictures.chart_svg, redact=ports.redacts_reports, aside=time.aside
+            ),
             PageTeam: PageHandler(ports.pager, ports.links, deployment=ports.deployment),
         }
 

@@ -120,6 +120,8 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
         playbooks=playbooks,
         pictures=Pictures(chart_png, chart_svg, draw_png),
         pager=on.pagers,
+        reports=on.reports,
+        redacts_reports=settings.reports.redact_people,
         links=on.slack.messenger.links,
         silences=on.alertmanager,
         from_bundle=StoredPlaybooks(lambda: playbooks.library.playbooks),
@@ -131,6 +133,7 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
         contacts=settings.approvals.contacts(),
         dashboards=settings.dashboard.dashboards,
         status_every_seconds=settings.slack.status_every.total_seconds(),
+        stores_reports=settings.reports.are_stored,
     )
     reopen = settings.reopen_within.total_seconds()
     return Runtime(ports, rules, reopen_within_seconds=reopen, changed=changed.set)

@@ -77,6 +77,10 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_SLACK_CARDS_PER_MINUTE": "5",
         "INCIDENT_BOT_SLACK_ARCHIVE_CHANNELS": "true",
         "INCIDENT_BOT_SLACK_INCIDENT_CHANNELS": "true",
+        "INCIDENT_BOT_HTTP_PUBLIC_URL": "https://incidents.example.com",
+        "INCIDENT_BOT_REPORTS_STORE": "s3://incidents/reports",
+        "INCIDENT_BOT_REPORTS_WEBHOOK": "https://wiki.example.com/reports",
     }
     enough = dict(re.findall(r"(?<=[\s`])((?:INCIDENT_BOT|SLACK|REDIS)_\w+)=(\S+)", README))
-    load_settings(enough | {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": __file__, name: examples[name]})
+    beside = {"INCIDENT_BOT_KUBERNETES_KUBECONFIG": __file__, "INCIDENT_BOT_REPORTS_WEBHOOK_SECRET": "a-secret"}
+    load_settings(enough | beside | {name: examples[name]})

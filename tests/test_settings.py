@@ -284,6 +284,12 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
         ("PLAYBOOKS", "/no/such/folder", "INCIDENT_BOT_PLAYBOOKS: '/no/such/folder' is not a folder"),
         ("SLACK_CHANEL", "C0INC", "INCIDENT_BOT_SLACK_CHANEL is no setting; did you mean INCIDENT_BOT_SLACK_CHANNEL?"),
         ("KUBERNETES_KUBECONFIG", "/k", "kubernetes: must name one cluster in one way"),
+        (
+            "REPORTS_WEBHOOK",
+            "https://wiki.example.com/r",
+            "(reports.webhook_secret in the file): is needed with a webhook",
+        ),
+        ("REPORTS_STORE", "/var/lib/reports", "INCIDENT_BOT_REPORTS_STORE: is not of the right form"),
         ("KUBERNETES_CONTEXT", "prod", "kubernetes: has a context without a kubeconfig"),
         ("KUBERNETES_TOKEN", "t", "kubernetes: has a token without a url"),
         ("ALERTMANAGER_OPEN", "true", "alertmanager: has more than one way to prove a sender"),

@@ -23,13 +23,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bot.domain.incidents.series import Limit
 from bot.domain.reports.chart import Chart, Mark, Panel
+from bot.domain.signals.signal import SHOWN_UNITS, in_words
 
 DOTS_PER_INCH = 100
 SHARPNESS = 2
 """Pixels per point of the layout: sharp at the width at which Slack shows a picture on a desktop."""
 WIDTH = 500
 """Narrow, so that its texts stay readable on a phone, which shows it 360 points wide."""
-HEAD, PANEL_HEAD, PANEL, GAP, AXIS, LEGEND_LINE, FOOT = 70, 42, 96, 10, 32, 20, 8
+HEAD, PANEL_HEAD, PANEL, GAP, AXIS, LEGEND_LINE, FOOT = 66, 26, 78, 6, 30, 18, 6
 """Slack shrinks a picture that is higher than it is wide."""
 SIDE, LEFT, RIGHT = 14, 52, 48
 """The margin; room for the numbers of the axis, and for those of the limits."""
@@ -52,9 +53,11 @@ class _Sheet:
     figure: Figure
     height: int
 
-    def write(self, x: float, y: float, text: str, **look: Any) -> None:
+    def write(self, x: float, y: float, text: str, **look: Any) -> float:
+        """Returns where the text ends."""
         usual: dict[str, Any] = {"fontsize": NORMAL, "color": INK, "va": "center", "parse_math": False}
-        self.figure.text(x / WIDTH, 1 - y / self.height, _plain(text), **(usual | look))
+        written = self.figure.text(x / WIDTH, 1 - y / self.height, _plain(text), **(usual | look))
+        return float(written.get_window_extent().x1)
 
     def badge(self, x: float, y: float, number: int, mark: Mark) -> None:
         colour = CHANGE if mark.is_change else QUIET
@@ -101,16 +104,20 @@ def _height(chart: Chart) -> int:
 
 
 def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
-    """The title and the outcome; below, the names of the limits, which do not fit beside them."""
-    unit = f" ({panel.unit})" if panel.unit not in ("", "ratio") else ""
-    sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
+    """The title, the limits and the outcome, on one line."""
+    unit = "" if panel.unit in SHOWN_UNITS else f" ({panel.unit})" if panel.unit else ""
+    limits = ", ".join(f"{_limit_name(limit)} {_number(limit.value, panel.unit)}" for limit in _upwards(panel))
+    gaps = "grey: not known" if len(_unbroken(panel.points)) > 1 else ""
+    title = sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
+    named = sheet.write(title + 10, top + 14, limits and f"– – {limits}", fontsize=SMALL, color=LIMIT)
+    sheet.write(named + 10, top + 14, gaps, fontsize=SMALL, color=QUIET)
     sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
-    limits = ", ".join(
-        f"{limit.setting.replace('_', ' ')} {_number(limit.value, panel.unit)}" for limit in _upwards(panel)
-    )
-    sheet.write(SIDE, top + 32, limits and f"– –  {limits}", fontsize=SMALL, color=LIMIT)
-    if len(_unbroken(panel.points)) > 1:
-        sheet.write(WIDTH - SIDE, top + 32, "grey: not known", fontsize=SMALL, color=QUIET, ha="right")
+
+
+def _limit_name(limit: Limit) -> str:
+    """`target` of `ttft_target`, as the panel says of what; `thrash` of `thrash_ratio`."""
+    words = limit.setting.split("_")
+    return "target" if words[-1] == "target" else " ".join(words[:-1] if words[-1] == "ratio" else words)
 
 
 def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
@@ -211,7 +218,7 @@ def _ticks(begins: float, ends: float) -> list[float]:
 def _number(value: float, unit: str) -> str:
     if unit == "ratio":
         return f"{value:.3g}" if value > 2 else f"{value * 100:.3g}%"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return in_words(value, SHOWN_UNITS.get(unit, ""))
 
 
 def _plain(text: str) -> str:

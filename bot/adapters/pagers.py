@@ -6,8 +6,6 @@ Each deduplicates by the key of the page: PagerDuty by `dedup_key`, Opsgenie by 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,6 +17,7 @@ import httpx
 from bot.domain.approvals.configuration import Team
 from bot.domain.kernel.errors import PagerError
 from bot.domain.kernel.finding import Finding, broken, fine
+from bot.domain.kernel.signature import SIGNATURE, TIMESTAMP, signature
 from bot.flow.ports import PageCall
 
 TIMEOUT_SECONDS = 10.0
@@ -27,7 +26,6 @@ MAX_SUMMARY = 1024
 MAX_MESSAGE = 130
 """Opsgenie refuses a longer `message`."""
 PASSING = frozenset({408, 425, 429})
-SIGNATURE, TIMESTAMP = "X-Incident-Bot-Signature", "X-Incident-Bot-Timestamp"
 
 
 class _Pager(Protocol):
@@ -137,12 +135,6 @@ class Webhook:
             SIGNATURE: signature(self._secret, timestamp, content),
         }
         return http.build_request("POST", self._url, content=content, headers=headers)
-
-
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Returns what the header `X-Incident-Bot-Signature` has to be."""
-    digest = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    return f"v1={digest}"
 
 
 def pager_of(team: Team, *, pagerduty_url: str, opsgenie_url: str) -> _Pager:

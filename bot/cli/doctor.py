@@ -21,9 +21,9 @@ from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import teams_asked, who_approves
-from bot.dependencies import cluster_connection, one_of, operators_of
+from bot.dependencies import cluster_connection, one_of, open_report_sinks, operators_of
 from bot.domain.approvals.advice import Observing
-from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.errors import SourceError, StorageUnavailableError
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
 from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
@@ -50,6 +50,8 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
             looks.append(_within(one_of("prometheus", among), _prometheus(one)))
     if settings.alertmanager.url:
         looks.append(_within("alertmanager", _alertmanager(settings)))
+    if settings.reports.are_stored:
+        looks.append(_within("reports", reports(settings)))
     looks += [_within("paging", _pager(name, url)) for name, url in pager_urls(settings).items()]
     found = await asyncio.gather(*looks)
     own = [
@@ -145,6 +147,20 @@ async def _prometheus(settings: ClusterSettings) -> Sequence[Finding]:
 async def _pager(name: str, url: str) -> Sequence[Finding]:
     async with httpx.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         return [await pagers.reachable(client, name, url)]
+
+
+async def reports(settings: Settings) -> Sequence[Finding]:
+    """Whether the reports of closed incidents can be kept where the settings say."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for sink in open_report_sinks(settings, stack):
+            try:
+                await sink.check()
+                found.append(fine("reports", f"the reports of closed incidents are kept at {sink.name}"))
+            except SourceError as error:
+                what = f"no report can be kept at {sink.name}: {error}"
+                found.append(broken("reports", what, "Let the bot write there, or correct INCIDENT_BOT_REPORTS_STORE."))
+        return found
 
 
 def pager_urls(settings: Settings) -> dict[str, str]:

@@ -193,7 +193,7 @@ def summary(run: Run) -> Iterator[str]:
     yield ""
     yield f"path: {' → '.join(run.findings.path)}"
     for request in run.requests.values():
-        yield f"proposed in '{request.state}': {request.plan.title} ({request.status})"
+        yield f"proposed in '{request.state}': {request.plan.title} ({request.said})"
     yield f"ended: {run.ending}"
 
 

@@ -25,6 +25,8 @@ class Opening:
     user: str
     user_name: str = ""
     fields: Mapping[str, Answer] | None = None
+    seen: str = ""
+    """What the person sees, in words; may be empty."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class OpenByHand:
         self._runs, self._playbooks, self._wake = runs, playbooks, wake
 
     def form(self, playbook: str, target: Target) -> Mapping[str, FormField]:
-        """The form's fields; raises `OpeningError` if the playbook cannot be opened by hand."""
+        """The form's fields; raises `OpeningError` if there is no such playbook."""
         return self._bundle(playbook, target).entry_playbook.playbook.form
 
     async def __call__(self, opening: Opening) -> Opened:
@@ -56,6 +58,7 @@ class OpenByHand:
             user=opening.user,
             user_name=opening.user_name,
             fields=answers(form, given),
+            seen=opening.seen,
         )
         while True:
             current = await self._runs.open_incident(opening.target.key)
@@ -76,8 +79,6 @@ class OpenByHand:
         bundle = self._playbooks.bundle(playbook, target)
         if bundle is None:
             raise OpeningError(f"there is no playbook '{playbook}'")
-        if bundle.entry_playbook.playbook.opens is None:
-            raise OpeningError(f"'{playbook}' is not opened by hand")
         return bundle
 
 

@@ -790,6 +790,20 @@ class PageCall:
     """The incident's card in Slack."""
 
 
+class ReportSink(Protocol):
+    """A place outside where reports of closed incidents are kept."""
+
+    name: str
+
+    async def put(self, incident_id: str, files: Mapping[str, bytes], *, at: float) -> None:
+        """Keep these files, by name; those of an earlier close are replaced. Raises `SourceError`."""
+        ...
+
+    async def check(self) -> None:
+        """Try whether reports can be kept there. Raises `SourceError`."""
+        ...
+
+
 class Pager(Protocol):
     async def send(self, team: str, call: PageCall) -> str:
         """Returns the name of the pager that accepted it. Raises `PagerError`."""

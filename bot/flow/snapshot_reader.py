@@ -12,7 +12,7 @@ import structlog
 from bot.domain.changes.context import QUIET_SECONDS
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.impact import IMPACT_METRICS, IMPACT_SECONDS, Impact, impact_in
-from bot.domain.incidents.run import Run, moments_of
+from bot.domain.incidents.run import Moments, Run
 from bot.domain.kernel.errors import BotError
 from bot.domain.signals.sampling import loads_in
 from bot.domain.signals.signal import Value
@@ -35,7 +35,7 @@ def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
         opened_at=run.opened_at,
         picked=run.findings.picked,
         settings=plain,
-        moments=moments_of(run),
+        moments=Moments(run),
         alerts=tuple(run.alerts.values()),
     )
 

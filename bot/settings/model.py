@@ -328,6 +328,37 @@ class Paging(Section):
     """The address of Opsgenie's API."""
 
 
+class Reports(Section):
+    """Where the report of each closed incident is kept, besides Slack: as Markdown, HTML and JSON."""
+
+    store: str = Field(
+        "",
+        pattern=r"^((file:///|s3://|gs://|az://)\S+)?$",
+        examples=["s3://incidents/reports", "file:///var/lib/incident-bot/reports"],
+    )
+    """A directory or a bucket. A bucket's credentials come from the cloud's own variables: `AWS_…`, or the pod's role.
+
+    An S3-compatible store needs `AWS_ENDPOINT_URL` besides.
+    """
+    webhook: str = Field("", pattern=r"^(https?://\S+)?$", examples=["https://wiki.example.com/incident-reports"])
+    """Gets each report as JSON in a signed POST."""
+    webhook_secret: Secret | None = Field(None, validate_default=True)
+    """The key of the signature, which the receiver checks as a page's."""
+    redact_people: bool = False
+    """Names of people are replaced by roles in what is kept."""
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _with_webhook(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if info.data.get("webhook") and value is None:
+            raise ValueError("is needed with a webhook: the receiver checks the signature")
+        return value
+
+    @property
+    def are_stored(self) -> bool:
+        return bool(self.store or self.webhook)
+
+
 class PlannedWindowRule(Section):
     """Maintenance or a freeze of some targets: between two dates, or on some days and hours of each week, in UTC."""
 
@@ -430,6 +461,7 @@ class Settings(Section):
     paging: Paging
     breaker: Breaker
     dashboard: Dashboard
+    reports: Reports
     retention_days: int = Field(90, ge=1)
     """How many days a closed incident is kept."""
     reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])

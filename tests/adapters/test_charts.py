@@ -35,8 +35,8 @@ def test_units_limits_and_decisions_stand_as_text() -> None:
     texts = texts_of(drawn(chart(), "svg"))
     assert {
         "thrash (per finished)",
-        "– –  recovered ratio 0.01, thrash ratio 0.1",
-        "– –  kv ceiling 90%",
+        "– – recovered 0.01, thrash 0.1",
+        "– – kv ceiling 90%",
         "2.81 → 0.0004",
         "UTC",
     } <= texts

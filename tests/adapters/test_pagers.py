@@ -9,12 +9,13 @@ import httpx
 import pytest
 from aiohttp import web
 
-from bot.adapters.pagers import Pagers, pager_of, reachable, signature
+from bot.adapters.pagers import Pagers, pager_of, reachable
 from bot.domain.approvals.configuration import Team
 from bot.domain.incidents.effect import PageTeam
 from bot.domain.incidents.event import Paged, PageFailed
 from bot.domain.incidents.run import Page, PageAction, Run
 from bot.domain.kernel.errors import PagerError
+from bot.domain.kernel.signature import signature
 from bot.flow.handlers.page import PageHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, PageCall

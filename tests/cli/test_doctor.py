@@ -16,7 +16,7 @@ from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.yaml_playbooks import load_folders, load_text
-from bot.cli.doctor import examine, of_mode, of_reach, of_settings, of_teams, options_of, pager_urls, rendered
+from bot.cli.doctor import examine, of_mode, of_reach, of_settings, of_teams, options_of, pager_urls, rendered, reports
 from bot.cli.who_approves import who_approves
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.kernel.finding import Finding, broken, fine, weak
@@ -117,6 +117,16 @@ def test_the_doctor_says_who_is_paged_and_whom_playbooks_call_in_vain() -> None:
     settings = load_settings(ENOUGH | all_set)
     assert [(each.grade, each.what) for each in of_teams(settings, library)] == [("fine", "paged: serving")]
     assert pager_urls(settings) == {"PagerDuty": "https://events.pagerduty.com"}
+
+
+@pytest.mark.fast
+async def test_the_doctor_tries_whether_reports_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    stored = {name: {"INCIDENT_BOT_REPORTS_STORE": f"file://{tmp_path}/{name}"} for name in ("kept", "taken")}
+    kept, taken = [await reports(load_settings(ENOUGH | each)) for each in stored.values()]
+    assert [each.grade for each in kept] == ["fine"]
+    assert [each.grade for each in taken] == ["broken"]
+    assert "no report can be kept at" in taken[0].what
 
 
 CHANGES = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from bot.adapters.slack.inbound.commands import WORDS
 from bot.cli.playbook_words import words
+from bot.domain.reports.page import Exported
 from bot.sandbox.scenarios import SCENARIOS
 from bot.settings import LEAVES, PLAIN_NAMES, PREFIX
 from tests.deploy.files import DEPLOY
@@ -55,11 +57,17 @@ def language() -> str:
     )
 
 
+def report_schema() -> str:
+    """The JSON that `incident-bot export --format json` writes."""
+    return json.dumps(Exported.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands,
     "scenarios.md": scenarios,
     "settings.md": settings,
     "playbook-words.md": language,
+    "report.schema.json": report_schema,
 }
 
 

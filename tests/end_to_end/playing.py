@@ -79,7 +79,7 @@ def must_end_as_written(branches: Sequence[Branch]) -> None:
         for (scenario, _), played in zip(branches, all_played, strict=True)
         if played.seen.snake_case or played.seen.most_buttons > MOST_BUTTONS
     ]
-    assert unreadable == []
+    assert unreadable == [], unreadable
     wrong = [
         f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.path}\n{played.told}"
         for (scenario, wanted), played in zip(branches, all_played, strict=True)

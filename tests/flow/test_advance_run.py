@@ -80,7 +80,7 @@ async def test_an_overdue_deadline_is_an_event_once_however_many_look(scene: Sce
     await scene.time.advance(1000)
     await asyncio.gather(bot.advance("INC-1"), other.advance("INC-1"), bot.advance("INC-1"))
     timeline = await told(scene)
-    assert timeline.count("decided: request R2 expired") == 1
+    assert timeline.count("decided: R2 expired") == 1
     assert timeline.count("half of the time for R2") == 1
     assert scene.cluster.sent == []
 

@@ -130,7 +130,7 @@ async def test_1_what_was_granted_at_minute_14_is_not_applied_when_the_reason_we
         await bot.turn()
     scene.people_are_there = True
     run = await until(scene, bot, is_asked_what_next, "asked what next")
-    assert "decided: request R2 granted" in await told(scene)
+    assert "decided: approved R2" in await told(scene)
     assert run.open_question is not None
     assert said in run.open_question.text
     assert (scene.cluster.sent, scene.cluster.state()) == ([], before)

@@ -55,6 +55,14 @@ async def test_an_incident_is_opened_with_its_form_and_its_bundle(bench: Bench) 
     assert (event.user, event.fields) == ("eve", {"gain": 2.0})
 
 
+async def test_a_playbook_that_alerts_open_is_opened_by_hand_too(bench: Bench) -> None:
+    opened = await bench.open(opening(playbook="drill", fields={}, seen="answers are slow"))
+    assert opened.is_new
+    (event,) = await bench.store.inbox("INC-1")
+    assert isinstance(event, OpenedByHand)
+    assert event.seen == "answers are slow"
+
+
 async def test_a_target_with_an_open_incident_gets_no_second_one(bench: Bench) -> None:
     await bench.open(opening("1"))
     again = await bench.open(opening("2"))
@@ -76,7 +84,6 @@ async def test_a_form_that_is_sent_in_twice_counts_once(bench: Bench) -> None:
     ("more", "says"),
     [
         pytest.param({"fields": {"gain": "10"}}, "Gain: at most 9", id="form"),
-        pytest.param({"playbook": "drill"}, "'drill' is not opened by hand", id="by-alerts-only"),
         pytest.param({"playbook": "nothing"}, "there is no playbook 'nothing'", id="unknown"),
     ],
 )

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_folder
+from bot.adapters.yaml_playbooks import load_folder, load_playbook
 from bot.cli.playbook_coverage import Covered, covered
-from bot.cli.playbook_test import ENDING, play_file, told
+from bot.cli.playbook_test import ENDING, play_file, read_table, told
+from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
 from bot.domain.playbooks.testing.rows import rows
-from bot.flow.rehearse_case import TableResult, together
+from bot.flow.rehearse_case import TableResult, play_case, settings_of, together
 from bot.sandbox.demo import WINDOWS
 from bot.sandbox.scenarios import SCENARIOS, Scenario
 
@@ -42,6 +43,17 @@ def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
     deviations = [f"{one.case.name}: {one.deviation}" for one in result.failed]
     assert deviations == []
     assert result.unreached == [], "\n".join(told(result, quietly=True))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
+async def test_opened_by_hand_it_takes_the_same_path(table: Path) -> None:
+    """Nothing in a playbook needs the alert: a person who types `/incident open` gets the same help."""
+    written = table.with_name(table.name.replace(ENDING, ".yaml"))
+    cases = read_table(table, load_playbook(written)).whole()
+    case = next(case for case in cases if case.opened_by == "alert").model_copy(update={"opened_by": "hand"})
+    result = await play_case(case, with_stand_ins(load_playbook(written, settings_of(case))))
+    assert result.deviation == ""
 
 
 def test_every_playbook_has_a_table() -> None:

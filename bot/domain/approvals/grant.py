@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.changes.plan import Plan, Risk
@@ -18,6 +18,8 @@ from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.runbook import Runbook
 
 RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn", "advised"]
+SAID = {"open": "open", "granted": "approved", "superseded": "replaced"}
+"""What people read for a status; the others are words already."""
 
 
 APPROVERS = "approvers"
@@ -99,7 +101,7 @@ class Press(BaseModel):
     digest: str = ""
     value: str = ""
     """The choice; for an edit the new values as JSON."""
-    fields: dict[str, float | str] = {}
+    fields: dict[str, float | str] = Field(default_factory=dict)
     """Values entered with the choice."""
     reason: str = ""
     user: str
@@ -213,6 +215,11 @@ class Request(BaseModel):
     """What people did about the advice."""
     alerts_resolved_at: float | None = None
     """When all alerts resolved while it waited: presses before this moment no longer count."""
+
+    @property
+    def said(self) -> str:
+        """Its status in words: `approved`, `refused`, `replaced`."""
+        return SAID.get(self.status, self.status)
 
     @property
     def needs_reason(self) -> str:

@@ -80,7 +80,7 @@ class Wait(BaseModel):
     step: Literal["wait"] = "wait"
     condition: str
     about: ObjectRef
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field(default_factory=dict)
     within_seconds: float
     title: str
     gives: str = ""
@@ -112,7 +112,7 @@ class Plan(BaseModel):
 
     verb: str
     title: str
-    choices: dict[str, Any] = {}
+    choices: dict[str, Any] = Field(default_factory=dict)
     """Choices fixed for the request: pod UID, value, revision."""
     steps: tuple[Step, ...]
     circumstances: tuple[Circumstance, ...] = ()

@@ -103,6 +103,12 @@ class ExportTimeline(_Effect):
     wanted_by: str = ""
 
 
+class StoreReport(_Effect):
+    """Keep the report of the closed incident outside, in all its formats."""
+
+    kind: Literal["store_report"] = "store_report"
+
+
 class DrawPath(_Effect):
     """Post a picture of the playbook, with the path the run took, to the incident's thread."""
 
@@ -177,6 +183,7 @@ Effect = Annotated[
     | ShowInSlack
     | ReleaseLeases
     | ExportTimeline
+    | StoreReport
     | DrawPath
     | ReadSeries
     | DrawChart

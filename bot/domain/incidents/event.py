@@ -39,7 +39,9 @@ class OpenedByHand(_Event):
     kind: Literal["opened_by_hand"] = "opened_by_hand"
     user: str
     user_name: str = ""
-    fields: dict[str, float | str] = {}
+    fields: dict[str, float | str] = Field(default_factory=dict)
+    seen: str = ""
+    """What the person sees, in words; may be empty."""
 
 
 class SignalsRead(_Event):
@@ -62,7 +64,7 @@ class Planned(_Event):
     kind: Literal["planned"] = "planned"
     effect_id: str
     result: PlanResult
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Reading] = Field(default_factory=dict)
     only_advice: OnlyAdvice | None = None
     """Why the change is only advised now."""
 
@@ -90,11 +92,11 @@ class StepSettled(_Event):
     result: Result | Literal["not_needed", "still_unknown", "lapsed", "interfered", "withheld", "affected"]
     detail: str = ""
     replanned: PlanResult | None = None
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Reading] = Field(default_factory=dict)
     """Signals read right before the call."""
     impact: Impact | None = None
     """For the first step: the impact at the grant. With `affected`: the impact now."""
-    evidence: dict[str, Any] = {}
+    evidence: dict[str, Any] = Field(default_factory=dict)
 
 
 class Progressed(_Event):
@@ -103,7 +105,7 @@ class Progressed(_Event):
     kind: Literal["progressed"] = "progressed"
     effect_id: str
     text: str
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Reading] = Field(default_factory=dict)
 
 
 class Watched(_Event):
@@ -113,8 +115,8 @@ class Watched(_Event):
     effect_id: str
     verdict: Literal["held", "not_held", "unknown", "broke"]
     broke: int | None = None
-    parts: dict[str, str] = {}
-    readings: dict[str, Reading] = {}
+    parts: dict[str, str] = Field(default_factory=dict)
+    readings: dict[str, Reading] = Field(default_factory=dict)
     detail: str = ""
 
 
@@ -126,7 +128,7 @@ class AdviceWatched(_Event):
     request_id: str
     result: Literal["recovered", "not_recovered", "lifted"]
     recovered_at: float | None = None
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Reading] = Field(default_factory=dict)
     detail: str = ""
 
 
@@ -156,7 +158,7 @@ class Commanded(_Event):
     """The state to continue in, or the next lead; `ALL` if everything is halted, not only this run."""
     seconds: float | None = None
     """Time until the next status, or how long to silence."""
-    silences: dict[str, dict[str, str]] = {}
+    silences: dict[str, dict[str, str]] = Field(default_factory=dict)
     """The alerts to silence, as shown: alert name to labels."""
     authority: Authority | None = None
     """The authority of the person who confirmed a silence, kept as evidence."""

@@ -5,10 +5,10 @@ It is one document, saved whole by compare-and-set on `version`; Slack and the e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.approvals.grant import Alternative, Policy, Request
@@ -21,6 +21,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import GENESIS
 from bot.domain.signals.signal import Reading, Value
 from bot.domain.signals.specs import STARTS_AT
+from bot.domain.signals.values import Known
 
 Severity = Literal["page", "ticket", "info"]
 NEXT_STATUS = "status:next:due"
@@ -47,19 +48,19 @@ class Question(_Frozen):
     built_in: bool = False
     text: str
     why: str = ""
-    choices: dict[str, str] = {}
+    choices: dict[str, str] = Field(default_factory=dict)
     """Choice key to the label on its button.
 
     Built-in keys: `again`, `goto:<state>`, `divert:<playbook>`, `undo`, `keep`, `hand_over`, `close`.
     """
-    forms: dict[str, Form] = {}
+    forms: dict[str, Form] = Field(default_factory=dict)
     """Choice key to the form that goes with it."""
     by: Policy | None = None
     """Who may answer it; None: the operators."""
     not_by: str = ""
     """The person who must not answer it."""
-    notes: dict[str, str] = {}
-    styles: dict[str, str] = {}
+    notes: dict[str, str] = Field(default_factory=dict)
+    styles: dict[str, str] = Field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     asked_at: float
     expires_at: float | None = None
@@ -87,7 +88,7 @@ class ActiveChange(_Frozen):
     replans: int = 0
     undo_of: tuple[str, ...] = ()
     """Call ids that a built-in undo reverts; empty for a written change."""
-    values: dict[str, int | float] = {}
+    values: dict[str, int | float] = Field(default_factory=dict)
     """Values that a person entered in place of the playbook's; planned, shown and approved in the same way."""
     edited_by: str = ""
     impact: Impact | None = None
@@ -116,7 +117,7 @@ class Post(_Frozen):
     kind: PostKind
     ref: str
     at: float
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
 
 
 class Check(_Frozen):
@@ -135,14 +136,14 @@ class News(_Frozen):
     """A verdict (`held`, `not_held`, `broke`, `unknown`), or the outcome of a change that was not applied."""
     text: str
     at: float
-    parts: dict[str, str] = {}
+    parts: dict[str, str] = Field(default_factory=dict)
     """Of a verdict: its parts, for the details."""
 
 
 class Looked(_Frozen):
     """What was read since people were last addressed, for the details of the next message."""
 
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Reading] = Field(default_factory=dict)
     ways: tuple[tuple[str, str], ...] = ()
     """The states that decided, by what people call them, each with its reason."""
 
@@ -152,17 +153,17 @@ class Findings(_Frozen):
 
     path: tuple[str, ...] = ()
     """Written states entered so far, in order."""
-    results: dict[str, dict[str, Reading]] = {}
+    results: dict[str, dict[str, Reading]] = Field(default_factory=dict)
     """Written state to what was last read there."""
-    answers: dict[str, str] = {}
-    answered_by: dict[str, str] = {}
+    answers: dict[str, str] = Field(default_factory=dict)
+    answered_by: dict[str, str] = Field(default_factory=dict)
     """Written question (or `opening`) to the person who answered it last."""
-    forms: dict[str, dict[str, float | str]] = {}
+    forms: dict[str, dict[str, float | str]] = Field(default_factory=dict)
     """Written question (or `opening`) to what was filled in there."""
-    picked: dict[str, str] = {}
+    picked: dict[str, str] = Field(default_factory=dict)
     """Name of a pick to its replica."""
-    baseline: dict[str, Reading] = {}
-    options: dict[str, tuple[Alternative, ...]] = {}
+    baseline: dict[str, Reading] = Field(default_factory=dict)
+    options: dict[str, tuple[Alternative, ...]] = Field(default_factory=dict)
     """Recommendation to its options, as they were when it was last made."""
     impossible: tuple[str, ...] = ()
     """Written changes for which there was no plan: they are not recommended again by themselves."""
@@ -259,11 +260,11 @@ class Run(_Frozen):
     status_by: str = ""
     status_at: float = 0.0
     """Time of the last status update; initially, when it opened."""
-    pages: dict[str, Page] = {}
+    pages: dict[str, Page] = Field(default_factory=dict)
     """Pages by name, oldest first."""
-    silences: dict[str, float] = {}
+    silences: dict[str, float] = Field(default_factory=dict)
     """Alertmanager ids of the silences that the bot holds for it, with their ends."""
-    alerts: dict[str, Alert] = {}
+    alerts: dict[str, Alert] = Field(default_factory=dict)
     """Fingerprint to the newest alert."""
     dashboard: str = ""
     """The address of the target's dashboard, with `$from` and `$to` still open; empty if there is none."""
@@ -282,7 +283,7 @@ class Run(_Frozen):
     """The diverts that it will return from, the innermost last."""
     diverts: int = 0
     """How often it was diverted to another playbook."""
-    offers: dict[str, Offer] = {}
+    offers: dict[str, Offer] = Field(default_factory=dict)
     """Other playbooks of this incident, by name."""
     at_state: str
     """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
@@ -307,35 +308,35 @@ class Run(_Frozen):
     entered_at: float
     findings: Findings = Findings()
 
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Reading] = Field(default_factory=dict)
     """Signals read in this visit."""
-    latest: dict[str, Reading] = {}
+    latest: dict[str, Reading] = Field(default_factory=dict)
     """The newest reading of each signal, for the card's `baseline → now`."""
 
     only_advice: OnlyAdvice | None = None
     """Why changes are only advised, as it was when the run opened or last planned a change."""
     change: ActiveChange | None = None
     watch: ActiveWatch | None = None
-    requests: dict[str, Request] = {}
-    questions: dict[str, Question] = {}
+    requests: dict[str, Request] = Field(default_factory=dict)
+    questions: dict[str, Question] = Field(default_factory=dict)
     question: str = ""
     """Id of the open question; the run waits for its answer."""
     ledger: tuple[LedgerEntry, ...] = ()
     halted_by: str = ""
     halted_with_all: bool = False
     """Everything is halted, not only this run, and only a resume for all lifts it."""
-    deadlines: dict[str, float] = {}
+    deadlines: dict[str, float] = Field(default_factory=dict)
     """Name to the time at which a `due` event is due: `request:R1:expiry`, `question:Q2:expiry`, …"""
     posts: tuple[Post, ...] = ()
     notes: tuple[Note, ...] = ()
     card_posted: bool = False
-    places: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """The message of each request and question: slot to channel and ts. A press from elsewhere is on a copy."""
     anchored: tuple[str, ...] = ()
     """Slots whose message carries a head of the timeline and is confirmed to be in Slack."""
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
-    ignored: dict[str, int] = {}
+    ignored: dict[str, int] = Field(default_factory=dict)
     """Unexpected events by description, with how often each occurred."""
 
     timeline_head: str = GENESIS
@@ -390,61 +391,83 @@ def parked_incident(run: Run) -> ParkedIncident:
     return ParkedIncident(incident_id=run.incident_id, waits_for=waits_for, until=until, active_changes=active)
 
 
-def scope_values(run: Run, readings: dict[str, Reading], settings: dict[str, Value]) -> dict[str, Value]:
-    """Returns every value that an expression of the current state may name, flat by its dotted name.
+@final
+class ScopeValues(Mapping[str, Value]):
+    """Every value that an expression of the current state may name, by its dotted name; settings are the playbook's.
 
-    Unread values are left out: a missing name is unknown, never 0 and never false.
+    Unread values are not there: a missing name is unknown, never 0 and never false.
     """
-    values: dict[str, Value] = {}
-    _put(values, "", readings)
-    for state, earlier in run.findings.results.items():
-        _put(values, f"results.{state}.", earlier)
-    _put(values, "baseline.", run.findings.baseline)
-    values |= {f"answers.{state}": answer for state, answer in run.findings.answers.items()}
-    values |= {
-        f"forms.{state}.{field}": value for state, form in run.findings.forms.items() for field, value in form.items()
-    }
-    values |= {f"picked.{name}": replica for name, replica in run.findings.picked.items()}
-    values |= {f"settings.{name}": value for name, value in settings.items()}
-    return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
+
+    def __init__(self, run: Run, readings: Mapping[str, Reading]) -> None:
+        self._findings, self._target, self._readings = run.findings, run.target, Known(readings)
+
+    def __getitem__(self, name: str) -> Value:
+        of, _, rest = name.partition(".")
+        match of:
+            case "results":
+                state, _, rest = rest.partition(".")
+                return Known(self._findings.results[state])[rest]
+            case "baseline":
+                return Known(self._findings.baseline)[rest]
+            case "answers":
+                return self._findings.answers[rest]
+            case "forms":
+                state, _, field = rest.partition(".")
+                return self._findings.forms[state][field]
+            case "picked":
+                return self._findings.picked[rest]
+            case "target" if rest in ("name", "namespace"):
+                return str(getattr(self._target, rest))
+        return self._readings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._readings
+        for state, earlier in self._findings.results.items():
+            yield from (f"results.{state}.{name}" for name in Known(earlier))
+        yield from (f"baseline.{name}" for name in Known(self._findings.baseline))
+        yield from (f"answers.{state}" for state in self._findings.answers)
+        yield from (f"forms.{state}.{field}" for state, form in self._findings.forms.items() for field in form)
+        yield from (f"picked.{name}" for name in self._findings.picked)
+        yield from ("target.name", "target.namespace")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def moments_of(run: Run) -> dict[str, float]:
-    """Returns the past times at which a window may end, by their name in a playbook."""
-    read_at = {
-        f"results.{state}.{name}": reading.at
-        for state, earlier in run.findings.results.items()
-        for name, reading in earlier.items()
-        if reading.at > 0 and reading.is_known
-    }
-    said = {
-        f"forms.{state}.{field}": at
-        for state, form in run.findings.forms.items()
-        for field, value in form.items()
-        if (at := moment_in(value)) is not None
-    }
-    return read_at | said | {STARTS_AT: run.starts_at}
+@final
+class Moments(Mapping[str, float]):
+    """The past times at which a window may end, by their name in a playbook; looked up when one is named."""
 
+    def __init__(self, run: Run) -> None:
+        self._findings, self._starts_at = run.findings, run.starts_at
 
-def values_told(run: Run, newest: Mapping[str, Reading]) -> dict[str, Value]:
-    """Returns what the sentences about users and the diagnosis may name, without settings."""
-    values: dict[str, Value] = {}
-    _put(values, "", newest)
-    _put(values, "baseline.", run.findings.baseline)
-    return values | {"target.name": run.target.name, "target.namespace": run.target.namespace}
+    def __getitem__(self, name: str) -> float:
+        if name == STARTS_AT:
+            return self._starts_at
+        of, _, rest = name.partition(".")
+        state, _, part = rest.partition(".")
+        at = self._read(state, part) if of == "results" else self._said(state, part) if of == "forms" else None
+        if at is None:
+            raise KeyError(name)
+        return at
+
+    def _read(self, state: str, signal: str) -> float | None:
+        reading = self._findings.results[state][signal]
+        return reading.at if reading.at > 0 and reading.is_known else None
+
+    def _said(self, state: str, field: str) -> float | None:
+        return moment_in(self._findings.forms[state][field])
+
+    def __iter__(self) -> Iterator[str]:
+        findings = self._findings
+        read = (f"results.{state}.{name}" for state, earlier in findings.results.items() for name in earlier)
+        said = (f"forms.{state}.{field}" for state, form in findings.forms.items() for field in form)
+        return (name for name in (*read, *said, STARTS_AT) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def units_of(readings: Mapping[str, Reading]) -> dict[str, str]:
     """Returns the units of these readings by the names that texts mention."""
     return {name: reading.unit for name, reading in readings.items() if reading.unit}
-
-
-def _put(values: dict[str, Value], prefix: str, readings: Mapping[str, Reading]) -> None:
-    for name, reading in readings.items():
-        if not reading.is_known:
-            continue
-        path = prefix + name
-        if reading.value is not None:
-            values[path] = reading.value
-        for part, value in reading.fields.items():
-            values[f"{path}.{part}"] = value

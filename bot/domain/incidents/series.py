@@ -17,11 +17,12 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ReadState, WatchState
 from bot.domain.signals.sampling import SampledSpec, read_window
 from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Better
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, StallSignal
 from bot.domain.signals.window import Window
 
 MAX_POINTS = 120
-MAX_SERIES = 3
+MAX_SERIES = 5
 LEAD_SHARE, MIN_LEAD_SECONDS = 0.25, 300.0
 """How much time before the alert is shown, so that normal behavior is visible."""
 MAX_SECONDS = 6 * 3600.0
@@ -48,10 +49,19 @@ class Series(_Fact):
     label: str = ""
     """What people read instead of its name."""
     unit: str = ""
+    better: Better = ""
     limits: tuple[Limit, ...] = ()
     points: tuple[tuple[float, float], ...] = ()
     unknown: str = ""
     """Why none of its points is known; empty if one is."""
+
+    @property
+    def was_beyond_a_limit(self) -> bool:
+        """Whether it was at some time on the wrong side of one of its limits; above is wrong if not said otherwise."""
+        values = [value for _, value in self.points]
+        if self.better == "higher":
+            return any(value < limit.value for limit in self.limits for value in values)
+        return any(value > limit.value for limit in self.limits for value in values)
 
 
 def charted(playbook: CompiledPlaybook, path: Sequence[str]) -> dict[str, tuple[Limit, ...]]:
@@ -111,7 +121,15 @@ def sampled_line(
         else:
             why = reading.unknown or why
     unknown = "" if points else why
-    return Series(signal=name, label=spec.label, unit=unit, limits=limits, points=tuple(points), unknown=unknown)
+    return Series(
+        signal=name,
+        label=spec.label,
+        unit=unit,
+        better=spec.better,
+        limits=limits,
+        points=tuple(points),
+        unknown=unknown,
+    )
 
 
 def _between(in_order: Sequence[Scrape], start: float, end: float) -> Sequence[Scrape]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 AlertStatus = Literal["firing", "resolved"]
 
@@ -21,7 +21,7 @@ class Alert(BaseModel):
     starts_at: datetime
     ends_at: datetime | None = None
     labels: dict[str, str]
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default_factory=dict)
     generator_url: str = ""
     received_at: float = 0.0
     """Epoch seconds of the storage's clock when the webhook was accepted."""

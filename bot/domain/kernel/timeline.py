@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 EntryKind = Literal[
     "opened", "alert", "entered", "read", "baseline", "asked", "answered", "planned", "request", "press", "decided",
@@ -33,7 +33,7 @@ class Entry(BaseModel):
     who: str = ""
     """A Slack user id, or empty for the bot itself."""
     state: str = ""
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
 
 
 class Chained(BaseModel):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import ExpressionError, Fault
@@ -43,8 +43,10 @@ from bot.domain.playbooks.source import Source
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import DURATION, Kind, Value, in_words
 from bot.domain.signals.specs import SignalSpec
+from bot.domain.signals.values import Overlaid, Under, Within
 
 Data = Mapping[str, Value]
+CONCLUSIONS_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,17 @@ class CompiledCalm:
 
     when: Expression
     under_load: Expression | None
+
+
+class Conclusion(NamedTuple):
+    """What the newest readings mean; each is empty while it is not known."""
+
+    title: str
+    """What the trouble is called."""
+    cause: str
+    """Why, in a sentence."""
+    users: str
+    """What users feel."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +270,7 @@ class CompiledPlaybook:
         picked = self.picks(name, data)
         data = self._with_settings(data)
         if not isinstance(picked, Unknown):
-            data = {**data, **{f"picked.{pick}": value for pick, value in picked.items()}}
+            data = Overlaid(Under("picked.", picked), data)
         for index, clause in enumerate(self._states[name].clauses):
             if clause.when is None:
                 return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
@@ -282,21 +295,33 @@ class CompiledPlaybook:
         values = self._as_recommended(name, self._with_settings(data))
         return self._states[name].texts[key].in_words(values, {**self._units, **units})
 
-    def users(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
-        """Returns what users feel; empty if the playbook does not say, or nothing of it is known."""
-        return self._found(self._users, data, units)[1]
-
     @property
     def signals_told(self) -> Mapping[str, bool]:
         """Returns the signals that `users` and `diagnoses` mention, and whether `users` does."""
         return self._derived.signals_told
 
-    def diagnosis(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> tuple[str, str]:
-        """Returns what the trouble is called, and why; both empty while it is not known."""
-        return self._found(self._diagnoses, data, units)
+    def conclusion(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> Conclusion:
+        """Returns what these values mean. Most readings repeat, so the last conclusions are kept."""
+        data, units = self._with_settings(data), {**self._units, **units}
+        key = (tuple(_hashable(data.get(name)) for name in self._names_told), *units.items())
+        if key not in self._concluded:
+            if len(self._concluded) >= CONCLUSIONS_KEPT:
+                self._concluded.clear()
+            title, cause = self._found(self._diagnoses, data, units)
+            self._concluded[key] = Conclusion(title, cause, users=self._found(self._users, data, units)[1])
+        return self._concluded[key]
+
+    @cached_property
+    def _names_told(self) -> tuple[str, ...]:
+        each = [*self._users, *self._diagnoses]
+        texts = frozenset[str]().union(*(one.title.names | one.say.names for one in each))
+        return tuple(texts.union(*(one.when.names for one in each if one.when is not None)))
+
+    @cached_property
+    def _concluded(self) -> dict[tuple[object, ...], Conclusion]:
+        return {}
 
     def _found(self, findings: Sequence[CompiledFinding], data: Data, units: Mapping[str, str]) -> tuple[str, str]:
-        data, units = self._with_settings(data), {**self._units, **units}
         verdicts: list[bool | Unknown] = []
         for each in findings:
             # The last one, without a `when`, stands for "none of the others": that has to be known.
@@ -319,14 +344,12 @@ class CompiledPlaybook:
         possible = self._states[name].parts
         return {key: _flag(possible[key], data) if key in possible else True for key in state.options}
 
-    def _as_recommended(self, name: str, data: dict[str, Value]) -> dict[str, Value]:
+    def _as_recommended(self, name: str, data: Data) -> Data:
         """Returns the values with those that recommended this change in place of newer ones."""
         state = self.playbook.states[name]
         if not isinstance(state, ChangeState) or not state.option_of:
             return data
-        prefix = f"results.{state.option_of}."
-        then = {known.removeprefix(prefix): value for known, value in data.items() if known.startswith(prefix)}
-        return {**data, **then}
+        return Overlaid(Within(f"results.{state.option_of}.", data), data)
 
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)
@@ -358,8 +381,12 @@ class CompiledPlaybook:
             return calm
         return False if self._calm.under_load is None else _flag(self._calm.under_load, data)
 
-    def _with_settings(self, data: Data) -> dict[str, Value]:
-        return {**{f"settings.{name}": value for name, value in self.settings.items()}, **data}
+    def _with_settings(self, data: Data) -> Data:
+        return Overlaid(data, Under("settings.", self.settings))
+
+
+def _hashable(value: Value | None) -> object:
+    return tuple(value.items()) if isinstance(value, dict) else (type(value), value)
 
 
 def explain(expression: Expression, data: Data) -> str:

@@ -326,7 +326,7 @@ class Playbook(Strict):
     opens_on: tuple[str, ...] = ()
     """Alertmanager's matchers, one list of them a line: which alerts open it."""
     opens: Literal["by_hand"] | None = None
-    """A person may open it too."""
+    """No alert needs to open it. People may open every playbook."""
     form: Form = {}
     """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
     settings: dict[str, Setting] = {}

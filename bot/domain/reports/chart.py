@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bot.domain.incidents.series import MAX_POINTS, MAX_SERIES, Limit, Series
+from bot.domain.incidents.series import MAX_POINTS, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
 from bot.domain.reports.facts import Report, readings_of
-from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading, Value, in_words
+from bot.domain.signals.signal import SAME_LOOK_SECONDS, SHOWN_UNITS, Reading, Value, in_words
 
 MAX_TITLE_LENGTH = 44
+MAX_PANELS = 3
 VERDICTS = {"held": "yes", "not_held": "no", "broke": "no", "unknown": "not known"}
 MAX_MARKS = 9
 """One digit each; the report has them all."""
@@ -56,7 +57,7 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
     `read_since`: lines that were read for this picture, newer than any on the timeline.
     """
     report = Report.of(entries)
-    lines = [line for line in _lines(entries, read_since) if line.points][:MAX_SERIES]
+    lines = _telling([line for line in _lines(entries, read_since) if line.points])
     if not lines:
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
@@ -72,6 +73,12 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
         marks=tuple(_that_matter(marks)),
         marks_left_out=max(0, len(marks) - MAX_MARKS),
     )
+
+
+def _telling(lines: Sequence[Series]) -> list[Series]:
+    """What users feel is written first and stays; of the rest, lines that passed a limit before calm ones."""
+    by_need = sorted(range(len(lines)), key=lambda at: (at > 0, not lines[at].was_beyond_a_limit, at))
+    return [lines[at] for at in sorted(by_need[:MAX_PANELS])]
 
 
 def _lines(entries: Sequence[Chained], read_since: Sequence[Series]) -> list[Series]:
@@ -142,8 +149,8 @@ def _panel(line: Series, report: Report) -> Panel:
     compared = next((one for one in report.readings if one.name == line.signal), None)
     before = compared.baseline.value if compared and compared.baseline else None
     last = _last(line, compared.last if compared else None)
-    share = "ratio" if line.unit == "ratio" else ""
-    change = "" if before is None or last is None else f"{in_words(before, share)} → {in_words(last, share)}"
+    unit = SHOWN_UNITS.get(line.unit, "")
+    change = "" if before is None or last is None else f"{in_words(before, unit)} → {in_words(last, unit)}"
     return Panel(
         title=one_line(line.label or line.signal.replace("_", " "), 40),
         unit=one_line(line.unit, 40),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Kind = Literal["number", "text", "flag", "by_replica"]
 """What an expression may do with a value: a number, a text, a boolean, or a number per replica."""
@@ -17,6 +17,8 @@ SAME_LOOK_SECONDS = 15.0
 
 DURATION = "duration"
 """The unit of a duration in seconds that people read as such: `500 ms`, `2 s`, `5 min`."""
+SHOWN_UNITS = {"s": DURATION, DURATION: DURATION, "ratio": "ratio"}
+"""How `in_words` shows a number of this unit; other units are part of the words around the number."""
 Better = Literal["", "lower", "higher"]
 
 
@@ -30,12 +32,12 @@ class Reading(BaseModel):
     """What people read instead of its name."""
     better: Better = ""
     value: Value | None = None
-    fields: dict[str, float | bool | str] = {}
+    fields: dict[str, float | bool | str] = Field(default_factory=dict)
     """A probe's named parts; a part that could not be read is absent, and `unknown_parts` says why."""
-    unknown_parts: dict[str, str] = {}
+    unknown_parts: dict[str, str] = Field(default_factory=dict)
     unknown: str = ""
     """Why no value could be read; empty if one could."""
-    by_replica: dict[str, float] = {}
+    by_replica: dict[str, float] = Field(default_factory=dict)
     unit: str = ""
     source: str = ""
     query: str = ""
@@ -87,7 +89,7 @@ def _duration(seconds: float) -> str:
     for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s")):
         if seconds >= 2 * size or (unit == "s" and seconds >= 1):
             return f"{round(seconds / size, 1):g} {unit}"
-    return f"{seconds * 1000:.0f} ms"
+    return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
 
 
 def _number(value: float) -> str:

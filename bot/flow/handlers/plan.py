@@ -11,7 +11,7 @@ from bot.domain.changes.planning import plan_change
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
-from bot.domain.incidents.run import Run, scope_values
+from bot.domain.incidents.run import Run, ScopeValues
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -128,7 +128,7 @@ def arguments_of(
     run: Run, playbook: CompiledPlaybook, state: ChangeState, readings: Mapping[str, Reading]
 ) -> Mapping[str, object] | PlanResult:
     """The values of the `with` of the run's present change under these readings; or why nothing can be planned."""
-    values = scope_values(run, dict(readings), playbook.settings)
+    values = ScopeValues(run, readings)
     holds = playbook.still_holds(run.state, values)
     if isinstance(holds, Unknown):
         why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.domain.incidents.effect import WatchSignals
 from bot.domain.incidents.event import Progressed, Watched
-from bot.domain.incidents.run import scope_values
+from bot.domain.incidents.run import ScopeValues
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState
@@ -37,7 +37,7 @@ class WatchHandler:
         if not isinstance(state, WatchState) or context.run.watch is None:
             return Done()
         readings = await self._read.readings(context.run, effect.state)
-        values = scope_values(context.run, dict(readings), playbook.settings)
+        values = ScopeValues(context.run, readings)
         sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
         await self._watch_log.add(context.incident_id, context.run.visit, sample)
         samples = await self._watch_log.samples(context.incident_id, context.run.visit)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.incidents.effect import WatchAdvice
 from bot.domain.incidents.event import AdviceWatched, Progressed
-from bot.domain.incidents.run import ActiveChange, Run, scope_values
+from bot.domain.incidents.run import ActiveChange, Run, ScopeValues
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
@@ -94,7 +94,7 @@ def _parts(
     parts = {}
     state = None if change.undo_of else playbook.state(change.state)
     if isinstance(state, ChangeState) and state.still:
-        holds = playbook.still_holds(change.state, scope_values(run, dict(readings), playbook.settings))
+        holds = playbook.still_holds(change.state, ScopeValues(run, readings))
         parts[REASON] = f"{UNKNOWN}: {holds.reason}" if isinstance(holds, Unknown) else NOT_HELD if holds else HELD
     if run.alerts:
         is_over = all(alert.status == "resolved" for alert in run.alerts.values())

@@ -12,6 +12,8 @@ from bot.sandbox.slack.errors import ApiError, Json
 from bot.sandbox.slack.feed import Feed
 
 Clock = Callable[[], float]
+BROADCAST = "thread_broadcast"
+"""The subtype of a reply that was sent to the channel too."""
 
 
 class Messages:
@@ -78,9 +80,9 @@ class Messages:
         return self._versions.get((channel, ts), [])
 
     def history(self, channel: str) -> list[Json]:
-        """Newest first, without replies."""
+        """Newest first, without replies that were not sent to the channel too."""
         newest_first = reversed(self.channels.get(channel, {}).values())
-        return [message for message in newest_first if "thread_ts" not in message]
+        return [each for each in newest_first if "thread_ts" not in each or each.get("subtype") == BROADCAST]
 
     def thread(self, channel: str, ts: str) -> list[Json]:
         """The parent and its replies, oldest first; a reply's own ts finds only that reply, as in Slack."""

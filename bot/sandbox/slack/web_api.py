@@ -13,6 +13,7 @@ from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.block_kit import checked_blocks
 from bot.sandbox.slack.directory import BOT_ID, BOT_NAME, BOT_USER, TEAM_ID, TEAM_NAME
 from bot.sandbox.slack.errors import ApiError, Json
+from bot.sandbox.slack.messages import BROADCAST
 from bot.sandbox.slack.team import Team
 
 MAX_TEXT_LENGTH = 40_000
@@ -109,6 +110,8 @@ def post_message(team: Team, args: Arguments) -> Json:
     content = {name: value for name, value in content_of(team, args).items() if value is not None}
     if args.text("thread_ts"):
         content["thread_ts"] = args.text("thread_ts")
+        if args.flag("reply_broadcast"):
+            content["subtype"] = BROADCAST
     posted = team.messages.post(channel, team.bot_message(content))
     return {"ok": True, "channel": channel, "ts": posted["ts"], "message": posted}
 

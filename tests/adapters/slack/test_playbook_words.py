@@ -176,10 +176,10 @@ async def test_only_who_may_steer_opens(counter: Counter) -> None:
     assert "Not done: you are not in @serving-oncall" in await counter.say("open", user="U0MO")
 
 
-async def test_what_cannot_be_opened_by_hand_is_answered_with_what_can(counter: Counter) -> None:
-    assert "No playbook can be opened by hand" in await counter.say("open")
+async def test_an_unknown_playbook_is_answered_with_the_known_ones(counter: Counter) -> None:
+    assert "No playbook is loaded" in await counter.say("open")
     playbooks(counter)
-    assert "These can: `by-hand`, `either`" in await counter.say("open small-one")
+    assert "There are: `by-hand`, `either`, `small-one`" in await counter.say("open other")
     assert "write `/incident open either NAMESPACE/NAME`" in await counter.say("open either llm")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.incidents.run import moments_of
+from bot.domain.incidents.run import Moments
 from bot.domain.kernel.form import Answer, FormField, answers, moment_in, problems
 from tests import builders
 
@@ -63,5 +63,5 @@ def test_a_date_that_was_typed_is_a_moment_or_nothing(typed: Answer, at: float |
 
 def test_a_typed_date_is_a_moment_at_which_a_window_may_end() -> None:
     run = builders.run(forms={"opening": {"enabled_at": "2026-11-20 14:30", "method": "fp8"}})
-    assert moments_of(run)["forms.opening.enabled_at"] == HALF_PAST_TWO
-    assert "forms.opening.method" not in moments_of(run)
+    assert Moments(run)["forms.opening.enabled_at"] == HALF_PAST_TWO
+    assert "forms.opening.method" not in Moments(run)

@@ -81,7 +81,7 @@ def test_the_page_has_the_chart_in_it_with_its_decisions_and_fetches_nothing() -
     read = Read(page)
     said = " ".join(read.words)
     assert read.tags.count("svg") == 1
-    assert "thrash ratio 0.1" in said
+    assert "thrash 0.1" in said
     assert "Cap the running sequences (Ana)" in said
     assert "<?xml" not in page
     assert "script" not in read.tags

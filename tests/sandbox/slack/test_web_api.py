@@ -70,6 +70,18 @@ async def test_a_message_can_be_posted_read_changed_and_deleted(slack: StandIn) 
     assert (await slack.client.conversations_history(channel="C0INC"))["messages"] == []
 
 
+async def test_a_reply_that_is_broadcast_stands_in_the_thread_and_in_the_channel(slack: StandIn) -> None:
+    root = await slack.post()
+    await slack.client.chat_postMessage(channel="C0INC", thread_ts=root, text="only here")
+    await slack.client.chat_postMessage(channel="C0INC", thread_ts=root, text="everybody", reply_broadcast=True)
+    channel = (await slack.client.conversations_history(channel="C0INC"))["messages"]
+    assert [(each["text"], each.get("subtype")) for each in channel if each["ts"] != root] == [
+        ("everybody", "thread_broadcast")
+    ]
+    thread = (await slack.client.conversations_replies(channel="C0INC", ts=root))["messages"]
+    assert [each["text"] for each in thread[1:]] == ["only here", "everybody"]
+
+
 async def test_an_update_keeps_the_blocks_until_it_sends_others(slack: StandIn) -> None:
     ts = await slack.post(NOTE)
     await slack.client.chat_update(channel="C0INC", ts=ts, text="text only", blocks=[])

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 CHOOSING = "open"
 FILLING = "open:form"
-PLAYBOOK, WORKLOAD = "playbook", "workload"
+PLAYBOOK, WORKLOAD, SEEN = "playbook", "workload", "seen"
 TITLE = "Open an incident"
 SUBMIT = "Open"
 WORKLOAD_NAME = re.compile(r"(?:(\S{1,100})/)?([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
@@ -41,29 +41,30 @@ class Opening:
         self._services, self._playbooks = services, services.playbooks
 
     async def begin(self, command: Command) -> Message | forms.Modal:
-        by_hand = self._by_hand()
-        if not by_hand:
-            raise NotDoneError("No playbook can be opened by hand: none has `opens: by_hand`.")
+        known = self._known()
+        if not known:
+            raise NotDoneError("No playbook is loaded: see `incident-bot playbook check`.")
         name, _, rest = command.rest.partition(" ")
-        if name and name not in by_hand:
-            known = ", ".join(code(each, 80) for each in by_hand)
-            raise NotDoneError(f"{code(name, 80)} cannot be opened by hand. These can: {known}.")
+        if name and name not in known:
+            names = ", ".join(code(each, 80) for each in known)
+            raise NotDoneError(f"There is no playbook {code(name, 80)}. There are: {names}.")
         if rest.strip() and not WORKLOAD_NAME.fullmatch(rest.strip()):
             wanted = "CLUSTER/NAMESPACE/NAME" if len(self._playbooks.clusters) > 1 else "NAMESPACE/NAME"
             raise NotDoneError(f"{code(rest, 120)} is not a workload: write `/incident open {name} {wanted}`.")
-        filled = {PLAYBOOK: name or next(iter(by_hand)), WORKLOAD: rest.strip()}
-        blocks = forms.inputs(_first_form(by_hand, self._parts()), filled=filled)
-        return forms.Modal(CHOOSING, TITLE, "Next" if _any_form(by_hand) else SUBMIT, blocks, command.place)
+        filled = {PLAYBOOK: name or next(iter(known)), WORKLOAD: rest.strip()}
+        blocks = forms.inputs(_first_form(known, self._parts()), filled=filled)
+        return forms.Modal(CHOOSING, TITLE, "Next" if _any_form(known) else SUBMIT, blocks, command.place)
 
     async def chosen(self, sent: Submission) -> forms.Modal | str:
         """Shows the playbook's own form, or opens the incident where it has none."""
         await self._must_steer(sent.user)
         name = str(sent.fields[PLAYBOOK])
         target = await self._target(str(sent.fields[WORKLOAD]))
-        playbook = self._by_hand().get(name)
+        playbook = self._known().get(name)
         if playbook is None:
-            raise NotDoneError(fields={PLAYBOOK: "This playbook can no longer be opened by hand"})
+            raise NotDoneError(fields={PLAYBOOK: "This playbook is no longer loaded"})
         kept = {**sent.kept, PLAYBOOK: name, WORKLOAD: target.model_dump_json(exclude_defaults=True)}
+        kept[SEEN] = str(sent.fields.get(SEEN, "")).strip()
         if playbook.form:
             return forms.Modal(FILLING, TITLE, SUBMIT, forms.inputs(playbook.form), kept, close="Back")
         return await self._open(sent, kept, {})
@@ -80,6 +81,7 @@ class Opening:
             user=sent.user,
             user_name=sent.user_name,
             fields=fields,
+            seen=kept.get(SEEN, ""),
         )
         try:
             opened = await self._playbooks.open(wanted)
@@ -113,9 +115,9 @@ class Opening:
             return "the namespace and the name, as in serving/llm"
         return f"the cluster, the namespace and the name, as in {clusters[0]}/serving/llm"
 
-    def _by_hand(self) -> dict[str, Playbook]:
+    def _known(self) -> dict[str, Playbook]:
         library = self._playbooks.library.playbooks
-        return {name: library[name].playbook for name in sorted(library) if library[name].playbook.opens}
+        return {name: library[name].playbook for name in sorted(library)}
 
     async def _must_steer(self, user: str) -> None:
         await permitted(self._services.people.may_steer(user, at=self._services.clock.now()))
@@ -125,13 +127,14 @@ def _no_cluster(error: ClusterError) -> NotDoneError:
     return NotDoneError(fields={WORKLOAD: f"The cluster did not answer ({error}). Please send it again."})
 
 
-def _first_form(by_hand: Mapping[str, Playbook], parts: str) -> Form:
-    titles = {name: playbook.title for name, playbook in by_hand.items()}
+def _first_form(known: Mapping[str, Playbook], parts: str) -> Form:
+    titles = {name: playbook.title for name, playbook in known.items()}
     return {
         PLAYBOOK: FormField(label="Which playbook?", kind="choice", options=titles),
         WORKLOAD: FormField(label="Which workload?", max_length=420, why=f"Write {parts}."),
+        SEEN: FormField(label="What do you see?", optional=True, max_length=300, why="It begins the timeline."),
     }
 
 
-def _any_form(by_hand: Mapping[str, Playbook]) -> bool:
-    return any(playbook.form for playbook in by_hand.values())
+def _any_form(known: Mapping[str, Playbook]) -> bool:
+    return any(playbook.form for playbook in known.values())

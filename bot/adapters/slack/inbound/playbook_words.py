@@ -149,12 +149,10 @@ def _parts(lines: list[str]) -> list[list[str]]:
 
 def _opens(compiled: CompiledPlaybook) -> str:
     playbook = compiled.playbook
-    by_hand = f"`/incident open {line(playbook.playbook, 80)}`" if playbook.opens else ""
-    alerts = (
-        f"alerts with {' or '.join(code(each, 150) for each in playbook.opens_on[:3])}" if playbook.opens_on else ""
-    )
-    exits = " or ".join(filter(None, (alerts, by_hand))) or "nothing: other playbooks divert to it"
-    return f"opened by {exits}, {len(playbook.states)} states"
+    by_hand = f"`/incident open {line(playbook.playbook, 80)}`"
+    alerts = [code(each, 150) for each in playbook.opens_on[:3]]
+    opens = f"alerts with {' or '.join(alerts)} or {by_hand}" if alerts else by_hand
+    return f"opened by {opens}, {len(playbook.states)} states"
 
 
 def _broken(file: str, faults: tuple[Fault, ...]) -> str:

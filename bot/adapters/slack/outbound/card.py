@@ -71,7 +71,9 @@ def _lasting(run: Run, links: Mapping[str, str]) -> str:
         return ""
     applied = run.change.request_id if run.change is not None and run.change.begun else ""
     about = _waits_about(run)
-    at_once = (_title(run), about, links.get(about, ""), applied, run.lead, links.get(INCIDENT_CHANNEL, ""))
+    waiting = run.open_question or run.open_request
+    until = waiting.expires_at if waiting is not None else None
+    at_once = (_title(run), about, links.get(about, ""), until, applied, run.lead, links.get(INCIDENT_CHANNEL, ""))
     return hash_of(json.dumps(at_once), tuple(_banners(run)))
 
 
@@ -81,7 +83,7 @@ def _blocks(run: Run, links: Mapping[str, str], now: str) -> tuple[Block, ...]:
     body += _banners(run) + section(_held(run))
     own = links.get(INCIDENT_CHANNEL, "")
     body += section([f"Everything else is in {channel_mention(own)}" if own else ""])
-    page = link("Page", links[PAGE]) if links.get(PAGE) else ""
+    page = link("Live page", links[PAGE]) if links.get(PAGE) else ""
     shown = [*filter(None, [page]), *_links(run)]
     foot = [*context([" · ".join(filter(None, _about(run))), " · ".join(shown)]), *_handles(run, links)]
     return limits.fitted(body, foot)
@@ -228,7 +230,7 @@ def _about(run: Run) -> list[str]:
     if not run.target.resolved:
         where += " (from the alert's labels only)"
     lead = f"{mention(run.lead)} leads" if run.lead else "Nobody leads yet" if run.is_open else ""
-    return [lead, line(run.severity, 20), where, _pages(run), _alerts(run)]
+    return [lead, f"severity: {line(run.severity, 20)}", where, _pages(run), _alerts(run)]
 
 
 def _pages(run: Run) -> str:

@@ -95,7 +95,7 @@ def request_text(run: Run, request: Request) -> str:
     what = "Would propose" if request.advice else "Request"
     asked = f"{what} {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
     if request.status not in ("open", "advised"):
-        return line(f"{asked}: {request.status}", TEXT)
+        return line(f"{asked}: {request.said}", TEXT)
     edits = [difference(each) for call in plan.calls for each in call.differences]
     warnings = [each.text for each in plan.circumstances if each.grade == "warning"]
     parts = [
@@ -260,7 +260,7 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
 
 def _asked_before(run: Run, name: str) -> str:
     earlier = run.requests.get(name)
-    became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.status}"
+    became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.said}"
     when = "within the last half hour" if earlier is None else "a moment ago"
     by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
     return f"🔁 {line(name, 40)} asked for exactly this {when}{became}{by}: approving it needs a new reason."

@@ -10,7 +10,7 @@ from bot.domain.incidents.effect import ReadCalm
 from bot.domain.incidents.event import CalmRead, Due, EffectFailed
 from bot.domain.incidents.machine import entering, events, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import CALM_LOOK, Run, scope_values
+from bot.domain.incidents.run import CALM_LOOK, Run, ScopeValues
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.signals.window import short
 
@@ -43,7 +43,7 @@ def read(draft: Draft, event: CalmRead) -> None:
     if not draft.is_of_this_visit(event.effect_id) or not _may_end(draft):
         return
     run = draft.run
-    values = scope_values(run, event.readings, draft.playbook.settings)
+    values = ScopeValues(run, event.readings)
     verdict = draft.playbook.is_calm(values, changed=bool(run.held))
     if isinstance(verdict, Unknown) or not verdict:
         draft.set(calm_since=None)

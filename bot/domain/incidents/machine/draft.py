@@ -11,7 +11,7 @@ from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
-from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Run, scope_values, units_of
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Run, ScopeValues, units_of
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data
 from bot.domain.kernel.timeline import Entry, EntryKind
@@ -45,6 +45,8 @@ class Rules(BaseModel):
     """How long a paging incident may go without a status update; 0: forever."""
     watches_advice_seconds: float = 4 * 3600.0
     """How long a run watches whether its trouble ends after a change was only advised."""
+    stores_reports: bool = False
+    """Whether the report of each closed incident is kept outside."""
     parks_after_seconds: float = 1800.0
     """How long a question without an expiry may be unanswered before the incident is parked."""
 
@@ -71,7 +73,7 @@ class Draft:
 
     def text(self, key: str) -> str:
         """Returns a text of the current state with current readings filled in: `ask`, `why`, `expected` or `say`."""
-        values = scope_values(self.run, self.run.readings, self.playbook.settings)
+        values = ScopeValues(self.run, self.run.readings)
         return self.playbook.text(self.run.state, key, values, units_of(self.run.latest))
 
     def option(self, name: str) -> str:

@@ -8,7 +8,17 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.incidents.effect import DrawPath, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
-from bot.domain.incidents.machine import calling, changing, diverting, entering, parking, questions, residual, severity
+from bot.domain.incidents.machine import (
+    calling,
+    changing,
+    diverting,
+    entering,
+    parking,
+    questions,
+    reading,
+    residual,
+    severity,
+)
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer
 from bot.domain.kernel.alert import Alert
@@ -27,6 +37,7 @@ NOT_DONE = {
     "show_in_slack": "Slack could not be updated",
     "release_leases": "the leases could not be released; they will expire",
     "export_timeline": "the timeline could not be uploaded here",
+    "store_report": "the report could not be stored",
     "draw_way": "the picture of the playbook could not be posted here",
     "read_series": "the history of the signals could not be read",
     "draw_chart": "the chart could not be posted here",
@@ -58,7 +69,8 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     """The person who opens the incident leads it; what is proposed next counts as that person's own work."""
     draft.set(dashboard=draft.rules.dashboards.of(draft.run.target))
     data = {"fields": event.fields} | _about(draft)
-    draft.record("opened", f"opened by hand on {draft.run.target}", who=event.user, data=data)
+    seen = f": {event.seen}" if event.seen else ""
+    draft.record("opened", f"opened by hand on {draft.run.target}{seen}", who=event.user, data=data)
     draft.set(lead=event.user, visit=0)
     draft.learn(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
     if draft.run.only_advice is not None:
@@ -236,7 +248,7 @@ def _request_expired(draft: Draft, ref: str) -> None:
     draft.set(requests=draft.run.requests | {ref: expired})
     draft.clear_deadlines(f"request:{ref}")
     draft.record(
-        "decided", f"request {ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
+        "decided", f"{ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
     waited = f" within {short(draft.at - request.asked_at)}"
     calling.call_lead(draft, f"Nobody decided about {ref}{waited}: {request.plan.title}")
@@ -421,6 +433,8 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """An effect failed. If the run waits for it, ask a person; a failure to show is only recorded."""
     said = f"{NOT_DONE[event.effect_kind]}: {event.reason}"
     draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", said)
+    if event.effect_kind == "read_series":
+        reading.store_report(draft, event.effect_id)
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
     if waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
         changing.given_up(draft, event.reason)

@@ -8,6 +8,7 @@ from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
 from bot.domain.incidents.machine import advising, changing, diverting, entering, events, questions, residual
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.form import answers as form_answers
 from bot.domain.kernel.form import problems
@@ -27,7 +28,7 @@ def pressed(draft: Draft, event: Pressed) -> None:
 
 
 def judged(draft: Draft, event: Judged) -> None:
-    press = event.press
+    press, nobody_has_decided = event.press, not _deciders(draft.run)
     if press.about.startswith("R"):
         _judged_on_request(draft, event)
     elif press.about.startswith("Q"):
@@ -35,6 +36,23 @@ def judged(draft: Draft, event: Judged) -> None:
     else:
         draft.notify(press, "This button is no longer active; use the newest message in the thread.")
         draft.ignore(f"press on unknown '{press.about}'")
+    if nobody_has_decided and press.user in _deciders(draft.run):
+        _offer_lead(draft, press)
+
+
+def _deciders(run: Run) -> set[str]:
+    """Everybody whose press has counted."""
+    approved = {judged.press.user for request in run.requests.values() for judged in request.presses}
+    decided = {request.decided_by for request in run.requests.values()}
+    return (approved | decided | {question.answered_by for question in run.questions.values()}) - {""}
+
+
+def _offer_lead(draft: Draft, press: Press) -> None:
+    """Ask the first person who decides in an urgent incident that nobody leads, once."""
+    run = draft.run
+    if run.is_open and not run.lead and run.severity == "page":
+        say = f"`/incident lead {run.incident_id}`"
+        draft.notify(press, f"Nobody leads {run.incident_id} yet. Take the lead: press *Take the lead*, or type {say}.")
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
@@ -86,13 +104,13 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
 
 def _already(draft: Draft, request: Request, press: Press) -> str:
     if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
-        return f"you have approved {request.request_id} already, and it was {request.status}"
+        return f"you have approved {request.request_id} already, and it was {request.said}"
     if request.advice is not None and draft.run.advised == request:
         return f"{request.request_id} is only advised: {request.advice.text}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
     see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""
-    return f"request {request.request_id} was already {request.status}{by}{see}"
+    return f"request {request.request_id} was already {request.said}{by}{see}"
 
 
 def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
@@ -180,7 +198,7 @@ def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str
     draft.set(requests=draft.run.requests | {request.request_id: decided})
     draft.clear_deadlines(f"request:{request.request_id}")
     draft.record(
-        "decided", f"request {request.request_id} {status}: {request.plan.title}", who=by,
+        "decided", f"{decided.said} {request.request_id}: {request.plan.title}", who=by,
         data={"request": request.request_id, "digest": request.digest, "reason": reason},
     )  # fmt: skip
 

@@ -66,7 +66,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
 def _tried(draft: Draft) -> tuple[str, ...]:
     """Returns the last changes that people decided about, oldest first, to choose again without scrolling."""
     decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
-    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status}" for one in decided[-TRIED:])
+    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.said}" for one in decided[-TRIED:])
     return tuple(f"tried: {line}" for line in tried)
 
 
@@ -92,10 +92,10 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
     is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
-    choices = {} if is_at_end or unread else {"again": f"Again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
+    choices = {} if is_at_end or unread else {"again": f"Try again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
     choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
     ways = draft.playbook.successors(draft.run.state)[:4]
-    choices |= {f"goto:{name}": f"Go on: {draft.playbook.called(name)}"[:LABEL] for name in ways}
+    choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     if draft.run.held:
         # The undo is named: it is not always the change that was last discussed.
         choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bot.domain.incidents.effect import DrawChart
+from bot.domain.incidents.effect import DrawChart, StoreReport
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
 from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Check, Looked, News, scope_values, units_of, values_told
+from bot.domain.incidents.run import Check, Looked, News, ScopeValues, units_of
 from bot.domain.incidents.series import as_evidence, told
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -56,13 +56,12 @@ def conclude(draft: Draft) -> None:
     # Another playbook's signal of the same name may mean something else.
     seen = {name for earlier in run.findings.results.values() for name in earlier} | run.readings.keys()
     newest = {name: run.latest[name] for name in told if name in seen and name in run.latest}
-    values, units = values_told(run, newest), units_of(newest)
-    title, cause = playbook.diagnosis(values, units)
+    found = playbook.conclusion(ScopeValues(run, newest), units_of(newest))
     # What it was found to be stays its title; the sentence about it holds only while it is read again.
-    draft.set(diagnosis=redacted(title) or run.diagnosis, cause=redacted(cause))
-    if users := playbook.users(values, units):
+    draft.set(diagnosis=redacted(found.title) or run.diagnosis, cause=redacted(found.cause))
+    if found.users:
         read = [newest[name].at for name, is_of_users in told.items() if is_of_users and name in newest]
-        draft.set(users=redacted(users), users_at=max(read, default=0.0) or draft.at)
+        draft.set(users=redacted(found.users), users_at=max(read, default=0.0) or draft.at)
 
 
 def _data(readings: dict[str, Reading]) -> dict[str, object]:
@@ -70,13 +69,13 @@ def _data(readings: dict[str, Reading]) -> dict[str, object]:
 
 
 def _choose(draft: Draft, state: ReadState) -> None:
-    values = scope_values(draft.run, draft.run.readings, draft.playbook.settings)
+    values = ScopeValues(draft.run, draft.run.readings)
     picks = draft.playbook.picks(draft.run.state, values)
     if isinstance(picks, Unknown):
         return _unknown(draft, state, picks)
     if picks:
         draft.learn(picked=draft.run.findings.picked | picks)
-        values |= {f"picked.{name}": replica for name, replica in picks.items()}
+        values = ScopeValues(draft.run, draft.run.readings)
     taken = draft.playbook.choose(draft.run.state, values)
     if isinstance(taken, Unknown):
         return _unknown(draft, state, taken)
@@ -125,6 +124,13 @@ def series_read(draft: Draft, event: SeriesRead) -> None:
     )
     if any(line.points for line in event.lines):
         draft.want(DrawChart(effect_id=f"chart/{event.effect_id}"))
+    store_report(draft, event.effect_id)
+
+
+def store_report(draft: Draft, effect_id: str) -> None:
+    """Keep the report outside once the history of a closed incident was read, or could not be."""
+    if draft.rules.stores_reports and not draft.run.is_open:
+        draft.want(StoreReport(effect_id=f"report/{effect_id}"))
 
 
 def watched(draft: Draft, event: Watched) -> None:

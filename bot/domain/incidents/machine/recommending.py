@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Run, scope_values
+from bot.domain.incidents.run import Run, ScopeValues
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState, Option, RecommendState
 
@@ -35,7 +35,7 @@ def _label(options: tuple[Alternative, ...], key: str) -> str:
 
 
 def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternative, ...]:
-    values = scope_values(draft.run, draft.run.readings, draft.playbook.settings)
+    values = ScopeValues(draft.run, draft.run.readings)
 
     def text(key: str) -> str:
         return draft.playbook.text(name, key, values)

@@ -87,7 +87,8 @@ class Expression:
         """Returns the value for `data`; a name without a value matters only if the result depends on it."""
         given: dict[str, Any] = {}
         for name in self.names:
-            value = _conforming(data[name], self._kinds[name]) if name in data else None
+            known = data.get(name)
+            value = None if known is None else _conforming(known, self._kinds[name])
             if value is not None:
                 given[name] = value
         try:

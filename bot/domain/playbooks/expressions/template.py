@@ -11,9 +11,8 @@ from typing import Any
 
 from bot.domain.kernel.errors import ExpressionError
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
-from bot.domain.signals.signal import DURATION, Value, in_words
+from bot.domain.signals.signal import SHOWN_UNITS, Value, in_words
 
-SHOWN_UNITS = {"s": DURATION, DURATION: DURATION, "ratio": "ratio"}
 _PAST = re.compile(r"^(baseline|results\.\w+)\.")
 """An earlier reading has the unit of its signal."""
 NO_UNITS: Mapping[str, str] = MappingProxyType({})

@@ -64,7 +64,7 @@ MAX_FIELDS = 20
 def check_names(playbook: Playbook, settings: Mapping[str, object], probes: Probes) -> Mistakes:
     yield from _spelling(playbook)
     yield from _alerts(playbook)
-    yield from _opening(playbook)
+    yield from _form(("form",), playbook.form)
     yield from _known(("start",), playbook.start, playbook.states, "state")
     yield from _calm(playbook, settings)
     yield from _findings(playbook)
@@ -395,12 +395,6 @@ def _seconds(text: str, settings: Mapping[str, object]) -> float:
     return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
 
 
-def _opening(playbook: Playbook) -> Mistakes:
-    if playbook.form and playbook.opens is None:
-        yield Mistake(("form",), "only who opens it by hand fills this in", "Write 'opens: by_hand'.", at_key=True)
-    yield from _form(("form",), playbook.form)
-
-
 def _calm(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     """`calm` is judged in any state, so it may name only what can be read anywhere, and the baseline."""
     if playbook.calm is None:
@@ -438,7 +432,7 @@ def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:
     yield from _group((*path, "by"), state.by)
     if state.not_by:
         asks = {name for name, other in playbook.states.items() if isinstance(other, AskState)} - {str(path[-1])}
-        asks |= {OPENING} if playbook.opens else set()
+        asks.add(OPENING)
         yield from _known((*path, "not_by"), state.not_by, asks, "question")
 
 

@@ -49,6 +49,13 @@ export function renderMessage(message, page, { channel, isInThread, replies, isC
         h("time", { class: "when", datetime: at.toISOString(), title: at.toLocaleString() }, clockTime(message.ts)),
         message.edited && h("span", { class: "edited" }, "(edited)"),
       ),
+    message.subtype === "thread_broadcast" &&
+      !isInThread &&
+      h(
+        "button",
+        { type: "button", class: "link-button", onclick: () => page.openThread(channel, message.thread_ts) },
+        "replied to a thread",
+      ),
     content(message, context),
     message.files &&
       h(

@@ -93,7 +93,7 @@ export class Workspace {
   // Oldest first, with what only this person sees among them.
   channelMessages(channel, user) {
     const tops = [...this.ofChannel(channel).values()].filter(
-      (message) => (message.thread_ts ?? message.ts) === message.ts,
+      (message) => (message.thread_ts ?? message.ts) === message.ts || message.subtype === "thread_broadcast",
     );
     return sorted([...tops, ...this.whispersTo(user, channel, undefined)]);
   }

@@ -331,7 +331,7 @@ def test_the_question_that_no_playbook_wrote_calls_states_by_their_titles() -> N
     story = Story(Bundle.of(load_text(titled, file="small.yaml"))).opened().reads(0.95).chooses("grow").planned(lacking)
     question = story.run.open_question
     assert question is not None
-    assert question.choices["again"] == "Again: One more replica"
+    assert question.choices["again"] == "Try again: One more replica"
     assert not [label for label in question.choices.values() if "'" in label]
 
 

@@ -258,7 +258,7 @@ def test_a_press_on_an_old_card_names_the_request_that_waits() -> None:
     for _ in range(3):
         story.judged(old)
     assert story.wanted(Notify).text.endswith(
-        "request R2 was already superseded by <@ana>; R3 is the one that is waiting."
+        "request R2 was already replaced by <@ana>; R3 is the one that is waiting."
     )
     assert len([text for text in story.texts("press") if "R2" in text and "approve" in text]) == 2
     assert story.run.requests["R3"].status == "open"
@@ -296,3 +296,30 @@ def test_a_press_on_a_copy_does_not_count_and_names_the_original(place: dict[str
 def test_a_playbook_may_shorten_the_time_and_never_lengthen_it() -> None:
     story = asked(expires_seconds=30.0)
     assert story.run.requests["R2"].policy.expires_seconds == 30.0
+
+
+# --- the lead ---------------------------------------------------------------------------------------------------------
+
+
+def offers_of_the_lead(story: Story) -> int:
+    return sum("Take the lead" in effect.text for effect in story.effects if isinstance(effect, Notify))
+
+
+def opened_as(severity: Severity) -> Story:
+    story = Story()
+    story.run = story.run.with_(severity=severity)
+    return story.opened().reads(0.95)
+
+
+def test_the_first_person_who_decides_is_offered_the_lead_once() -> None:
+    story = opened_as("page").chooses("grow")
+    assert offers_of_the_lead(story) == 1
+    story.planned(PlanResult(outcome="planned", plan=PLAN)).posted().presses("refuse")
+    assert offers_of_the_lead(story) == 1
+
+
+def test_nobody_is_offered_a_lead_that_somebody_has_or_that_is_not_urgent() -> None:
+    led = opened_as("page")
+    led.run = led.run.with_(lead="lea")
+    assert offers_of_the_lead(led.chooses("grow")) == 0
+    assert offers_of_the_lead(opened_as("ticket").chooses("grow")) == 0

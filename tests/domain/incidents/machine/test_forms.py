@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import AlertChanged, OpenedByHand
-from bot.domain.incidents.run import scope_values
+from bot.domain.incidents.run import ScopeValues
 from bot.domain.playbooks.bundle import Bundle
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
@@ -59,7 +59,7 @@ def test_who_opens_an_incident_leads_it_and_has_filled_in_its_form() -> None:
     story = opened()
     run = story.run
     assert (run.state, run.visit, run.lead) == ("ask", 1, "eve")
-    assert scope_values(run, {}, {})["forms.opening.gain"] == 2.0
+    assert ScopeValues(run, {})["forms.opening.gain"] == 2.0
     assert (story.entries[0].kind, story.entries[0].who) == ("opened", "eve")
     assert story.entries[0].data["incident"] == run.incident_id
 
@@ -67,7 +67,7 @@ def test_who_opens_an_incident_leads_it_and_has_filled_in_its_form() -> None:
 def test_the_form_of_an_alert_is_unknown() -> None:
     story = Story(Bundle.of(PLAYBOOK))
     story.happens(AlertChanged(event_id="a", alert=builders.alert()))
-    assert "forms.opening.gain" not in scope_values(story.run, {}, {})
+    assert "forms.opening.gain" not in ScopeValues(story.run, {})
 
 
 def test_opening_the_same_incident_twice_changes_nothing() -> None:
