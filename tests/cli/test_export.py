@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from pathlib import Path
 
 import pytest
 
+from bot.adapters.charts import drawn
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.store import RedisStore
+from bot.cli.failures import CommandError
+from bot.cli.printed import as_pdf
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.playbooks.bundle import Bundle
+from bot.domain.reports import html
 from bot.domain.signals.scrape import Scrape
 from bot.sandbox import valkey
 from tests import builders
 from tests.cli.test_commands import incident_bot
-from tests.domain.reports.charted import WATCHED
+from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line
 from tests.test_settings import ENOUGH
 
 BUNDLE = Bundle.of(WATCHED)
@@ -85,3 +90,26 @@ def test_every_format_says_whether_the_timeline_ends_as_the_run_says(
     assert fault not in exported()
     asyncio.run(forge())
     assert fault in exported()
+
+
+PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
+
+
+@pytest.mark.needs_server("chromium")
+def test_a_report_is_printed_by_its_own_style_sheet_on_a_few_pages(tmp_path: Path) -> None:
+    page = html(fixed(thrash_line(), usage_line()), lambda chart: drawn(chart, "svg"))
+    as_pdf(page, tmp_path / "report.pdf")
+    as_pdf(re.sub(r'<h1 class="appendix">.*(?=</body>)', "", page, flags=re.DOTALL), tmp_path / "first.pdf")
+    whole, first = ((tmp_path / name).read_bytes() for name in ("report.pdf", "first.pdf"))
+    assert whole.startswith(b"%PDF-")
+    assert 1 <= len(PAGE.findall(first)) <= 4
+    assert len(PAGE.findall(whole)) > len(PAGE.findall(first))
+
+
+def test_without_a_browser_a_pdf_is_refused_with_what_to_do_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CommandError, match="needs Chromium or Chrome on PATH"):
+        as_pdf("<p>", tmp_path / "report.pdf")
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ReadState, WatchState
+from bot.domain.signals.labels import words_for
 from bot.domain.signals.sampling import SampledSpec, read_window
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Better
@@ -120,12 +121,12 @@ def sampled_line(
             points.append((round(at, 1), float(f"{reading.value:.5g}")))
         else:
             why = reading.unknown or why
-    unknown = "" if points else why
+    unknown, words = "" if points else why, words_for(spec)
     return Series(
         signal=name,
-        label=spec.label,
+        label=words.label,
         unit=unit,
-        better=spec.better,
+        better=words.better,
         limits=limits,
         points=tuple(points),
         unknown=unknown,

@@ -21,9 +21,9 @@ STARTS_AT = "incident.starts_at"
 
 class _Signal(Strict):
     label: str = ""
-    """What people read instead of its name: `Preemptions`."""
+    """What people read instead of its name: `Preemptions`. Known metrics have one."""
     better: Better = ""
-    """Which way is better: people read `better` or `worse` where it moved."""
+    """Which way is better: people read `better` or `worse` where it moved. Known metrics have one."""
 
 
 class MetricSignal(_Signal):

@@ -8,6 +8,7 @@ from bot.domain.incidents.effect import ReadCalm, ReadSignals
 from bot.domain.incidents.event import CalmRead, SignalsRead
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.signals.labels import Shown, words_for
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
 from bot.flow.perform_effect import Done, EffectContext
@@ -41,6 +42,5 @@ class ReadHandler:
 
 
 def _for_people(reading: Reading, spec: SignalSpec | None) -> Reading:
-    if spec is None or not (spec.label or spec.better):
-        return reading
-    return reading.model_copy(update={"label": spec.label, "better": spec.better})
+    found = Shown() if spec is None else words_for(spec)
+    return reading.model_copy(update=found._asdict()) if any(found) else reading

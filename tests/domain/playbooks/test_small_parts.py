@@ -96,6 +96,14 @@ def test_a_template_renders(text: str, expected: object) -> None:
     assert type(rendered) is type(expected)
 
 
+@pytest.mark.parametrize(
+    ("picked", "read"),
+    [("engine_died", "It was engine died"), ("llm-7f_x", "It was llm-7f_x"), ("num of a_b", "It was num of a_b")],
+)
+def test_a_kind_that_a_probe_names_is_read_as_words(picked: str, read: str) -> None:
+    assert compile_template("It was ${picked.replica}", SCOPE).in_words({"picked.replica": picked}) == read
+
+
 def test_a_template_with_one_unknown_is_unknown() -> None:
     template = compile_template("${cap} of ${picked.replica}", SCOPE)
     assert template.names == {"cap", "picked.replica"}

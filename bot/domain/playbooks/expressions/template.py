@@ -13,6 +13,7 @@ from bot.domain.kernel.errors import ExpressionError
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
 from bot.domain.signals.signal import SHOWN_UNITS, Value, in_words
 
+_NAME = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
 _PAST = re.compile(r"^(baseline|results\.\w+)\.")
 """An earlier reading has the unit of its signal."""
 NO_UNITS: Mapping[str, str] = MappingProxyType({})
@@ -53,6 +54,8 @@ def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, 
         return "not known"
     name = _PAST.sub("", piece.source.strip())
     unit = units.get(name, "")
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value.replace("_", " ")  # a kind that a probe names: `engine_died`
     # A longer unit is part of the sentence around the number.
     return in_words(value, SHOWN_UNITS.get(unit, ""))
 

@@ -1,0 +1,55 @@
+"""Signals have words for people: their own, else those of their metric."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import load_folder
+from bot.domain.incidents.series import line_of
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.signals.labels import words_for
+from bot.domain.signals.specs import (
+    MeanSignal,
+    MetricSignal,
+    ProbeSignal,
+    QuantileSignal,
+    RatioSignal,
+    ShareSignal,
+    SignalSpec,
+)
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (MetricSignal(metric="kv_cache_usage_perc"), ("KV cache in use", "lower")),
+        (MetricSignal(metric="kv_cache_usage_perc", label="Cache"), ("Cache", "lower")),
+        (MetricSignal(metric="num_requests_running", of="canary"), ("Requests running (canary)", "")),
+        (MetricSignal(metric="request_success", across="avg"), ("Requests finished (average replica)", "higher")),
+        (MetricSignal(metric="arrivals", ending="incident.starts_at"), ("Requests arriving (before)", "")),
+        (RatioSignal(ratio=("num_preemptions", "request_success")), ("Preemptions", "lower")),
+        (RatioSignal(ratio=("prefix_cache_hits", "prefix_cache_queries")), ("Prefix cache hits", "higher")),
+        (MeanSignal(mean="request_prompt_tokens"), ("Prompt length", "")),
+        (QuantileSignal(histogram="time_to_first_token_seconds", quantile=0.99), ("First token p99", "lower")),
+        (
+            ShareSignal(histogram="inter_token_latency_seconds", share_above=0.05),
+            ("Time per token slower than its target", "lower"),
+        ),
+        (MetricSignal(metric="my_own_metric"), ("", "")),
+        (ProbeSignal(probe="capacity"), ("", "")),
+    ],
+)
+def test_a_signal_has_the_words_of_its_metric(spec: SignalSpec, words: tuple[str, str]) -> None:
+    assert words_for(spec) == words
+
+
+def test_everything_that_a_packaged_playbook_may_draw_has_words() -> None:
+    without = [
+        f"{playbook.name}: {name}"
+        for playbook in load_folder(packaged_playbooks()).playbooks.values()
+        for name in playbook.playbook.signals
+        if (spec := line_of(playbook, name)) is not None and not words_for(spec).label
+    ]
+    assert without == []
