@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
@@ -142,6 +142,19 @@ class OpenPage:
     """Newest first."""
 
 
+class Standing(NamedTuple):
+    """The incidents of one target, by their ids."""
+
+    open: str | None
+    """The one that has the target's slot."""
+    last: str | None
+    """The newest closed one."""
+    parked: Sequence[str]
+    """Oldest first."""
+    at: float
+    """The storage's time."""
+
+
 class RunStore(Protocol):
     async def now(self) -> float:
         """The storage's time, epoch seconds: the one clock that all replicas of the bot share."""
@@ -162,6 +175,10 @@ class RunStore(Protocol):
 
         Returns False, and stores nothing, if the target has another open incident, or a newer closed one.
         """
+        ...
+
+    async def standing(self, target_key: str) -> Standing:
+        """What an alert about this target meets, read at one moment."""
         ...
 
     async def open_incident(self, target_key: str) -> str | None:

@@ -34,9 +34,13 @@ class Restrictions:
         self, playbook: str, target: Target, *, at: float, takes_back: bool = False
     ) -> OnlyAdvice | None:
         """`takes_back`: it undoes what the bot did, which a freeze does not stop."""
+        if self.observing.is_on(playbook, target) or takes_back:
+            return self.advice_in((), playbook, target)
+        return self.advice_in(await self.open(at), playbook, target)
+
+    def advice_in(self, windows: Sequence[PlannedWindow], playbook: str, target: Target) -> OnlyAdvice | None:
+        """As `advice_for`, where these windows are open."""
         if self.observing.is_on(playbook, target):
             return OBSERVE_ONLY
-        if takes_back:
-            return None
-        freeze = last_of(await self.open(at), "freeze", target)
+        freeze = last_of(windows, "freeze", target)
         return OnlyAdvice(reason="freeze", text=str(freeze)) if freeze is not None else None

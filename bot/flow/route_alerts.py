@@ -12,11 +12,12 @@ import structlog
 from bot.domain.incidents.run import Offer, Run, parked_incident
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError, LostRunError, StorageUnavailableError, UnknownClusterError
+from bot.domain.kernel.planned_window import PlannedWindow, last_of
 from bot.domain.kernel.redaction import redacted
 from bot.domain.kernel.target import Target, cluster_named, named_by
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore
+from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore, Standing
 from bot.flow.restrictions import Restrictions
 
 log = structlog.get_logger()
@@ -138,12 +139,14 @@ class RouteAlerts:
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
         bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
-        run, how, parked = await self._known(entry.alert, target, playbook)
+        standing = await self._runs.standing(target.key)
+        run, how, parked = await self._known(standing, entry.alert, playbook)
+        windows: Sequence[PlannedWindow] = ()
         if entry.alert.status == "resolved":
             await self._alerts.let_go(entry.alert.fingerprint)
         elif how in ("opens", "reopens"):
-            at = await self._runs.now()
-            if (window := await self._restrictions.maintenance(target, at)) is not None:
+            windows = await self._restrictions.open(standing.at)
+            if (window := last_of(windows, "maintenance", target)) is not None:
                 if not playbook.playbook.urgent:
                     await self._alerts.hold(_marked(entry, f"held back during {window}"), target)
                     log.info("alert.held", target=target.key, until=window.ends_at)
@@ -154,7 +157,7 @@ class RouteAlerts:
                 await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
                 return True
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
-            advice = await self._restrictions.advice(run, at=entry.alert.received_at)
+            advice = self._restrictions.advice_in(windows, run.playbook, target)
             run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, parked)))
         routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
         if routed:
@@ -169,17 +172,18 @@ class RouteAlerts:
             target = await self._target(alert)
         except UnknownClusterError:
             return True
-        newest = await self._runs.open_incident(target.key) or await self._runs.last_incident(target.key)
+        standing = await self._runs.standing(target.key)
+        newest = standing.open or standing.last
         run = await self._runs.load(newest) if newest else None
-        return any(_has(each, alert) for each in (run, *await self._parked(target)) if each is not None)
+        return any(_has(each, alert) for each in (run, *await self._parked(standing)) if each is not None)
 
-    async def _parked(self, target: Target) -> list[Run]:
+    async def _parked(self, standing: Standing) -> list[Run]:
         """The parked incidents of the target, newest first."""
-        found = [await self._runs.load(name) for name in await self._runs.parked_incidents(target.key)]
+        found = [await self._runs.load(name) for name in standing.parked]
         return [run for run in reversed(found) if run is not None and run.parked is not None]
 
     async def _known(
-        self, alert: Alert, target: Target, playbook: CompiledPlaybook
+        self, standing: Standing, alert: Alert, playbook: CompiledPlaybook
     ) -> tuple[Run | None, RouteKind, Sequence[Run]]:
         """The open incident of the target, else a parked one that the alert belongs to, else the last one.
 
@@ -188,18 +192,17 @@ class RouteAlerts:
         The last one is for late alerts, and for the same trouble soon again. An alert of a more urgent playbook belongs
         to neither, unless it resolves.
         """
-        current = await self._runs.open_incident(target.key)
-        if current is not None:
-            if (run := await self._runs.load(current)) is None:
-                raise LostRunError(f"{current} is open by the index and not stored: see what `doctor` says of Redis")
+        if standing.open is not None:
+            if (run := await self._runs.load(standing.open)) is None:
+                what = f"{standing.open} is open by the index and not stored: see what `doctor` says of Redis"
+                raise LostRunError(what)
             return run, "extends", ()
-        parked = await self._parked(target)
+        parked = await self._parked(standing)
         for each in parked:
             if belongs_to_parked(alert, each) and not self._is_more_urgent(alert, playbook, each):
                 return each, "tells", parked
-        last = await self._runs.last_incident(target.key)
-        run = await self._runs.load(last) if last else None
-        if run is None or run.closed_at is None or await self._runs.now() - run.closed_at > self._reopen_within:
+        run = await self._runs.load(standing.last) if standing.last else None
+        if run is None or run.closed_at is None or standing.at - run.closed_at > self._reopen_within:
             return None, "opens", parked
         if self._is_more_urgent(alert, playbook, run):
             return None, "opens", parked

@@ -17,7 +17,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Intake, RouteKind, Waiting
+from bot.flow.ports import Intake, RouteKind, Standing, Waiting
 
 SEEN_SECONDS = 3600.0
 
@@ -109,6 +109,10 @@ class MemoryStore:
 
     async def next_incident_id(self) -> str:
         return f"INC-{next(self._numbers)}"
+
+    async def standing(self, target_key: str) -> Standing:
+        parked = await self.parked_incidents(target_key)
+        return Standing(self._open.get(target_key), self._last.get(target_key), parked, await self.now())
 
     async def open_incident(self, target_key: str) -> str | None:
         return self._open.get(target_key)

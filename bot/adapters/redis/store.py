@@ -19,7 +19,7 @@ from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Waiting
+from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Standing, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -207,6 +207,11 @@ class RedisStore:
 
     async def _count(self) -> int:
         return int(await self._redis.ask(self._redis.client.incr(self._redis.key("counter"))))
+
+    async def standing(self, target_key: str) -> Standing:
+        keys = [self._redis.key(name) for name in ("open", "last", "parked")]
+        current, last, at, parked = await self._redis.script("standing", keys, [target_key])
+        return Standing(current or None, last or None, sorted(map(str, parked), key=_number), float(at))
 
     async def open_incident(self, target_key: str) -> str | None:
         found = await self._redis.ask(self._redis.client.hget(self._redis.key("open"), target_key))

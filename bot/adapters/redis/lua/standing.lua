@@ -1,0 +1,11 @@
+-- What stands between an alert and a new incident of its target: the open one, the last closed one, the parked ones,
+-- and the time. KEYS: open, last, parked. ARGV: the target's key.
+local parked = {}
+local every = redis.call('HGETALL', KEYS[3])
+for at = 1, #every, 2 do
+    if every[at + 1] == ARGV[1] then
+        parked[#parked + 1] = every[at]
+    end
+end
+local target = ARGV[1]
+return {redis.call('HGET', KEYS[1], target) or '', redis.call('HGET', KEYS[2], target) or '', STAMP(TIME()), parked}
