@@ -336,10 +336,8 @@ class WatchSample:
 class WatchLog(Protocol):
     """The samples of one watch, so that a restart neither forgets nor repeats them."""
 
-    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None: ...
-
-    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
-        """All samples of this visit, oldest first."""
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
+        """Returns all samples of this visit with this one, oldest first."""
         ...
 
 

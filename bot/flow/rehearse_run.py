@@ -92,10 +92,8 @@ class MemoryWatchLog:
     def __init__(self) -> None:
         self._ticks: dict[int, list[WatchSample]] = defaultdict(list)
 
-    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None:
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
         self._ticks[visit].append(sample)
-
-    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
         return self._ticks[visit]
 
     def holds(self, visit: int) -> bool:

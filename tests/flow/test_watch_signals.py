@@ -193,10 +193,7 @@ async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> Non
 class NoLog:
     """`WatchLog` that must not be asked."""
 
-    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None:
-        raise AssertionError("nothing is watched any more")
-
-    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
         raise AssertionError("nothing is watched any more")
 
 

@@ -15,14 +15,11 @@ class RedisWatchLog:
     def __init__(self, connection: Connection) -> None:
         self._redis = connection
 
-    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> None:
+    async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
         key = self._redis.key("watch", incident_id, str(visit))
         pipe = self._redis.client.pipeline(transaction=True)
         pipe.rpush(key, json.dumps([sample.at, dict(sample.parts)]))
         pipe.expire(key, KEEP_SECONDS)
-        await self._redis.ask(pipe.execute())
-
-    async def samples(self, incident_id: str, visit: int) -> Sequence[WatchSample]:
-        key = self._redis.key("watch", incident_id, str(visit))
-        raw = await self._redis.ask(self._redis.client.lrange(key, 0, -1))
+        pipe.lrange(key, 0, -1)
+        _, _, raw = await self._redis.ask(pipe.execute())
         return [WatchSample(at, parts) for at, parts in map(json.loads, raw)]

@@ -39,8 +39,7 @@ class WatchHandler:
         readings = await self._read.readings(context.run, effect.state)
         values = ScopeValues(context.run, readings)
         sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
-        await self._watch_log.add(context.incident_id, context.run.visit, sample)
-        samples = await self._watch_log.samples(context.incident_id, context.run.visit)
+        samples = await self._watch_log.add(context.incident_id, context.run.visit, sample)
         broke = playbook.broke(effect.state, values)
         if broke is not None:
             why = f"{state.broke[broke].when}"

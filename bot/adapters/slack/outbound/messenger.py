@@ -184,14 +184,16 @@ class SlackMessenger:
         slot = f"file:{key}"
         entry = slots.get(slot, Shown())
         if entry.hash:
-            return
+            # The process may have died right before this.
+            return await self._channels.close(run, slots)
         if entry.attempt_at:
             rest = time_left(SETTLE_SECONDS, entry.attempt_at, self._clock.now())
             if rest > 0:
                 raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
             if await self._is_shared(entry.ts, entry.channel):
-                await self._store.save(run.incident_id, slot, replace(entry, hash=SHARED))
-                return
+                slots[slot] = replace(entry, hash=SHARED)
+                await self._store.save(run.incident_id, slot, slots[slot])
+                return await self._channels.close(run, slots)
         if not entry.ts:
             entry = Shown(ts=await self._upload_bytes(name, content), channel=root.channel)
         entry = replace(entry, attempt_at=self._clock.now(), channel=root.channel)
@@ -199,7 +201,7 @@ class SlackMessenger:
         await self._share(entry.ts, root, name=name, comment=comment)
         slots[slot] = replace(entry, hash=SHARED)
         await self._store.save(run.incident_id, slot, slots[slot])
-        await self._channels.close(run, slots)
+        return await self._channels.close(run, slots)
 
     async def share(self, channel: str, name: str, content: bytes, comment: str) -> None:
         """Upload a file that belongs to no incident. No retry: the asker can retry. Raise `MessengerError`."""

@@ -36,6 +36,7 @@ LOOK_AGAIN_SECONDS = 10.0
 """How long the next ones wait between two tries."""
 MAX_REST_SECONDS = 60.0
 NEXT = 20
+SETTLED_KEPT = 10_000
 """How many of the oldest waiting incidents compete for the next card."""
 CURED_BY_PEOPLE = OF_THE_BOT | OF_THE_CHANNEL | OF_THE_SCOPES
 NEEDS_A_PERSON = frozenset({"question", "request", "note"})
@@ -86,6 +87,8 @@ class Summary:
     ) -> None:
         self._client, self._store, self._pace, self._clock = client, store, pace, clock
         self._channel, self._deployment = channel, deployment
+        self._settled: set[str] = set()
+        """Incidents that left while nothing waited: nothing is left to do about them."""
 
     async def hold_back(self, run: Run) -> float:
         """Seconds until the card of this run may be tried again, which is in the summary until then; or 0."""
@@ -106,7 +109,13 @@ class Summary:
 
     async def has_card(self, run: Run) -> float:
         """Remove it from the summary. Returns seconds until the next try, when no other incident will update it."""
+        if run.incident_id in self._settled:
+            return 0.0
         listed, message = await self._store.leave(run.incident_id)
+        if not listed and not message:
+            if len(self._settled) >= SETTLED_KEPT:
+                self._settled.clear()
+            self._settled.add(run.incident_id)
         rest = await self._bring_up_to_date(listed, _read(message))
         return 0.0 if listed else rest
 
