@@ -20,6 +20,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import Bbox
 
 from bot.domain.incidents.series import Limit
 from bot.domain.reports.chart import Chart, Mark, Panel
@@ -53,11 +54,11 @@ class _Sheet:
     figure: Figure
     height: int
 
-    def write(self, x: float, y: float, text: str, **look: Any) -> float:
-        """Returns where the text ends."""
+    def write(self, x: float, y: float, text: str, **look: Any) -> Bbox:
+        """Returns the box of the text."""
         usual: dict[str, Any] = {"fontsize": NORMAL, "color": INK, "va": "center", "parse_math": False}
         written = self.figure.text(x / WIDTH, 1 - y / self.height, _plain(text), **(usual | look))
-        return float(written.get_window_extent().x1)
+        return written.get_window_extent()
 
     def badge(self, x: float, y: float, number: int, mark: Mark) -> None:
         colour = CHANGE if mark.is_change else QUIET
@@ -73,6 +74,8 @@ def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     sheet = _Sheet(figure, height)
     sheet.write(SIDE, 18, chart.title, fontsize=LARGE, fontweight="bold")
     sheet.write(SIDE, 38, chart.target, color=QUIET)
+    if any(len(_unbroken(panel.points)) > 1 for panel in chart.panels):
+        sheet.write(WIDTH - SIDE, 38, "grey: not known", fontsize=SMALL, color=QUIET, ha="right")
     # Decisions that are close together: their numbers are drawn side by side, their lines at the exact times.
     places = _apart([_x(chart, mark.at) for mark in chart.marks], BADGES_APART, WIDTH - SIDE)
     top = float(HEAD)
@@ -107,11 +110,11 @@ def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
     """The title, the limits and the outcome, on one line."""
     unit = "" if panel.unit in SHOWN_UNITS else f" ({panel.unit})" if panel.unit else ""
     limits = ", ".join(f"{_limit_name(limit)} {_number(limit.value, panel.unit)}" for limit in _upwards(panel))
-    gaps = "grey: not known" if len(_unbroken(panel.points)) > 1 else ""
     title = sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
-    named = sheet.write(title + 10, top + 14, limits and f"– – {limits}", fontsize=SMALL, color=LIMIT)
-    sheet.write(named + 10, top + 14, gaps, fontsize=SMALL, color=QUIET)
-    sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
+    change = sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
+    named = sheet.write(title.x1 + 10, top + 14, limits and f"– – {limits}", fontsize=SMALL, color=LIMIT)
+    if named.x1 > change.x0 - 5:
+        sheet.figure.texts[-1].remove()  # no room: their numbers stand beside the lines
 
 
 def _limit_name(limit: Limit) -> str:

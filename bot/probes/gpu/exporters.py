@@ -11,9 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from typing import TYPE_CHECKING
 
 from bot.domain.cluster.objects import dig, is_going_away, name_of, namespace_of
 from bot.domain.cluster.snapshot import Obj
@@ -21,6 +19,9 @@ from bot.domain.kernel.errors import SourceError
 from bot.flow.ports import PodPage
 from bot.probes.declaration import Sources
 from bot.probes.gpu.amd import AFID
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
 AMD_LABELS: tuple[Mapping[str, str], ...] = (
@@ -153,6 +154,9 @@ def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
     """The GPUs on an exporter's page; none if it is not such a page."""
     lines = (_AMD_LINE if is_amd else _DCGM_LINE).findall(page)
     try:
+        # Loaded with the first page: it takes a tenth of a second, and who checks a playbook reads none.
+        from prometheus_client.parser import text_string_to_metric_families
+
         samples = [sample for one in text_string_to_metric_families("\n".join(lines) + "\n") for sample in one.samples]
     except ValueError:
         return ()
