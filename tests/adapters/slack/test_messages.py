@@ -397,7 +397,13 @@ def test_numbers_that_move_alone_do_not_change_what_lasts() -> None:
     before, after = card(run(**FELT), links={}), card(run(**FELT | {"users": "Users wait 6 s"}), links={})
     assert (before.hash == after.hash, before.lasting == after.lasting) == (False, True)
     assert card(run(**FELT | {"diagnosis": "a crash"}), links={}).lasting != before.lasting
-    assert card(waiting(), links={}).lasting != card(run(), links={}).lasting
+
+
+def test_that_people_are_waited_for_is_told_once_their_message_and_its_deadline_are_known() -> None:
+    link = {f"request:{name}": "https://slack.example/p1" for name in waiting().requests}
+    assert card(waiting(expires_at=None), links={}).lasting == card(run(), links={}).lasting
+    assert card(waiting(expires_at=None), links=link).lasting == card(run(), links={}).lasting
+    assert card(waiting(expires_at=1.8e9 + 900), links=link).lasting != card(run(), links={}).lasting
 
 
 def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:

@@ -73,7 +73,9 @@ def _lasting(run: Run, links: Mapping[str, str]) -> str:
     about = _waits_about(run)
     waiting = run.open_question or run.open_request
     until = waiting.expires_at if waiting is not None else None
-    at_once = (_title(run), about, links.get(about, ""), until, applied, run.lead, links.get(INCIDENT_CHANNEL, ""))
+    # Its message, its address and its deadline are told with one edit: once it is posted, its time begins.
+    waits_for = (about, until) if links.get(about) and (until or run.open_request is None) else ()
+    at_once = (_title(run), waits_for, applied, run.lead, links.get(INCIDENT_CHANNEL, ""))
     return hash_of(json.dumps(at_once), tuple(_banners(run)))
 
 
