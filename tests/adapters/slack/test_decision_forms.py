@@ -86,11 +86,11 @@ async def test_a_request_that_was_decided_meanwhile_is_not_edited(counter: Count
     shown = editable(counter)
     await from_menu(counter, "edit", shown=shown)
     editable(counter, status="granted")
-    assert "already granted" in (await submit(counter, seqs("8")))["errors"]["field:0"]
+    assert "already approved" in (await submit(counter, seqs("8")))["errors"]["field:0"]
     value = ButtonValue(shown.incident_id, "R3", shown.requests["R3"].digest, "edit").packed()
     where = {"channel": CHANNEL, "ts": (await _thread(counter))[-1]["ts"]}
     await counter.slack.do("press", user="U0ANA", action_id="more", value=value, **where)
-    await whispered(counter, "R3 was already granted")
+    await whispered(counter, "R3 was already approved")
     assert presses(counter) == []
 
 
