@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from bot.adapters.alertmanager import NAMING_LABELS
-from bot.adapters.yaml_playbooks import load_folder
 from bot.domain.kernel.target import WORKLOAD_LABELS, Target
 from bot.domain.playbooks.matchers import parse_matchers
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.slo_targets import LABEL, SOURCE, with_slo
 from bot.sandbox.alerting.rule import THRASH_RATIO
 from tests.deploy.files import DEPLOY, document
+from tests.kit.packaged import library as packaged_library
 
 ALERTS = DEPLOY / "alerts"
 SNIPPET = DEPLOY / "alertmanager-snippet.yaml"
@@ -75,7 +74,7 @@ def test_the_scenarios_notice_another_threshold(rule: str, other: str, tmp_path:
 
 @pytest.mark.fast
 def test_every_alert_opens_a_playbook_or_says_that_it_only_informs() -> None:
-    library = load_folder(packaged_playbooks())
+    library = packaged_library()
     unmatched = {rule["alert"] for rule in rules() if not library.match(labels_of(rule))}
     informing = {rule["alert"] for rule in rules() if "informs_only" in rule["annotations"]}
     assert unmatched == informing == {rule["alert"] for rule in rules() if rule["labels"]["severity"] == "info"}
@@ -90,9 +89,9 @@ def test_the_shipped_route_sends_the_bot_every_alert_but_those_that_only_inform(
 
 
 @pytest.mark.needs_server("amtool")
-@pytest.mark.parametrize("playbook", sorted(load_folder(packaged_playbooks()).playbooks))
+@pytest.mark.parametrize("playbook", sorted(packaged_library().playbooks))
 def test_the_shipped_route_sends_the_bot_every_name_that_a_playbook_opens_on(playbook: str) -> None:
-    found = load_folder(packaged_playbooks()).playbooks[playbook]
+    found = packaged_library().playbooks[playbook]
     names = [name for line in found.playbook.opens_on for name in names_in(line)]
     assert names
     for name in names:
@@ -139,7 +138,7 @@ def names_in(line: str) -> list[str]:
 )
 def test_the_bot_judges_by_the_slo_that_the_alert_fired_by(alert: str, target: str) -> None:
     (rule,) = [rule for rule in rules() if rule["alert"] == alert]
-    library = load_folder(packaged_playbooks())
+    library = packaged_library()
     (playbook, *_) = library.match(labels_of(rule))
     labels = {**labels_of(rule), target: "250ms", "objective": "0.95"}
     assert with_slo(playbook, WORKLOAD, labels).settings[target] == 0.25
@@ -154,7 +153,7 @@ def test_the_bot_judges_by_the_slo_that_the_alert_fired_by(alert: str, target: s
 
 @pytest.mark.fast
 def test_an_alert_opens_the_playbook_that_it_names() -> None:
-    library = load_folder(packaged_playbooks())
+    library = packaged_library()
     named = {rule["alert"]: rule["annotations"]["playbook"] for rule in rules() if "playbook" in rule["annotations"]}
     opened = {rule["alert"]: [found.name for found in library.match(labels_of(rule))][:1] for rule in rules()}
     assert {alert: opened[alert] for alert in named} == {alert: [name] for alert, name in named.items()}

@@ -63,6 +63,7 @@ from tests.flow.scenes import trial_scene
 from tests.flow.stage import Stage
 from tests.flow.test_apply_call import asked, is_asked_what_next
 from tests.kit.captures import ARCHIVE
+from tests.kit.packaged import packaged
 from tests.playbooks.test_rehearsals import THRASHES, told_by_the_cluster
 from tests.playbooks.test_rehearsals import play as rehearsed_over
 from tests.redis_server import VirtualTime
@@ -72,9 +73,8 @@ SHIPPED = sorted(path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.stem
 MINUTE = 60.0
 
 
-@functools.cache
 def shipped(name: str) -> CompiledPlaybook:
-    return load_playbook(PLAYBOOKS / f"{name}.yaml")
+    return packaged(name)
 
 
 @functools.cache

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_folder
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, Playbook, ReadState
+from tests.kit.packaged import library
 
-PLAYBOOKS = {
-    name: playbook.playbook for name, playbook in load_folder(Path(__file__).parents[2] / "playbooks").playbooks.items()
-}
+PLAYBOOKS = {name: playbook.playbook for name, playbook in library().playbooks.items()}
 
 
 EXISTS = frozenset({"progress"})

@@ -15,12 +15,12 @@ from bot.domain.playbooks.language import ChangeState, ReadState
 from bot.domain.signals.signal import Value
 from bot.domain.signals.specs import MetricSignal
 from tests.domain.signals.test_sampling import read, series
+from tests.kit.packaged import packaged
 
 pytestmark = pytest.mark.fast
 
 FILE = Path(__file__).parents[3] / "playbooks" / "kv-cache-oom.yaml"
-PLAYBOOK = load_playbook(FILE)
-COMPRESSION = load_playbook(FILE.with_name("kv-compression-no-savings.yaml"))
+PLAYBOOK, COMPRESSION = packaged("kv-cache-oom"), packaged("kv-compression-no-savings")
 THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=lambda playbook: playbook.name)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_folder
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.signals.signal import Value
+from tests.kit.packaged import library as packaged_library
 
 pytestmark = pytest.mark.fast
 
-PLAYBOOK = load_folder(packaged_playbooks()).playbooks["kv-compression-no-savings"]
+PLAYBOOK = packaged_library().playbooks["kv-compression-no-savings"]
 
 
 @pytest.mark.parametrize(

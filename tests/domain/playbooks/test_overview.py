@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_playbook, load_text
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import ChangeState, EndState
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.picture.folding import FIRST, rows_of_fragments, sections_of
 from bot.domain.playbooks.picture.overview import LINE_CHARACTERS, SECTIONS, overview, section_picture
 from bot.domain.playbooks.picture.picture import Picture, words
+from tests.kit.packaged import library
 
 pytestmark = pytest.mark.fast
 
-SHIPPED = {path.stem: load_playbook(path) for path in packaged_playbooks().glob("*.yaml") if path.suffixes == [".yaml"]}
+SHIPPED = library().playbooks
 SMALL = (Path(__file__).parent / "small.yaml").read_text(encoding="utf-8")
 HEADED = SMALL.replace("\n  cap:", "\n  # --- Cap it. As the text says ---\n  cap:").replace(
     "\n  over:", "\n  # --- Over ------------\n  over:"

@@ -9,13 +9,13 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.picture.picture import EVERY_STATE, Picture, picture, target_title
+from tests.kit.packaged import packaged
 
 pytestmark = pytest.mark.fast
 
 SMALL = load_playbook(Path(__file__).parent / "small.yaml").playbook
-SHIPPED = load_playbook(packaged_playbooks() / "kv-cache-oom.yaml").playbook
+SHIPPED = packaged("kv-cache-oom").playbook
 PICTURES = [picture(SMALL), picture(SHIPPED)]
 
 

@@ -9,6 +9,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
+from tests.kit.packaged import library as packaged_library
 
 pytestmark = pytest.mark.fast
 CHAT = Target(cluster="c", namespace="llm", kind="Deployment", name="chat")
@@ -56,13 +57,13 @@ def test_a_text_that_is_no_target_is_ignored_and_named(wrong: str) -> None:
 
 def test_a_playbook_that_does_not_say_who_set_the_targets_keeps_its_own() -> None:
     target = CHAT.model_copy(update={"slo": (("ttft_target", "1s"),)})
-    bundle = load_folder(packaged_playbooks()).bundle("vllm-oom-triage", target)
+    bundle = packaged_library().bundle("vllm-oom-triage", target)
     assert bundle is not None
     assert "slo_from" not in bundle.entry_playbook.settings
 
 
 def test_the_targets_are_in_the_digest_that_an_incident_keeps() -> None:
-    library = load_folder(packaged_playbooks())
+    library = packaged_library()
     own = CHAT.model_copy(update={"slo": (("ttft_target", "1s"),)})
     bundles = [library.bundle("inference-slo-breach", target) for target in (CHAT, own)]
     assert bundles[0] is not None
@@ -72,7 +73,7 @@ def test_the_targets_are_in_the_digest_that_an_incident_keeps() -> None:
 
 def test_workloads_with_the_same_settings_share_a_bundle() -> None:
     """It is built, and its digest computed, once for thousands of them."""
-    library = load_folder(packaged_playbooks())
+    library = packaged_library()
     shared = library.bundle("inference-slo-breach", CHAT)
     assert library.bundle("inference-slo-breach", CHAT.model_copy(update={"name": "other"})) is shared
     assert library.bundle("inference-slo-breach", CHAT, {"ttft_target": "2s"}) is not shared

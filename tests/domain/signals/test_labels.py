@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_folder
 from bot.domain.incidents.series import line_of
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.signals.labels import words_for
 from bot.domain.signals.specs import (
     MeanSignal,
@@ -17,6 +15,7 @@ from bot.domain.signals.specs import (
     ShareSignal,
     SignalSpec,
 )
+from tests.kit.packaged import library as packaged_library
 
 pytestmark = pytest.mark.fast
 
@@ -48,7 +47,7 @@ def test_a_signal_has_the_words_of_its_metric(spec: SignalSpec, words: tuple[str
 def test_everything_that_a_packaged_playbook_may_draw_has_words() -> None:
     without = [
         f"{playbook.name}: {name}"
-        for playbook in load_folder(packaged_playbooks()).playbooks.values()
+        for playbook in packaged_library().playbooks.values()
         for name in playbook.playbook.signals
         if (spec := line_of(playbook, name)) is not None and not words_for(spec).label
     ]
