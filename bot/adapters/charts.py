@@ -70,7 +70,7 @@ def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     """The same chart gives the same bytes: no date and no random names in it."""
     height = _height(chart)
     figure = Figure(figsize=(WIDTH / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH, facecolor="white")
-    canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
+    canvas = FigureCanvasAgg(figure)  # also for SVG: texts are measured in its pixels
     sheet = _Sheet(figure, height)
     sheet.write(SIDE, 18, chart.title, fontsize=LARGE, fontweight="bold")
     sheet.write(SIDE, 38, chart.target, color=QUIET)
@@ -96,7 +96,7 @@ def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
         if file_format == "png":
             canvas.print_figure(out, format="png", dpi=DOTS_PER_INCH * SHARPNESS, metadata={"Software": None})
         else:
-            canvas.print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
+            FigureCanvasSVG(figure).print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
     return out.getvalue()
 
 

@@ -43,6 +43,15 @@ def test_units_limits_and_decisions_stand_as_text() -> None:
     assert {mark.text for mark in chart().marks} <= texts
 
 
+def test_the_limits_begin_where_the_title_ends() -> None:
+    drawn_as = drawn(chart(), "svg").decode()
+    places = {unescape(text): float(x) for x, text in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>([^<]+)<', drawn_as)}
+    a_letter = 4.5  # points, at least
+    heads = {"kv usage": "– – kv ceiling 90%", "thrash (per finished)": "– – recovered 0.01, thrash 0.1"}
+    for title, limits in heads.items():
+        assert places[limits] > places[title] + a_letter * len(title)
+
+
 def test_the_same_chart_is_the_same_bytes() -> None:
     assert drawn(chart(), "svg") == drawn(chart(), "svg")
     assert drawn(chart(), "png") == drawn(chart(), "png")

@@ -36,7 +36,7 @@ class Panel(_Fact):
     unit: str
     """`ratio`: a share of a whole."""
     change: str
-    """`baseline → last`, empty where one of them is not known; the last is where the line ends."""
+    """`baseline → last`, one where they are equal, empty where one is not known; the last is where the line ends."""
     points: tuple[tuple[float, float], ...]
     limits: tuple[Limit, ...]
 
@@ -150,7 +150,8 @@ def _panel(line: Series, report: Report) -> Panel:
     before = compared.baseline.value if compared and compared.baseline else None
     last = _last(line, compared.last if compared else None)
     unit = SHOWN_UNITS.get(line.unit, "")
-    change = "" if before is None or last is None else f"{in_words(before, unit)} → {in_words(last, unit)}"
+    ends = () if before is None or last is None else (in_words(before, unit), in_words(last, unit))
+    change = " → ".join(dict.fromkeys(ends))
     return Panel(
         title=one_line(line.label or line.signal.replace("_", " "), 40),
         unit=one_line(line.unit, 40),
