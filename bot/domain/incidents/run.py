@@ -377,6 +377,11 @@ class Run(_Frozen):
         """Whether an alert that this playbook is for still fires."""
         return any(name in self.alerts and self.alerts[name].status == "firing" for name in offer.alerts)
 
+    @property
+    def called(self) -> str:
+        """What the trouble was found to be, else what the alert called it."""
+        return self.diagnosis or self.title
+
     def with_(self, **changes: Any) -> Run:
         """A copy with some fields replaced; the fields are trusted to be of the right types."""
         return self.model_copy(update=changes)

@@ -31,7 +31,7 @@ class PageHandler:
             at=context.now,
             text=page.text,
             incident=run.incident_id,
-            title=run.title,
+            title=run.called,
             target=str(run.target),
             link=_where_people_answer(run, await self._links(run.incident_id)),
         )

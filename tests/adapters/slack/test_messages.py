@@ -490,3 +490,8 @@ def test_card_thread_and_request_name_the_cluster_where_there_are_several() -> N
     assert f"*{title}*" in json.dumps(asked.blocks, ensure_ascii=False)
     (alone,) = [message for slot, message in thread(shown) if slot.startswith("request:")]
     assert " in prod-1" not in alone.text + json.dumps(alone.blocks)
+
+
+def test_lists_call_an_incident_by_its_diagnosis_once_there_is_one() -> None:
+    assert run(title="VllmKVCacheThrash").called == "VllmKVCacheThrash"
+    assert run(title="VllmKVCacheThrash", diagnosis="KV cache full").called == "KV cache full"

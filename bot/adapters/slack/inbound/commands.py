@@ -190,7 +190,7 @@ class Commands:
         shown = sorted(page.runs, key=lambda run: URGENCY.index(run.severity))[:LISTED]
         await self._show_again([run.incident_id for run in shown])
         lines = [
-            f"• {sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}\n"
+            f"• {sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}\n"
             f"      {now_line(run, {})}"
             for run in shown
         ]

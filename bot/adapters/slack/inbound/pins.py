@@ -164,5 +164,5 @@ class Pins:
 
 
 def which(runs: Sequence[Run]) -> Form:
-    options = {run.incident_id: f"{run.incident_id} {run.title}" for run in runs}
+    options = {run.incident_id: f"{run.incident_id} {run.called}" for run in runs}
     return {INCIDENT: FormField(label="Which incident?", kind="choice", options=options)}

@@ -175,7 +175,7 @@ def event_of(command: Command, verb: str, **more: Any) -> Commanded:
 
 
 def _summary(run: Run, now: float) -> list[str]:
-    head = f"• *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}"
+    head = f"• *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}"
     return [head, *(f"      {line(each, 300)}" for each in open_matters(run, now))]
 
 

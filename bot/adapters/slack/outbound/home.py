@@ -240,7 +240,7 @@ def week(runs: Iterable[Run], *, now: float) -> list[str]:
 
 
 def _stands(run: Run) -> str:
-    what = f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 150)} · {code(run.target, 120)}"
+    what = f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}"
     return f"{what}\n{now_line(run, {})}"
 
 

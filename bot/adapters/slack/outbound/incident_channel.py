@@ -79,7 +79,7 @@ def names_of(run: Run, deployment: str) -> list[str]:
 
 def topic_of(run: Run) -> str:
     stands = f"severity {run.severity}" if run.is_open else f"closed as {run.ending.replace('_', ' ')}"
-    return plain(f"{run.target} · {stands} · {run.title}", MAX_TOPIC_LENGTH)
+    return plain(f"{run.target} · {stands} · {run.called}", MAX_TOPIC_LENGTH)
 
 
 class IncidentChannels:

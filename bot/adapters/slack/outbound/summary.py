@@ -229,7 +229,7 @@ def _needs_a_person(run: Run) -> bool:
 
 def summary_line(run: Run) -> str:
     closed = "" if run.is_open else f" · closed as {line(run.ending.replace('_', ' '), 24)}"
-    return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.title, 60)} · {line(run.target, 80)}{closed}"
+    return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 60)} · {line(run.target, 80)}{closed}"
 
 
 def summary_message(waiting: Mapping[str, str]) -> Message:
