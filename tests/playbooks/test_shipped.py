@@ -37,6 +37,7 @@ def found() -> Covered:
     return covered(PLAYBOOKS, played_once)
 
 
+@pytest.mark.timeout(900)  # the first one plays all tables, beside other tests
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
 def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
     result = all_played()[table]
