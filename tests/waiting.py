@@ -5,8 +5,9 @@ It is the one place in the tests that lets time pass; a test itself never sleeps
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -34,3 +35,12 @@ def until(
             last = f"; last seen: {seen()}" if seen is not None else ""
             raise AssertionError(f"not within {within:g} s: {what}{last}")
         time.sleep(every)
+
+
+async def until_awaited(condition: Callable[[], Awaitable[bool]], what: str, within: float) -> None:
+    """As `until`, for a condition that is awaited."""
+    deadline = time.monotonic() + within
+    while not await condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within:g} s: {what}")
+        await asyncio.sleep(LOOK_EVERY_SECONDS)

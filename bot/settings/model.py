@@ -27,6 +27,7 @@ from bot.domain.approvals.configuration import Approvals, UserGroup, Users
 from bot.domain.kernel.configured import Duration, Pairs, Secret, Section, WebAddress, listed
 from bot.domain.kernel.links import Dashboards, dashboard_address
 from bot.domain.kernel.planned_window import PATTERN, WindowKind, WindowRule
+from bot.domain.kernel.redis_address import redis_address
 from bot.domain.kernel.schedule import HOURS
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbooks.settings import Override
@@ -35,8 +36,7 @@ PREFIX = "INCIDENT_BOT_"
 
 
 def _redis_address(raw: SecretStr) -> SecretStr:
-    if not raw.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("is not a Redis address")
+    redis_address(raw.get_secret_value())
     return raw
 
 
@@ -426,7 +426,10 @@ class Settings(Section):
     cluster: str = ""
     """The value of the alerts' `cluster` label that means this cluster."""
     redis_url: Annotated[Secret, AfterValidator(_redis_address)] = Field(examples=["redis://localhost:6379/0"])
-    """The address of Redis or Valkey."""
+    """The address of Redis or Valkey, of its Sentinels, or of nodes of a Redis Cluster.
+
+    `redis+sentinel://host:26379,other:26379/mymaster` or `redis+cluster://host:6379,other:6379`; `rediss` for TLS.
+    """
     redis_tag: str = Field("bot", pattern=r"^[A-Za-z0-9_.-]+$", examples=["bot"])
     """The prefix of all keys. Two bots may share a Redis under two tags."""
     redis_replicas: int = Field(0, ge=0, le=9)

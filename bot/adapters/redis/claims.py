@@ -76,10 +76,9 @@ class RedisClaims:
             limits.room_seconds,
             *lease_keys,
         ]
-        verdict = str(await self._redis.script("claim", keys, arguments))
-        if verdict in ("claimed", "already_claimed"):
-            await self._redis.wait_for_replicas(limits.replicas)
-        return cast(ClaimVerdict, verdict)
+        # No call before the claim is safe: after a failover it could be made a second time.
+        verdict = await self._redis.replicated_script("claim", keys, arguments, replicas=limits.replicas)
+        return cast(ClaimVerdict, str(verdict))
 
     def _weighed(self, node: NodeDisruption) -> str:
         return json.dumps(

@@ -13,10 +13,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
+from bot.adapters.redis.primary import client_of
 from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.redis_address import redis_address
 
 SILENT_SECONDS = 3.0
-"""A frozen Redis is reported after this time. It is longer than `wait_for_replicas` may take."""
+"""A frozen Redis is reported after this time. It is longer than replicas may take to confirm."""
+REPLICAS_MILLISECONDS = 2000
 CONNECT_SECONDS = 2.0
 SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
 """Precedes every script. Tests replace it with their own clock, so that a day passes in a moment."""
@@ -25,8 +28,11 @@ SERVER_TIME = "local function TIME() return redis.call('TIME') end\n"
 class Connection:
     """Runs the Lua scripts of `lua/` by name; every Redis failure becomes `StorageUnavailableError`."""
 
-    def __init__(self, client: aioredis.Redis, *, tag: str = "bot", clock: str = SERVER_TIME) -> None:
-        self.client, self.tag = client, tag
+    def __init__(
+        self, client: aioredis.Redis, *, tag: str = "bot", clock: str = SERVER_TIME, address: str = ""
+    ) -> None:
+        """`address`: what may be shown of it; empty: the client's host and port."""
+        self.client, self.tag, self._address = client, tag, address
         files = resources.files("bot.adapters.redis")
         functions = files.joinpath("functions.lua").read_text()
         self._scripts = {
@@ -40,21 +46,22 @@ class Connection:
 
     @classmethod
     def open(cls, url: str, *, tag: str = "bot", silent_seconds: float = SILENT_SECONDS) -> Connection:
-        """`silent_seconds`: the time-out of one command."""
+        """`url`: as `redis_address` reads it. `silent_seconds`: the time-out of one command."""
         # Never retried automatically: a silence was already waited for, and after a cut the command may have been
         # carried out.
         retry = Retry(NoBackoff(), 0)
-        client = aioredis.from_url(
-            url, decode_responses=True, max_connections=500, socket_timeout=silent_seconds,
+        address = redis_address(url)
+        client = client_of(
+            address, tag=tag, decode_responses=True, max_connections=500, socket_timeout=silent_seconds,
             socket_connect_timeout=CONNECT_SECONDS, retry=retry,
         )  # fmt: skip
-        return cls(client, tag=tag)
+        return cls(client, tag=tag, address="" if address.kind == "server" else str(address))
 
     @property
     def address(self) -> str:
-        """Host and port, or the socket's path: the parts of the URL that may be shown."""
+        """The parts of the URL that may be shown."""
         where = self.client.connection_pool.connection_kwargs
-        return str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
+        return self._address or str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
 
     def key(self, *parts: str) -> str:
         return "{" + self.tag + "}:" + ":".join(parts)
@@ -68,6 +75,26 @@ class Connection:
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
 
+    async def replicated_script(self, name: str, keys: Sequence[str], args: Sequence[Any], *, replicas: int) -> Any:
+        """Like `script`, and returns only once `replicas` have what it wrote; raises if they do not within 2 s.
+
+        WAIT counts the writes of its own connection, so all is sent on one. The script may find that another connection
+        has done its writes: a write of this one comes after them.
+        """
+        if not replicas:
+            return await self.script(name, keys, args)
+        sent = self.client.pipeline(transaction=False)
+        sent.eval(self._scripts[name], len(keys), *keys, *map(str, args))
+        sent.incr(self.key("confirmed"))
+        sent.execute_command("WAIT", replicas, REPLICAS_MILLISECONDS)
+        try:
+            answer, _, confirmed = await _heard(sent.execute())
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
+        if confirmed < replicas:
+            raise StorageUnavailableError(f"fewer than {replicas} replicas confirmed '{name}'")
+        return answer
+
     async def ask(self, command: Any) -> Any:
         """Awaits one redis-py command; a failure becomes `StorageUnavailableError`."""
         try:
@@ -78,11 +105,6 @@ class Connection:
     async def now(self) -> float:
         """The storage's time in epoch seconds."""
         return float(await self.script("now", [], []))
-
-    async def wait_for_replicas(self, replicas: int, *, timeout_milliseconds: int = 2000) -> None:
-        """Returns once `replicas` have the last write; raises if they do not: no call on an unreplicated claim."""
-        if replicas and await self.ask(self.client.wait(replicas, timeout_milliseconds)) < replicas:
-            raise StorageUnavailableError(f"fewer than {replicas} replicas confirmed the claim")
 
     async def close(self) -> None:
         await self.client.aclose()

@@ -1,0 +1,98 @@
+"""Connects to the primary, wherever it is after a failover.
+
+All keys of a deployment share one hash tag, so a Redis Cluster keeps them on one node. A connection to that node, or to
+the primary that Sentinel names, is therefore an ordinary one: scripts, transactions and WAIT work as on one server. The
+primary is looked up whenever a connection is opened, and a connection to a server that is no longer the primary is
+closed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis.asyncio as aioredis
+from redis.asyncio.connection import SSLConnection
+from redis.asyncio.sentinel import (
+    MasterNotFoundError,
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+)
+from redis.crc import key_slot
+from redis.exceptions import ClusterDownError, MovedError, RedisError, TryAgainError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from bot.domain.kernel.redis_address import RedisAddress
+
+
+def client_of(address: RedisAddress, *, tag: str, **options: Any) -> aioredis.Redis:
+    """`options`: of every connection, such as time-outs. Nothing is connected yet."""
+    if address.kind == "server":
+        return aioredis.from_url(address.url, **options)
+    timeouts = {name: value for name, value in options.items() if name.startswith("socket_")}
+    login = {"username": address.username or None, "password": address.password or None}
+    encrypted = {"ssl": True} if address.is_encrypted else {}
+    if address.kind == "sentinel":
+        own = {"username": address.sentinel_username or None, "password": address.sentinel_password or None}
+        finder: Any = Sentinel(address.nodes, sentinel_kwargs={**own, **encrypted, **timeouts})  # type: ignore[no-untyped-call]
+        kind: dict[str, Any] = encrypted
+    else:
+        finder = SlotOwner(address.nodes, tag, {**login, **encrypted, **timeouts})
+        kind = {"connection_class": EncryptedNodeConnection if address.is_encrypted else NodeConnection}
+    own_pool = {"db": address.database, **login, **kind, **options}
+    return aioredis.Redis.from_pool(SentinelConnectionPool(address.service, finder, **own_pool))  # type: ignore[no-untyped-call]
+
+
+class SlotOwner:
+    """Finds the node of a cluster that has the slot of the bot's keys. Has the method of `Sentinel` that pools call."""
+
+    def __init__(self, nodes: tuple[tuple[str, int], ...], tag: str, options: dict[str, Any]) -> None:
+        self._nodes, self._options = list(nodes), options
+        self._slot = key_slot(b"{" + tag.encode() + b"}")
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Raises `MasterNotFoundError` if no node answers, or none has the slot."""
+        reasons: list[str] = []
+        for host, port in tuple(self._nodes):
+            client = aioredis.Redis(host=host, port=port, decode_responses=True, **self._options)
+            try:
+                ranges = await client.execute_command("CLUSTER SLOTS")  # type: ignore[no-untyped-call]
+            except (RedisError, OSError, TimeoutError) as error:
+                reasons.append(f"{host}:{port}: {error}")
+                continue
+            finally:
+                await client.aclose()
+            known, owner = self._read(ranges, host)
+            if owner is None:
+                reasons.append(f"{host}:{port}: no node has slot {self._slot}")
+                continue
+            # Those that answered come first; those of the settings stay, because the others may get new addresses.
+            self._nodes = list(dict.fromkeys([(host, port), *known, *self._nodes]))
+            return owner
+        raise MasterNotFoundError(f"no primary found: {'; '.join(reasons)}")
+
+    def _read(self, ranges: Any, asked: str) -> tuple[list[tuple[str, int]], tuple[str, int] | None]:
+        """The nodes in an answer to CLUSTER SLOTS, and the one that has the slot."""
+        owner, known = None, list[tuple[str, int]]()
+        for first, last, *nodes in ranges:
+            # A node that does not know its own address leaves it empty.
+            here = [(str(host or asked), int(port)) for host, port, *_ in nodes]
+            known += here
+            if here and int(first) <= self._slot <= int(last):
+                owner = here[0]
+        return known, owner
+
+
+class NodeConnection(SentinelManagedConnection):
+    """A connection to a node of a cluster: it ends when the node no longer has the slot."""
+
+    async def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().read_response(*args, **kwargs)
+        except (MovedError, ClusterDownError, TryAgainError) as error:
+            await self.disconnect()
+            raise RedisConnectionError(f"another node of the cluster has the data now, or none: {error}") from error
+
+
+class EncryptedNodeConnection(NodeConnection, SSLConnection):
+    pass

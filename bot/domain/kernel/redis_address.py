@@ -1,0 +1,91 @@
+"""The address of the storage: one server, the primary that Redis Sentinel names, or a Redis Cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Kind = Literal["server", "sentinel", "cluster"]
+SCHEMES = (
+    "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"
+)  # fmt: skip
+DEFAULT_PORTS: dict[Kind, int] = {"server": 6379, "sentinel": 26379, "cluster": 6379}
+
+
+@dataclass(frozen=True)
+class RedisAddress:
+    kind: Kind
+    url: str
+    """As given. A server's address is used as it is."""
+    nodes: tuple[tuple[str, int], ...] = ()
+    """Host and port of the Sentinels, or of some nodes of the cluster: one that answers is enough."""
+    service: str = ""
+    """The name under which the Sentinels know the primary."""
+    database: int = 0
+    username: str = ""
+    password: str = ""
+    sentinel_username: str = ""
+    sentinel_password: str = ""
+    is_encrypted: bool = False
+
+    def __str__(self) -> str:
+        """What may be shown: no passwords."""
+        nodes = ", ".join(f"{host}:{port}" for host, port in self.nodes)
+        return f"{self.service} of the Sentinels {nodes}" if self.kind == "sentinel" else f"the cluster of {nodes}"
+
+
+def redis_address(text: str) -> RedisAddress:
+    """Parses `redis://`, `rediss://` and `unix://` URLs as redis-py does, and two kinds of its own.
+
+    `redis+sentinel://[user:password@]host[:port],host[:port]/service[/database][?sentinel_password=...]` and
+    `redis+cluster://[user:password@]host[:port],host[:port]`; both also begin with `rediss+` for TLS.
+    Raises `ValueError`, without the address in its text: it may contain a password.
+    """
+    scheme, separator, _ = text.partition("://")
+    if not separator or scheme not in SCHEMES:
+        raise ValueError("is not a Redis address")
+    if "+" not in scheme:
+        return RedisAddress("server", text)
+    kind: Kind = "sentinel" if scheme.endswith("sentinel") else "cluster"
+    parts = urlsplit(text)
+    login, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = login.partition(":")
+    query = parse_qs(parts.query)
+    service, database = _path(kind, parts.path)
+    return RedisAddress(
+        kind,
+        text,
+        nodes=tuple(_node(host, DEFAULT_PORTS[kind]) for host in hosts.split(",")),
+        service=service,
+        database=database,
+        username=unquote(username),
+        password=unquote(password),
+        sentinel_username=query.get("sentinel_username", [""])[-1],
+        sentinel_password=query.get("sentinel_password", [""])[-1],
+        is_encrypted=scheme.startswith("rediss"),
+    )
+
+
+def _path(kind: Kind, path: str) -> tuple[str, int]:
+    names = [unquote(part) for part in path.split("/") if part]
+    if kind == "cluster":
+        if names not in ([], ["0"]):
+            raise ValueError("names a database, and a Redis Cluster has only database 0")
+        return "", 0
+    if not 1 <= len(names) <= 2:
+        raise ValueError("does not name the primary that the Sentinels watch")
+    if len(names) == 2 and not names[1].isdecimal():
+        raise ValueError("has a database that is not a number")
+    return names[0], int(names[1]) if len(names) == 2 else 0
+
+
+def _node(text: str, default_port: int) -> tuple[str, int]:
+    try:
+        found = urlsplit(f"//{text}")
+        port = found.port or default_port
+    except ValueError as error:
+        raise ValueError("has a host or a port that is not valid") from error
+    if not found.hostname:
+        raise ValueError("names no host")
+    return found.hostname, port
