@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import time
 from collections.abc import AsyncIterator, Coroutine
 
@@ -229,4 +230,8 @@ async def serve(settings: Settings) -> None:
     facts = logs.Facts()
     logs.configure(facts, level=settings.log.level, style=settings.log.format)
     async with running(settings, facts) as app:
+        # The playbooks and the libraries are never freed; without them a collection takes no time.
+        gc.collect()
+        gc.freeze()
+        gc.enable()
         await serve_until_stopped(app, host=settings.http.host, port=settings.http.port)

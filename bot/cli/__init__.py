@@ -74,6 +74,11 @@ def _settings(file: Path | None, overrides: list[str] | None = None) -> Settings
 @app.command()
 def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
     """Run the bot: receive alerts, decide with people in Slack, change, verify."""
+    import gc
+
+    # What is imported and compiled now stays, so it is not worth looking through again and again. The collector is
+    # enabled when the bot listens.
+    gc.disable()
     wanted = _settings(settings, overrides)
     import uvloop
 

@@ -383,8 +383,17 @@ class Run(_Frozen):
         return self.diagnosis or self.title
 
     def with_(self, **changes: Any) -> Run:
-        """A copy with some fields replaced; the fields are trusted to be of the right types."""
-        return self.model_copy(update=changes)
+        """A copy with some fields replaced; the fields are trusted to be of the right types.
+
+        It does what `model_copy` does for a model without private attributes, in a tenth of the time: every decision
+        makes dozens of copies.
+        """
+        copied = Run.__new__(Run)
+        object.__setattr__(copied, "__dict__", {**self.__dict__, **changes})
+        object.__setattr__(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
+        object.__setattr__(copied, "__pydantic_extra__", None)
+        object.__setattr__(copied, "__pydantic_private__", None)
+        return copied
 
 
 def parked_incident(run: Run) -> ParkedIncident:

@@ -180,7 +180,9 @@ def redacted_data(data: Any) -> Any:
     """Returns a copy of JSON with its secrets masked: by field name, in `{name, value}` pairs, after list options."""
     if isinstance(data, str):
         return redacted(data)
-    if isinstance(data, Mapping):
+    if data is None or isinstance(data, int | float):
+        return data
+    if isinstance(data, dict | Mapping):
         return _redacted_fields(data)
     if isinstance(data, Sequence) and not isinstance(data, bytes):
         return _redacted_list(data)
@@ -191,12 +193,13 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("name")
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
-    return {key: MASK if _holds_secret(key, item) else redacted_data(item) for key, item in data.items()}
+    return {
+        key: MASK if isinstance(item, str) and item and _holds_secret(key, item) else redacted_data(item)
+        for key, item in data.items()
+    }
 
 
-def _holds_secret(key: str, item: Any) -> bool:
-    if not isinstance(item, str) or not item:
-        return False
+def _holds_secret(key: str, item: str) -> bool:
     return is_written_secret(key) or (_is_auth(key) and _is_docker_auth(item))
 
 

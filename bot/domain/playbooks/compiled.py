@@ -40,6 +40,7 @@ from bot.domain.playbooks.scope import (
     texts_of,
 )
 from bot.domain.playbooks.source import Source
+from bot.domain.signals.labels import words_for
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import DURATION, Kind, Value, in_words
 from bot.domain.signals.specs import SignalSpec
@@ -110,6 +111,11 @@ class _Derived:
             for name in (mention.split(".")[0] for mention in names_in(each.source)):
                 named[name] = named.get(name, False) or each.path[0] == "users"
         return {name: named[name] for name in self._playbook.signals if name in named}
+
+    @cached_property
+    def words_of_signals(self) -> Mapping[str, Mapping[str, str]]:
+        found = {name: words_for(spec) for name, spec in self._playbook.signals.items()}
+        return {name: words._asdict() for name, words in found.items() if any(words)}
 
     @cached_property
     def digest(self) -> str:
@@ -299,6 +305,11 @@ class CompiledPlaybook:
     def signals_told(self) -> Mapping[str, bool]:
         """Returns the signals that `users` and `diagnoses` mention, and whether `users` does."""
         return self._derived.signals_told
+
+    @property
+    def words_of_signals(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns the label and direction of each signal that has one."""
+        return self._derived.words_of_signals
 
     def conclusion(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> Conclusion:
         """Returns what these values mean. Most readings repeat, so the last conclusions are kept."""

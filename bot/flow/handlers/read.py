@@ -8,7 +8,6 @@ from bot.domain.incidents.effect import ReadCalm, ReadSignals
 from bot.domain.incidents.event import CalmRead, SignalsRead
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.signals.labels import Shown, words_for
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
 from bot.flow.perform_effect import Done, EffectContext
@@ -38,9 +37,8 @@ class ReadHandler:
 
     async def _read(self, run: Run, playbook: CompiledPlaybook, wanted: Mapping[str, SignalSpec]) -> dict[str, Reading]:
         found = await self._signals.read(wanted, context_of(run, playbook.settings))
-        return {name: _for_people(reading, playbook.playbook.signals.get(name)) for name, reading in found.items()}
-
-
-def _for_people(reading: Reading, spec: SignalSpec | None) -> Reading:
-    found = Shown() if spec is None else words_for(spec)
-    return reading.model_copy(update=found._asdict()) if any(found) else reading
+        words = playbook.words_of_signals
+        return {
+            name: reading.model_copy(update=words[name]) if name in words else reading
+            for name, reading in found.items()
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.limits import Block
@@ -23,7 +24,7 @@ class Message:
     lasting: str = ""
     """The hash without what moves by itself, such as progress; empty: the hash of everything."""
 
-    @property
+    @cached_property
     def hash(self) -> str:
         return hash_of(self.text, self.blocks)
 

@@ -401,6 +401,8 @@ class _Slots:
         self.shown = dict(shown)
         self._run, self._page = run, page
         self._thread = dict(thread(run))
+        self._card: tuple[Mapping[str, str], Message] | None = None
+        """The card as it was last rendered, and the links in it."""
 
     def missing(self) -> list[str]:
         """Slots not known to be in Slack, in order, without those that Slack refuses for their current content."""
@@ -417,7 +419,9 @@ class _Slots:
         links = {slot: entry.link for slot, entry in self.shown.items() if entry.link}
         links |= {CHANNEL: self.shown[CHANNEL].channel} if CHANNEL in self.shown else {}
         links |= {PAGE: self._page} if self._page else {}
-        return card(self._run, links=links)
+        if self._card is None or self._card[0] != links:
+            self._card = links, card(self._run, links=links)
+        return self._card[1]
 
     def out_of_date(self) -> list[tuple[str, Message]]:
         """Stale messages, the thread before the card: buttons that no longer count are removed first."""
