@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from bot.domain.incidents.event import AlertChanged, OpenedByHand
 from bot.domain.incidents.rehearsed import (
@@ -56,7 +57,7 @@ class TableResult:
     elsewhere: frozenset[FragmentEdge] = frozenset()
     """Edges of fragments that the cases of other playbooks cover."""
 
-    @property
+    @cached_property
     def unreached(self) -> list[tuple[EdgeKey, Edge]]:
         """The written edges that no case covers."""
         return missing_edges(self.playbook.playbook, self.edges, self.origins, self.elsewhere)
@@ -70,14 +71,14 @@ class TableResult:
     def failed(self) -> tuple[CaseResult, ...]:
         return tuple(result for result in self.results if result.deviation)
 
-    @property
+    @cached_property
     def edges(self) -> frozenset[EdgeKey]:
         """The written edges that at least one case covers. A case that deviates proves nothing."""
         written = self.playbook.playbook
         taken = (edges_taken(written, one.rehearsed.visits) for one in self.results if not one.deviation)
         return frozenset[EdgeKey]().union(*taken)
 
-    @property
+    @cached_property
     def states(self) -> frozenset[str]:
         return frozenset(state for one in self.results if not one.deviation for state in one.rehearsed.path)
 

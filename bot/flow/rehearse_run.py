@@ -5,6 +5,7 @@ This module decides nothing: effects are performed in order, time passes when no
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,17 +29,17 @@ from bot.domain.incidents.event import (
 from bot.domain.incidents.machine import Rules, advance
 from bot.domain.incidents.machine.recommending import alternatives
 from bot.domain.incidents.rehearsed import Proposed, Rehearsed
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import ActiveWatch, Run
 from bot.domain.incidents.stub_plans import stub_plan
 from bot.domain.kernel.timeline import Entry
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.language import ChangeState
+from bot.domain.playbooks.language import ChangeState, WatchState
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.plan import arguments_of
 from bot.flow.handlers.read import ReadHandler
-from bot.flow.handlers.watch import HELD, WatchHandler
+from bot.flow.handlers.watch import HELD, LOOKS_THAT_AGREE, WatchHandler, held_seconds
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later
 from bot.flow.ports import Owed, Signals, WatchSample
 
@@ -95,6 +96,12 @@ class MemoryWatchLog:
     async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
         self._ticks[visit].append(sample)
         return self._ticks[visit]
+
+    def keep(self, visit: int, sample: WatchSample) -> None:
+        self._ticks[visit].append(sample)
+
+    def of(self, visit: int) -> Sequence[WatchSample]:
+        return tuple(self._ticks[visit])
 
     def holds(self, visit: int) -> bool:
         return bool(self._ticks[visit]) and all(said == HELD for said in self._ticks[visit][-1].parts.values())
@@ -272,15 +279,26 @@ class DryRun:
             return await self._given_verdict(context, effect, verdict)
         result = await self._watch(context, effect)
         watch = self.run.watch
-        if (
-            isinstance(result, Later)
-            and watch
-            and self._met.still_the_same(context.run)
-            and not self._looks.holds(context.run.visit)
-        ):
+        if not isinstance(result, Later) or watch is None or not self._met.still_the_same(context.run):
+            return result
+        if not self._looks.holds(context.run.visit):
             # A condition that does not hold now will not hold by waiting.
             return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
-        return result
+        return replace(
+            result, after_seconds=await self._looks_alike(context.run, effect.state, result.after_seconds, watch)
+        )
+
+    async def _looks_alike(self, run: Run, state: str, every: float, watch: ActiveWatch) -> float:
+        """Returns the seconds until a condition has held long enough; keeps the samples until then: all are equal."""
+        playbook = await self._playbook_of(run)
+        written, samples = playbook.state(state), self._looks.of(run.visit)
+        if not isinstance(written, WatchState) or len(samples) < LOOKS_THAT_AGREE:
+            return every
+        now, left = self._clock.now, playbook.seconds(written.for_) - held_seconds(samples, every)
+        count = math.ceil(min(left, watch.until - now) / every)
+        for number in range(1, count):
+            self._looks.keep(run.visit, replace(samples[-1], at=now + number * every))
+        return max(count, 1) * every
 
     async def _given_verdict(self, context: EffectContext, effect: WatchSignals, verdict: str) -> Done:
         word, _, clause = verdict.partition(":")
