@@ -170,7 +170,13 @@ class Runtime:
     ) -> Reconcile:
         """The periodic fallback for direct wake-ups. It also checks the halts and `besides`, equally often."""
         every = {"halts.not_kept": self.halts.once, **(besides or {})}
-        return Reconcile(self._ports.store, self._ports.store, self.wake, self.route, look=look, besides=every)
+
+        async def first() -> None:
+            if look is not None:
+                await look()
+            await self.route.release()
+
+        return Reconcile(self._ports.store, self._ports.store, self.wake, self.route, look=first, besides=every)
 
     def accept(self, reconcile: Reconcile) -> AcceptAlerts:
         return AcceptAlerts(self._ports.store, reconcile.wake_routing)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from bot.domain.incidents.effect import Effect
-from bot.domain.incidents.event import AlertChanged, Due, Event
+from bot.domain.incidents.event import AlertChanged, Commanded, Due, Event
 from bot.domain.incidents.machine import Decision, Rules, advance, set_aside, without_playbook
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunError
@@ -31,6 +31,8 @@ class Advanced:
 
     effects: tuple[Effect, ...] = ()
     wake_after: float | None = None
+    is_first: bool = False
+    """Whether it made the run's first decision."""
 
 
 class AdvanceRun:
@@ -38,15 +40,17 @@ class AdvanceRun:
         self._store, self._from_bundle, self._rules = store, from_bundle, rules
         self._bundles: dict[str, Bundle] = {}
 
-    async def __call__(self, incident_id: str) -> Advanced:
+    async def __call__(self, incident_id: str, waiting: Waiting | None = None) -> Advanced:
+        """`waiting`: the incident as it was a moment ago, to save a look; a commit on an older version is refused."""
         owed: dict[str, Effect] = {}
         wake_after: float | None = None
-        waiting: Waiting | None = None
+        is_first = False
         for _ in range(STALE_ATTEMPTS):
             waiting = waiting or await self._store.look(incident_id)
             if waiting is None:
                 return Advanced()
             run = waiting.run
+            is_first |= run.version == 0
             if not waiting.events:
                 if not await self._append_overdue(run, waiting.now):
                     if run.deadlines:
@@ -56,15 +60,17 @@ class AdvanceRun:
                 continue
             events, waiting = waiting.events, None
             try:
-                effects, waiting = await self._commit(run, events, await self._other(run))
+                effects, waiting = await self._commit(run, events, await self._other(run, events))
                 owed |= {effect.effect_id: effect for effect in effects}
             except StaleRunError as error:
                 log.info("run.stale", incident=incident_id, reason=str(error))
-        return Advanced(tuple(owed.values()), wake_after)
+        return Advanced(tuple(owed.values()), wake_after, is_first)
 
-    async def _other(self, run: Run) -> str:
+    async def _other(self, run: Run, events: Sequence[Event]) -> str:
         """The incident that has the target of a parked or closed run; empty if it is free. The commit checks it."""
         if run.is_open and run.parked is None:
+            return ""
+        if not run.is_open and not any(isinstance(event, AlertChanged | Commanded) for event in events):
             return ""
         found = await self._store.open_incident(run.target.key)
         return found if found is not None and found != run.incident_id else ""

@@ -14,7 +14,7 @@ from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import EffectFailed, Event
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, MessengerError, StorageUnavailableError
-from bot.flow.ports import EffectStore, Owed, RunStore
+from bot.flow.ports import EffectStore, Owed, RunStore, Waiting
 
 log = structlog.get_logger()
 RENEW_EVERY_SECONDS = 4.0
@@ -61,6 +61,8 @@ class Performed:
     """In how many seconds the effect is owed again; None if it is over, or another process has it."""
     is_news: bool = False
     """Whether it left an event in the inbox."""
+    waiting: Waiting | None = field(default=None, compare=False)
+    """The incident with that event, if the storage told it."""
 
 
 class PerformEffect:
@@ -128,8 +130,8 @@ class PerformEffect:
     async def _record(self, context: EffectContext, result: Done | Later) -> Performed:
         is_news = bool(result.events)
         if isinstance(result, Done):
-            owed_again = await self._effects.settle(context.owed, result.events)
-            return Performed(0.0 if owed_again else None, is_news)
+            settled = await self._effects.settle(context.owed, result.events)
+            return Performed(0.0 if settled.owed_again else None, is_news, settled.waiting)
         if is_news:
             await self._runs.append(context.incident_id, result.events)
         await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)

@@ -79,6 +79,16 @@ class Waiting:
     """The storage's time."""
 
 
+@dataclass(frozen=True)
+class Settled:
+    """What the end of an effect has left to do."""
+
+    owed_again: bool
+    """It was owed again meanwhile and is due again."""
+    waiting: Waiting | None = None
+    """The incident with the outcome in its inbox; None without an outcome, or if the incident is not stored."""
+
+
 RouteKind = Literal["opens", "extends", "reopens", "tells"]
 """`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing."""
 
@@ -309,11 +319,10 @@ class EffectStore(Protocol):
         """Extends the lease; False if it was lost and the work must stop before its next outside call."""
         ...
 
-    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
+    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> Settled:
         """Ends the effect: appends its outcome to the inbox (once by id) and no longer owes it.
 
-        True if it was owed again meanwhile and is due again. An effect that was owed again and that another process has
-        taken stays with that process.
+        An effect that was owed again and that another process has taken stays with that process.
         """
         ...
 

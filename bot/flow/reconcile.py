@@ -56,7 +56,8 @@ class Reconcile:
     async def route(self) -> None:
         async with self._routing:
             self._wanted.clear()
-            await self._route()
+            with self._wake.priority.urgent():
+                await self._route()
 
     async def forever(self) -> None:
         """Until cancelled. A failure is logged and the next round retries: all work is stored, so nothing is lost."""

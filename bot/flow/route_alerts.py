@@ -49,16 +49,18 @@ class RouteAlerts:
     async def __call__(self) -> int:
         """Routes all accepted alerts, in order; returns how many entries were ended."""
         routed = 0
-        await self._release()
         while entries := await self._alerts.intake(BATCH):
             # A cluster that is slow to answer delays only its own alerts.
             failed = await asyncio.gather(*map(self._in_order, self._by_cluster(entries)), return_exceptions=True)
             for error in filter(None, failed):
                 raise error
             routed += len(entries)
+            if len(entries) < BATCH and not self._failures:
+                # Each alert that is accepted meanwhile wakes the routing again.
+                break
         return routed
 
-    async def _release(self) -> None:
+    async def release(self) -> None:
         """Returns the alerts whose maintenance window has ended: those that still fire open their incident now."""
         held = await self._alerts.held()
         at = await self._runs.now() if held else 0.0

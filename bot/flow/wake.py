@@ -1,7 +1,8 @@
 """Wakes work by a direct call in the process that stored the event; waking twice or from several places is harmless.
 
 The number of advances and effects that run at once is limited, so that accepting alerts is never starved. Each lane has
-its own limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts.
+its own limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts. Routing alerts
+and showing the cards of new incidents goes before readings and later messages.
 
 A deadline or a wait that ends soon gets a timer here. The others, and those of a process that is gone, are found by
 `reconcile` in the ordered indexes of the storage.
@@ -18,12 +19,16 @@ from bot.domain.incidents.effect import LANES, Lane
 from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
+from bot.flow.ports import Waiting
+from bot.flow.priority import Priority
 
 log = structlog.get_logger()
 AT_ONCE = 8
 SOON_SECONDS = 60.0
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
+GIVE_WAY: frozenset[Lane] = frozenset({"cards", "reads"})
+"""What gives way to new alerts. Presses, calls of people and approved changes never do."""
 Timer = Callable[[float, Callable[[], None]], None]
 
 
@@ -32,7 +37,7 @@ class Wake:
 
     def __init__(
         self,
-        advance: Callable[[str], Awaitable[Advanced]],
+        advance: Callable[[str, Waiting | None], Awaitable[Advanced]],
         perform: Callable[[str, str], Awaitable[Performed]],
         *,
         later: Timer | None = None,
@@ -42,29 +47,38 @@ class Wake:
         self._call_later = later or _by_the_loop
         self._advances = asyncio.Semaphore(AT_ONCE)
         self._lanes = {lane: asyncio.Semaphore(EFFECTS_AT_ONCE[lane]) for lane in LANES}
+        self._first_cards = asyncio.Semaphore(EFFECTS_AT_ONCE["cards"])
+        self.priority = Priority()
         self._again: set[str] = set()
         self._timers: set[str] = set()
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopping = False
 
-    def incident(self, incident_id: str) -> None:
-        """Advances this incident soon; a wake during an advance makes it run once more."""
+    def incident(self, incident_id: str, waiting: Waiting | None = None) -> None:
+        """Advances this incident soon; a wake during an advance makes it run once more.
+
+        `waiting`: the incident with its inbox, if it was just read.
+        """
         if self._stopping:
             return
         if incident_id in self._advancing:
             self._again.add(incident_id)
             return
-        task = asyncio.create_task(self._advance_one(incident_id), name=f"advance {incident_id}")
+        task = asyncio.create_task(self._advance_one(incident_id, waiting), name=f"advance {incident_id}")
         self._advancing[incident_id] = task
 
-    def effect(self, incident_id: str, effect_id: str, lane: Lane) -> None:
-        """Performs this effect soon, when its lane has room, unless this process is performing it."""
+    def effect(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool = False) -> None:
+        """Performs this effect soon, when its lane has room, unless this process is performing it.
+
+        `is_first`: it belongs to the first decision of an incident, such as posting its card.
+        """
         key = (incident_id, effect_id)
         if self._stopping or key in self._performing:
             return
         self._performing[key] = asyncio.create_task(
-            self._perform_one(incident_id, effect_id, lane), name=f"perform {incident_id} {effect_id}"
+            self._perform_one(incident_id, effect_id, lane, is_first=is_first),
+            name=f"perform {incident_id} {effect_id}",
         )
 
     @property
@@ -85,14 +99,15 @@ class Wake:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _advance_one(self, incident_id: str) -> None:
+    async def _advance_one(self, incident_id: str, waiting: Waiting | None) -> None:
         try:
             while True:
                 self._again.discard(incident_id)
                 async with self._advances:
-                    advanced = await self._advance(incident_id)
+                    advanced = await self._advance(incident_id, waiting)
+                waiting = None
                 for effect in advanced.effects:
-                    self.effect(incident_id, effect.effect_id, effect.lane)
+                    self.effect(incident_id, effect.effect_id, effect.lane, is_first=advanced.is_first)
                 if advanced.wake_after is not None and advanced.wake_after <= SOON_SECONDS:
                     self._incident_later(incident_id, advanced.wake_after)
                 if incident_id not in self._again:
@@ -106,11 +121,19 @@ class Wake:
         finally:
             del self._advancing[incident_id]
 
-    async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane) -> None:
+    async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool) -> None:
         performed = Performed()
         try:
-            async with self._lanes[lane]:
-                performed = await self._perform(incident_id, effect_id)
+            if lane not in GIVE_WAY:
+                async with self._lanes[lane]:
+                    performed = await self._perform(incident_id, effect_id)
+            elif is_first and lane == "cards":
+                with self.priority.urgent():
+                    async with self._first_cards:
+                        performed = await self._perform(incident_id, effect_id)
+            else:
+                async with self._lanes[lane], self.priority.other(lane):
+                    performed = await self._perform(incident_id, effect_id)
         except BotError as error:
             log.warning("perform.failed", incident=incident_id, effect=effect_id, reason=str(error))
         except Exception:
@@ -119,7 +142,7 @@ class Wake:
         finally:
             del self._performing[incident_id, effect_id]
         if performed.is_news:
-            self.incident(incident_id)
+            self.incident(incident_id, performed.waiting)
         if performed.again_after is not None:
             self._later(performed.again_after, incident_id, effect_id, lane)
 

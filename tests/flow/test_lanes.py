@@ -15,6 +15,7 @@ from bot.domain.kernel.target import Target
 from bot.flow.advance_run import Advanced
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.perform_effect import Done, EffectContext, Handler, PerformEffect
+from bot.flow.ports import Waiting
 from bot.flow.reconcile import Reconcile
 from bot.flow.wake import Wake
 from tests import builders
@@ -80,7 +81,7 @@ class World:
         for number in range(STUCK):
             await self.owing(f"INC-{number + 1}", effect)
 
-    async def _advance(self, incident_id: str) -> Advanced:
+    async def _advance(self, incident_id: str, waiting: Waiting | None) -> Advanced:
         if any(event.kind == "judged" for event in await self.store.inbox(incident_id)):
             self.judged.set()
         return Advanced()

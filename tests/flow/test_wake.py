@@ -12,6 +12,7 @@ from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
+from bot.flow.ports import Waiting
 from bot.flow.wake import AT_ONCE, Wake
 
 pytestmark = pytest.mark.fast
@@ -32,7 +33,7 @@ class Work:
     is_news: bool = True
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
-    async def advance(self, incident: str) -> Advanced:
+    async def advance(self, incident: str, waiting: Waiting | None) -> Advanced:
         self.advanced.append(incident)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -164,3 +165,40 @@ async def test_who_stops_takes_on_nothing_new_and_drops_what_runs() -> None:
     wake.effect("INC-2", "show", "cards")
     await wake.settled()
     assert (work.advanced, work.performed) == (["INC-1"], [])
+
+
+async def test_the_card_of_a_new_incident_goes_before_the_readings_and_messages_of_others() -> None:
+    work = Work(is_news=False)
+    wake = work.waker()
+    with wake.priority.urgent():
+        for number in range(3):
+            wake.effect(f"INC-{number}", f"read-{number}", "reads")
+            wake.effect(f"INC-{number}", f"show-{number}", "cards")
+        await begun()
+        assert sorted(work.performed) == ["read-0", "show-0"], "slowed, not stopped"
+        wake.effect("INC-9", "judge", "people")
+        wake.effect("INC-9", "apply", "waits")
+        wake.effect("INC-9", "card", "cards", is_first=True)
+        await begun()
+        assert sorted(work.performed[2:]) == ["apply", "card", "judge"]
+    work.may_end.set()
+    await wake.settled()
+    assert len(work.performed) == 9, "nothing is urgent any more"
+
+
+async def test_what_waited_behind_urgent_work_and_was_dropped_leaves_its_room() -> None:
+    work = Work(is_news=False)
+    wake = work.waker()
+    with wake.priority.urgent():
+        for number in range(3):
+            wake.effect(f"INC-{number}", f"read-{number}", "reads")
+        await begun()
+        await wake.stop()
+    other = work.waker()
+    other.priority = wake.priority
+    with other.priority.urgent():
+        other.effect("INC-5", "read-5", "reads")
+        await begun()
+        assert work.performed == ["read-0", "read-5"]
+    work.may_end.set()
+    await other.settled()

@@ -19,7 +19,7 @@ from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Standing, Waiting
+from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled, Standing, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -255,9 +255,9 @@ class RedisStore:
 
     async def look(self, incident_id: str) -> Waiting | None:
         found = await self._redis.script("look", self._of(incident_id, "run", "inbox"), [])
-        if found is None:
-            return None
-        run, now, events = found
+        return None if found is None else self._waiting(*found)
+
+    def _waiting(self, run: str, now: str, events: Sequence[str]) -> Waiting:
         return Waiting(Run.model_validate_json(run), [self._event(item) for item in events], float(now))
 
     async def inbox(self, incident_id: str) -> Sequence[Event]:
@@ -393,7 +393,7 @@ class RedisStore:
         arguments = [f"{owed.incident_id}|{owed.effect.effect_id}", self._owner, self._limits.lease_seconds]
         return bool(int(await self._redis.script("renew", self._keys("owed", "owners"), arguments)))
 
-    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> bool:
+    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> Settled:
         incident, effect_id = owed.incident_id, owed.effect.effect_id
         keys = [
             *self._of(incident, "run", "inbox", "known"),
@@ -402,7 +402,8 @@ class RedisStore:
             *self._keys("owed", "owners"),
         ]
         arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, *_pairs(outcome)]
-        return bool(int(await self._redis.script("settle", keys, arguments)))
+        owed_again, *found = await self._redis.script("settle", keys, arguments)
+        return Settled(bool(owed_again), self._waiting(*found) if found else None)
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
         attempts = owed.attempts + (1 if failed else 0)

@@ -283,7 +283,7 @@ async def test_what_was_owed_anew_while_it_was_settled_is_free_at_once_for_every
     run = await committed(store, await opened(store), SHOW)
     owed = await taken(store)
     await committed(store, run, SHOW)
-    assert await store.settle(owed, [])
+    assert (await store.settle(owed, [])).owed_again
     assert list(await two.owed_now(10)) == [("INC-1", "show", "cards")]
     assert await two.take("INC-1", "show") is not None
 
