@@ -126,6 +126,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
         "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
     ),
+    "A failover of Redis (Sentinel or Cluster) needs no restart": (
+        "adapters/redis/test_primary.py::test_after_sentinel_has_promoted_the_replica_its_data_is_used",
+        "adapters/redis/test_primary.py::test_a_claim_waits_for_the_replica_and_fails_without_it",
+        "adapters/redis/test_primary.py::test_a_cluster_promotes_a_replica_and_the_bot_follows",
+        "adapters/redis/test_primary.py::test_a_slot_that_moves_to_another_node_is_followed_by_open_connections",
+    ),
     "If Redis loses its data": (
         "flow/test_keep_epoch.py::test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_comes_twice",
         "flow/test_keep_epoch.py::test_a_second_loss_in_the_same_minute_numbers_above_the_first",

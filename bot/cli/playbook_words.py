@@ -73,7 +73,9 @@ def _fragments() -> Iterator[str]:
             yield f"  with {parameter}{'' if 'default' in said.model_fields_set else ' (needed)'}: {said.why}"
         for way_out, meaning in read.fragment.exits.items():
             yield f"  exits {way_out}: {meaning}"
-        yield from _list("reads", read.fragment.signals)
+        yield from _list("reads" if read.fragment.states else "signals, for 'uses'", read.fragment.signals)
+        if not read.fragment.states:
+            yield from _list("settings", read.fragment.settings)
 
 
 def _mitigations() -> Iterator[str]:

@@ -141,7 +141,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "p.yaml:24:21: unknown state 'ovr'. Did you mean 'over'?",
         "p.yaml:33:13: unknown verb 'set_flag'. Did you mean 'set_flags'?",
         "p.yaml:42:19: unknown name 'trash'. Did you mean 'thrash'?",
-        "p.yaml:47:3: 'taken' is missing. Write 'taken': where it leads that somebody took it.",
+        "p.yaml:47:3: 'taken' is missing. Write 'taken': the next state when somebody takes over.",
     ]
 
 

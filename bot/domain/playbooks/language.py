@@ -17,7 +17,7 @@ from bot.domain.signals.specs import SignalSpec, tag
 
 
 class Setting(Strict):
-    """A number or duration that an operator may override; `why` is its reason."""
+    """A number or duration that an operator may override; `why` is the reason for its default."""
 
     default: float | str | bool
     min: float | str | None = None
@@ -27,15 +27,15 @@ class Setting(Strict):
 
 
 class Go(Strict):
-    """One way out of a read: taken when `when` is true, or always when it is `otherwise`."""
+    """One exit of a read: taken when `when` is true, or always when it is `otherwise`."""
 
     when: str = ""
     to: str = ""
     otherwise: str = ""
     severity: Literal["page", "ticket"] | None = None
-    """How urgent the incident is from here on, where this clause has found that out."""
+    """How urgent the incident is from here on."""
     note: str = ""
-    """What the timeline says about this way."""
+    """A line for the timeline when this exit is taken."""
 
     @property
     def destination(self) -> str:
@@ -50,35 +50,35 @@ class Choice(Strict):
     note: str = ""
     style: Literal["", "primary", "danger"] = ""
     form: Form = {}
-    """What is asked for when it is pressed; its answers are `forms.<state>.<field>`."""
+    """Fields to fill in after the press; expressions see them as `forms.<state>.<field>`."""
 
 
 class _State(Strict):
     title: str = ""
-    """What it is called on the card; else its name."""
+    """Its title on the card; by default its name."""
     runbook: Runbook | None = None
-    """The step of the runbook that it is: on the card, in the graph and in the export."""
+    """The step of the runbook that it implements: shown on the card, in the graph and in the export."""
     covers: tuple[str, ...] = ()
-    """Rows of the coverage table that it is for."""
+    """Rows of the coverage table that it implements."""
     severity: Literal["page", "ticket"] | None = None
-    """How urgent the incident is from here on, where this state has found that out."""
+    """How urgent the incident is from here on."""
 
 
 class _Passed(_State):
     """A state that a run comes through, maybe several times."""
 
     at_most: int | None = Field(default=None, ge=1)
-    """How often it may be entered in one run (or in one divert to its playbook)."""
+    """How many times it may be entered in one run (or in one divert to its playbook)."""
     beyond: str = ""
-    """Where one entry more leads instead."""
+    """The next state once `at_most` is used up."""
 
 
 class ReadState(_Passed):
-    """Read signals, then go where the first clause that is not false says; unknown goes to `unknown`."""
+    """Read signals, then take the first exit whose condition is true; one that cannot be decided leads to `unknown`."""
 
     read: tuple[str, ...]
     pick: dict[str, str] = {}
-    """Name of a pick to an expression that gives a replica's name, e.g. `worst(usage_by_replica)`."""
+    """Chooses replicas: a name, and an expression for the replica's name such as `worst(usage_by_replica)`."""
     baseline: bool = False
     """Keep these readings as the run's baseline."""
     go: tuple[Go, ...] = Field(min_length=1)
@@ -86,7 +86,7 @@ class ReadState(_Passed):
 
 
 class AskState(_Passed):
-    """Put a question to people; each choice names where it leads."""
+    """Ask people a question; each choice names the next state."""
 
     ask: str
     why: str = ""
@@ -94,19 +94,19 @@ class AskState(_Passed):
     choices: dict[str, Choice] = Field(min_length=1)
     risk: Risk = "low"
     by: str = ""
-    """The group of people whose answer counts; empty: the operators."""
+    """The group whose answers count; empty: the operators."""
     not_by: str = ""
-    """An earlier question, or `opening`: who answered that must not answer this."""
+    """An earlier question, or `opening`: the person who answered it may not answer this one."""
     expires: str = ""
     expired: str = ""
     parked: bool = False
-    """The incident waits outside its target's slot: a new alert opens a fresh incident meanwhile."""
+    """The incident releases its target while it waits: a new alert opens a fresh incident."""
 
 
 class ChangeState(_Passed):
-    """Propose one change and apply it once granted. Every outcome but `done` may be left out: people are asked then.
+    """Propose one change and apply it once granted. Every outcome but `done` is optional: people are asked.
 
-    What `run_job` and `probe_request` come back with is read by later states: `results.<state>.run_job.score`.
+    Later states can read the results of `run_job` and `probe_request`: `results.<state>.run_job.score`.
     """
 
     change: str
@@ -115,9 +115,9 @@ class ChangeState(_Passed):
     why: str
     risk: Risk | None = None
     against: str = ""
-    """The diagnosis that flags are edited against: which way each may go is in the table of mitigations."""
+    """The problem that the flags are edited against. The table of mitigations has each flag's direction."""
     approvers: tuple[str, ...] = ()
-    """Groups whose people may approve too; with four eyes, one of each must."""
+    """Additional groups whose members may approve; with four eyes, one member of each must approve."""
     approved_with: tuple[str, ...] = ()
     """Earlier changes of this playbook whose requests list this one: its approval covers this change too, unless this
     one's risk is higher (`approvals.plan: once` lifts that), it shows a warning, or it edits something else.
@@ -144,7 +144,7 @@ class Broke(Strict):
 
 
 class WatchState(_Passed):
-    """Sample until every named part held for `for`, or `within` is over; `broke` ends it at once."""
+    """Sample until every condition has held for `for`, or `within` is over; `broke` ends the watch at once."""
 
     watch: dict[str, str] = Field(min_length=1)
     for_: str = Field(alias="for")
@@ -152,18 +152,18 @@ class WatchState(_Passed):
     every: str = ""
     broke: tuple[Broke, ...] = ()
     enough: str = ""
-    """An expression that is true once there is enough evidence: then what two looks in a row show is the verdict."""
+    """An expression that is true once there is enough evidence: two equal checks in a row then decide."""
     say: str = ""
-    """The numbers of the verdict, in a sentence for people."""
+    """A sentence for people with the numbers of the verdict."""
     held: str
     not_held: str = ""
     unknown: str = ""
     parked: bool = False
-    """The incident waits outside its target's slot: a new alert opens a fresh incident meanwhile."""
+    """The incident releases its target while it waits: a new alert opens a fresh incident."""
 
 
 class Option(Strict):
-    """One way of a `recommend`, made by `loading/options.py` from what is written; its change is a state of its own."""
+    """One option of a `recommend`, as built by `loading/options.py`; its change becomes a separate state."""
 
     label: str
     to: str
@@ -172,13 +172,13 @@ class Option(Strict):
     effect: str = ""
     repeat: bool = False
     is_change: bool = True
-    """False: it is only offered, never recommended."""
+    """False: it is offered, but never recommended."""
     given: dict[str, Any] = {}
-    """The parts of its change that are evaluated with the readings of this state: `with`, `why` and `expected`."""
+    """The parts of its change that use the readings of this state: `with`, `why` and `expected`."""
 
 
 class RecommendState(_Passed):
-    """Read what the options need, then propose the first that is possible; the others are offered beside it."""
+    """Read what the options need, then propose the first possible one and offer the others beside it."""
 
     recommend: str
     why: str = ""
@@ -192,24 +192,24 @@ PEOPLE = "people"
 
 
 class DivertState(_Passed):
-    """Hand the incident over to people, or go on in another playbook; the latter asks nobody: it changes nothing."""
+    """Hand the incident over to people, or continue in another playbook. The latter needs no answer."""
 
     divert: str
     """`people`, or the name of a playbook."""
     to_group: str = ""
-    """Which people, in a word: the question names them."""
+    """The team, as the question names it."""
     why: str
-    """What people are told."""
+    """The text for people."""
     taken: str = ""
-    """People: where it leads that somebody took it."""
+    """People: the next state when somebody takes over."""
     returns: dict[str, str] | None = None
-    """A playbook: where each of its ends leads here (`otherwise` for all others); absent, it never comes back."""
+    """A playbook: the next state here for each of its ends (`otherwise` for all others); without it, none."""
     expires: str = ""
-    """People: how long they have."""
+    """People: the time to answer."""
     expired: str = ""
-    """People: where it leads that nobody took it in time; absent, the incident is parked."""
+    """People: the next state when nobody takes over in time. Without it, the incident is parked."""
     parked: bool = False
-    """People: the incident waits outside its target's slot: a new alert opens a fresh incident meanwhile."""
+    """People: the incident releases its target while it waits: a new alert opens a fresh incident."""
 
 
 End = Literal["fixed", "unproven", "self_cleared", "handed_over", "backed_out", "accepted_degraded", "not_applicable"]
@@ -223,7 +223,7 @@ class EndState(_State):
     before: str = ""
     """A fragment with the exit `done` that runs first; the end is then called `<name>_end`."""
     say: str = ""
-    """What people are told."""
+    """The text for people."""
 
 
 KINDS: dict[str, type[_State]] = {
@@ -282,23 +282,23 @@ class _RecommendDefaults(_ChangeDefaults):
 
 
 class Defaults(Strict):
-    """What states of a kind say where they say nothing themselves. They do not reach into fragments."""
+    """Defaults for all states of a kind. They do not apply inside fragments."""
 
     ask: _Answered = _Answered()
-    """Of questions."""
+    """For questions."""
     recommend: _RecommendDefaults = _RecommendDefaults()
-    """Of recommendations; `try` and `in_place` only where an option edits flags."""
+    """For recommendations; `try` and `in_place` apply only where an option edits flags."""
     change: _ChangeDefaults = _ChangeDefaults()
-    """Of changes that are written as states of their own."""
+    """For changes that are not options."""
 
 
 class Calm(Strict):
-    """When an incident that waits for people ends without them: its alerts are resolved and this holds."""
+    """When an incident that waits for people closes by itself: its alerts are resolved and this holds."""
 
     when: str
-    """An expression that is true when the trouble is gone."""
+    """An expression that is true when the problem is gone."""
     under_load: str = ""
-    """An expression that is true while the load is there; without it, no incident that changed something ends so."""
+    """An expression that is true while there is load. Without it, an incident with changes never closes by itself."""
     for_: str = Field(alias="for")
 
 
@@ -307,7 +307,7 @@ class Finding(Strict):
 
     when: str = ""
     title: str = ""
-    """What the incident is called from here on; only in `diagnoses`."""
+    """The title of the incident from here on; only in `diagnoses`."""
     say: str
 
 
@@ -322,24 +322,27 @@ class Playbook(Strict):
     tested_on: tuple[str, ...] = ()
     """Engine versions (`0.32`) it was tested on."""
     related: tuple[RelatedRunbook, ...] = ()
-    """Other runbooks that belong to the same trouble: in the report."""
+    """Other runbooks about the same problem: listed in the report."""
     opens_on: tuple[str, ...] = ()
-    """Alertmanager's matchers, one list of them a line: which alerts open it."""
+    """Alertmanager matchers, one string per line: the alerts that open it."""
     opens: Literal["by_hand"] | None = None
-    """No alert needs to open it. People may open every playbook."""
+    """No alert opens it. People may open every playbook by hand."""
     form: Form = {}
-    """What is asked for when it is opened by hand; its answers are `forms.opening.<field>`."""
+    """Fields to fill in when it is opened by hand; expressions see them as `forms.opening.<field>`."""
+    uses: tuple[str, ...] = ()
+    """Fragments without states: their signals and settings may be named as if they were defined here."""
     settings: dict[str, Setting] = {}
     calm: Calm | None = None
-    """When an incident that waits for people ends without them; absent: never."""
+    """When an incident that waits for people closes by itself; without it, never."""
     users: tuple[Finding, ...] = ()
-    """What users feel, against their targets: the first line of the card."""
+    """What users feel, compared with their targets: the first line of the card."""
     diagnoses: tuple[Finding, ...] = ()
-    """What the trouble is called, and why."""
+    """Names for the problem, with reasons."""
     define: dict[str, str] = {}
-    """Names for expressions of this playbook: each stands for its text wherever it is mentioned."""
+    """Named expressions of this playbook."""
     signals: dict[str, SignalSpec] = {}
+    """What it reads. A probe without parameters needs no definition: its name is enough."""
     defaults: Defaults = Defaults()
-    """What each state of a kind says where it says nothing itself."""
+    """Defaults for all states of a kind."""
     start: str
     states: Annotated[dict[str, State], Field(min_length=1)]

@@ -20,6 +20,7 @@ from bot.domain.playbooks.loading.check_texts import check_texts, unfilled
 from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.options import spread
+from bot.domain.playbooks.loading.shared_signals import with_shared_signals
 from bot.domain.playbooks.loading.structure import structure
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.settings import effective_settings
@@ -48,7 +49,7 @@ def check(
 ) -> Checked:
     """Checks `source` with its included fragments."""
     spread_out = spread(source)
-    expanded = expand(spread_out.source, fragments)
+    expanded = with_shared_signals(expand(spread_out.source, fragments), fragments, probes)
     earlier = [*spread_out.faults, *expanded.faults]
     if expanded.source is None or (earlier and not expanded.source.data["states"]):
         return Checked(None, _sorted(source, earlier))
@@ -70,7 +71,7 @@ def check(
     if not mistakes and not found and not earlier:
         found.extend(check_ways(playbook))
     unbuilt = _unbuilt(playbook, structured.broken, probes) | expanded.unbuilt
-    mistakes += [_hinted(mistake, playbook.define) for mistake in found if not _mentions(mistake, unbuilt)]
+    mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _mentions(mistake, unbuilt)]
     if mistakes or earlier:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
     advice = [*lint(playbook, expanded.unused), *unfilled(source.data)]
@@ -79,7 +80,7 @@ def check(
 
 def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:
     """Rebuilds a playbook that was checked before: only what keeps it from running is a fault now."""
-    expanded = expand(spread(source).source, fragments)
+    expanded = with_shared_signals(expand(spread(source).source, fragments), fragments, probes)
     if expanded.source is None or expanded.faults:
         raise PlaybookError(expanded.faults)
     source = expanded.source
@@ -109,12 +110,13 @@ def _mentions(mistake: Mistake, words: frozenset[str]) -> bool:
     return mistake.what.startswith(_REFERENCES) and bool(words & set(re.split(r"[^\w]+", quoted)))
 
 
-def _hinted(mistake: Mistake, define: Mapping[str, str]) -> Mistake:
-    """Returns an unknown name with the definition that it may mean: expressions are compiled without those."""
-    unknown = re.fullmatch(r"unknown name '(\w+)'", mistake.what)
-    if unknown and unknown[1] in define:  # in a fragment: everywhere else it was replaced
+def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mistake:
+    """Returns an unknown name with the definition or the probe that it may mean: a fault names neither itself."""
+    unknown = re.fullmatch(r"unknown name '(\w+)(\.[\w.]+)?'", mistake.what)
+    if unknown and not unknown[2] and unknown[1] in define:  # in a fragment: everywhere else it was replaced
         return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
-    hint = did_you_mean(unknown[1], define) if unknown and "Did you mean" not in mistake.hint else ""
+    known = probes if unknown and unknown[2] else define
+    hint = did_you_mean(unknown[1], known) if unknown and "Did you mean" not in mistake.hint else ""
     return replace(mistake, hint=hint) if hint.startswith("Did you mean") else mistake
 
 

@@ -465,7 +465,7 @@ def _divert(path: Path, state: DivertState) -> Mistakes:
         if state.to_group:
             yield from _known((*path, "to_group"), state.to_group, TEAMS, "team")
         if not state.taken:
-            hint = "Write 'taken': where it leads that somebody took it."
+            hint = "Write 'taken': the next state when somebody takes over."
             yield Mistake(path, "'taken' is missing", hint, at_key=True)
         if state.returns is not None:
             yield Mistake((*path, "returns"), "people do not return", "Write 'taken'.", at_key=True)

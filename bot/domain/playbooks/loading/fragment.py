@@ -19,12 +19,12 @@ from bot.domain.playbooks.source import Source
 
 
 class Parameter(Strict):
-    """What who includes the fragment may say. Without a default it must be said."""
+    """A value that an include may set. Without a default, it must."""
 
     why: str = ""
-    """What it is for, for who writes the include."""
+    """What it is for: help for authors of includes."""
     default: Any = None
-    """Any YAML. In it no other parameter can be named."""
+    """Any YAML, without names of other parameters."""
 
     @property
     def is_required(self) -> bool:
@@ -32,45 +32,47 @@ class Parameter(Strict):
 
 
 class Fragment(Strict):
-    """A file of `fragments/`: a part of a playbook, put in wherever a state includes it."""
+    """A file of `fragments/`: states that others include, or only signals and settings that others use."""
 
     language: Literal[1]
     """The version of the playbook language."""
     fragment: str
-    """Its name: that of its file."""
+    """The fragment's name: the name of its file."""
     summary: str = ""
-    """What it does, for who includes it."""
+    """What it does: help for authors of includes."""
     parameters: dict[str, Parameter] = {}
-    """What may be said about it: `parameters.<name>` in the fragment is replaced by what was said."""
+    """Values that an include may set: they replace `parameters.<name>` in the fragment."""
     exits: dict[str, str] = Field(default={}, min_length=0)
-    """Its ways out, each with what it means; a state of the fragment leaves by `exits.<name>`."""
+    """Its exits and their meaning; a state of the fragment leaves by `exits.<name>`."""
     settings: dict[str, Any] = {}
-    """Settings that it brings; a definition of the same name in the playbook counts instead."""
+    """Settings that it adds, unless the playbook defines one of the same name."""
     signals: dict[str, Any] = {}
-    """Signals that it brings; a definition of the same name in the playbook counts instead."""
-    start: str
+    """Signals that it adds, unless the playbook defines one of the same name."""
+    uses: tuple[str, ...] = ()
+    """Fragments without states, whose signals and settings it may name."""
+    start: str = ""
     """The state in which the include begins."""
-    states: dict[str, Any] = Field(min_length=1)
-    """Its states, as in a playbook; each becomes `<include>_<name>` there."""
+    states: dict[str, Any] = {}
+    """Its states, as in a playbook; each becomes `<include>_<name>` there. Without states it is for `uses` only."""
 
 
 class Include(Strict):
-    """A state that stands for all states of a fragment."""
+    """A state that is replaced by all states of a fragment."""
 
     include: str
     """The fragment's name."""
     with_: dict[str, Any] = Field(default={}, alias="with")
-    """Values of its parameters, any YAML; names in them are those of this file."""
+    """Values of its parameters: any YAML, with the names of this file."""
     exits: dict[str, str] = {}
-    """Where each of its ways out leads."""
+    """The next state for each of its exits."""
     covers: tuple[str, ...] = ()
     """Rows of the coverage table, added to each of its states."""
     runbook: Runbook | None = None
-    """The step of the runbook that its states are, but those that name another."""
+    """The step of the runbook for its states that name no other step."""
     at_most: int | None = Field(default=None, ge=1)
-    """How often its start may be entered."""
+    """How many times its start may be entered."""
     beyond: str = ""
-    """Where one entry more leads."""
+    """The next state once `at_most` is used up."""
 
 
 @dataclass(frozen=True)
@@ -102,5 +104,10 @@ def read_fragment(name: str, source: Source) -> ReadFragment:
 def _names(name: str, fragment: Fragment) -> Iterator[Mistake]:
     if fragment.fragment != name:
         yield Mistake(("fragment",), f"the fragment of this file must be called '{name}'")
-    if fragment.start not in fragment.states:
+    if not fragment.states and (fragment.start or fragment.parameters or fragment.exits):
+        what = "a fragment without states has no start, no parameters and no exits"
+        yield Mistake(("fragment",), what, "Write states, or remove them.")
+    elif fragment.states and not fragment.start:
+        yield Mistake(("fragment",), "'start' is missing", "Name the state in which an include begins.")
+    elif fragment.states and fragment.start not in fragment.states:
         yield Mistake(("start",), f"unknown state '{fragment.start}'", did_you_mean(fragment.start, fragment.states))

@@ -70,7 +70,7 @@ def _is_include(state: Any) -> bool:
     return isinstance(state, Mapping) and "include" in state
 
 
-def _role(path: Path) -> Role:
+def role_of(path: Path) -> Role:
     """Returns the role of a value in a playbook, from its path."""
     match path:
         case ("start",) | ("exits", _):
@@ -248,6 +248,8 @@ class _Expansion:
     def _wrong_fragment(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
         if wanted not in self._fragments:
             yield Mistake(at, f"unknown fragment '{wanted}'", did_you_mean(wanted, self._fragments))
+        elif (read := self._fragments[wanted].fragment) is not None and not read.states:
+            yield Mistake(at, f"the fragment '{wanted}' has no states", "Name it under 'uses' instead.")
         elif wanted in chain:
             yield Mistake(at, f"fragments include each other: {' → '.join([*chain, wanted])}")
         elif len(chain) >= MAX_DEPTH:
@@ -331,7 +333,7 @@ class _Expansion:
         self._size += 1 + (len(value) // 100 if isinstance(value, str) else 0)
         if self._size > MAX:
             raise _TooBigError("with its fragments the playbook becomes too big")
-        stands_for = self._stands_for(written, _role(out)) if isinstance(value, str) else None
+        stands_for = self._stands_for(written, role_of(out)) if isinstance(value, str) else None
         if stands_for is not None:
             return self._copy(stands_for, out, sheet)
         sheet.values[out] = site.place(path)
@@ -342,7 +344,7 @@ class _Expansion:
         if isinstance(value, list):
             return [self._copy(_Written(site, (*path, i), item), (*out, i), sheet) for i, item in enumerate(value)]
         if isinstance(value, str):
-            woven = self._woven(written, _role(out))
+            woven = self._woven(written, role_of(out))
             text = "".join(part for part, _ in woven)
             if text != value:
                 stretches = tuple(stretch for _, stretch in woven)
