@@ -70,6 +70,7 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_PAGERDUTY": "0123456789abcdef0123456789abcdef",
         "INCIDENT_BOT_APPROVALS_WHO": "scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform",
         "INCIDENT_BOT_APPROVALS_EXPIRES": "scale=20m",
+        "INCIDENT_BOT_REDIS_REPLICAS": "1",
         "INCIDENT_BOT_CLUSTER": "here",
         "INCIDENT_BOT_DASHBOARD_URL": "https://grafana.example/d/vllm?var-namespace=$namespace&from=$from&to=$to",
         "INCIDENT_BOT_ALERTMANAGER_URL": "http://alertmanager.monitoring:9093",
