@@ -26,6 +26,7 @@ from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
 from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
+from bot.adapters.kubernetes.serving import ServingReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
 from bot.adapters.pagers import Pagers
 from bot.adapters.pod_pages import AddressPages
@@ -277,7 +278,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
     pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
     recent = CachedSnapshots(cluster.port, clock.now)
-    replicas = SnapshotReplicas(recent)
+    replicas = SnapshotReplicas(CachedSnapshots(ServingReader(cluster.port.reader), clock.now))
     samples = RedisSamples(storage.connection)
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)

@@ -26,6 +26,7 @@ log = structlog.get_logger()
 
 MAX_WORKLOADS = 64
 """With more at once, sampling would take most of the bot's time."""
+KEYS_KEPT = 20_000
 CLOSEST_SECONDS = 1.0
 """Two samples closer than this are the same; quantiles would count that moment twice."""
 
@@ -120,17 +121,28 @@ class SampledWorkloads:
 
     def __init__(self, runs: OpenTargets, named: Iterable[Target], is_ours: Callable[[Target], bool]) -> None:
         self._runs, self._named, self._is_ours = runs, {target.key: "" for target in named}, is_ours
+        self._known: dict[str, bool] = {}
+        self._is_bounded = False
 
     async def __call__(self) -> list[ReadContext]:
         incidents = {**self._named, **await self._runs.open_targets()}
-        wanted = [(Target.of_key(key), incident) for key, incident in sorted(incidents.items())]
-        readable = [each for each in wanted if each[0].kind != "Unknown" and self._is_ours(each[0])]
-        if len(readable) > MAX_WORKLOADS:
+        readable = [(key, incident) for key, incident in sorted(incidents.items()) if self._is_readable(key)]
+        if len(readable) > MAX_WORKLOADS and not self._is_bounded:
             log.warning("sampling.bounded", workloads=len(readable), sampled=MAX_WORKLOADS)
+        self._is_bounded = len(readable) > MAX_WORKLOADS
         return [
-            ReadContext(target=target, incident_id=incident, opened_at=0.0, picked={}, settings={})
-            for target, incident in readable[:MAX_WORKLOADS]
+            ReadContext(target=Target.of_key(key), incident_id=incident, opened_at=0.0, picked={}, settings={})
+            for key, incident in readable[:MAX_WORKLOADS]
         ]
+
+    def _is_readable(self, key: str) -> bool:
+        """Remembered: with thousands of open incidents, parsing their keys took most of the time of a round."""
+        if key not in self._known:
+            if len(self._known) >= KEYS_KEPT:
+                self._known.clear()
+            target = Target.of_key(key)
+            self._known[key] = target.kind != "Unknown" and self._is_ours(target)
+        return self._known[key]
 
 
 class SnapshotReplicas:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tests.bench.load import BenchError, targets
-from tests.bench.scenarios import SCENARIOS, Figures, Scenario, Size, open_incidents
+from tests.bench.scenario import Figures, Scenario, Size, open_incidents
+from tests.bench.scenarios import SCENARIOS
 from tests.bench.systems import SYSTEMS, Surroundings, System, surroundings
 
 Measured = dict[tuple[str, str], list[Figures]]

@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from bot.sandbox.demo import CHANNEL
+from tests.bench import at_scale
 from tests.bench.load import Post, at_planned_times, back_to_back, command, press, said, targets, webhook
-from tests.bench.systems import Card, Surroundings, System
-
-Figures = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much of each is sent."""
-
-    webhooks: int = 2000
-    large_webhooks: int = 400
-    alerts: int = 50
-    connections: int = 8
-    cards: int = 80
-    cards_per_second: float = 10.0
-    presses: int = 2000
-    commands: int = 1000
-    steady_presses: int = 2000
-    presses_per_second: float = 200.0
-    incidents: int = 8
-    """Those that the presses and commands are about."""
-    crowd: int = 5000
-    """Open incidents beside those."""
-    turns: int = 10
+from tests.bench.scenario import Figures, Scenario, Size, open_incidents, quantiles
+from tests.bench.systems import Surroundings, System
 
 
 async def accept(around: Surroundings, system: System, size: Size) -> Figures:
@@ -59,7 +36,7 @@ async def cards(around: Surroundings, system: System, size: Size) -> Figures:
     came = around.wait_for_cards(names)
     used = system.cpu_seconds() - cpu
     waited = [came[name].at - sent.began for name, sent in zip(names, answered, strict=True)]
-    return {**_quantiles(waited), "CPU ms each": used / len(names) * 1000}
+    return {**quantiles(waited), "CPU ms each": used / len(names) * 1000}
 
 
 async def presses(around: Surroundings, system: System, size: Size) -> Figures:
@@ -77,7 +54,7 @@ async def steady_presses(around: Surroundings, system: System, size: Size) -> Fi
     clicks = await _about_incidents(around, system, size, press, size.steady_presses)
     answered = await at_planned_times(system.url, clicks, per_second=size.presses_per_second)
     waited = [each.ended - each.began for each in answered]
-    return {**_quantiles(waited), "longest ms": max(waited) * 1000}
+    return {**quantiles(waited), "longest ms": max(waited) * 1000}
 
 
 async def crowded(around: Surroundings, system: System, size: Size) -> Figures:
@@ -109,14 +86,6 @@ async def _about_incidents(
     ]
 
 
-async def open_incidents(around: Surroundings, system: System, names: Sequence[str]) -> Mapping[str, Card]:
-    """Also what warms a system up: its first incident imports and connects what the next ones use."""
-    opening = [webhook(name, alerts=1, token=around.alert_token) for name in names]
-    await back_to_back(system.url, opening, connections=1)
-    return around.wait_for_cards(names)
-
-
-Scenario = Callable[[Surroundings, System, Size], Coroutine[Any, Any, Figures]]
 SCENARIOS: Mapping[str, Scenario] = {
     "accept, 1 alert": accept,
     "accept, many alerts": accept_large,
@@ -125,6 +94,10 @@ SCENARIOS: Mapping[str, Scenario] = {
     "command to answer": commands,
     "presses at a steady rate": steady_presses,
     "in a crowd, the longest": crowded,
+    "repeated alerts": at_scale.repeats,
+    "Redis trips an incident": at_scale.round_trips,
+    "storm": at_scale.storm,
+    "thousands open": at_scale.thousands,
 }
 
 
@@ -136,12 +109,7 @@ async def _answering(system: System, posts: Sequence[Post], size: Size) -> Figur
     elapsed = max(each.ended for each in answered) - min(each.began for each in answered)
     return {
         "a second": len(answered) / elapsed,
-        **_quantiles([each.ended - each.began for each in answered]),
+        **quantiles([each.ended - each.began for each in answered]),
         "CPU ms each": theirs / len(answered) * 1000,
         "sender %": ours / elapsed * 100,
     }
-
-
-def _quantiles(seconds: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(seconds)
-    return {f"p{share} ms": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] * 1000 for share in (50, 99)}

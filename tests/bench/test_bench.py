@@ -24,6 +24,10 @@ TINY = (
     "--steady-presses=4",
     "--crowd=3",
     "--turns=2",
+    "--storm-groups=3",
+    "--storm-alerts=2",
+    "--repeats=4",
+    "--idle-seconds=1",
 )
 
 

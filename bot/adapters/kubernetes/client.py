@@ -16,7 +16,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -153,7 +153,7 @@ class KubernetesClient:
         self.refusals = Refusals(now)
         """Whether the API server refuses the bot altogether."""
 
-    async def __aenter__(self) -> KubernetesClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -6,8 +6,9 @@ Only reads. Nodes and all pods of the cluster are large lists: they are kept for
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +60,23 @@ SCALE_UPS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """One list of the snapshot: the objects, or why they could not be read."""
 
     items: tuple[Obj, ...] = ()
     unreadable: str = ""
+
+
+@contextlib.asynccontextmanager
+async def workload_read(target: Target) -> AsyncIterator[None]:
+    """Raises `ClusterError` if the target is no workload, or its read takes too long."""
+    if target.kind not in KINDS or not target.resolved:
+        raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
+    try:
+        async with asyncio.timeout(WORLD_SECONDS):
+            yield
+    except TimeoutError:
+        raise ClusterError(f"the API server did not answer within {WORLD_SECONDS:.0f} s") from None
 
 
 class KubernetesReader:
@@ -75,39 +88,34 @@ class KubernetesReader:
         cluster_wide_seconds: float = CLUSTER_WIDE_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._client, self._now, self._pause = client, now, pause
+        self._client, self.now, self._pause = client, now, pause
         self._keep_seconds = cluster_wide_seconds
-        self._kept: dict[str, tuple[float, _Part]] = {}
+        self._kept: dict[str, tuple[float, asyncio.Future[Part]]] = {}
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         """Raises `ClusterError` if the workload itself cannot be read; `workload` is None if it does not exist."""
-        if target.kind not in KINDS or not target.resolved:
-            raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
-        try:
-            async with asyncio.timeout(WORLD_SECONDS):
-                return await self._world(target, incident_id.lower())
-        except TimeoutError:
-            raise ClusterError(f"the API server did not answer within {WORLD_SECONDS:.0f} s") from None
+        async with workload_read(target):
+            return await self._world(target, incident_id.lower())
 
     async def _world(self, target: Target, slug: str) -> ClusterSnapshot:
-        namespace, at = target.namespace, self._now()
+        namespace, at = target.namespace, self.now()
         workload = await self._workload(target)
-        of_workload, of_canary = _pods_query(target, workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
-        reads: dict[str, Awaitable[_Part]] = {
-            **{name: self._listed(kind, namespace) for name, kind in IN_NAMESPACE.items()},
+        of_workload, of_canary = pods_query(target, workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
+        reads: dict[str, Awaitable[Part]] = {
+            **{name: self.part(kind, namespace) for name, kind in IN_NAMESPACE.items()},
             **{name: self._cluster_wide(name, kind) for name, kind in CLUSTER_WIDE.items()},
-            "pods": self._listed("Pod", namespace, of_workload),
-            "canary": self._listed("Deployment", namespace, of_canary),
-            "canary_pods": self._listed("Pod", namespace, of_canary),
-            "released_pods": self._listed("Pod", namespace, {"labelSelector": _released_from(workload)}),
-            "failed_creates": self._listed("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
-            **{name: self._listed("Event", namespace, query) for name, query in SCALE_UPS.items()},
+            "pods": self.part("Pod", namespace, of_workload),
+            "canary": self.part("Deployment", namespace, of_canary),
+            "canary_pods": self.part("Pod", namespace, of_canary),
+            "released_pods": self.part("Pod", namespace, {"labelSelector": _released_from(workload)}),
+            "failed_creates": self.part("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
+            **{name: self.part("Event", namespace, query) for name, query in SCALE_UPS.items()},
             "autoscaler_status": self._autoscaler_status(),
-            "kills": self._listed("Event", namespace, {"fieldSelector": "reason=Killing"}),
-            "jobs": self._listed("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
+            "kills": self.part("Event", namespace, {"fieldSelector": "reason=Killing"}),
+            "jobs": self.part("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):
-            reads[kept[0]] = self._listed(kept[1], namespace, of_workload)
+            reads[kept[0]] = self.part(kept[1], namespace, of_workload)
         if argo_application(workload or {}):
             reads[APPLICATIONS] = self._cluster_wide(APPLICATIONS, "Application")
         names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
@@ -131,26 +139,25 @@ class KubernetesReader:
             workload = await self.find(target.kind, target.namespace, target.name)
         return workload
 
-    async def _config_maps(self, namespace: str, names: Collection[str]) -> _Part:
+    async def _config_maps(self, namespace: str, names: Collection[str]) -> Part:
         """Each by its name: the bot may not list them, and reads no other."""
         try:
             found = await asyncio.gather(*(self.find("ConfigMap", namespace, name) for name in sorted(names)))
         except ClusterError as error:
-            return _Part(unreadable=str(error))
-        return _Part(tuple(one for one in found if one is not None))
+            return Part(unreadable=str(error))
+        return Part(tuple(one for one in found if one is not None))
 
-    async def _autoscaler_status(self) -> _Part:
+    async def _autoscaler_status(self) -> Part:
         """Cluster Autoscaler's ConfigMap: the only object outside of the workload's namespace that is read by name."""
-        read_at, part = self._kept.get(STATUS_NAME, (float("-inf"), _Part()))
-        if time.monotonic() - read_at < STATUS_SECONDS:
-            return part
-        try:
-            found = await self.find("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
-            part = _Part((found,) if found is not None else ())
-        except ClusterError as error:
-            part = _Part(unreadable=str(error))
-        self._kept[STATUS_NAME] = (time.monotonic(), part)
-        return part
+
+        async def read() -> Part:
+            try:
+                found = await self.find("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
+            except ClusterError as error:
+                return Part(unreadable=str(error))
+            return Part((found,) if found is not None else ())
+
+        return await self._kept_for(STATUS_SECONDS, STATUS_NAME, read)
 
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         """One object, None if it does not exist. Raises `ClusterError` on anything else."""
@@ -191,24 +198,40 @@ class KubernetesReader:
         except (NotSentError, NoAnswerError) as error:
             raise ClusterError(str(error)) from error
 
-    async def _listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> _Part:
+    async def part(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> Part:
         try:
             answer = await self._get(path_of(kind, namespace), query)
             # A cluster without this API has no such objects; neither does a missing namespace.
             if answer.status == 404:
-                return _Part()
-            return _Part(tuple(_object(answer).get("items") or []))
+                return Part()
+            return Part(tuple(_object(answer).get("items") or []))
         except ClusterError as error:
-            return _Part(unreadable=str(error))
+            return Part(unreadable=str(error))
 
-    async def _cluster_wide(self, name: str, kind: str, query: Mapping[str, str] | None = None) -> _Part:
-        read_at, part = self._kept.get(name, (float("-inf"), _Part()))
-        if time.monotonic() - read_at < self._keep_seconds:
-            return part
-        part = await self._listed(kind, query=query)
-        if not part.unreadable:
-            self._kept[name] = (time.monotonic(), part)
+    async def _cluster_wide(self, name: str, kind: str, query: Mapping[str, str] | None = None) -> Part:
+        return await self.shared_part(name, kind, query=query)
+
+    async def shared_part(
+        self, name: str, kind: str, namespace: str = "", query: Mapping[str, str] | None = None
+    ) -> Part:
+        """As `part`, and it may be a few seconds old: callers with the same `name` share one list."""
+        part = await self._kept_for(self._keep_seconds, name, lambda: self.part(kind, namespace, query))
+        if part.unreadable:
+            self._kept.pop(name, None)
         return part
+
+    async def _kept_for(self, seconds: float, name: str, read: Callable[[], Coroutine[Any, Any, Part]]) -> Part:
+        kept = self._kept.get(name)
+        if kept is None or _is_over(kept, seconds):
+            kept = self._kept[name] = (time.monotonic(), asyncio.ensure_future(read()))
+        # A caller that gives up does not cancel the read for the others.
+        return await asyncio.shield(kept[1])
+
+
+def _is_over(kept: tuple[float, asyncio.Future[Part]], seconds: float) -> bool:
+    asked_at, answer = kept
+    failed = answer.done() and (answer.cancelled() or answer.exception() is not None)
+    return failed or time.monotonic() - asked_at >= seconds
 
 
 def _object(answer: Answer) -> Obj:
@@ -222,7 +245,7 @@ def _released_from(workload: Obj | None) -> str:
     return f"{TAKEN_FROM_LABEL}={uid_of(workload or {}) or 'none'}"
 
 
-def _pods_query(target: Target, workload: Obj | None) -> dict[str, str]:
+def pods_query(target: Target, workload: Obj | None) -> dict[str, str]:
     """The workload's selector as a query; without a workload, a query that no object matches."""
     if target.kind == "LeaderWorkerSet":
         return {"labelSelector": f"{SET_NAME_LABEL}={target.name}"}
@@ -243,13 +266,13 @@ def _term(expression: Mapping[str, Any]) -> str:
     return texts[expression["operator"]]
 
 
-def _merged(*parts: _Part) -> _Part:
+def _merged(*parts: Part) -> Part:
     """Each object once: the canary's pods match both selectors in most clusters."""
     by_uid = {uid_of(obj): obj for part in parts for obj in part.items}
-    return _Part(tuple(by_uid.values()), next((part.unreadable for part in parts if part.unreadable), ""))
+    return Part(tuple(by_uid.values()), next((part.unreadable for part in parts if part.unreadable), ""))
 
 
-def _assembled(at: float, workload: Obj | None, parts: Mapping[str, _Part]) -> ClusterSnapshot:
+def _assembled(at: float, workload: Obj | None, parts: Mapping[str, Part]) -> ClusterSnapshot:
     single: dict[str, Any] = {name: next(iter(parts[name].items), None) for name in ("canary", "autoscaler_status")}
     lists: dict[str, Any] = {name: part.items for name, part in parts.items() if name not in (*single, "config_maps")}
     lists["config_maps"] = {name_of(one): one for one in parts["config_maps"].items}

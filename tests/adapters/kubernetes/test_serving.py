@@ -1,0 +1,75 @@
+"""What sampling reads of the cluster: the same replicas as a whole snapshot shows, in a few requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bot.adapters.kubernetes.client import Answer, KubernetesClient
+from bot.adapters.kubernetes.credentials import Connection
+from bot.adapters.kubernetes.reader import KubernetesReader
+from bot.adapters.kubernetes.serving import SHARED, ServingReader
+from bot.domain.kernel.errors import ClusterError
+from bot.flow.sample_replicas import SnapshotReplicas, replicas_in
+from tests.adapters.kubernetes.lab import CONTEXT, TARGET, Lab
+
+INCIDENT = CONTEXT.incident_id
+CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
+
+
+class Counting(KubernetesClient):
+    """Counts what is read."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.read: Counter[str] = Counter()
+
+    async def request(self, method: str, path: str, **how: Any) -> Answer:
+        query: Mapping[str, str] = how.get("query") or {}
+        self.read[" ".join([path.rsplit("/", 1)[-1], *query.values()])] += 1
+        return await super().request(method, path, **how)
+
+
+async def test_a_sample_sees_the_replicas_that_a_snapshot_sees(lab: Lab) -> None:
+    await lab.carry_out(await lab.plan("canary", edits=CAP, rotation="in"))
+    isolated = sorted(lab.serving(await lab.snapshot()))[0]
+    await lab.carry_out(await lab.plan("isolate_replica", replica=isolated))
+    whole = replicas_in(await lab.cluster.snapshot(TARGET, incident_id=INCIDENT))
+    light = await SnapshotReplicas(ServingReader(lab.reader)).replicas(TARGET, incident_id=INCIDENT)
+    assert {replica.uid: replica for replica in light} == {replica.uid: replica for replica in whole}
+    assert [replica.name for replica in light if replica.in_rotation is False] == [isolated]
+    assert [replica.role for replica in light].count("canary") == 1
+
+
+async def test_workloads_of_a_namespace_share_all_lists_but_two(lab: Lab) -> None:
+    async with Counting(Connection(url=lab.url)) as client:
+        serving = ServingReader(KubernetesReader(client))
+        for _ in range(3):
+            await serving.snapshot(TARGET, incident_id=INCIDENT)
+        assert sum(client.read.values()) == 3 * 2 + len(SHARED)
+        client.read.clear()
+        absent = TARGET.model_copy(update={"name": "gone"})
+        assert (await serving.snapshot(absent, incident_id="INC-9")).workload is None
+        assert client.read == {"gone": 1}
+
+
+@pytest.mark.parametrize(
+    ("list_", "part"),
+    [("pods", "pods"), ("endpointslices", "endpoint_slices"), ("services", "services")],
+)
+async def test_a_list_that_cannot_be_read_is_named_and_read_again(lab: Lab, list_: str, part: str) -> None:
+    serving = ServingReader(KubernetesReader(lab.client))
+    await lab.fault(f"list {list_}", "403")
+    seen = await serving.snapshot(TARGET, incident_id=INCIDENT)
+    assert seen.unreadable[part].startswith("403")
+    await lab.door.post("/__sandbox__/faults", json=[])
+    assert (await serving.snapshot(TARGET, incident_id=INCIDENT)).unreadable == {}
+
+
+async def test_what_is_no_workload_is_refused(lab: Lab) -> None:
+    unknown = TARGET.model_copy(update={"kind": "Unknown"})
+    with pytest.raises(ClusterError, match="is not a workload that can be read"):
+        await ServingReader(lab.reader).snapshot(unknown, incident_id=INCIDENT)
