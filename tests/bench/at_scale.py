@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -21,21 +20,23 @@ from tests.bench.load import Post, at_planned_times, back_to_back, targets, webh
 from tests.bench.scenario import Figures, Size, open_incidents
 from tests.bench.systems import SYSTEMS, Surroundings, System
 
-QUIET_AFTER_SECONDS, QUIET_WITHIN_SECONDS = 1.0, 60.0
+QUIET_WITHIN_SECONDS = 60.0
 IMPORTS = "import aiohttp, cel_expr_python, kubernetes.aio, pydantic, redis.asyncio, slack_bolt.async_app, uvicorn"
 
 
 async def repeats(around: Surroundings, system: System, size: Size) -> Figures:
-    """CPU of an alert that is known already, and of another alert about a workload with an incident."""
-    names = targets("repeat", size.incidents)
-    posts = [webhook(name, alerts=1, token=around.alert_token) for name in names]
+    """CPU of an alert that is known already, and of another alert about a workload with an open incident."""
+    [opened] = (await open_incidents(around, system, targets("repeat", 1))).values()
+    await _until_quiet(around, size)
+    if opened.incident_id:
+        around.crowd(opened.incident_id, size.incidents)
+    posts = [webhook(name, alerts=1, token=around.alert_token) for name in targets("crowd", size.incidents)]
     await back_to_back(system.url, posts, connections=1)
-    around.wait_for_cards(names)
     again = [posts[number % len(posts)] for number in range(size.repeats)]
     joining = [_numbered(posts[number % len(posts)], number) for number in range(size.repeats)]
     return {
-        "repeated CPU ms": await _cpu_ms_each(around, system, again),
-        "joining CPU ms": await _cpu_ms_each(around, system, joining),
+        "repeated CPU ms": await _cpu_ms_each(around, system, size, again),
+        "joining CPU ms": await _cpu_ms_each(around, system, size, joining),
     }
 
 
@@ -45,19 +46,19 @@ def _numbered(post: Post, number: int) -> Post:
     return replace(post, body=body)
 
 
-async def _cpu_ms_each(around: Surroundings, system: System, posts: list[Post]) -> float:
-    await _until_quiet(around)
+async def _cpu_ms_each(around: Surroundings, system: System, size: Size, posts: list[Post]) -> float:
+    await _until_quiet(around, size)
     before = system.cpu_seconds()
     await at_planned_times(system.url, posts, per_second=100)
-    await _until_quiet(around)
+    await _until_quiet(around, size)
     return (system.cpu_seconds() - before) / len(posts) * 1000
 
 
-async def _until_quiet(around: Surroundings) -> None:
-    """Until Slack has received nothing for a second: the work of the last posts is done."""
+async def _until_quiet(around: Surroundings, size: Size) -> None:
+    """Until Slack has received nothing for a while: the work of the last posts is done."""
     seen, since = -1, time.monotonic()
     async with asyncio.timeout(QUIET_WITHIN_SECONDS):
-        while time.monotonic() - since < QUIET_AFTER_SECONDS:
+        while time.monotonic() - since < size.quiet_seconds:
             if (count := around.calls()) != seen:
                 seen, since = count, time.monotonic()
             await asyncio.sleep(0.1)
@@ -82,13 +83,13 @@ async def round_trips(around: Surroundings, system: System, size: Size) -> Figur
     """Commands that Redis gets from outside of its scripts for an incident, from its alert until all is quiet."""
     names = targets("trip", size.incidents)
     with _monitored(around.redis_url) as idle:
-        await asyncio.sleep(2)
+        await asyncio.sleep(size.idle_seconds)
     with _monitored(around.redis_url) as seen:
         began = time.monotonic()
         await open_incidents(around, system, names)
-        await _until_quiet(around)
+        await _until_quiet(around, size)
         elapsed = time.monotonic() - began
-    return {"Redis trips each": (len(seen) - len(idle) / 2 * elapsed) / len(names)}
+    return {"Redis trips each": (len(seen) - len(idle) / size.idle_seconds * elapsed) / len(names)}
 
 
 @contextlib.contextmanager
@@ -119,7 +120,7 @@ async def thousands(around: Surroundings, system: System, size: Size) -> Figures
     [card] = opened.values()
     if card.incident_id:
         around.crowd(card.incident_id, size.crowd)
-    await _until_quiet(around)
+    await _until_quiet(around, size)
     before = system.cpu_seconds()
     await asyncio.sleep(size.idle_seconds)
     idle = (system.cpu_seconds() - before) / size.idle_seconds * 100
@@ -147,9 +148,6 @@ def _resident_megabytes(pid: int) -> float:
 
 
 def _importing_seconds() -> float:
-    times = []
-    for _ in range(3):
-        began = time.monotonic()
-        subprocess.run([sys.executable, "-c", IMPORTS], check=True)
-        times.append(time.monotonic() - began)
-    return statistics.median(times)
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
+    return time.monotonic() - began

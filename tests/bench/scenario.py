@@ -37,6 +37,8 @@ class Size:
     """Seconds after which the storm counts as lost."""
     repeats: int = 500
     idle_seconds: float = 10.0
+    quiet_seconds: float = 1.0
+    """Without a call to Slack for so long, the work of an alert counts as done."""
 
 
 Scenario = Callable[[Surroundings, System, Size], Coroutine[Any, Any, Figures]]

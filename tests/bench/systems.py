@@ -25,6 +25,8 @@ POLL_SECONDS = 0.25
 NAME = re.compile(r"[a-z]+-\d{4}")
 """The names that `targets` gives."""
 CROWD_FROM, CROWD_AT_A_TIME = 100_000, 500
+OPEN_STATE = "unreadable"
+"""A question of kv-cache-oom, which the alerts of the bench open."""
 UNPACED = {
     # Slack's pace is the bot's by design; here Slack answers at once, and what is measured is the bot.
     "INCIDENT_BOT_SLACK_POSTS_PER_SECOND": "10000",
@@ -116,9 +118,12 @@ def _by_name(cards: Sequence[Card], names: Sequence[str]) -> dict[str, list[Card
 
 
 def _like(pattern: Run, number: int) -> Run:
-    """Nothing waits or is due in it: it only is open."""
-    target = pattern.target.model_copy(update={"name": f"crowd-{number}"})
-    return pattern.with_(incident_id=f"INC-{CROWD_FROM + number}", target=target, deadlines={})
+    """It is open, in a question that nobody put: nothing waits or is due in it."""
+    target = pattern.target.model_copy(update={"name": f"crowd-{number:04d}"})
+    return pattern.with_(
+        incident_id=f"INC-{CROWD_FROM + number}", target=target, deadlines={}, closed_at=None, ending="",
+        state=OPEN_STATE, at_state=OPEN_STATE,
+    )  # fmt: skip
 
 
 def _slot(metadata: object) -> object:

@@ -27,7 +27,8 @@ TINY = (
     "--storm-groups=3",
     "--storm-alerts=2",
     "--repeats=4",
-    "--idle-seconds=1",
+    "--idle-seconds=0.5",
+    "--quiet-seconds=0.3",
 )
 
 
