@@ -136,24 +136,31 @@ def spread(source: Source) -> Spread:
 
 
 class _Positions(dict[Path, Position]):
-    """Positions by path. It knows those of each state, so that a state is copied without a look at all others."""
+    """Positions by path. It knows those in each state and in each option, so that copying one does not look at all."""
 
     def __init__(self, known: Mapping[Path, Position]) -> None:
         super().__init__()
-        self._of_state: dict[Path, list[Path]] = {}
+        self._inside: dict[Path, list[Path]] = {}
         for path, position in known.items():
             self[path] = position
 
     def __setitem__(self, path: Path, position: Position) -> None:
         if path not in self:
-            self._of_state.setdefault(path[:2], []).append(path)
+            for depth in _DEPTHS:
+                if len(path) >= depth:
+                    self._inside.setdefault(path[:depth], []).append(path)
         super().__setitem__(path, position)
 
     def alias(self, path: Path, other: Path) -> None:
         """Gives all positions at `path`, which is in a state, to `other` as well."""
         size = len(path)
-        for at in [at for at in self._of_state.get(path[:2], ()) if at[:size] == path]:
+        depth = next(depth for depth in _DEPTHS if size >= depth)
+        for at in [at for at in self._inside.get(path[:depth], ()) if at[:size] == path]:
             self[(*other, *at[size:])] = self[at]
+
+
+_DEPTHS = (4, 2)
+"""Lengths of the paths of options and of states."""
 
 
 class _Spreading:

@@ -130,7 +130,7 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     match value:
         case str():
             yield path, value
-        case Mapping():
+        case dict():
             for key, item in value.items():
                 yield from _texts(item, (*path, key))
         case list():
