@@ -306,7 +306,11 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants of each playbook, always the same ones")
     parser.add_argument("--states", default="", metavar="A,B", help="only mutants of these states")
     parser.add_argument(
-        "--through", action="append", default=[], metavar="CASE", help="only mutants of the states of this case; repeatable"
+        "--through",
+        action="append",
+        default=[],
+        metavar="CASE",
+        help="only mutants of the states of this case; repeatable",
     )
     return parser.parse_args(arguments)
 
