@@ -228,9 +228,9 @@ def _played(case: Case, bundle: Bundle) -> CaseResult:
 
 
 def report(
-    table: Path, *, only: Collection[str] = (), through: str = "", sample: int | None = None, jobs: int = JOBS
+    table: Path, *, only: Collection[str] = (), through: Sequence[str] = (), sample: int | None = None, jobs: int = JOBS
 ) -> Report:
-    """Judges the mutants of a playbook: of its states in `only`, or of those that the case `through` comes through."""
+    """Judges the mutants of a playbook: of its states in `only`, or of those that the cases `through` come through."""
     subject = subject_of(table)
     numbers = range(len(subject.cases))
     played = _each(play, subject, numbers, jobs)
@@ -240,9 +240,9 @@ def report(
         for state in dict.fromkeys(states) if not deviation else ():
             passes[state].append(number)
     if through:
-        only = [name for name in passes if any(subject.cases[number].name == through for number in passes[name])]
-        if not only:
-            raise SystemExit(f"{table}: no case '{through}'")
+        if missing := set(through) - {subject.cases[number].name for each in passes.values() for number in each}:
+            raise SystemExit(f"{table}: no case {', '.join(map(repr, sorted(missing)))}")
+        only = [name for name in passes if any(subject.cases[number].name in through for number in passes[name])]
     found = tuple(mutants_of(subject, only))
     mutants = tuple(one for one in found if not one.of_fragment or any(name in passes for name in one.states))
     others = len(found) - len(mutants)
@@ -305,7 +305,13 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("playbooks", nargs="*", metavar="PLAYBOOK", help="names or files; default: the packaged ones")
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants of each playbook, always the same ones")
     parser.add_argument("--states", default="", metavar="A,B", help="only mutants of these states")
-    parser.add_argument("--through", default="", metavar="CASE", help="only mutants of the states of this case")
+    parser.add_argument(
+        "--through",
+        action="append",
+        default=[],
+        metavar="CASE",
+        help="only mutants of the states of this case; repeatable",
+    )
     return parser.parse_args(arguments)
 
 

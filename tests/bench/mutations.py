@@ -40,8 +40,7 @@ def mutations_of(state: State) -> Iterator[Mutation]:
     if isinstance(state, ChangeState) and state.still:
         yield Mutation("drop", ("still",), text=state.still)
     if isinstance(state, RecommendState):
-        for one, other in pairwise(state.options):
-            yield Mutation("reorder", ("options", one), ("options", other))
+        yield from _reorders(state)
     else:
         yield from _swaps(state)
 
@@ -95,6 +94,14 @@ def _guards(state: State) -> Iterator[tuple[Path, str]]:
                     yield ("with_", "edits", index, "when"), str(edit["when"])
         case _:
             pass
+
+
+def _reorders(state: RecommendState) -> Iterator[Mutation]:
+    """Reorders neighbours, but not the only change: it is recommended in any place, and the others keep their order."""
+    changes = {key for key, option in state.options.items() if option.is_change}
+    for one, other in pairwise(state.options):
+        if len(changes) != 1 or not changes & {one, other}:
+            yield Mutation("reorder", ("options", one), ("options", other))
 
 
 def _swaps(state: State) -> Iterator[Mutation]:

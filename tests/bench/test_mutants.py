@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
+from bot.domain.playbooks.language import RecommendState
 from tests.bench.mutants import CHECK, Report, main, report
 from tests.bench.mutations import mutated, mutations_of
 from tests.cli.test_commands import written
@@ -95,6 +96,15 @@ def test_options_are_tried_in_another_order() -> None:
     assert list(getattr(changed, "options", ())) == ["restart", "grow", "people"]
 
 
+def test_the_only_change_among_the_options_is_not_moved() -> None:
+    state = RELIEVE.state("relieve")
+    assert isinstance(state, RecommendState)
+    people = state.options["people"]
+    options = {"grow": state.options["grow"], "people": people, "later": people}
+    found = mutations_of(state.model_copy(update={"options": options}))
+    assert [str(one) for one in found if one.how == "reorder"] == ["reorder options people and options later"]
+
+
 # --- what a table notices ---------------------------------------------------------------------------------------------
 
 ONE_CASE = """\
@@ -148,6 +158,15 @@ def test_a_mutant_that_the_check_refuses_is_killed(tmp_path: Path) -> None:
     found = judged(tmp_path, ONE_CASE, playbook)
     (one,) = [each for each in found.verdicts if str(each.mutant) == "settle: drop broke 1: node.fault"]
     assert one.killed_by == CHECK
+
+
+def test_mutants_of_the_states_of_several_cases_are_made(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK, "grow.yaml")
+    table = written(tmp_path, TABLE, "grow.test.yaml")
+    found = report(table, through=["nothing waits", "nothing can be read"], jobs=1)
+    assert {one.mutant.states for one in found.verdicts} == {("look",), ("choose",)}
+    with pytest.raises(SystemExit, match="no case 'nothing'"):
+        report(table, through=["nothing"], jobs=1)
 
 
 def test_a_case_that_deviates_anyway_is_left_out_and_named(tmp_path: Path) -> None:

@@ -158,6 +158,11 @@ def test_edges_and_states_that_no_case_reaches_are_named_and_fail_only_where_all
             id="another-severity",
         ),
         pytest.param(
+            "expect: {notes: {look: requests wait}}",
+            "the note 'requests wait' of 'look' was expected, and it is ''",
+            id="no-note",
+        ),
+        pytest.param(
             "expect: {path: [...], proposes: []}",
             "nothing more was to be proposed, and grow proposes scale {'by': 1}",
             id="one-change-too-many",
@@ -224,6 +229,7 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
         ("at: {look: {node: {falt: true}}}\n  expect: {ends: fixed}", "unknown part of 'gpu_health' 'falt'"),
         ("changes: {grow: dne}\n  expect: {ends: fixed}", "'dne' is nothing that can happen in 'grow'"),
         ("watches: {grow: held}\n  expect: {ends: fixed}", "'grow' is no watch, it is a change"),
+        ("expect: {notes: {lok: it waits}}", "unknown state 'lok'. Did you mean 'look'?"),
         ("expect: {}", "4:3: this expects nothing"),
     ],
 )

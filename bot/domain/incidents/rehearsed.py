@@ -111,6 +111,7 @@ def first_deviation(expected: Expected, found: Rehearsed) -> str:
         _deviation_of_path(expected.path, found)
         or _deviation_of_end(expected, found)
         or _deviation_of_proposals(expected.proposes, found.proposed)
+        or _deviation_of_notes(expected.notes, found)
     )
 
 
@@ -198,6 +199,14 @@ def _deviation_of_proposals(expected: Sequence[Proposal] | None, found: Sequence
     if len(found) > len(expected):
         extra = found[len(expected)]
         return f"nothing more was to be proposed, and {extra.state} proposes {extra.verb} {extra.arguments}"
+    return ""
+
+
+def _deviation_of_notes(expected: Mapping[str, str], found: Rehearsed) -> str:
+    notes = {check.state: check.text for check in found.run.findings.checks}
+    for state, note in expected.items():
+        if note not in notes.get(state, ""):
+            return f"the note '{note}' of '{state}' was expected, and it is '{notes.get(state, '')}'"
     return ""
 
 

@@ -57,6 +57,8 @@ class Expected(Strict):
     """Where the case stops at a question without an answer: a part of that question's text."""
     proposes: tuple[Proposal, ...] | None = None
     """Every change that is put to people, in order; left out, it is not compared."""
+    notes: dict[str, str] = {}
+    """State to the note that people read of what it found out when it was last entered, or to a part of that note."""
 
 
 Said = str | Answer
@@ -345,10 +347,12 @@ def _expected(at: Path, expected: Expected, playbook: CompiledPlaybook) -> Mista
         yield from _all_known(
             (*at, "proposes", index, "state"), [proposal.state], playbook.playbook.states, "state", is_key=False
         )
+    yield from _all_known((*at, "notes"), expected.notes, playbook.playbook.states, "state")
     if expected.ends and expected.ends not in ENDS:
         yield Mistake((*at, "ends"), f"no playbook ends with '{expected.ends}'", did_you_mean(expected.ends, ENDS))
-    if not (expected.path or expected.ends or expected.asks or expected.proposes or expected.severity):
-        yield Mistake(at, "this expects nothing", "Write path, ends, asks, proposes or severity.", at_key=True)
+    if not any(expected.model_dump().values()):
+        words = "Write path, ends, severity, asks, proposes or notes."
+        yield Mistake(at, "this expects nothing", words, at_key=True)
 
 
 def _all_known(at: Path, words: Iterable[str], known: Iterable[str], noun: str, *, is_key: bool = True) -> Mistakes:
