@@ -18,7 +18,8 @@ THRASH = 0.1
 KV_TARGET = 0.9
 KV_SPARE = 0.8
 """As settings.kv_spare."""
-CORRECTIONS = 2
+CORRECTIONS = 4
+"""Each is proposed on a canary, and the recommendation may be entered six times."""
 KEPT = 0.9
 STEPS = 10
 STEP = 1.13

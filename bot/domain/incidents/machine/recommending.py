@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
@@ -20,7 +22,7 @@ def recommend(draft: Draft, state: RecommendState) -> None:
         each.key
         for each in options
         if not each.why_not and state.options[each.key].is_change
-        and _may_be_recommended(draft, state.options[each.key])
+        and _may_be_recommended(draft, state, state.options[each.key])
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
     text = "; ".join(f"{each.label}: {each.why_not or 'possible'}" for each in options)
@@ -51,11 +53,21 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
     return tuple(found)
 
 
-def _may_be_recommended(draft: Draft, option: Option) -> bool:
-    """What cannot be planned is not recommended over and over without people, even if it may repeat."""
+def _may_be_recommended(draft: Draft, state: RecommendState, option: Option) -> bool:
+    """What cannot be planned, or was just refused, is not recommended over and over, even if it may repeat."""
     if option.to in draft.run.findings.impossible:
         return False
-    return option.repeat or not _was_tried(draft, option.to)
+    return not _was_just_refused(draft, state, option.to) if option.repeat else not _was_tried(draft, option.to)
+
+
+def _was_just_refused(draft: Draft, state: RecommendState, change: str) -> bool:
+    """Whether its last request was refused or expired, and the run has only been in this recommendation since then."""
+    requests = [each for each in draft.run.requests.values() if each.state == change]
+    if not requests or requests[-1].status not in ("refused", "expired"):
+        return False
+    here = {draft.run.state, *(option.to for option in state.options.values() if option.is_change)}
+    since = itertools.takewhile(lambda name: name in here, reversed(draft.run.findings.path))
+    return change in since
 
 
 def _was_tried(draft: Draft, state: str) -> bool:

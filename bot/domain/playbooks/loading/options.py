@@ -34,7 +34,7 @@ class WrittenOption(Strict):
     effect: str = ""
     """One sentence on effect and cost."""
     repeat: bool = False
-    """It may be recommended again after it was tried in this incident."""
+    """It may be recommended again in this incident, but not right after it was refused."""
     runbook: Runbook | None = None
     """The step of the runbook that it is."""
     covers: tuple[str, ...] = ()

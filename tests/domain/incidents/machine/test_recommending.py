@@ -133,9 +133,29 @@ def test_an_option_that_was_refused_is_not_recommended_again() -> None:
     assert told.run.state == "relieve_restart"
 
 
-def test_an_option_that_may_repeat_is_recommended_again() -> None:
-    text = TEXT.replace("        change: scale\n", "        change: scale\n        repeat: true\n")
-    told = story(text=text).planned(PLANNED).posted().presses("refuse")
+REPEATS = TEXT.replace("        change: scale\n", "        change: scale\n        repeat: true\n")
+
+
+def test_an_option_that_may_repeat_is_recommended_again_after_it_was_done() -> None:
+    text = REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n")
+    told = story(text=text).planned(PLANNED).posted().presses("approve").settles()
+    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
+
+
+def test_an_option_that_may_repeat_is_not_recommended_right_after_it_was_refused() -> None:
+    told = story(text=REPEATS).planned(PLANNED).posted().presses("refuse")
+    told.reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    assert told.run.state == "relieve_restart"
+    told.planned(RESTART).posted().presses("refuse")
+    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "gone", "neither comes again"
+
+
+def test_a_refused_option_that_may_repeat_is_recommended_again_after_another_state() -> None:
+    text = REPEATS.replace("    refused: relieve\n", "    refused: again\n").replace(
+        "  calm: {end",
+        "  again: {ask: Again?, choices: {yes: {label: Again, to: relieve}}, expired: gone}\n  calm: {end",
+    )
+    told = story(text=text).planned(PLANNED).posted().presses("refuse").posted().chooses("yes")
     assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
 
 
