@@ -304,6 +304,25 @@ HPA_AT_MAX = replace(
     # The first time is too early: within its old bounds the fleet is too small, so they are raised again.
     answers={"Replicas were added": "Yes: scale back", "old bounds again": "Raise them again", **ACCEPT},
 )
+KEDA_AT_MAX = replace(
+    HPA_AT_MAX,
+    name="keda-at-max",
+    what="more requests come than at the same time yesterday, and KEDA's ScaledObject is at its maximum",
+    created=(
+        (
+            "/apis/keda.sh/v1alpha1/namespaces/serving/scaledobjects",
+            {
+                "metadata": {"name": "llm"},
+                "spec": {
+                    "scaleTargetRef": {"name": "llm"},
+                    "minReplicaCount": 2,
+                    "maxReplicaCount": 4,
+                    "triggers": [{"type": "prometheus", "metadata": {"query": "sum(vllm:num_requests_waiting)"}}],
+                },
+            },
+        ),
+    ),
+)
 POOL = {
     "apiVersion": "inference.networking.k8s.io/v1",
     "kind": "InferencePool",
@@ -577,6 +596,7 @@ SCENARIOS = {
             MORE_TRAFFIC,
             AUTOSCALER,
             HPA_AT_MAX,
+            KEDA_AT_MAX,
             INFERENCE_POOL,
             UNREADABLE_ROUTER,
             SHED_THE_REST,

@@ -35,16 +35,8 @@ def scaled_object(**spec: object) -> Obj:
     return {"apiVersion": SCALED_OBJECTS, "kind": "ScaledObject", "metadata": {"name": "web"}, "spec": body | spec}
 
 
-async def path_in(cluster: Cluster, group: str, plural: str) -> str:
-    """Skips the test on a cluster that does not have the kind."""
-    _, _, groups = await cluster.raw("GET", "/apis")
-    if group.partition("/")[0] not in {one["name"] for one in groups["groups"]}:
-        pytest.skip(f"no CustomResourceDefinitions of {group} are installed")
-    return f"/apis/{group}/namespaces/{cluster.namespace}/{plural}"
-
-
 async def test_an_inference_pool_is_served_with_its_generation(cluster: Cluster) -> None:
-    path = await path_in(cluster, POOLS, "inferencepools")
+    path = await cluster.custom_path(POOLS, "inferencepools")
     await cluster.raw("POST", path, pool(app=NAME))
     change = {"spec": {"selector": {"matchLabels": {"app": NAME, "serving": "active"}}}}
     await cluster.raw("PATCH", f"{path}/{NAME}", change, kind=MERGE_PATCH)
@@ -56,7 +48,7 @@ async def test_an_inference_pool_is_served_with_its_generation(cluster: Cluster)
 
 @pytest.mark.parametrize("field", ["selector", "targetPorts", "endpointPickerRef"])
 async def test_an_inference_pool_without_a_required_field_answers_422(cluster: Cluster, field: str) -> None:
-    path = await path_in(cluster, POOLS, "inferencepools")
+    path = await cluster.custom_path(POOLS, "inferencepools")
     body = pool(app=NAME)
     del body["spec"][field]
     async with refused(422):
@@ -64,7 +56,7 @@ async def test_an_inference_pool_without_a_required_field_answers_422(cluster: C
 
 
 async def test_a_scaled_object_is_served_and_its_bounds_are_patched(cluster: Cluster) -> None:
-    path = await path_in(cluster, SCALED_OBJECTS, "scaledobjects")
+    path = await cluster.custom_path(SCALED_OBJECTS, "scaledobjects")
     await cluster.raw("POST", path, scaled_object())
     change = [
         {"op": "test", "path": "/spec/maxReplicaCount", "value": 4},
@@ -91,7 +83,7 @@ async def test_a_kind_that_is_not_installed_answers_404(own_stand_in: Callable[.
 
 async def behind_a_pool(bench: Bench) -> None:
     """No Service selects the replicas any more; a pool does."""
-    path = await path_in(bench.somebody, POOLS, "inferencepools")
+    path = await bench.somebody.custom_path(POOLS, "inferencepools")
     await bench.somebody.raw("POST", path, pool(**SELECTOR))
     nobody = {"spec": {"selector": {"app": NAME, "serving": "nobody"}}}
     await bench.somebody.raw("PATCH", f"{bench.path('services')}/{NAME}", nobody, kind=MERGE_PATCH)
@@ -123,7 +115,7 @@ async def test_behind_a_pool_a_relabelled_replica_leaves_rotation_and_returns(be
 
 async def test_without_a_service_or_a_pool_rotation_is_said_to_be_unknown(bench: Bench) -> None:
     await behind_a_pool(bench)
-    path = await path_in(bench.somebody, POOLS, "inferencepools")
+    path = await bench.somebody.custom_path(POOLS, "inferencepools")
     await bench.somebody.raw("DELETE", f"{path}/{NAME}")
     rotation = rotation_of(await bench.snapshot())
     assert rotation is not None
