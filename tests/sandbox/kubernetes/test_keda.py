@@ -5,6 +5,8 @@ A real cluster without KEDA skips these tests.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.sandbox.kubernetes.bench import NAME, REPLICAS, Bench
@@ -15,7 +17,7 @@ PAUSE = "autoscaling.keda.sh/"
 HOURS = {"timezone": "Etc/UTC", "start": "0 6 * * *", "end": "0 20 * * *", "desiredReplicas": "1"}
 
 
-def scaled_object(name: str = "web", **spec: object) -> Obj:
+def scaled_object(name: str = "web", **spec: Any) -> Obj:
     body = {"scaleTargetRef": {"name": name}, "triggers": [{"type": "cron", "metadata": HOURS}]}
     return {"apiVersion": GROUP, "kind": "ScaledObject", "metadata": {"name": name}, "spec": body | spec}
 
@@ -49,7 +51,7 @@ async def until_gone(cluster: Cluster) -> None:
     await eventually("the autoscaler is deleted", gone)
 
 
-async def made(cluster: Cluster, **spec: object) -> str:
+async def made(cluster: Cluster, **spec: Any) -> str:
     """A Deployment `web` of two replicas and its ScaledObject. Returns the path of the ScaledObject."""
     path = await cluster.custom_path(GROUP, "scaledobjects")
     await cluster.create_deployment(cluster.deployment_body(), settled=False)
