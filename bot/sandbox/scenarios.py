@@ -156,6 +156,12 @@ FULL_CLUSTER = replace(
     gpus_of_others=8,
     answers=ENOUGH,
 )
+FULL_SELF_HEAL = replace(
+    ARGOCD_SELF_HEAL,
+    name="full-self-heal",
+    what="load rises where no GPU is free and Argo CD reverts edits: the patch is handed out and waited for",
+    gpus_of_others=8,
+)
 QUOTA = replace(
     THRASH,
     name="quota",
@@ -590,6 +596,7 @@ SCENARIOS = {
             ARGOCD,
             ARGOCD_SELF_HEAL,
             FULL_CLUSTER,
+            FULL_SELF_HEAL,
             QUOTA,
             UNKNOWN_VERSION,
             DEPLOY_IN_TIME,

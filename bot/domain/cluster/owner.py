@@ -187,6 +187,9 @@ def patch_text(obj: Obj, spec: Mapping[str, Any], owner: Owner, *, kind: str = "
     """
     kind = kind or kind_of(obj)
     head = f"# {kind} {namespace_of(obj)}/{name_of(obj)}: {owner.how}"
+    if "strategy" in spec:
+        head += "\n# no surge pod fits, so each replica ends before its successor starts;"
+        head += "\n# put your own strategy back afterwards"
     if owner.tool == "Helm":
         head += "\n# the rendered object has to say this; the chart decides which of its values sets it"
         if "replicas" in spec:
@@ -203,6 +206,8 @@ def _inference_service(labels: Mapping[str, str], namespace: str, spec: Mapping[
     part: dict[str, Any] = {"predictor": {"containers": containers}} if containers else {"predictor": dict(spec)}
     if "replicas" in spec:
         part = {"predictor": {"minReplicas": spec["replicas"]}}
+    if containers and "strategy" in spec:
+        part["predictor"]["deploymentStrategy"] = spec["strategy"]
     note = (
         "# with `predictor.model` instead of `containers`, the same lists stand under `model`\n" if containers else ""
     )

@@ -81,7 +81,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     else:
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))
     if result.outcome == "impossible":
-        draft.learn(impossible=(*draft.run.findings.impossible, change.state))
+        draft.learn(impossible=(*draft.run.findings.impossible, change.state), handed_out=result.handed_out)
     if result.outcome in ("unknown", "failed"):
         # Nothing was sent, so the playbook's path for a failed change does not apply.
         why = f"The change '{change.verb}' cannot be planned: {text}"
