@@ -1,5 +1,6 @@
 """Settings are read once, completely or not at all; every fault has its location and an example."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -180,7 +181,7 @@ def test_the_approvers_steer_when_nobody_else_is_named() -> None:
 CHAT = {"targets": ["chat/*"], "user_group": "S0CHAT"}
 
 
-def with_approvers(*own: dict[str, object], **more: str) -> Approvals:
+def with_approvers(*own: Mapping[str, object], **more: str) -> Approvals:
     return Approvals.model_validate(settings(**more).approvals.model_dump(exclude_unset=True) | {"approvers": own})
 
 

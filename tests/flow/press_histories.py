@@ -58,7 +58,8 @@ TEAMS: Mapping[str, frozenset[str]] = {
     "mia": frozenset({"model", "lead"}),
     "eve": frozenset(),
 }
-TEAMS_OF_TARGET: Mapping[str, frozenset[str]] = TEAMS | {
+TEAMS_OF_TARGET: Mapping[str, frozenset[str]] = {
+    **TEAMS,
     "ana": frozenset({"serving"}),
     "ben": frozenset({"serving"}),
     "lea": frozenset({"approvers", "lead", "serving"}),

@@ -263,7 +263,7 @@ class Approvals(People):
         rules = self._with_approvers(people).rules()
         levels: dict[Risk, Policy] = {"low": rules.low, "medium": rules.medium, "high": rules.high}
         own = {risk: _of_target(policy, target) for risk, policy in levels.items() if not self.level(risk).is_anybody}
-        return rules.model_copy(update=own)
+        return rules.model_copy(update=dict(own))
 
     def contacts(self) -> Contacts:
         """Returns how the teams are called."""
