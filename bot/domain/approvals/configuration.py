@@ -262,8 +262,8 @@ class Approvals(People):
     def _rules_of(self, people: People, target: str) -> ApprovalRules:
         rules = self._with_approvers(people).rules()
         levels: dict[Risk, Policy] = {"low": rules.low, "medium": rules.medium, "high": rules.high}
-        own = {risk: _of_target(policy, target) for risk, policy in levels.items() if not self.level(risk).is_anybody}
-        return rules.model_copy(update=dict(own))
+        own = {str(risk): _of_target(each, target) for risk, each in levels.items() if not self.level(risk).is_anybody}
+        return rules.model_copy(update=own)
 
     def contacts(self) -> Contacts:
         """Returns how the teams are called."""

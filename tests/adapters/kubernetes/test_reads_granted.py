@@ -67,7 +67,8 @@ def test_a_request_needs_what_the_api_server_asks_for(path: str, said: str) -> N
 
 async def test_each_request_of_the_bot_is_granted(lab: Lab) -> None:
     await lab.somebody_patches(LLM, TRACKED)
-    async with Recorded(Connection(url=lab.url)) as client:
+    client = Recorded(Connection(url=lab.url))
+    async with client:
         reader = KubernetesReader(client)
         for kind in KINDS:
             await reader.snapshot(Target(namespace="serving", kind=kind, name="llm"), incident_id="INC-1")
