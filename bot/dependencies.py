@@ -236,14 +236,26 @@ def operators_of(settings: Settings) -> Demand:
     return operators(settings.approvals, users=slack.steering_users, user_group=slack.steering_user_group)
 
 
+def channel_rules_of(settings: Settings) -> ChannelRules:
+    slack, approvals = settings.slack, settings.approvals
+    general = approvals.model_copy(update={"approvers": ()})
+    users, user_groups = on_call(operators(general, users=slack.steering_users, user_group=slack.steering_user_group))
+    return ChannelRules(
+        slack.incident_channels,
+        users,
+        user_groups,
+        archive=slack.archive_channels,
+        approvers_of=tuple((target, each.demand()) for each in approvals.approvers for target in each.targets),
+    )
+
+
 def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExitStack) -> Slack:
     session = web_session()
     stack.push_async_callback(session.close)
     client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
     clock = SystemClock()
     shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
-    users, user_groups = on_call(operators_of(settings))
-    own = ChannelRules(settings.slack.incident_channels, users, user_groups, archive=settings.slack.archive_channels)
+    own = channel_rules_of(settings)
     pages = page_links(settings)
     place = Place(settings.slack.channel, settings.redis_tag, own, pages, settings.channels)
     paces = paces_of(settings.slack)

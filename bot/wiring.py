@@ -165,7 +165,7 @@ def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbook
         show_again=runtime.show_again.all_of,
         draw=DrawForChannel(on.slack.messenger.share, draw_png),
         deployment=settings.redis_tag,
-        silencers=settings.approvals.rules().of_a_silence() if on.alertmanager else None,
+        silencers=settings.approvals.rules().silencers_of if on.alertmanager else None,
     )
 
 

@@ -1,13 +1,17 @@
 """Settings are read once, completely or not at all; every fault has its location and an example."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from bot.dependencies import operators_of, paces_of
+from bot.dependencies import channel_rules_of, operators_of, paces_of
+from bot.domain.approvals.configuration import Approvals
 from bot.domain.approvals.grant import Demand
 from bot.domain.kernel.errors import SettingsError
+from bot.domain.kernel.target import Target
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
@@ -172,6 +176,76 @@ def test_the_approvers_steer_when_nobody_else_is_named() -> None:
     assert operators_of(settings(SLACK_STEERING_USERS="U0LEA")) == Demand(team="steerers", users=("U0LEA",))
     both = operators_of(settings(APPROVALS_HIGH_USERS="U0LEA,U0BEN"))
     assert [source.users or source.user_group for source in both.sources] == ["S0SERVING", ("U0LEA", "U0BEN")]
+
+
+CHAT = {"targets": ["chat/*"], "user_group": "S0CHAT"}
+
+
+def with_approvers(*own: Mapping[str, object], **more: str) -> Approvals:
+    return Approvals.model_validate(settings(**more).approvals.model_dump(exclude_unset=True) | {"approvers": own})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "asked"),
+    [
+        pytest.param("chat/llm", "scale", ["S0CHAT"], id="its-own"),
+        pytest.param("chat/llm", "rollback", ["S0CHAT"], id="at-every-level"),
+        pytest.param("chat/llm", "cordon_node", ["S0CHAT", "C0PLATFORM"], id="in-place-of-a-team-without-people"),
+        pytest.param("chat/llm", "uncordon_node", ["C0PLATFORM"], id="teams-stay"),
+        pytest.param("serving/llm", "scale", ["S0SERVING"], id="another-target"),
+    ],
+)
+def test_a_target_may_have_approvers_of_its_own(name: str, kind: str, asked: list[str]) -> None:
+    namespace, _, workload = name.partition("/")
+    rules = with_approvers(CHAT, APPROVALS_TEAMS_PLATFORM_CHANNEL="C0PLATFORM").rules()
+    policy = rules.for_target(Target(namespace=namespace, name=workload)).policy("low", kind=kind)
+    sources = [source for demand in policy.demands for source in demand.sources]
+    assert sorted(source.user_group or source.channel for source in sources) == sorted(asked)
+    assert policy.approvers_of == ("chat/*" if "S0CHAT" in asked else "")
+
+
+def test_people_of_one_risk_level_decide_about_every_target() -> None:
+    rules = with_approvers(CHAT, APPROVALS_HIGH_USERS="U0LEA").rules().for_target(Target(namespace="chat", name="llm"))
+    assert [level.demands[0].user_group for level in (rules.low, rules.medium)] == ["S0CHAT", "S0CHAT"]
+    assert rules.high.demands == (Demand(users=("U0LEA",)),)
+
+
+def test_the_first_approvers_that_match_a_target_count() -> None:
+    rules = with_approvers({"targets": ["chat/llm-70b"], "users": ["U0ANA"]}, CHAT).rules()
+    assert rules.for_target(Target(namespace="chat", name="llm-70b")).low.demands[0].users == ("U0ANA",)
+    assert rules.for_target(Target(namespace="chat", name="llm-8b")).low.demands[0].user_group == "S0CHAT"
+
+
+@pytest.mark.parametrize(
+    ("own", "more", "what"),
+    [
+        ({"targets": ["chat/*"]}, {}, "name nobody"),
+        (
+            {"targets": ["chat/*"], "users": ["U0ANA"]},
+            {"APPROVALS_HIGH_NEEDED": "2"},
+            "for chat/\\* need 2 people for high risk and name 1",
+        ),
+        (
+            {"targets": ["chat/*"], "users": ["U0ANA"]},
+            {"APPROVALS_FOUR_EYES": "scale"},
+            "for chat/\\* name too few people for scale",
+        ),
+    ],
+)
+def test_approvers_of_a_target_who_are_too_few_are_an_error(
+    own: dict[str, object], more: dict[str, str], what: str
+) -> None:
+    with pytest.raises(ValidationError, match=what):
+        with_approvers(own, **more)
+
+
+def test_approvers_of_a_target_may_operate_incidents_and_are_invited_to_its_own_only() -> None:
+    approvals = with_approvers(CHAT)
+    found = settings().model_copy(update={"approvals": approvals})
+    assert [source.user_group for source in operators_of(found).sources] == ["S0SERVING", "S0CHAT"]
+    rules = channel_rules_of(found)
+    assert rules.invited(Target(namespace="chat", name="llm")) == ((), ("S0SERVING", "S0CHAT"))
+    assert rules.invited(Target(namespace="serving", name="llm")) == ((), ("S0SERVING",))
 
 
 def test_the_pace_in_slack_is_slacks_own_unless_the_workspace_was_granted_more() -> None:

@@ -95,7 +95,8 @@ async def _open_windows(settings: Settings) -> Sequence[Finding]:
 
 async def _slack(settings: Settings) -> Sequence[Finding]:
     rules = settings.approvals.rules()
-    demands = [each for level in (rules.low, rules.medium, rules.high) for each in level.demands]
+    every = (rules, *(own for _, own in rules.of_targets))
+    demands = [each for one in every for level in (one.low, one.medium, one.high) for each in level.demands]
     people = [source for each in (*demands, *rules.teams.values(), operators_of(settings)) for source in each.sources]
     groups, channels = {each.user_group for each in people}, {each.channel for each in people}
     async with web_session() as session:
@@ -237,6 +238,7 @@ def patterns_astray(settings: Settings) -> list[str]:
     approvals = settings.approvals
     patterns = [each.target for each in settings.overrides]
     patterns += [target for each in approvals.on_call for target in each.targets]
+    patterns += [target for each in approvals.approvers for target in each.targets]
     patterns += [target for each in approvals.pre_approved for target in each.targets]
     patterns += [target for each in settings.planned_windows for target in each.targets]
     named = {pattern: pattern.rsplit("/", 2)[0] for pattern in patterns if pattern.count("/") > 1}

@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bot.domain.approvals.grant import APPROVERS, Demand, Policy
-from bot.domain.approvals.kinds import CONTRACT, OR, QUALITY, SILENCE, kind_of_edits, kinds_of_verb
+from bot.domain.approvals.kinds import (
+    CONTRACT,
+    KINDS,
+    OR,
+    QUALITY,
+    SILENCE,
+    VERB_OF_KIND,
+    kind_of_edits,
+    kinds_of_verb,
+)
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Risk
@@ -23,8 +32,20 @@ ABOUT = "approvals"
 
 def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:
     """One line for each policy of each kind of change, with the playbooks that propose it."""
-    lines = [_in_general(rules), _silences(rules), *_lines(playbooks, rules)]
+    playbooks = tuple(playbooks)
+    lines = [_in_general(rules), *_of_targets(rules), _silences(rules), *_lines(playbooks, rules)]
     return [fine(ABOUT, line) for line in lines]
+
+
+def _of_targets(rules: ApprovalRules) -> Iterator[str]:
+    """The targets that have approvers of their own, and what these approve; elsewhere the other lines hold."""
+    for pattern, own in rules.of_targets:
+        policies = {kind: own.policy(own.risk_of(kind, VERB_OF_KIND.get(kind, kind)), kind=kind) for kind in KINDS}
+        theirs = [kind for kind, policy in policies.items() if policy.approvers_of]
+        levels = (own.low, own.medium, own.high)
+        people = dict.fromkeys(_people(each) for level in levels for each in level.demands if each.of_target)
+        kinds = "no kind of change" if not theirs else "every kind" if len(theirs) == len(KINDS) else ", ".join(theirs)
+        yield f"{pattern}: {' or '.join(people)} in place of the approvers, for {kinds}"
 
 
 def _in_general(rules: ApprovalRules) -> str:

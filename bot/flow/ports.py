@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
@@ -485,6 +485,8 @@ class ReadContext:
     """Possible ends of a window besides now: `incident.starts_at`, and `results.<state>.<signal>` once it was read."""
     alerts: Sequence[Alert] = ()
     """The incident's alerts."""
+    handed_out: Sequence[Mapping[str, Any]] = ()
+    """The flag edits that the owner of the workload was last given to make."""
 
     @property
     def began_at(self) -> float:

@@ -37,6 +37,7 @@ def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
         settings=plain,
         moments=Moments(run),
         alerts=tuple(run.alerts.values()),
+        handed_out=run.findings.handed_out,
     )
 
 

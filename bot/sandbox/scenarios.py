@@ -156,6 +156,12 @@ FULL_CLUSTER = replace(
     gpus_of_others=8,
     answers=ENOUGH,
 )
+FULL_SELF_HEAL = replace(
+    ARGOCD_SELF_HEAL,
+    name="full-self-heal",
+    what="load rises where no GPU is free and Argo CD reverts edits: the patch is handed out and waited for",
+    gpus_of_others=8,
+)
 QUOTA = replace(
     THRASH,
     name="quota",
@@ -303,6 +309,25 @@ HPA_AT_MAX = replace(
     ),
     # The first time is too early: within its old bounds the fleet is too small, so they are raised again.
     answers={"Replicas were added": "Yes: scale back", "old bounds again": "Raise them again", **ACCEPT},
+)
+KEDA_AT_MAX = replace(
+    HPA_AT_MAX,
+    name="keda-at-max",
+    what="more requests come than at the same time yesterday, and KEDA's ScaledObject is at its maximum",
+    created=(
+        (
+            "/apis/keda.sh/v1alpha1/namespaces/serving/scaledobjects",
+            {
+                "metadata": {"name": "llm"},
+                "spec": {
+                    "scaleTargetRef": {"name": "llm"},
+                    "minReplicaCount": 2,
+                    "maxReplicaCount": 4,
+                    "triggers": [{"type": "prometheus", "metadata": {"query": "sum(vllm:num_requests_waiting)"}}],
+                },
+            },
+        ),
+    ),
 )
 POOL = {
     "apiVersion": "inference.networking.k8s.io/v1",
@@ -571,12 +596,14 @@ SCENARIOS = {
             ARGOCD,
             ARGOCD_SELF_HEAL,
             FULL_CLUSTER,
+            FULL_SELF_HEAL,
             QUOTA,
             UNKNOWN_VERSION,
             DEPLOY_IN_TIME,
             MORE_TRAFFIC,
             AUTOSCALER,
             HPA_AT_MAX,
+            KEDA_AT_MAX,
             INFERENCE_POOL,
             UNREADABLE_ROUTER,
             SHED_THE_REST,

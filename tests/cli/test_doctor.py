@@ -19,6 +19,7 @@ from bot.adapters.yaml_playbooks import load_folders, load_text
 from bot.cli.doctor import examine, of_mode, of_reach, of_settings, of_teams, options_of, pager_urls, rendered, reports
 from bot.cli.who_approves import who_approves
 from bot.domain.approvals.advice import ObserveRule, Observing
+from bot.domain.approvals.configuration import TargetApprovers
 from bot.domain.kernel.finding import Finding, broken, fine, weak
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
@@ -176,6 +177,25 @@ def test_the_doctor_says_who_can_approve_each_change_of_each_playbook() -> None:
         "set_flags (small): high risk: 1 of serving or lead (C0SERVING, U0LEA), with a reason in words; 10 min",
         "promote (small): high risk: 1 of S0SERVING, with a reason in words; 15 min",
     ]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("more", "kinds"),
+    [
+        pytest.param({}, "every kind", id="no-team-has-people"),
+        pytest.param(
+            {f"INCIDENT_BOT_APPROVALS_{name}_USER_GROUP": "S0HIGH" for name in ("HIGH", "MEDIUM")},
+            "probe_request, remove_canary, return_replica, run_job, scale, silence",
+            id="people-of-other-levels",
+        ),
+    ],
+)
+def test_the_doctor_names_the_targets_that_have_approvers_of_their_own(more: dict[str, str], kinds: str) -> None:
+    own = TargetApprovers(targets=("chat/*",), user_group="S0CHAT")
+    rules = load_settings(ENOUGH | more).approvals.model_copy(update={"approvers": (own,)}).rules()
+    (line,) = [finding.what for finding in who_approves([], rules) if finding.what.startswith("chat/*: ")]
+    assert line == f"chat/*: S0CHAT in place of the approvers, for {kinds}"
 
 
 @pytest.mark.fast

@@ -21,6 +21,8 @@ from tests.kit.packaged import library as packaged_library
 ALERTS = DEPLOY / "alerts"
 SNIPPET = DEPLOY / "alertmanager-snippet.yaml"
 WORKLOAD = Target(namespace="serving", name="llm")
+ANY_OF_THE_ENGINES = "(Vllm|VLLM).*"
+"""Rules of others about vLLM reach the bot too; it lists those that open no playbook."""
 OF_THE_RUNBOOKS = ("VLLMHighMemoryUsage", "VLLMCriticalMemoryUsage", "VLLMQueueBacklog", "VLLMNoRequests")
 
 
@@ -104,6 +106,36 @@ def test_the_shipped_route_sends_the_bot_every_name_that_a_playbook_opens_on(pla
 @pytest.mark.parametrize("name", OF_THE_RUNBOOKS)
 def test_the_shipped_route_knows_the_alerts_of_the_runbooks(name: str) -> None:
     assert receiver_of({"alertname": name, "severity": "warning"}) == "incident-bot"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("name", "playbook"),
+    [
+        ("VLLMHighMemoryUsage", "kv-cache-oom"),
+        ("VLLMCriticalMemoryUsage", "kv-cache-oom"),
+        ("VLLMNoRequests", "kv-cache-oom"),
+        ("VLLMQueueBacklog", "inference-slo-breach"),
+    ],
+)
+@pytest.mark.parametrize("severity", ["warning", "critical"])
+def test_the_alerts_of_the_runbooks_open_a_playbook(name: str, playbook: str, severity: str) -> None:
+    labels = {"alertname": name, "severity": severity, "namespace": "serving", "deployment": "llm"}
+    assert [found.name for found in packaged_library().match(labels)] == [playbook]
+    assert name in OF_THE_RUNBOOKS
+
+
+@pytest.mark.fast
+def test_every_name_that_the_shipped_route_spells_out_opens_a_playbook() -> None:
+    (route,) = [each for each in document(SNIPPET.name)["route"]["routes"] if each["receiver"] == "incident-bot"]
+    (pattern,) = [
+        each.value for line in route["matchers"] for each in parse_matchers(line) if each.label == "alertname"
+    ]
+    alternatives = re.findall(r"(?:\([^)]*\)|[^|(])+", pattern)
+    assert ANY_OF_THE_ENGINES in alternatives
+    names = [name for each in alternatives if each != ANY_OF_THE_ENGINES for name in names_in(f'alertname=~"{each}"')]
+    unmatched = [name for name in names if not packaged_library().match({"alertname": name, "severity": "warning"})]
+    assert (len(names) > 20, unmatched) == (True, [])
 
 
 @pytest.mark.needs_server("amtool")

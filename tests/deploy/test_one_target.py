@@ -112,6 +112,12 @@ def test_its_people_are_called(settings: Settings) -> None:
     assert contacts.on_call_for(THE_ONE).mentions == ("S0123456781",)
 
 
+def test_its_approvers_are_a_group_of_its_own(settings: Settings) -> None:
+    rules = settings.approvals.rules()
+    groups = [rules.for_target(target).low.demands[0].user_group for target in (THE_ONE, ANOTHER)]
+    assert groups == ["S0123456782", "S0123456789"]
+
+
 def test_what_is_pre_approved_for_it_is_for_no_other(settings: Settings) -> None:
     (rule,) = settings.approvals.pre_approved
     assert rule.targets == (str(THE_ONE),)

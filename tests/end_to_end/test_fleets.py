@@ -19,6 +19,8 @@ REVERTED: tuple[Branch, ...] = (
     (scenarios.UNKNOWN_VERSION, ON_A_CANARY),
 )
 FULL: tuple[Branch, ...] = ((scenarios.FULL_CLUSTER, IN_PLACE), (scenarios.QUOTA, IN_PLACE))
+IN_PLACE_BY_ITS_OWNER = ["relieve_limit_concurrency_in_place", "edit_asked", "edit_arrives", "roll_out_settle"]
+FULL_AND_REVERTED: tuple[Branch, ...] = ((scenarios.FULL_SELF_HEAL, [*IN_PLACE_BY_ITS_OWNER, "verify_calm"]),)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,7 @@ FULL: tuple[Branch, ...] = ((scenarios.FULL_CLUSTER, IN_PLACE), (scenarios.QUOTA
         pytest.param(KEPT, id="helm-and-argo"),
         pytest.param(REVERTED, id="self-heal-and-version"),
         pytest.param(FULL, id="full-and-quota"),
+        pytest.param(FULL_AND_REVERTED, id="full-and-self-heal"),
     ],
 )
 def test_each_fleet_gets_its_relief(branches: tuple[Branch, ...]) -> None:

@@ -58,6 +58,14 @@ TEAMS: Mapping[str, frozenset[str]] = {
     "mia": frozenset({"model", "lead"}),
     "eve": frozenset(),
 }
+TEAMS_OF_TARGET: Mapping[str, frozenset[str]] = {
+    **TEAMS,
+    "ana": frozenset({"serving"}),
+    "ben": frozenset({"serving"}),
+    "lea": frozenset({"approvers", "lead", "serving"}),
+    "eve": frozenset({"approvers"}),
+}
+"""Where the target has approvers of its own: Lea and Eve, in place of Ana and Ben."""
 LEAD = Demand(team="lead", users=("lea", "mia"))
 
 
@@ -78,7 +86,13 @@ def _policies() -> tuple[ApprovalRules, ...]:
         for level in levels
     ]
     twice = (PreApproved(change="scale", at_most=2),)
-    return (*every, every[0].model_copy(update={"pre_approved": twice}))
+    own = builders.policy(demands=(Demand(users=("lea", "eve"), of_target="serving/*"),))
+    of_target = every[0].model_copy(update={"low": own, "medium": own, "high": own})
+    return (
+        *every,
+        every[0].model_copy(update={"pre_approved": twice}),
+        every[0].model_copy(update={"of_targets": (("other/*", every[0]), ("serving/*", of_target))}),
+    )
 
 
 POLICIES = _policies()
@@ -222,6 +236,7 @@ class History:
         self.rng = random.Random(seed)
         self.rules = Rules(approvals=self.rng.choice(POLICIES))
         self.machine = machine
+        self.teams = TEAMS_OF_TARGET if self.rules.approvals.of_targets else TEAMS
         permitted = sum(rule.at_most for rule in self.rules.approvals.pre_approved)
         self.memory, self.world, self.claims = Memory(pre_approved=permitted), bugs.world(), bugs.claims()
         self.faults: list[str] = []
@@ -328,7 +343,7 @@ class History:
         assert question is not None
         wanted = [key for key in question.choices if key in ("grow", "again", "goto:choose", "goto:grow")]
         value = self.rng.choice(wanted or list(question.choices))
-        user = self.rng.choice(list(TEAMS))
+        user = self.rng.choice(list(self.teams))
         press = builders.press(
             press_id=self._id(), action="choose", about=question.question_id, value=value, user=user, digest=""
         )
@@ -353,10 +368,10 @@ class History:
             digest=digest,
             value=json.dumps({"replicas": str(self.rng.choice([0, 3, 5, 6]))}) if action == "edit" else "",
             reason=self.rng.choice(["", "users are cut off", "users are cut off"]),
-            user=self.rng.choice(list(TEAMS)),
+            user=self.rng.choice(list(self.teams)),
             channel="C9" if is_copy else "C1",
         )
-        self.memory.presses.append(Done(press, self.at, TEAMS[press.user], is_original=not is_copy))
+        self.memory.presses.append(Done(press, self.at, self.teams[press.user], is_original=not is_copy))
         for _ in range(self.rng.choice([1, 1, 2])):
             self.happens(Pressed(event_id=f"press/{press.press_id}", press=press))
         if (self.rng.random() < 0.8) if is_judged is None else is_judged:
@@ -364,8 +379,11 @@ class History:
         return None
 
     def judge(self, effect: JudgePress) -> None:
+        """Membership is read for the people whom the request names, as the bot does."""
         press = effect.press
-        teams = tuple(sorted(TEAMS[press.user]))
+        request = self.run.requests.get(press.about)
+        asked = [] if request is None else [each for each in request.policy.heard if self._is_in(press.user, each)]
+        teams = tuple(sorted({each.team for each in asked} if request else self.teams[press.user]))
         authority = Authority(
             allowed=bool(teams), reason="known" if teams else "a stranger", teams=teams, read_at=self.at
         )
@@ -374,6 +392,9 @@ class History:
         self.happens(
             Judged(event_id=f"judged/{press.press_id}", press=press, pressed_at=effect.pressed_at, authority=authority)
         )
+
+    def _is_in(self, user: str, demand: Demand) -> bool:
+        return any(user in source.users for source in demand.sources)
 
     def perform(self) -> None:
         """One owed effect, by one replica or by two at once."""

@@ -148,6 +148,14 @@ def test_a_grant_that_does_not_look_is_found(bug: Callable[[Run, Judged], Judged
     assert next(faults_of(range(MUTANT_HISTORIES), machine=altered(bug)), "")
 
 
+def test_a_machine_that_asks_the_approvers_of_other_targets_is_found() -> None:
+    def machine(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
+        everywhere = rules.approvals.model_copy(update={"of_targets": ()})
+        return advance(run, event, bundle, rules.model_copy(update={"approvals": everywhere}))
+
+    assert next(faults_of(range(MUTANT_HISTORIES), machine=machine), "")
+
+
 class ForgetfulClaims(Claims):
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
         await super().was_claimed(incident_id, call_id)

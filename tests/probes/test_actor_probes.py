@@ -129,6 +129,39 @@ async def test_an_owners_change_has_arrived_when_the_workload_has_what_the_canar
     assert reading.fields == {"canary": True, "ready": True, "live": live, "edits": "--max-num-seqs"}
 
 
+HANDED_OUT = [{"flag": "--max-num-seqs", "value": 6}]
+
+
+async def arrived(seen: ClusterSnapshot) -> Reading:
+    return await probes.ask(request("handed_out", seen, at=OPENED, handed_out=HANDED_OUT))
+
+
+@pytest.mark.parametrize(("arguments", "live"), [(["--max-num-seqs=6"], True), (["--max-num-seqs=64"], False)])
+async def test_a_patch_that_was_handed_out_has_arrived_when_the_workload_has_its_edits(
+    arguments: list[str], live: bool
+) -> None:
+    reading = await arrived(with_canary([], *arguments))
+    assert reading.fields == {"given": True, "live": live, "edits": "--max-num-seqs"}
+
+
+async def test_a_patch_that_is_being_rolled_out_has_not_arrived() -> None:
+    seen = snapshot(revision(2, template("--max-num-seqs=6"), minutes_before=1), OLD, status={"replicas": 4})
+    reading = await arrived(seen)
+    assert reading.fields["live"] is False
+
+
+async def test_without_a_patch_nothing_is_waited_for() -> None:
+    reading = await ask("handed_out", snapshot(OLD))
+    assert reading.fields == {"given": False}
+    assert set(reading.unknown_parts) == {"live", "edits"}
+
+
+async def test_flags_in_a_file_that_cannot_be_read_are_unknown() -> None:
+    seen = snapshot(OLD, unreadable={"config_maps": "403"})
+    reading = await arrived(seen)
+    assert reading.unknown == "config_maps: 403"
+
+
 async def test_variables_and_images_are_compared_too() -> None:
     image = [{"image": "vllm/vllm-openai:v0.32.0"}]
     assert (await ask("canary_edits", with_canary(image))).fields["live"] is True

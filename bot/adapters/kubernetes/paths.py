@@ -23,6 +23,8 @@ class Resource:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
 
+OLDER_POOL = "InferencePool v1alpha2"
+"""An InferencePool of the group before v1. A cluster may have both groups, one, or neither."""
 KINDS: dict[str, Resource] = {
     "Deployment": Resource("apps", "v1", "deployments"),
     "ReplicaSet": Resource("apps", "v1", "replicasets"),
@@ -39,6 +41,7 @@ KINDS: dict[str, Resource] = {
     "ResourceQuota": Resource("", "v1", "resourcequotas"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),
     "InferencePool": Resource("inference.networking.k8s.io", "v1", "inferencepools"),
+    OLDER_POOL: Resource("inference.networking.x-k8s.io", "v1alpha2", "inferencepools"),
     "Application": Resource("argoproj.io", "v1alpha1", "applications"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
     "Job": Resource("batch", "v1", "jobs"),

@@ -70,6 +70,7 @@ READING = (
     *_reading("autoscaling", "horizontalpodautoscalers"),
     *_reading("keda.sh", "scaledobjects"),
     *_reading("inference.networking.k8s.io", "inferencepools"),
+    *_reading("inference.networking.x-k8s.io", "inferencepools"),
     Permission("get", "", "configmaps", is_cluster_wide=True, name=STATUS_NAME),
     Permission("list", "argoproj.io", "applications", is_cluster_wide=True),
     Permission("get", "", "pods", "log"),

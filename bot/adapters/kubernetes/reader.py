@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
-from bot.adapters.kubernetes.paths import path_of
+from bot.adapters.kubernetes.paths import OLDER_POOL, path_of
 from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, name_of, uid_of
 from bot.domain.cluster.owner import APPLICATIONS, argo_application
@@ -111,6 +111,7 @@ class KubernetesReader:
             "failed_creates": self.part("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
             **{name: self.part("Event", namespace, query) for name, query in SCALE_UPS.items()},
             "autoscaler_status": self._autoscaler_status(),
+            "older_pools": self.part(OLDER_POOL, namespace),
             "kills": self.part("Event", namespace, {"fieldSelector": "reason=Killing"}),
             "jobs": self.part("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
@@ -121,8 +122,9 @@ class KubernetesReader:
         names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))
-        parts["pods"] = _merged(parts["pods"], parts.pop("canary_pods"), parts.pop("released_pods"))
-        parts["scale_up_events"] = _merged(*(parts.pop(name) for name in SCALE_UPS))
+        parts["pods"] = merged(parts["pods"], parts.pop("canary_pods"), parts.pop("released_pods"))
+        parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
+        parts["scale_up_events"] = merged(*(parts.pop(name) for name in SCALE_UPS))
         return _assembled(at, workload, parts | {"config_maps": named})
 
     async def _workload(self, target: Target) -> Obj | None:
@@ -266,7 +268,7 @@ def _term(expression: Mapping[str, Any]) -> str:
     return texts[expression["operator"]]
 
 
-def _merged(*parts: Part) -> Part:
+def merged(*parts: Part) -> Part:
     """Each object once: the canary's pods match both selectors in most clusters."""
     by_uid = {uid_of(obj): obj for part in parts for obj in part.items}
     return Part(tuple(by_uid.values()), next((part.unreadable for part in parts if part.unreadable), ""))

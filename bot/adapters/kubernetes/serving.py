@@ -1,6 +1,6 @@
 """The part of the cluster that shows which replicas serve: what sampling reads every few seconds.
 
-A whole snapshot takes two dozen requests. This takes two for each workload, and five lists that all workloads of a
+A whole snapshot takes two dozen requests. This takes two for each workload, and six lists that all workloads of a
 namespace share for a moment.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from bot.adapters.kubernetes.reader import KubernetesReader, Part, pods_query, workload_read
+from bot.adapters.kubernetes.paths import OLDER_POOL
+from bot.adapters.kubernetes.reader import KubernetesReader, Part, merged, pods_query, workload_read
 from bot.domain.cluster.objects import CANARY_LABEL, TAKEN_FROM_LABEL, labels_of, uid_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.target import Target
@@ -18,6 +19,7 @@ SHARED: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     "services": ("Service", None),
     "endpoint_slices": ("EndpointSlice", None),
     "inference_pools": ("InferencePool", None),
+    "older_pools": (OLDER_POOL, None),
     "canaries": ("Pod", {"labelSelector": CANARY_LABEL}),
     "released": ("Pod", {"labelSelector": TAKEN_FROM_LABEL}),
 }
@@ -48,6 +50,7 @@ class ServingReader:
             ),
         )
         parts: dict[str, Part] = dict(zip(SHARED, lists, strict=True))
+        parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
         labelled = (parts.pop("canaries"), parts.pop("released"))
         pods = {uid_of(pod): pod for pod in (*own.items, *_ours(workload, slug, *labelled))}
         unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}

@@ -148,7 +148,7 @@ class Services:
     """Post a playbook's picture in a channel, with a comment. Raise `MessengerError`."""
     deployment: str = ""
     """The deployment's name, as the messages of this bot carry it."""
-    silencers: Policy | None = None
+    silencers: Callable[[Target], Policy] | None = None
     """Who may approve a silence; None when the bot does not know Alertmanager's address."""
     show_again: Callable[[Sequence[str]], Awaitable[None]] = _shown_already
     """Call when a person looks at these incidents: messages that Slack refused are tried again now."""

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from bot.domain.approvals.announced import PreApproved
 from bot.domain.approvals.contacts import Contact, Contacts
-from bot.domain.approvals.grant import Demand, Policy, still_missing_at_best
+from bot.domain.approvals.grant import APPROVERS, Demand, Policy, still_missing_at_best
 from bot.domain.approvals.kinds import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_KIND, Asked, Share, more_of, shares_of
 from bot.domain.approvals.rules import ApprovalRules, people_named
 from bot.domain.changes.catalogue import VERBS
@@ -128,6 +128,19 @@ class OnCall(Team):
     """Namespace and workload, with `*`."""
 
 
+class TargetApprovers(People):
+    """The approvers of some targets, in place of the approvers of every target."""
+
+    targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(min_length=1, examples=["chat/llm-*"])
+    """Namespace and workload, with `*`."""
+
+    @model_validator(mode="after")
+    def _somebody(self) -> Self:
+        if not self.is_anybody:
+            raise ValueError("name nobody; set users, user_group or channel")
+        return self
+
+
 class Teams(Section):
     """Teams that are called, and whose approval a change may ask for.
 
@@ -191,6 +204,12 @@ class Approvals(People):
 
     For example `[{name: chat, targets: [chat/*], user_group: S0123456789, pagerduty: …}]`.
     """
+    approvers: tuple[TargetApprovers, ...] = ()
+    """Approvers of some targets, in place of the approvers of every target; the first that matches counts.
+
+    Teams, and people who are named for one risk level, decide about these targets as about others. For example
+    `[{targets: chat/*, user_group: S0123456789}]`.
+    """
     who: Who = Field({}, examples=["scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform"])
     """By kind of change: which teams, and how many of each. A verb's entry adds to what its other kinds ask."""
     expires: Times = Field({}, examples=["scale=20m,uncordon_node=1h"])
@@ -230,18 +249,40 @@ class Approvals(People):
             escalate_to=self.escalate_to,
             break_glass="lead" if self.break_glass else "",
             grant_valid_seconds=self.grant_valid.total_seconds(),
+            of_targets=tuple(
+                (target, self._rules_of(each, target)) for each in self.approvers for target in each.targets
+            ),
         )
+
+    def _with_approvers(self, people: People) -> Self:
+        """Returns these settings as if they named only these people for every target."""
+        named = {"users": people.users, "user_group": people.user_group, "channel": people.channel}
+        return self.model_copy(update={**named, "approvers": ()})
+
+    def _rules_of(self, people: People, target: str) -> ApprovalRules:
+        rules = self._with_approvers(people).rules()
+        levels: dict[Risk, Policy] = {"low": rules.low, "medium": rules.medium, "high": rules.high}
+        own = {str(risk): _of_target(each, target) for risk, each in levels.items() if not self.level(risk).is_anybody}
+        return rules.model_copy(update=own)
 
     def contacts(self) -> Contacts:
         """Returns how the teams are called."""
         teams: dict[str, Team] = {name: getattr(self.teams, name) for name in Teams.model_fields}
-        approvers = self.who_decides(self.low)
-        groups = (approvers.user_group,) if approvers.user_group else ()
         return Contacts(
             teams={name: team.contact(name) for name, team in teams.items() if team.can_be_called},
             on_call=tuple((target, each.contact(each.name)) for each in self.on_call for target in each.targets),
-            approvers=Contact(team="approvers", mentions=(*groups, *approvers.users)),
+            approvers=self._contact_of_approvers(),
+            approvers_of=tuple(
+                (target, self._with_approvers(each)._contact_of_approvers())
+                for each in self.approvers
+                for target in each.targets
+            ),
         )
+
+    def _contact_of_approvers(self) -> Contact:
+        approvers = self.who_decides(self.low)
+        groups = (approvers.user_group,) if approvers.user_group else ()
+        return Contact(team=APPROVERS, mentions=(*groups, *approvers.users))
 
     def pagers(self) -> Mapping[str, Team]:
         """Returns the teams that have a pager, by the name of their contact."""
@@ -282,6 +323,15 @@ class Approvals(People):
 
     @model_validator(mode="after")
     def _can_be_met(self) -> Self:
+        found = list(self._unmet())
+        for each in self.approvers:
+            found += [f"for {', '.join(each.targets)} {what}" for what in self._with_approvers(each)._unmet()]
+        if found:
+            raise ValueError("\n".join(dict.fromkeys(found)))
+        return self
+
+    def _unmet(self) -> Iterator[str]:
+        """Returns what nobody, or too few people, could approve."""
         problems: dict[Risk, str] = {}
         orphans = [risk for risk in RISKS if not self.who_decides(self.level(risk)).is_anybody]
         if orphans:
@@ -294,9 +344,8 @@ class Approvals(People):
             needed, people = self.level(risk).needed, self.who_decides(self.level(risk))
             if people.users and not (people.user_group or people.channel) and len(set(people.users)) < needed:
                 problems[risk] = f"need {needed} people for {risk} risk and name {len(set(people.users))}"
-        if listed := [*dict.fromkeys(problems.values()), *self._out_of_reach(problems)]:
-            raise ValueError("\n".join(listed))
-        return self
+        yield from dict.fromkeys(problems.values())
+        yield from self._out_of_reach(problems)
 
     def _out_of_reach(self, faulty: Collection[Risk]) -> Iterator[str]:
         """Returns kinds for which the settings name too few people, even if all of them approve."""
@@ -313,12 +362,18 @@ class Approvals(People):
             yield f"name too few people for {', '.join(kinds)}: {lacking} missing; name more of them, or a user group"
 
 
+def _of_target(policy: Policy, target: str) -> Policy:
+    demands = tuple(demand.model_copy(update={"of_target": target}) for demand in policy.demands)
+    return policy.model_copy(update={"demands": demands})
+
+
 def operators(approvals: Approvals, *, users: tuple[str, ...], user_group: str) -> Demand:
-    """Who may answer questions, halt, resume, undo and resolve: the people named, else the approvers."""
+    """Who may answer questions, halt, resume, undo and resolve: the people named, else the approvers of any target."""
     if users or user_group:
         return Demand(team="steerers", users=users, user_group=user_group)
     approvers = [approvals.who_decides(approvals.level(risk)) for risk in RISKS]
-    first, *others = dict.fromkeys(people.demand(team="steerers") for people in approvers)
+    every: list[People] = [*approvers, *approvals.approvers]
+    first, *others = dict.fromkeys(people.demand(team="steerers") for people in every)
     return first.model_copy(update={"or_of": tuple(others)})
 
 

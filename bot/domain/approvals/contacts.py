@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.kernel.target import Target
@@ -35,6 +37,8 @@ class Contacts(BaseModel):
     """Pattern of a target to the team that is on call for it; the first that matches counts."""
     approvers: Contact = Contact(team="approvers")
     """Mentioned where no team is on call."""
+    approvers_of: tuple[tuple[str, Contact], ...] = ()
+    """Pattern of a target to its own approvers; the first that matches counts."""
 
     def team(self, name: str, target: Target) -> Contact | None:
         """Returns the team, or None if the settings name nobody for it."""
@@ -47,11 +51,15 @@ class Contacts(BaseModel):
 
         A team without people in Slack is mentioned as the approvers.
         """
-        found = (contact for pattern, contact in self.on_call if target.matches(pattern))
-        contact = next(found, self.teams.get(ON_CALL, self.approvers))
-        return contact if contact.mentions else contact.model_copy(update={"mentions": self.approvers.mentions})
+        approvers = _first_of(self.approvers_of, target) or self.approvers
+        contact = _first_of(self.on_call, target) or self.teams.get(ON_CALL, approvers)
+        return contact if contact.mentions else contact.model_copy(update={"mentions": approvers.mentions})
 
     def instead_of(self, name: str, target: Target) -> Contact:
         """Returns who is called where a team is not configured: the lead, else who is on call."""
         lead = None if name == LEAD else self.teams.get(LEAD)
         return lead or self.on_call_for(target)
+
+
+def _first_of(patterns: Iterable[tuple[str, Contact]], target: Target) -> Contact | None:
+    return next((contact for pattern, contact in patterns if target.matches(pattern)), None)

@@ -40,6 +40,8 @@ class Demand(BaseModel):
     """A channel whose members belong to the team."""
     or_of: tuple[Demand, ...] = ()
     """Other teams whose people count equally (`serving or platform`)."""
+    of_target: str = ""
+    """The pattern of the targets whose own approvers these are; empty: a team, or the approvers of every target."""
     falls_back: bool = False
     """The settings name no people for this team: it falls back to the approvers, and the request says so."""
 
@@ -69,6 +71,12 @@ class Policy(BaseModel):
     @property
     def needed(self) -> int:
         return sum(demand.needed for demand in self.demands)
+
+    @property
+    def approvers_of(self) -> str:
+        """Returns the pattern of the targets whose own approvers decide here; empty if none do."""
+        named = (each.of_target for demand in self.demands for each in (demand, *demand.or_of))
+        return next(filter(None, named), "")
 
     @property
     def heard(self) -> tuple[Demand, ...]:

@@ -41,6 +41,12 @@ class ApprovalRules(BaseModel):
     pre_approved: tuple[PreApproved, ...] = ()
     grant_valid_seconds: float = 600.0
     """A grant not begun within this time lapses."""
+    of_targets: tuple[tuple[str, ApprovalRules], ...] = ()
+    """Pattern of a target to the rules with its own approvers; the first that matches counts."""
+
+    def for_target(self, target: Target) -> ApprovalRules:
+        """Returns the rules for changes of this target."""
+        return next((rules for pattern, rules in self.of_targets if target.matches(pattern)), self)
 
     def risk_of(self, kind: str, verb: str, *written: Risk) -> Risk:
         """Returns the highest risk that the kind, the settings or the playbook set."""
@@ -102,6 +108,10 @@ class ApprovalRules(BaseModel):
     def of_a_silence(self) -> Policy:
         """Returns the policy of a silence: it is not a plan, but its kind is decided like one."""
         return self.policy(self.risk_of(SILENCE, SILENCE), kind=SILENCE)
+
+    def silencers_of(self, target: Target) -> Policy:
+        """Returns the policy of a silence of this target's alerts."""
+        return self.for_target(target).of_a_silence()
 
     def one_of(self, team: str) -> Policy:
         """Returns the policy of a question that one person of this team answers, whatever its risk."""

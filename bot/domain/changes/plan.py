@@ -175,6 +175,8 @@ class PlanResult(BaseModel):
     plan: Plan | None = None
     reason: str = ""
     hint: str = ""
+    handed_out: tuple[dict[str, Any], ...] = ()
+    """For `impossible`: the flag edits whose patch the owner of the workload was given."""
     missing: tuple[str, ...] = ()
     """For `unknown`: the names in the playbook that had no value."""
     last_time: str = ""

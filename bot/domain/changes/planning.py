@@ -22,7 +22,12 @@ def plan_change(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapsh
     try:
         return PlanResult(outcome="planned", plan=_planned(verb, arguments, snapshot, context))
     except NoPlanError as declined:
-        return PlanResult(outcome=declined.outcome, reason=redacted(declined.reason), hint=redacted(declined.hint))
+        return PlanResult(
+            outcome=declined.outcome,
+            reason=redacted(declined.reason),
+            hint=redacted(declined.hint),
+            handed_out=tuple(dict(each) for each in declined.handed_out),
+        )
 
 
 def _planned(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapshot, context: PlanContext) -> Plan:

@@ -29,6 +29,8 @@ UNLIMITED_BY_KEDA = 100
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 PAUSES = ("paused", "paused-replicas", "paused-scale-out")
 """Annotations of a ScaledObject that keep it from scaling out; `paused-scale-in` does not (KEDA 2.18)."""
+NOT_PAUSED = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+"""What KEDA reads as false (Go's ParseBool); other texts pause. `paused-replicas` is a number, and always pauses."""
 
 
 APPLICATIONS = "applications"
@@ -170,8 +172,9 @@ def _aims_at(scaler: Obj, workload: Obj) -> bool:
 
 def _paused(scaled: Obj) -> str:
     given = annotations_of(scaled)
-    notes = {key: given.get(f"autoscaling.keda.sh/{key}", "false") for key in PAUSES}
-    return ", ".join(f"autoscaling.keda.sh/{key}={value}" for key, value in notes.items() if value != "false")
+    notes = {key: given[name] for key in PAUSES if (name := f"autoscaling.keda.sh/{key}") in given}
+    pausing = {key: value for key, value in notes.items() if key == "paused-replicas" or value not in NOT_PAUSED}
+    return ", ".join(f"autoscaling.keda.sh/{key}={value}" for key, value in pausing.items())
 
 
 # --- what the owner has to be given -----------------------------------------------------------------------------------
@@ -184,6 +187,9 @@ def patch_text(obj: Obj, spec: Mapping[str, Any], owner: Owner, *, kind: str = "
     """
     kind = kind or kind_of(obj)
     head = f"# {kind} {namespace_of(obj)}/{name_of(obj)}: {owner.how}"
+    if "strategy" in spec:
+        head += "\n# no surge pod fits, so each replica ends before its successor starts;"
+        head += "\n# put your own strategy back afterwards"
     if owner.tool == "Helm":
         head += "\n# the rendered object has to say this; the chart decides which of its values sets it"
         if "replicas" in spec:
@@ -200,6 +206,8 @@ def _inference_service(labels: Mapping[str, str], namespace: str, spec: Mapping[
     part: dict[str, Any] = {"predictor": {"containers": containers}} if containers else {"predictor": dict(spec)}
     if "replicas" in spec:
         part = {"predictor": {"minReplicas": spec["replicas"]}}
+    if containers and "strategy" in spec:
+        part["predictor"]["deploymentStrategy"] = spec["strategy"]
     note = (
         "# with `predictor.model` instead of `containers`, the same lists stand under `model`\n" if containers else ""
     )

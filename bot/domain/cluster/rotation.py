@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from bot.domain.cluster.objects import (
     CANARY_LABEL,
@@ -118,7 +119,11 @@ def routers_of(snapshot: ClusterSnapshot, labels: dict[str, str]) -> tuple[_Rout
 
 
 def _pool_selector(pool: Obj) -> dict[str, str]:
-    return dig(pool, "spec", "selector", "matchLabels") or {}
+    """Returns the labels of `spec.selector.matchLabels` (v1), or of `spec.selector` itself (v1alpha2)."""
+    selector: dict[str, Any] = dig(pool, "spec", "selector") or {}
+    labels = selector.get("matchLabels", selector)
+    # In v1alpha2 a label may have the name `matchLabels`; its value is a text.
+    return labels if isinstance(labels, dict) else selector
 
 
 def router_unread(snapshot: ClusterSnapshot) -> str:

@@ -167,6 +167,8 @@ class Findings(_Frozen):
     """Recommendation to its options, as they were when it was last made."""
     impossible: tuple[str, ...] = ()
     """Written changes for which there was no plan: they are not recommended again by themselves."""
+    handed_out: tuple[dict[str, Any], ...] = ()
+    """The flag edits of the last change that was not possible because an owner would revert it; empty if none was."""
     checks: tuple[Check, ...] = ()
     is_diagnosed: bool = False
     """Whether the thread has the diagnosis."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 class BotError(Exception):
@@ -117,9 +117,16 @@ class LostRunError(BotError):
 class NoPlanError(BotError):
     """The verb declines: the run continues with this outcome, and people read the reason and the hint."""
 
-    def __init__(self, outcome: Literal["not_needed", "impossible", "unknown"], reason: str, hint: str = "") -> None:
+    def __init__(
+        self,
+        outcome: Literal["not_needed", "impossible", "unknown"],
+        reason: str,
+        hint: str = "",
+        handed_out: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """`handed_out`: the flag edits that the owner of the workload has to make, where `hint` is their patch."""
         super().__init__(reason)
-        self.outcome, self.reason, self.hint = outcome, reason, hint
+        self.outcome, self.reason, self.hint, self.handed_out = outcome, reason, hint, tuple(handed_out)
 
 
 def impossible(reason: str, hint: str = "") -> NoPlanError:

@@ -279,6 +279,8 @@ class _RecommendDefaults(_ChangeDefaults):
     """The state that judges a canary and rolls it out."""
     in_place: str = ""
     """True when a flag edit may be made without a canary."""
+    by_owner: str = ""
+    """The state that waits for the owner of the workload, where it would revert an edit without a canary."""
 
 
 class Defaults(Strict):
@@ -287,7 +289,7 @@ class Defaults(Strict):
     ask: _Answered = _Answered()
     """For questions."""
     recommend: _RecommendDefaults = _RecommendDefaults()
-    """For recommendations; `try` and `in_place` apply only where an option edits flags."""
+    """For recommendations; `try`, `in_place` and `by_owner` apply only where an option edits flags."""
     change: _ChangeDefaults = _ChangeDefaults()
     """For changes that are not options."""
 

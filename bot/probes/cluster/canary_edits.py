@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION
-from bot.domain.cluster.objects import annotations_of, dig, is_ready
-from bot.domain.cluster.rollout import rollout_state
+from bot.domain.cluster.objects import annotations_of, is_ready
 from bot.domain.cluster.rotation import pods_of_canary
-from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import template_of
-from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
+from bot.domain.cluster.snapshot import Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, unreadable
 from bot.probes.declaration import Probe
+from bot.probes.live_edits import is_live, names_of
 
 
 @dataclass(frozen=True)
@@ -39,9 +37,13 @@ async def canary_edits(request: ProbeRequest) -> Reading:
         return answer(request, parts, missing=dict.fromkeys(("live", "edits"), "there is no canary"))
     ready = any(is_ready(pod) for pod in pods_of_canary(snapshot))
     edits = _edits(snapshot.canary)
-    live = None if snapshot.workload is None or edits is None else _is_live(snapshot, snapshot.workload, edits)
+    live = None if snapshot.workload is None or edits is None else is_live(snapshot, snapshot.workload, edits)
     missing = dict.fromkeys(("live", "edits"), "the canary does not say what it was started with")
-    return answer(request, CanaryEdits(canary=True, ready=ready, live=live, edits=_names(edits)), missing=missing)
+    return answer(
+        request,
+        CanaryEdits(canary=True, ready=ready, live=live, edits=None if edits is None else names_of(edits)),
+        missing=missing,
+    )
 
 
 def _edits(canary: Obj) -> list[Mapping[str, Any]] | None:
@@ -49,40 +51,6 @@ def _edits(canary: Obj) -> list[Mapping[str, Any]] | None:
         return list(json.loads(annotations_of(canary)[EDITS_ANNOTATION]))
     except (KeyError, ValueError):
         return None
-
-
-def _names(edits: list[Mapping[str, Any]] | None) -> str | None:
-    if edits is None:
-        return None
-    return ", ".join(str(edit.get("flag") or edit.get("env") or "image") for edit in edits)
-
-
-def _is_live(snapshot: ClusterSnapshot, workload: Obj, edits: list[Mapping[str, Any]]) -> bool:
-    template = template_of(workload)
-    flags = flags_of_template(template, config_maps=snapshot.config_maps)
-    return rollout_state(workload).is_complete and all(_has(template, flags, edit) for edit in edits)
-
-
-def _has(template: Obj, flags: FlagsInSpec, edit: Mapping[str, Any]) -> bool:
-    container = dig(template, "spec", "containers", flags.container_index) or {}
-    if "image" in edit:
-        return bool(container.get("image") == edit["image"])
-    if "env" in edit:
-        found = next((one.get("value") for one in container.get("env") or [] if one.get("name") == edit["env"]), None)
-        return found == (None if edit["value"] is None else str(edit["value"]))
-    written = flags.last(str(edit["flag"]))
-    if edit["value"] is None:
-        return written is None
-    return written is not None and _same(written.value, edit["value"])
-
-
-def _same(written: object, wanted: object) -> bool:
-    if isinstance(wanted, bool) or isinstance(written, bool):
-        return str(written).lower() == str(wanted).lower()
-    try:
-        return float(str(written)) == float(str(wanted))
-    except ValueError:
-        return str(written) == str(wanted)
 
 
 PROBE = Probe(

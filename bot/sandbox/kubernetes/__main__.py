@@ -9,7 +9,7 @@ import uvloop
 from bot.sandbox.kubernetes import worlds
 from bot.sandbox.kubernetes.access import Access, Denial
 from bot.sandbox.kubernetes.controllers.argocd import ArgoCD
-from bot.sandbox.kubernetes.controllers.autoscaler import Autoscaler, Keda
+from bot.sandbox.kubernetes.controllers.autoscaler import Autoscaler
 from bot.sandbox.kubernetes.controllers.cleaning import (
     EventCleaner,
     GarbageCollector,
@@ -21,6 +21,7 @@ from bot.sandbox.kubernetes.controllers.deployment import DeploymentController
 from bot.sandbox.kubernetes.controllers.disruption import DisruptionController
 from bot.sandbox.kubernetes.controllers.endpoint_slice import EndpointSliceController
 from bot.sandbox.kubernetes.controllers.job import JobController
+from bot.sandbox.kubernetes.controllers.keda import Keda
 from bot.sandbox.kubernetes.controllers.leader_worker_set import LeaderWorkerSetController
 from bot.sandbox.kubernetes.controllers.loop import Controller, ControllerLoop
 from bot.sandbox.kubernetes.controllers.node_autoscaler import NodeAutoscaler, NodeGroup

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from bot.domain.cluster.json_patch import PatchError
 from bot.sandbox.kubernetes import clock, defaults, errors, quota, schema, validation
+from bot.sandbox.kubernetes.admission import admit
 from bot.sandbox.kubernetes.errors import Cause
 from bot.sandbox.kubernetes.field_owners import FieldOwners, Operation, without
 from bot.sandbox.kubernetes.patches import strategic_merge_patch
@@ -88,6 +89,7 @@ class Registry:
         _drop_empty(metadata)
         defaults.fill(resource, new)
         _refuse(resource, new, validation.causes_of(resource, new, None))
+        admit(self.store, resource, new)
         self._settle_address(resource, new)
         if self.store.find(resource, namespace_of(new), name_of(new)) is not None:
             raise errors.already_exists(resource, name_of(new))
@@ -183,6 +185,7 @@ class Registry:
             new = _with_server_owned(resource, stored, new)
             defaults.fill(resource, new)
             _refuse(resource, new, validation.causes_of(resource, new, stored))
+            admit(self.store, resource, new)
             _count_generation(resource, new, stored)
         if new == stored:
             return stored

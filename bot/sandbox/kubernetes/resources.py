@@ -119,6 +119,16 @@ INFERENCE_POOLS = Resource(
     short_names=("infpool",),
     is_custom=True,
 )
+OLDER_INFERENCE_POOLS = Resource(
+    "inference.networking.x-k8s.io",
+    "v1alpha2",
+    "inferencepools",
+    "InferencePool",
+    has_status=True,
+    counts_generation=True,
+    subresources=("status",),
+    is_custom=True,
+)
 APPLICATIONS = Resource(
     "argoproj.io",
     "v1alpha1",
@@ -188,6 +198,7 @@ RESOURCES: tuple[Resource, ...] = (
     AUTOSCALERS,
     SCALED_OBJECTS,
     INFERENCE_POOLS,
+    OLDER_INFERENCE_POOLS,
     APPLICATIONS,
     JOBS,
     CRON_JOBS,

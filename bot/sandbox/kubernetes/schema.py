@@ -47,6 +47,8 @@ CUSTOM: dict[str, dict[str, str]] = {
     },
     "V1InferencePoolSelector": {"matchLabels": "map:str"},
     "V1InferencePoolPort": {"number": "int"},
+    "V1alpha2InferencePool": {**_TOP, "spec": "V1alpha2InferencePoolSpec"},
+    "V1alpha2InferencePoolSpec": {"selector": "map:str", "targetPortNumber": "int", "extensionRef": "any"},
     "V1alpha1Application": {**_TOP, "spec": "V1alpha1ApplicationSpec"},
     "V1alpha1ApplicationSpec": {"project": "str", "source": "any", "destination": "any", "syncPolicy": "any"},
     "V1alpha1ScaledObject": {**_TOP, "spec": "V1alpha1ScaledObjectSpec"},

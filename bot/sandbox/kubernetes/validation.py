@@ -18,6 +18,7 @@ from bot.sandbox.kubernetes.resources import (
     INFERENCE_POOLS,
     JOBS,
     LEADER_WORKER_SETS,
+    OLDER_INFERENCE_POOLS,
     PODS,
     REPLICA_SETS,
     SCALED_OBJECTS,
@@ -77,6 +78,7 @@ _STATEFUL_SET_FREE = frozenset(
 )
 IMMUTABLE = "field is immutable"
 MAX_TARGET_PORTS = 8
+MAX_PORT = 65535
 
 
 def causes_of(resource: Resource, obj: Obj, before: Obj | None) -> list[Cause]:
@@ -378,6 +380,19 @@ def _inference_pool(obj: Obj) -> Causes:
         yield Cause.required("spec.endpointPickerRef.name")
 
 
+def _older_inference_pool(obj: Obj) -> Causes:
+    """As its CustomResourceDefinition requires it (inference.networking.x-k8s.io/v1alpha2); a selector may be empty."""
+    spec = obj.get("spec", {})
+    if spec.get("selector") is None:
+        yield Cause.required("spec.selector")
+    if (port := spec.get("targetPortNumber")) is None:
+        yield Cause.required("spec.targetPortNumber")
+    elif not 1 <= port <= MAX_PORT:
+        yield Cause.invalid("spec.targetPortNumber", port, f"should be from 1 to {MAX_PORT}")
+    if not (spec.get("extensionRef") or {}).get("name"):
+        yield Cause.required("spec.extensionRef.name")
+
+
 _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     PODS: _pod,
     DEPLOYMENTS: _deployment,
@@ -386,6 +401,7 @@ _RULES: dict[Resource, Callable[[Obj], Causes]] = {
     LEADER_WORKER_SETS: _leader_worker_set,
     SCALED_OBJECTS: _scaled_object,
     INFERENCE_POOLS: _inference_pool,
+    OLDER_INFERENCE_POOLS: _older_inference_pool,
     SERVICES: _service,
     ENDPOINT_SLICES: _endpoint_slice,
     DISRUPTION_BUDGETS: _disruption_budget,

@@ -58,7 +58,12 @@ async def test_workloads_of_a_namespace_share_all_lists_but_two(lab: Lab) -> Non
 
 @pytest.mark.parametrize(
     ("list_", "part"),
-    [("pods", "pods"), ("endpointslices", "endpoint_slices"), ("services", "services")],
+    [
+        ("pods", "pods"),
+        ("endpointslices", "endpoint_slices"),
+        ("services", "services"),
+        ("inferencepools", "inference_pools"),
+    ],
 )
 async def test_a_list_that_cannot_be_read_is_named_and_read_again(lab: Lab, list_: str, part: str) -> None:
     serving = ServingReader(KubernetesReader(lab.client))

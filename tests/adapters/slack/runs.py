@@ -20,9 +20,9 @@ CAP = Difference(path="/spec/template/spec/containers/0/args/4", text="--max-num
 
 
 def policy(**changes: Any) -> Policy:
-    """One of the on-call group; `needed`, `users` and `user_group` are of that one demand."""
+    """One of the on-call group; `needed`, `users`, `user_group` and `of_target` are of that one demand."""
     of_demand: dict[str, Any] = {
-        name: changes.pop(name) for name in ("needed", "users", "user_group") if name in changes
+        name: changes.pop(name) for name in ("needed", "users", "user_group", "of_target") if name in changes
     }
     demand = Demand(user_group="S0SERVING").model_copy(update=of_demand)
     return Policy(demands=(demand,), expires_seconds=900).model_copy(update=changes)

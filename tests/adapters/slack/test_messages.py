@@ -142,6 +142,7 @@ THREADS = {
     "request-with-a-text-to-commit": waiting(plan=plan(commit=COMMIT)),
     "request-open-not-yet-posted": waiting(risk="low", posted_at=None, expires_at=None),
     "request-half-approved": waiting(policy=policy(needed=2), presses=(approval(),)),
+    "request-to-the-approvers-of-a-target": waiting(policy=policy(of_target="chat/*")),
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),

@@ -199,7 +199,7 @@ async def test_who_may_not_approve_what_is_of_low_risk_does_not_silence(counter:
 async def test_where_the_settings_ask_two_people_for_a_silence_nobody_makes_one_alone(
     bench: Bench, counter: Counter
 ) -> None:
-    services = dataclasses.replace(services_of(bench), silencers=policy(needed=2))
+    services = dataclasses.replace(services_of(bench), silencers=lambda _: policy(needed=2))
     command = Command("c1", "U0ANA", "Ana", "silence", "INC-7 30m deploy at noon")
     answer = await Commands(services).answer(command)
     assert isinstance(answer, Message)

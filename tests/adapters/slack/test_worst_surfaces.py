@@ -63,7 +63,16 @@ def services(text: str, many: int = 100) -> Services:
     silencers = policy(users=("U0ANA",))
     windows = MemoryWindowService(clock.now)
     return Services(
-        inbound, people, messenger, clock, shelf, windows, links, want_card, deployment="t", silencers=silencers
+        inbound,
+        people,
+        messenger,
+        clock,
+        shelf,
+        windows,
+        links,
+        want_card,
+        deployment="t",
+        silencers=lambda _: silencers,
     )
 
 

@@ -29,6 +29,15 @@ def test_without_a_team_on_call_the_approvers_are_mentioned() -> None:
     assert of(LEAD).on_call_for(LLM) is APPROVERS
 
 
+def test_the_approvers_of_a_target_are_called_where_no_team_is_on_call() -> None:
+    own = Contact(team="approvers", mentions=("S0CHAT",))
+    contacts = Contacts(approvers=APPROVERS, approvers_of=(("other/*", LEAD), (f"{LLM.namespace}/*", own)))
+    assert contacts.on_call_for(LLM) is own
+    silent = Contact(team="chat", has_pager=True)
+    both = contacts.model_copy(update={"on_call": (("*", silent),)})
+    assert both.on_call_for(LLM) == silent.model_copy(update={"mentions": ("S0CHAT",)})
+
+
 @pytest.mark.parametrize(
     ("teams", "called"),
     [((SERVING, LEAD), LEAD), ((SERVING,), SERVING), ((), APPROVERS)],

@@ -147,9 +147,25 @@ def test_with_keda_the_floor_is_that_of_its_own_object() -> None:
     assert call.undo[0].body[-1] == {"op": "remove", "path": "/spec/minReplicaCount"}
 
 
-def test_a_paused_scaled_object_is_left_alone() -> None:
-    paused = scaled_object(annotations={"autoscaling.keda.sh/paused-replicas": "4"})
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        ("paused-replicas", "4"),
+        ("paused-replicas", "0"),
+        ("paused", "true"),
+        ("paused", "yes"),
+        ("paused-scale-out", "1"),
+    ],
+)
+def test_a_paused_scaled_object_is_left_alone(annotation: str, value: str) -> None:
+    paused = scaled_object(annotations={f"autoscaling.keda.sh/{annotation}": value})
     assert "is paused" in declined("scale", {"by": 1}, snapshot(scaled_objects=(paused,))).reason
+
+
+@pytest.mark.parametrize("value", ["false", "False", "0"])
+def test_a_scaled_object_that_goes_on_after_a_pause_is_changed(value: str) -> None:
+    resumed = scaled_object(annotations={"autoscaling.keda.sh/paused": value})
+    assert planned("scale", {"by": 1}, snapshot(scaled_objects=(resumed,)))
 
 
 def test_an_autoscaler_out_of_git_is_changed_in_git() -> None:

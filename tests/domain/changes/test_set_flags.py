@@ -271,6 +271,46 @@ def test_an_owner_gets_the_patch_instead(labels: dict[str, str], annotations: di
     assert result.outcome == "impossible"
     assert who in result.reason
     assert '"--max-num-seqs=6"' in result.hint
+    assert result.handed_out == ({"flag": "--max-num-seqs", "value": 6},)
+    assert "trategy" not in result.hint
+
+
+FULL = (node(1, gpus=2), node(2, gpus=1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "where"),
+    [
+        pytest.param({"kustomize.toolkit.fluxcd.io/name": "llm"}, "  strategy:", id="flux"),
+        pytest.param({"serving.kserve.io/inferenceservice": "llm"}, "    deploymentStrategy:", id="kserve"),
+    ],
+)
+def test_where_no_surge_pod_fits_the_owners_rollout_is_to_go_in_place_too(labels: dict[str, str], where: str) -> None:
+    workload = deployment()
+    workload["metadata"]["labels"] |= labels
+    result = declined("set_flags", edits(max_num_seqs=6), snapshot(workload=workload, nodes=FULL))
+    lines = result.hint.splitlines()
+    assert [line.strip() for line in lines[lines.index(where) :][:5]] == [
+        where.strip(), 'type: "RollingUpdate"', "rollingUpdate:", "maxSurge: 0", "maxUnavailable: 1",
+    ]  # fmt: skip
+    assert "put your own strategy back afterwards" in result.hint
+
+
+def test_what_a_helm_release_is_to_commit_has_no_strategy() -> None:
+    workload = deployment()
+    workload["metadata"]["labels"] |= {"app.kubernetes.io/managed-by": "Helm"}
+    plan = planned("set_flags", edits(max_num_seqs=6), snapshot(workload=workload, nodes=FULL))
+    assert "--max-num-seqs=6" in plan.commit
+    assert "strategy:" not in plan.commit
+
+
+def test_a_change_that_is_impossible_for_another_reason_hands_nothing_out() -> None:
+    assert (
+        declined(
+            "set_flags", {"edits": [{"flag": "--no-such", "value": 1, "direction": "lower"}]}, snapshot()
+        ).handed_out
+        == ()
+    )
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,16 @@ def pool(name: str = "llm", **labels: str) -> Obj:
     }
 
 
+def older_pool(**labels: str) -> Obj:
+    spec = {"selector": labels, "targetPortNumber": 8000, "extensionRef": {"name": "llm-epp"}}
+    return {
+        "apiVersion": "inference.networking.x-k8s.io/v1alpha2",
+        "kind": "InferencePool",
+        "metadata": {"name": "llm", "namespace": "serving"},
+        "spec": spec,
+    }
+
+
 def out(number: int) -> Obj:
     return pod(number, serving=OUT_VALUE)
 
@@ -58,6 +68,12 @@ PODS = (pod(1), pod(2, is_ready=False), pod(3), out(4))
         pytest.param({}, (3, 3, True), id="service"),
         pytest.param({**NO_SERVICE, "inference_pools": (pool(),)}, (2, 3, True), id="pool"),
         pytest.param({**NO_SERVICE, "inference_pools": (pool(app="other"),)}, (3, 3, False), id="pool-of-others"),
+        pytest.param(
+            {**NO_SERVICE, "inference_pools": (older_pool(app="llm", serving="active"),)}, (2, 3, True), id="older-pool"
+        ),
+        pytest.param(
+            {**NO_SERVICE, "inference_pools": (older_pool(matchLabels="llm"),)}, (3, 3, False), id="a-label-matchLabels"
+        ),
         pytest.param(NO_SERVICE, (3, 3, False), id="a-router-that-cannot-be-read"),
         pytest.param({"endpoint_slices": ()}, (0, 3, True), id="a-service-without-endpoints"),
         pytest.param(

@@ -150,6 +150,19 @@ def test_an_option_is_called_what_its_label_says_unless_that_holds_a_reading() -
     assert playbook.called("relieve_cap_in_place") == "Cap it, without a canary"
 
 
+def test_only_an_edit_in_place_waits_for_the_owner_of_the_workload() -> None:
+    states = load_text(STAGED.replace("    try: rolled", "    by_owner: gone\n    impossible: calm\n    try: rolled"))
+    outcomes = {
+        name: state.impossible
+        for name, state in states.playbook.states.items()
+        if name.startswith("relieve_")
+        if isinstance(state, ChangeState)
+    }
+    assert outcomes["relieve_cap"] == "relieve_cap_in_place"
+    assert outcomes["relieve_cap_in_place"] == "gone"
+    assert outcomes["relieve_grow"] == "calm"
+
+
 def test_an_option_without_a_step_of_the_runbook_is_that_of_its_recommendation() -> None:
     text = TEXT.replace("    read: [usage]\n", "    read: [usage]\n    runbook: {step: '3'}\n")
     states = load_text(text.replace("risk: high", "risk: high, runbook: {step: '3.2'}")).playbook.states

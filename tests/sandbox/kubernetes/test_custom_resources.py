@@ -10,13 +10,18 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.credentials import Connection
+from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.rotation import OUT_VALUE, rotation_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.kernel.target import Target
 from tests.processes import Running
 from tests.sandbox.kubernetes.bench import NAME, REPLICAS, SELECTOR, Bench
 from tests.sandbox.kubernetes.cluster import MERGE_PATCH, Cluster, Obj, refused
 
+OLDER_POOLS = "inference.networking.x-k8s.io/v1alpha2"
 POOLS, SCALED_OBJECTS = "inference.networking.k8s.io/v1", "keda.sh/v1alpha1"
 PICKER = {"name": "llm-epp", "port": {"number": 9002}}
 
@@ -35,16 +40,13 @@ def scaled_object(**spec: object) -> Obj:
     return {"apiVersion": SCALED_OBJECTS, "kind": "ScaledObject", "metadata": {"name": "web"}, "spec": body | spec}
 
 
-async def path_in(cluster: Cluster, group: str, plural: str) -> str:
-    """Skips the test on a cluster that does not have the kind."""
-    _, _, groups = await cluster.raw("GET", "/apis")
-    if group.partition("/")[0] not in {one["name"] for one in groups["groups"]}:
-        pytest.skip(f"no CustomResourceDefinitions of {group} are installed")
-    return f"/apis/{group}/namespaces/{cluster.namespace}/{plural}"
+def older_pool(**selector: str) -> Obj:
+    spec = {"selector": selector, "targetPortNumber": 8000, "extensionRef": {"name": "llm-epp"}}
+    return {"apiVersion": OLDER_POOLS, "kind": "InferencePool", "metadata": {"name": NAME}, "spec": spec}
 
 
 async def test_an_inference_pool_is_served_with_its_generation(cluster: Cluster) -> None:
-    path = await path_in(cluster, POOLS, "inferencepools")
+    path = await cluster.custom_path(POOLS, "inferencepools")
     await cluster.raw("POST", path, pool(app=NAME))
     change = {"spec": {"selector": {"matchLabels": {"app": NAME, "serving": "active"}}}}
     await cluster.raw("PATCH", f"{path}/{NAME}", change, kind=MERGE_PATCH)
@@ -56,15 +58,33 @@ async def test_an_inference_pool_is_served_with_its_generation(cluster: Cluster)
 
 @pytest.mark.parametrize("field", ["selector", "targetPorts", "endpointPickerRef"])
 async def test_an_inference_pool_without_a_required_field_answers_422(cluster: Cluster, field: str) -> None:
-    path = await path_in(cluster, POOLS, "inferencepools")
+    path = await cluster.custom_path(POOLS, "inferencepools")
     body = pool(app=NAME)
     del body["spec"][field]
     async with refused(422):
         await cluster.raw("POST", path, body)
 
 
+@pytest.mark.parametrize("field", ["selector", "targetPortNumber", "extensionRef"])
+async def test_an_older_inference_pool_without_a_required_field_answers_422(cluster: Cluster, field: str) -> None:
+    path = await cluster.custom_path(OLDER_POOLS, "inferencepools")
+    body = older_pool(app=NAME)
+    del body["spec"][field]
+    async with refused(422):
+        await cluster.raw("POST", path, body)
+
+
+@pytest.mark.parametrize("port", [0, 65536])
+async def test_an_older_inference_pool_with_a_strange_port_answers_422(cluster: Cluster, port: int) -> None:
+    path = await cluster.custom_path(OLDER_POOLS, "inferencepools")
+    body = older_pool(app=NAME)
+    body["spec"]["targetPortNumber"] = port
+    async with refused(422):
+        await cluster.raw("POST", path, body)
+
+
 async def test_a_scaled_object_is_served_and_its_bounds_are_patched(cluster: Cluster) -> None:
-    path = await path_in(cluster, SCALED_OBJECTS, "scaledobjects")
+    path = await cluster.custom_path(SCALED_OBJECTS, "scaledobjects")
     await cluster.raw("POST", path, scaled_object())
     change = [
         {"op": "test", "path": "/spec/maxReplicaCount", "value": 4},
@@ -89,13 +109,39 @@ async def test_a_kind_that_is_not_installed_answers_404(own_stand_in: Callable[.
             assert (answer.status_code, answer.json()["reason"]) == (404, "NotFound")
 
 
-async def behind_a_pool(bench: Bench) -> None:
+async def behind_a_pool(bench: Bench, body: Obj) -> None:
     """No Service selects the replicas any more; a pool does."""
-    path = await path_in(bench.somebody, POOLS, "inferencepools")
-    await bench.somebody.raw("POST", path, pool(**SELECTOR))
+    path = await bench.somebody.custom_path(body["apiVersion"], "inferencepools")
+    await bench.somebody.raw("POST", path, body)
     nobody = {"spec": {"selector": {"app": NAME, "serving": "nobody"}}}
     await bench.somebody.raw("PATCH", f"{bench.path('services')}/{NAME}", nobody, kind=MERGE_PATCH)
     await bench.until_seen("no EndpointSlice lists a replica", is_unlisted)
+
+
+@pytest.mark.parametrize(
+    ("absent", "found"),
+    [
+        pytest.param((), [POOLS, OLDER_POOLS], id="both"),
+        pytest.param((OLDER_POOLS,), [POOLS], id="v1"),
+        pytest.param((POOLS,), [OLDER_POOLS], id="v1alpha2"),
+        pytest.param((POOLS, OLDER_POOLS), [], id="neither"),
+    ],
+)
+async def test_the_pools_of_whichever_group_is_served_are_read_without_an_error(
+    own_stand_in: Callable[..., Running], absent: tuple[str, ...], found: list[str]
+) -> None:
+    without = [word for group in absent for word in ("--without-crds", group.partition("/")[0])]
+    running = own_stand_in("--seed-world", "demo", *without)
+    async with httpx.AsyncClient(base_url=running.url) as http:
+        for body in (pool(app=NAME), older_pool(app=NAME)):
+            path = f"/apis/{body['apiVersion']}/namespaces/serving/inferencepools"
+            assert (await http.post(path, json=body)).status_code == (201 if body["apiVersion"] in found else 404)
+    async with KubernetesClient(Connection(url=running.url)) as client:
+        seen = await KubernetesReader(client).snapshot(Target(namespace="serving", name=NAME), incident_id="INC-1")
+    of_spec = {"targetPorts": POOLS, "targetPortNumber": OLDER_POOLS}
+    read = {group for one in seen.inference_pools for key, group in of_spec.items() if key in one["spec"]}
+    assert read == set(found)
+    assert "inference_pools" not in seen.unreadable
 
 
 def is_unlisted(world: ClusterSnapshot) -> bool:
@@ -108,8 +154,11 @@ def in_rotation(world: ClusterSnapshot) -> set[str]:
     return set(rotation.in_rotation)
 
 
-async def test_behind_a_pool_a_relabelled_replica_leaves_rotation_and_returns(bench: Bench) -> None:
-    await behind_a_pool(bench)
+@pytest.mark.parametrize("made", [pytest.param(pool, id="v1"), pytest.param(older_pool, id="v1alpha2")])
+async def test_behind_a_pool_a_relabelled_replica_leaves_rotation_and_returns(
+    bench: Bench, made: Callable[..., Obj]
+) -> None:
+    await behind_a_pool(bench, made(**SELECTOR))
     world = await bench.snapshot()
     assert len(in_rotation(world)) == REPLICAS
     chosen = sorted(in_rotation(world))[0]
@@ -122,8 +171,8 @@ async def test_behind_a_pool_a_relabelled_replica_leaves_rotation_and_returns(be
 
 
 async def test_without_a_service_or_a_pool_rotation_is_said_to_be_unknown(bench: Bench) -> None:
-    await behind_a_pool(bench)
-    path = await path_in(bench.somebody, POOLS, "inferencepools")
+    await behind_a_pool(bench, pool(**SELECTOR))
+    path = await bench.somebody.custom_path(POOLS, "inferencepools")
     await bench.somebody.raw("DELETE", f"{path}/{NAME}")
     rotation = rotation_of(await bench.snapshot())
     assert rotation is not None

@@ -28,6 +28,7 @@ LABEL, LABELS_A_LINE = 200, 6
 MAX_SILENCE_LENGTH = 2 * 3600.0
 """The longest silence that one person may create here; longer ones are created in Alertmanager."""
 WHY: Form = {"text": FormField(label="Why?", max_length=500, why="Shown in Alertmanager and on the timeline.")}
+CHANGED = "The firing alerts have changed since this was shown. Close this form and send the command again."
 NOT_KNOWN = "The bot does not know Alertmanager's address: set `alertmanager.url` in its settings."
 
 
@@ -42,7 +43,7 @@ class Silencing:
         how_long, _, why = rest.partition(" ")
         if how_long.lower() == "off":
             return await self._end(command, run)
-        await self._authority(command.user, self._services.silencers)
+        await self._authority(command.user, self._services.silencers(run.target))
         duration = _duration(how_long, why, run)
         matchers = matchers_of(run.alerts.values())
         if not matchers:
@@ -61,17 +62,17 @@ class Silencing:
     async def confirmed(self, sent: Submission) -> None:
         if self._services.silencers is None:
             raise NotDoneError(NOT_KNOWN)
-        authority = await self._authority(sent.user, self._services.silencers)
+        run = await self._services.incidents.load(sent.kept[INCIDENT])
+        if run is None:
+            raise NotDoneError(CHANGED)
+        authority = await self._authority(sent.user, self._services.silencers(run.target))
         if wrong := problems(WHY, sent.fields):
             raise NotDoneError(fields=wrong)
-        run = await self._services.incidents.load(sent.kept[INCIDENT])
-        if run is not None and not run.is_open:
+        if not run.is_open:
             raise NotDoneError(closed(run, "silence"))
-        matchers = matchers_of(run.alerts.values()) if run is not None else {}
+        matchers = matchers_of(run.alerts.values())
         if digest_of(matchers) != sent.kept["shown"]:
-            raise NotDoneError(
-                "The firing alerts have changed since this was shown. Close this form and send the command again."
-            )
+            raise NotDoneError(CHANGED)
         event = event_of(
             sent.command, "silence", text=str(sent.fields["text"]), seconds=float(sent.kept["seconds"]),
             silences=matchers, authority=authority,

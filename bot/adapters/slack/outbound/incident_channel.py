@@ -20,8 +20,10 @@ from bot.adapters.slack.escape import is_person, plain
 from bot.adapters.slack.outbound.card import CARD, INCIDENT_CHANNEL
 from bot.adapters.slack.outbound.request_message import people_of
 from bot.adapters.slack.outbound.shown import Shown, ShownStore
+from bot.domain.approvals.grant import Demand
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.target import Target
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +49,14 @@ class ChannelRules:
     users: tuple[str, ...] = ()
     user_groups: tuple[str, ...] = ()
     archive: bool = False
+    approvers_of: tuple[tuple[str, Demand], ...] = ()
+    """Pattern of a target to its own approvers, who are invited besides; the first that matches counts."""
+
+    def invited(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Returns the users and the user groups that an incident's channel starts with."""
+        own = next((demand for pattern, demand in self.approvers_of if target.matches(pattern)), Demand())
+        groups = (own.user_group,) if own.user_group else ()
+        return (*self.users, *own.users), tuple(dict.fromkeys((*self.user_groups, *groups)))
 
 
 def thread_of(slots: Slots) -> Shown:
@@ -185,16 +195,17 @@ class IncidentChannels:
     async def _fill(self, run: Run, slots: dict[str, Shown]) -> None:
         """Invite the on-call people once, then everyone who takes part: who presses, notes or leads."""
         if GROUPS not in slots:
-            await self._invite(run, slots, [*self.rules.users, *await self._on_call(run)])
+            users, groups = self.rules.invited(run.target)
+            await self._invite(run, slots, [*users, *await self._members(run, groups)])
             await self._save(run, slots, GROUPS, Shown(hash="invited"))
         known = slots.get(PEOPLE, Shown()).hash.split()
         if missing := sorted(set(filter(is_person, people_of(run))) - set(known)):
             await self._invite(run, slots, missing)
             await self._save(run, slots, PEOPLE, Shown(hash=" ".join([*known, *missing])))
 
-    async def _on_call(self, run: Run) -> list[str]:
+    async def _members(self, run: Run, groups: Sequence[str]) -> list[str]:
         users: list[str] = []
-        for group in self.rules.user_groups:
+        for group in groups:
             result = await ask(self._client.usergroups_users_list(usergroup=group))
             if isinstance(result, Refusal):
                 self._tolerate(run, result, f"reading who is in {group}")

@@ -254,7 +254,8 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
         names = " and ".join(f"*{team}*" for team in teams)
         them = "it" if len(teams) == 1 else "them"
         lines.append(f"⚠️ Nobody is set for {names}: the approvers decide for {them}.")
-    needs = f"{RISKS[request.plan.risk]} risk · needs {approvers(request.policy)} · {_time_left(request)}"
+    of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
+    needs = f"{RISKS[request.plan.risk]} risk · needs {approvers(request.policy)}{of_target} · {_time_left(request)}"
     return [*section([*lines, *_so_far(request)]), *context([needs])]
 
 

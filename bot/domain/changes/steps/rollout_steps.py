@@ -73,7 +73,7 @@ def _in_place(workload: Obj, change: TemplateChange, context: PlanContext) -> tu
     """Kubernetes replaces one after the other; the strategy that the workload ends with follows afterwards."""
     wanted = applied([op for edit in change.edits for op in edit.operations()], workload)
     others = [edit for edit in change.edits if not edit.path.startswith(STRATEGY)]
-    strategy = edit_of(workload, STRATEGY, _without_surge(1))
+    strategy = edit_of(workload, STRATEGY, without_surge(1))
     begin = [*others, *([strategy] if strategy.before != strategy.after else [])]
     wording = replace(change.wording, differences=(*change.wording.differences, IN_PLACE))
     call = patch_call(workload, "Deployment", begin, wording, guards=change.guards)
@@ -85,7 +85,7 @@ def _in_place(workload: Obj, change: TemplateChange, context: PlanContext) -> tu
     return (call, rolled_out(workload, change.templates, context), *last)
 
 
-def _without_surge(unavailable: int) -> dict[str, Any]:
+def without_surge(unavailable: int) -> dict[str, Any]:
     return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": unavailable}}
 
 
@@ -163,7 +163,7 @@ class _Held:
             "rollingUpdate": {"maxSurge": self._surge, "maxUnavailable": 0},
         }
         if first is not None:
-            strategy = _without_surge(self._kept + 1)
+            strategy = without_surge(self._kept + 1)
         held = {MIN_READY: HELD_SECONDS, DEADLINE: HELD_SECONDS + 1, STRATEGY: strategy}
         settings = [edit_of(self._workload, path, value) for path, value in held.items()]
         line = Difference(path=MIN_READY, text="rollout held: no old replica ends before it is empty")

@@ -6,14 +6,17 @@ ConfigMap first, so that the pods that roll back read the old text.
 
 from __future__ import annotations
 
+from typing import Any
+
 from bot.domain.changes.calls import Wording, patch_call
-from bot.domain.changes.circumstances import binding_note, ownership_of, ownership_of_config_map
+from bot.domain.changes.circumstances import Ownership, binding_note, ownership_of, ownership_of_config_map
 from bot.domain.changes.context import Situation, require_readable
-from bot.domain.changes.edited_template import EditedConfigMap, edited_template
+from bot.domain.changes.edited_template import EditedConfigMap, EditedTemplate, edited_template
 from bot.domain.changes.plan import Call, Plan, Step
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
+    no_surge,
     refuse_if_not_rollable,
     refuse_if_rolling,
     rollout_circumstances,
@@ -21,12 +24,15 @@ from bot.domain.changes.steps.rolling import (
     strategy_edits,
     workload_of,
 )
-from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps, without_surge
 from bot.domain.changes.verb import EDITS, PATCH_CONFIG_MAP, ChangeKind, Verb, rolled
 from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.owner import owner_of
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.flags.mitigations import refuse_what_harms
+from bot.domain.kernel.errors import NoPlanError
 
 
 def plan_set_flags(situation: Situation) -> Plan:
@@ -37,12 +43,7 @@ def plan_set_flags(situation: Situation) -> Plan:
     refuse_what_harms(edited.moves, context.against)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
-    of_maps = [
-        ownership_of_config_map(snapshot, one.obj, [line.text for line in one.differences])
-        for one in edited.config_maps
-    ]
-    owned = ownership_of(snapshot, workload, edited.owners_part)
-    drifting = list(filter(None, [owned, *of_maps]))
+    drifting = _owners(snapshot, workload, edited)
     edits = strategy_edits(snapshot, edited.template)
     wording = Wording(
         title=f"Set {edited.summary} on {name_of(workload)}",
@@ -69,6 +70,28 @@ def plan_set_flags(situation: Situation) -> Plan:
         undo_text="the old flags are written back, which is another rolling restart",
         commit="\n---\n".join(filter(None, dict.fromkeys(one.commit for one in drifting))),
     )
+
+
+def _owners(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> list[Ownership]:
+    """Raise if an owner reverts the edit: what it has to change is handed out."""
+    try:
+        of_maps = [
+            ownership_of_config_map(snapshot, one.obj, [line.text for line in one.differences])
+            for one in edited.config_maps
+        ]
+        return list(
+            filter(None, [ownership_of(snapshot, workload, _owners_part(snapshot, workload, edited)), *of_maps])
+        )
+    except NoPlanError as error:
+        raise NoPlanError(error.outcome, error.reason, error.hint, handed_out=edited.edits) from None
+
+
+def _owners_part(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> dict[str, Any]:
+    """What the owner has to change. Where no surge pod fits, its rollout would wait for one forever."""
+    owner = owner_of(workload, snapshot)
+    if owner is None or not owner.reverts or not no_surge(snapshot, edited.template):
+        return edited.owners_part
+    return edited.owners_part | {"strategy": without_surge(1)}
 
 
 def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step, ...]) -> tuple[Step, ...]:

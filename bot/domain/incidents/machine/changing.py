@@ -81,7 +81,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     else:
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))
     if result.outcome == "impossible":
-        draft.learn(impossible=(*draft.run.findings.impossible, change.state))
+        draft.learn(impossible=(*draft.run.findings.impossible, change.state), handed_out=result.handed_out)
     if result.outcome in ("unknown", "failed"):
         # Nothing was sent, so the playbook's path for a failed change does not apply.
         why = f"The change '{change.verb}' cannot be planned: {text}"
@@ -191,7 +191,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
 def _announced(draft: Draft, plan: Plan, policy: Policy, kind: str, state: str) -> Policy:
     """Returns the policy with the reason why nobody is asked about this plan, if there is one."""
     run = draft.run
-    why = draft.rules.approvals.announced(
+    why = draft.approvals.announced(
         plan, kind, plan.risk, state=state, target=run.target, ledger=run.ledger, earlier=run.requests.values(),
         at=draft.at,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
     for later, state in draft.playbook.playbook.states.items():
         if isinstance(state, ChangeState) and {name, _recommended_by(draft, name)} & set(state.approved_with):
             needed = highest(VERBS[state.change].risk, state.risk or "low")
-            if draft.rules.approvals.plan_once or highest(needed, risk) == risk:
+            if draft.approvals.plan_once or highest(needed, risk) == risk:
                 found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
     return tuple(found)
 
@@ -260,7 +260,7 @@ def _policy(
 
     They follow from the settings; a playbook may only raise the risk, shorten the time and add teams.
     """
-    approvals = draft.rules.approvals
+    approvals = draft.approvals
     earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")

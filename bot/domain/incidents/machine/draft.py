@@ -71,6 +71,11 @@ class Draft:
         """The run's current playbook."""
         return self.bundle.playbooks[self.run.playbook]
 
+    @property
+    def approvals(self) -> ApprovalRules:
+        """Who approves changes of the run's target."""
+        return self.rules.approvals.for_target(self.run.target)
+
     def text(self, key: str) -> str:
         """Returns a text of the current state with current readings filled in: `ask`, `why`, `expected` or `say`."""
         values = ScopeValues(self.run, self.run.readings)

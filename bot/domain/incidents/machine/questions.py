@@ -55,7 +55,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
         notes={key: choice.note for key, choice in state.choices.items() if choice.note},
         styles={key: choice.style for key, choice in state.choices.items() if choice.style},
         forms={key: choice.form for key, choice in state.choices.items() if choice.form},
-        by=draft.rules.approvals.one_of(state.by) if state.by else None,
+        by=draft.approvals.one_of(state.by) if state.by else None,
         not_by=draft.run.findings.answered_by.get(state.not_by, ""),
         evidence=(*evidence(draft, draft.playbook.needs(draft.run.state)), *_tried(draft)),
         asked_at=draft.at,

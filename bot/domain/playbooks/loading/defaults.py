@@ -11,7 +11,7 @@ from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.source import Position, Source
 
-_OF_CANARY = ("try", "in_place")
+_OF_CANARY = ("try", "in_place", "by_owner")
 
 
 def with_defaults(source: Source) -> Source:

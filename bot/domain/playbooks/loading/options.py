@@ -83,6 +83,10 @@ class Recommend(Strict):
     """The state that judges a canary and rolls it out: flag edits are tried on a canary first, and go on there."""
     in_place: str = ""
     """True when a flag edit may be made without a canary, where there is no room for one; absent, always."""
+    by_owner: str = ""
+    """The state that an edit without a canary leads to when it is not possible: it waits for the workload's owner where
+    that was handed a patch. Absent, `impossible`.
+    """
     still: str = ""
     against: str = ""
     done: str = ""
@@ -259,15 +263,16 @@ class _Spreading:
         for word in ("done", "failed"):
             self._alias(("states", name, "try"), ("states", final, word))
         outcomes = {"done": tried, "failed": tried}
-        risks = {"risk": change["risk"]} if "risk" in change else {}
         without_room = f"{final}_enough" if state.get("in_place") else in_place
         self.states[final] = {**_without(change, "risk"), "change": "canary", **outcomes, "impossible": without_room}
         if without_room != in_place:
             self._add_guard(name, state, without_room, in_place)
-        self.states[in_place] = {**change, **outcomes, **risks}
+        by_owner = {"impossible": state["by_owner"]} if state.get("by_owner") else {}
+        self.states[in_place] = {**change, **outcomes, **by_owner}
         if "title" in change:
             self.states[in_place]["title"] = f"{option['label']}, without a canary"
         self._alias(("states", final), ("states", in_place))
+        self._alias(("states", name, "by_owner"), ("states", in_place, "impossible"))
 
     def _add_question(self, name: str, state: Mapping[str, Any]) -> None:
         """Adds the question that is asked where no option is possible."""

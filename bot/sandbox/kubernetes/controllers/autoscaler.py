@@ -1,19 +1,14 @@
-"""Autoscalers without metrics: a workload never has fewer replicas than their minimum nor more than their maximum.
-
-KEDA's ScaledObject creates its own HorizontalPodAutoscaler and keeps it in its desired state.
-"""
+"""Autoscalers without metrics: a workload never has fewer replicas than their minimum nor more than their maximum."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from bot.sandbox.kubernetes.controllers.loop import Key
-from bot.sandbox.kubernetes.controllers.ownership import controller_of, reference_to
 from bot.sandbox.kubernetes.registry import Registry
 from bot.sandbox.kubernetes.resources import (
     AUTOSCALERS,
     DEPLOYMENTS,
     LEADER_WORKER_SETS,
-    SCALED_OBJECTS,
     STATEFUL_SETS,
 )
 from bot.sandbox.kubernetes.store import Change, name_of, namespace_of
@@ -21,7 +16,6 @@ from bot.sandbox.kubernetes.store import Change, name_of, namespace_of
 Obj = dict[str, Any]
 
 SCALABLE = {row.kind: row for row in (DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS)}
-MAX_BY_DEFAULT = 100
 
 
 class Autoscaler:
@@ -51,40 +45,4 @@ class Autoscaler:
         least, most = scaler["spec"].get("minReplicas", 1), scaler["spec"]["maxReplicas"]
         wanted = min(max(workload["spec"]["replicas"], least), most)
         self._registry.edit(row, workload, lambda one: one["spec"].update(replicas=wanted))
-        return None
-
-
-class Keda:
-    name = "keda"
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._store = registry.store
-
-    def keys(self, change: Change) -> Iterable[Key]:
-        if change.resource is SCALED_OBJECTS:
-            yield namespace_of(change.obj), name_of(change.obj)
-        elif change.resource is AUTOSCALERS and (owner := controller_of(change.obj)) is not None:
-            yield namespace_of(change.obj), owner["name"]
-
-    def reconcile(self, key: Key) -> float | None:
-        scaled = self._store.find(SCALED_OBJECTS, *key)
-        if scaled is None:
-            return None
-        spec = scaled["spec"]
-        target = {"apiVersion": "apps/v1", "kind": "Deployment", **spec["scaleTargetRef"]}
-        wanted = {
-            "scaleTargetRef": target,
-            # Zero replicas are KEDA's own decision; its autoscaler begins at one.
-            "minReplicas": max(1, spec.get("minReplicaCount", 0)),
-            "maxReplicas": spec.get("maxReplicaCount", MAX_BY_DEFAULT),
-        }
-        name = f"keda-hpa-{name_of(scaled)}"
-        present = self._store.find(AUTOSCALERS, key[0], name)
-        if present is None:
-            owners = [reference_to(SCALED_OBJECTS, scaled)]
-            body = {"metadata": {"name": name, "ownerReferences": owners}, "spec": wanted}
-            self._registry.create(AUTOSCALERS, key[0], body)
-        else:
-            self._registry.edit(AUTOSCALERS, present, lambda one: one.update(spec=wanted))
         return None

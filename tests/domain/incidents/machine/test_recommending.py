@@ -168,6 +168,18 @@ def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
     assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_restart"
 
 
+def test_the_edits_that_were_handed_out_are_kept_until_the_next_change_that_is_not_possible() -> None:
+    text = TEXT.replace(
+        "    done: calm\n", "    done: calm\n    impossible: relieve\n    at_most: 5\n    beyond: gone\n"
+    )
+    edits = ({"flag": "--seed", "value": 6},)
+    told = story(text=text).planned(PlanResult(outcome="impossible", reason="reverted", handed_out=edits))
+    assert list(told.run.findings.handed_out) == list(edits)
+    told.reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    told.planned(PlanResult(outcome="impossible", reason="no GPU is free"))
+    assert not told.run.findings.handed_out
+
+
 # --- one approval for several changes ---------------------------------------------------------------------------------
 
 STAGED = TEXT.replace("    done: calm\n", "    done: calm\n    try: rolled\n").replace(
