@@ -431,7 +431,7 @@ def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade() -> 
 
 def test_a_change_that_users_may_feel_is_confirmed_with_its_impact_and_undo() -> None:
     approve = buttons(last(waiting()))[0]
-    assert approve["text"]["text"] == "Approve roll-out"
+    assert approve["text"]["text"] == "Approve rollout"
     assert approve["confirm"]["text"]["text"].startswith(
         "Impact: thrash falls below 0.01 within 10 minutes. Undo: set "
     )

@@ -13,7 +13,7 @@ from typing import Literal, cast, get_args
 import structlog
 
 from bot.adapters.slack.escape import code, line, mention, whisper
-from bot.adapters.slack.inbound.boundary import NotDoneError, permitted
+from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
@@ -150,14 +150,14 @@ class Commands:
             await self._must_be_allowed(command)
             answer = await follow(command)
         except NotDoneError as error:
-            answer = reply(str(error))
+            answer = reply(f"{WARNING} {error}")
         log.info("command.answered", word=command.word, user=command.user)
         return answer
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _now(self, command: Command) -> Message:
-        """What waits for people, those that this person leads first, and five things to do next."""
+        """What waits for people, those that this person leads first, and things to do next."""
         page = await self._incidents.open_page()
         waiting = [run for run in page.runs if run.open_question or run.open_request or run.advised]
         waiting.sort(key=lambda run: (run.lead != command.user, URGENCY.index(run.severity)))
@@ -166,10 +166,8 @@ class Commands:
             f"{' · you lead' if run.lead == command.user else ''}\n      {now_line(run, {})}"
             for run in waiting[:LISTED]
         ]
-        head = (
-            f"*{len(waiting)} of {page.count} open incidents wait for people*" if page.count else "No incident is open."
-        )
-        return reply(head, *lines, "*You can*", *(f"• `{usage}` {does}" for usage, does in _next_steps(waiting)))
+        steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs))
+        return reply(_how_many_wait(len(waiting), page.count), *lines, "*What you can do*", *steps)
 
     async def _help(self, command: Command) -> Message:
         if command.rest:
@@ -177,7 +175,7 @@ class Commands:
             return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
         lines: list[str] = []
         for group, words in GROUPS.items():
-            lines += [f"*{group}*", *(f"• `{_usage(word)}` {WORDS[word].does}" for word in words)]
+            lines += [f"*{group}*", *(f"• `{_usage(word)}` – {WORDS[word].does}" for word in words)]
         return reply("*Commands* (`INC` may be left out while only one incident is open)", *lines)
 
     async def _list(self, command: Command) -> Message:
@@ -386,9 +384,17 @@ class Commands:
         raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{_usage(command.word)}`")
 
 
+def _how_many_wait(waiting: int, still_open: int) -> str:
+    if not still_open:
+        return "*No incident is open.*"
+    opened = "1 incident is open" if still_open == 1 else f"{still_open} incidents are open"
+    waits = f"{waiting} {'waits' if waiting == 1 else 'wait'} for people" if waiting else "nothing waits for people"
+    return f"*{opened}; {waits}.*"
+
+
 def _next_steps(waiting: Sequence[Run]) -> list[tuple[str, str]]:
     number = waiting[0].incident_id.rpartition("-")[2] if waiting else "7"
-    words = (f"show {number}", f"lead {number}", f"status {number} TEXT", "halt all WHY", "help")
+    words = (f"show {number}", f"lead {number}", f"status {number} TEXT", "list", "halt all WHY", "help")
     return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in words]
 
 

@@ -23,6 +23,7 @@ from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.flow.ports import Clock
 
@@ -228,7 +229,7 @@ def _needs_a_person(run: Run) -> bool:
 
 
 def summary_line(run: Run) -> str:
-    closed = "" if run.is_open else f" · closed as {line(run.ending.replace('_', ' '), 24)}"
+    closed = "" if run.is_open else f" · {line(ending_in_words(run.ending), 40)}"
     return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 60)} · {line(run.target, 80)}{closed}"
 
 

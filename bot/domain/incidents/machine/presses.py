@@ -34,7 +34,7 @@ def judged(draft: Draft, event: Judged) -> None:
     elif press.about.startswith("Q"):
         _judged_on_question(draft, event)
     else:
-        draft.notify(press, "This button is no longer active; use the newest message in the thread.")
+        draft.notify(press, "⚠️ This button is no longer active; use the newest message in the thread.")
         draft.ignore(f"press on unknown '{press.about}'")
     if nobody_has_decided and press.user in _deciders(draft.run):
         _offer_lead(draft, press)
@@ -52,12 +52,13 @@ def _offer_lead(draft: Draft, press: Press) -> None:
     run = draft.run
     if run.is_open and not run.lead and run.severity == "page":
         say = f"`/incident lead {run.incident_id}`"
-        draft.notify(press, f"Nobody leads {run.incident_id} yet. Take the lead: press *Take the lead*, or type {say}.")
+        how = f"press *Take the lead* on its card, or type {say}"
+        draft.notify(press, f"Nobody leads {run.incident_id} yet. To take the lead, {how}.")
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
     """Reject a press and tell only its author why; a repeat is answered again but only counted on the timeline."""
-    draft.notify(press, f"Your press does not count: {why}.")
+    draft.notify(press, f"⚠️ That didn't count: {why}.")
     draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
 
 
@@ -128,7 +129,10 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
             raise
         draft.set(requests=draft.run.requests | {request.request_id: request})
         draft.notify(press, f"Your approval counts; {not_yet}.")
-        draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
+        draft.record(
+            "press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}",
+            who=press.user, data={"request": request.request_id},
+        )  # fmt: skip
         return
     reason = press.reason if is_breaking or request.needs_reason else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)

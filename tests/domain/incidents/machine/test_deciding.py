@@ -111,7 +111,7 @@ def test_an_edit_that_cannot_be_planned_is_said_and_the_playbooks_values_come_ba
 def test_values_out_of_range_or_unchanged_leave_the_request_open(replicas: str) -> None:
     story = edits(asked(), replicas)
     assert story.run.requests["R2"].status == "open"
-    assert "does not count" in story.wanted(Notify).text
+    assert "didn't count" in story.wanted(Notify).text
 
 
 def test_an_edit_of_a_plan_that_is_not_the_newest_does_not_count() -> None:
@@ -270,7 +270,7 @@ def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
     story.run = story.run.with_(question="")
     story.chooses("grow", about=asked_then)
     assert story.run.state == "choose"
-    assert story.wanted(Notify).text == f"Your press does not count: question {asked_then} was already withdrawn."
+    assert story.wanted(Notify).text == f"⚠️ That didn't count: question {asked_then} was already withdrawn."
 
 
 @pytest.mark.parametrize(
