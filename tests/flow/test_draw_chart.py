@@ -1,4 +1,4 @@
-"""The chart of an incident: its lines go onto the timeline, then as a picture into the diagnosis or the last message."""
+"""The chart of an incident: lines on the timeline, then a picture in the diagnosis or in the last message."""
 
 from __future__ import annotations
 

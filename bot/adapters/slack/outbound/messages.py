@@ -238,7 +238,7 @@ def _closed(run: Run, post: Post) -> Message:
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
     sign = "✅" if ending in GOOD_ENDINGS else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
-    body = section([first, *news_lines(_news(post)), f"*Users:* {line(users, 400)}" if users else ""])
+    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*" if users else ""])
     held = [f"{line(title, 160)}" for title in post.data.get("held", ())]
     body += section([f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."])
     if to_commit := post.data.get("to_commit"):
