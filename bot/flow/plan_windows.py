@@ -68,7 +68,7 @@ class PlanWindows:
         if not await self._windows.end(plan.kind, targets):
             return False
         gone = PlannedWindow(kind=plan.kind, targets=targets, starts_at=0.0, ends_at=0.0)
-        await self._note(plan, gone, f"the {plan.kind} was ended by {plan.user_name or plan.user}")
+        await self._note(plan, gone, f"{plan.kind.capitalize()} ended by {plan.user_name or plan.user}")
         return True
 
     async def _note(self, plan: Plan, window: PlannedWindow, text: str) -> None:

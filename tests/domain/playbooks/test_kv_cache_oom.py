@@ -175,8 +175,8 @@ def test_the_gateway_is_advised_to_limit_prompts_by_their_lengths() -> None:
     read: dict[str, Value] = {"prompt_p95": 12_345.6, "output_p95": 700.0}
     advice = PLAYBOOK.text("relieve", "gateway.effect", read)
     assert "limit a prompt to 12,345 tokens, which 19 of 20 stay below" in advice
-    assert "of an answer (at most: 700)" in advice
-    assert "have at most: not known)" in PLAYBOOK.text("relieve", "gateway.effect", {"output_p95": 700.0})
+    assert "and an answer to 700." in advice
+    assert "a prompt to not known tokens" in PLAYBOOK.text("relieve", "gateway.effect", {"output_p95": 700.0})
 
 
 def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> None:

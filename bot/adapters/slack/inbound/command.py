@@ -75,7 +75,9 @@ class Command:
 def _with_id(word: str, rest: str) -> str:
     """The text with `7` as `INC-7`, where a number can only be an incident."""
     first, space, more = rest.partition(" ")
-    is_id = first.isascii() and first.isdigit() and ((not more and word != "stats") or word not in TAKES_TEXT)
+    is_number = first.isascii() and first.isdigit()
+    # Before a person it is no beginning of a text either: `/incident handover 7 @ben`.
+    is_id = is_number and ((not more and word != "stats") or word not in TAKES_TEXT or more.startswith("<@"))
     return f"INC-{int(first)}{space}{more}" if is_id else rest
 
 

@@ -194,7 +194,8 @@ class Commands:
         ]
         rest = page.count - len(shown)
         more = [f"… and {rest} more: `/incident show INC-7` shows one by its ID."] if rest else []
-        return reply(f"*{page.count} open*", *lines, *more, *windows, await self._switch())
+        head = "*1 open incident*" if page.count == 1 else f"*{page.count} open incidents*"
+        return reply(head, *lines, *more, *windows, await self._switch())
 
     async def _switch(self) -> str:
         """Who pulled the kill switch, or how to pull it."""
@@ -220,7 +221,7 @@ class Commands:
         wanted = rest.lower() or "md"
         if wanted not in get_args(ExportFormat):
             raise NotDoneError(
-                f"{code(rest, 60)} is not a format: `/incident export {run.incident_id} md`, `json` or `html`"
+                f"{code(rest, 60)} is not a format. Try `/incident export {run.incident_id} md`, `json` or `html`."
             )
         await self._incidents.export(run.incident_id, cast(ExportFormat, wanted), command.user)
         return reply(f"The timeline of {line(run.incident_id, 40)} will be uploaded to its thread ({wanted}).")
@@ -393,8 +394,8 @@ def _how_many_wait(waiting: int, still_open: int) -> str:
 
 
 def _next_steps(waiting: Sequence[Run]) -> list[tuple[str, str]]:
-    number = waiting[0].incident_id.rpartition("-")[2] if waiting else "7"
-    words = (f"show {number}", f"lead {number}", f"status {number} TEXT", "list", "halt all WHY", "help")
+    name = waiting[0].incident_id if waiting else "INC-7"
+    words = (f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
     return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in words]
 
 
@@ -422,7 +423,7 @@ def _usage(word: str) -> str:
 def _unknown_word(word: str) -> str:
     close = difflib.get_close_matches(word, WORDS, n=1)
     hint = f"Did you mean `{_usage(close[0])}`?" if close else "See `/incident help`."
-    return f"There is no {code('/incident ' + word, 60)}. {hint}"
+    return f"{WARNING} There is no {code('/incident ' + word, 60)}. {hint}"
 
 
 def _no_such(incident_id: str, runs: Sequence[Run]) -> str:

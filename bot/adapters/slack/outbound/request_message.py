@@ -63,8 +63,13 @@ from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks import text_sizes
 
 Blocks = tuple[Block, ...]
-VERDICTS = {"held": ("✅", "Yes"), "not_held": ("❌", "No"), "broke": ("❌", "No"), "unknown": ("❓", "Not known")}
-"""Of a watch, which asks a question; the title of most ends with its mark."""
+VERDICTS = {
+    "held": ("✅", "Yes", "confirmed"),
+    "not_held": ("❌", "No", "not confirmed"),
+    "broke": ("❌", "No", "stopped"),
+    "unknown": ("❓", "Not known", "not known"),
+}
+"""Of a watch: the sign, the answer if its title is a question, and what became of it if it is none."""
 STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000
 IN_WORDS = 10
@@ -128,12 +133,8 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
 
 
 def called(run: Run, request: Request) -> str:
-    """What people call the request: the option that it carries out, else what the plan does."""
-    if not request.option:
-        return request_title(run, request)
-    canary = ", on one canary first" if request.plan.verb == "canary" else ""
-    where = f" in {run.target.cluster}" if run.target.among_several else ""
-    return f"{request.option}{canary}{where}"
+    """What people call the request, with its cluster if there are several."""
+    return f"{request.called} in {run.target.cluster}" if run.target.among_several else request.called
 
 
 def _heading(run: Run, request: Request) -> str:
@@ -154,10 +155,10 @@ def news_line(each: News) -> str:
     if each.result not in VERDICTS:
         result = RESULTS.get(each.result, each.result.replace("_", " "))
         return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {said}" if said else "")
-    sign, word = VERDICTS[each.result]
+    sign, answer, became = VERDICTS[each.result]
     if each.title.endswith("?"):
-        return f"{sign} *{title}* {word}" + (f": {said}" if said else ".")
-    return f"{sign} *{title}*: {word.lower()}" + (f". {said}" if said else ".")
+        return f"{sign} *{title}* {answer}" + (f": {said}" if said else ".")
+    return f"{sign} *{title}*: {became}" + (f". {said}" if said else ".")
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------

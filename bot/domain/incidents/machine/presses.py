@@ -107,7 +107,7 @@ def _already(draft: Draft, request: Request, press: Press) -> str:
     if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
         return f"you have approved {request.request_id} already, and it was {request.said}"
     if request.advice is not None and draft.run.advised == request:
-        return f"{request.request_id} is only advised: {request.advice.text}"
+        return f"this change is only advised: {request.advice.text}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
     see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""
@@ -143,7 +143,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
 
 def _notify_overruled(draft: Draft, request: Request, press: Press) -> None:
     """Notify every team that was asked who decided without it, and why."""
-    text = f"<@{press.user}> broke the glass for {request.request_id}, for this one change: {press.reason}"
+    text = f"<@{press.user}> broke the glass for this one change, {request.called}: {press.reason}"
     draft.post("note", f"glass:{request.request_id}", request.request_id, {"text": text, "user": "", "ping": "all"})
     draft.record("decided", f"the glass was broken for {request.request_id}: {press.reason}", who=press.user)
 

@@ -176,7 +176,7 @@ def test_after_half_time_one_lead_may_decide_alone_with_a_reason_that_everybody_
     assert story.run.requests["R2"].half_passed
     assert "half of the time for R2 has passed; asked again, and lead too" in story.texts("request")
     [note] = [post.data["text"] for post in story.run.posts if post.slot == "half:R2"]
-    assert "It expires in " in note
+    assert " left to decide: " in note
     assert "nothing is applied later" in note
     story.presses("approve", user="ana", teams=("serving",))
     breaks_glass(story)
