@@ -59,7 +59,7 @@ class PlanWindows:
             by=plan.user_name or plan.user,
         )  # fmt: skip
         await self._windows.plan(window)
-        await self._note(plan, window, str(window))
+        await self._note(plan, window, f"{window}"[:1].upper() + f"{window}"[1:])
         return window
 
     async def end(self, plan: Plan) -> bool:

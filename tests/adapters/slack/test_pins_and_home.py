@@ -155,7 +155,7 @@ async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: C
     counter.inbound.runs["INC-7"] = waiting()
     await counter.bench.messenger.show(waiting())
     mine = await home_of(counter, "U0ANA")
-    assert "|Cap llm at 6 sequences> until" in mine
+    assert "|Cap llm at 6 sequences> by" in mine
     assert "/archives/C0INC/p" in mine
     theirs = await home_of(counter, "U0MO")
     assert "Nothing is waiting for you." in theirs

@@ -38,6 +38,7 @@ from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
 from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.kernel.links import links_of
+from bot.domain.reports.present import NOT_BEGUN
 
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
@@ -144,7 +145,7 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
         request = run.requests.get(run.change.request_id)
         title = line(called(run, request), 200) if request is not None else ""
         return f"🔧 {'Applying' if run.change.begun else 'Planning'} *{title or line(run.doing, 150)}*"
-    doing = line(run.doing or run.state.replace("_", " "), 150) or "Reading"
+    doing = line(run.doing, 150) or NOT_BEGUN
     if run.watch is not None:
         return f"👀 Checking: *{doing}*, until {time_of_day(run.watch.until)} at the latest"
     return f"🔎 Reading: *{doing}*"

@@ -24,7 +24,7 @@ from bot.adapters.slack.outbound.card import linked, now_line, sign_of
 from bot.adapters.slack.outbound.request_message import called
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.window_line import window_line
-from bot.adapters.slack.outbound.words import moment
+from bot.adapters.slack.outbound.words import moment, time_of_day
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
@@ -247,7 +247,7 @@ def _stands(run: Run) -> str:
 
 
 def _waits(waiting: Waiting) -> str:
-    until = f" until {moment(waiting.until)}" if waiting.until is not None else ""
+    until = f" by {time_of_day(waiting.until)}" if waiting.until is not None else ""
     return f"• *{line(waiting.incident_id, 40)}* {linked(line(waiting.what, 300), waiting.link)}{until}"
 
 

@@ -238,15 +238,15 @@ def summary_message(waiting: Mapping[str, str]) -> Message:
         done = "Many incidents began at once; each has its card now."
         return Message(done, tuple(section([done])))
     count = len(waiting)
-    title = f"{count} new {'incident waits for its card' if count == 1 else 'incidents wait for their cards'}"
+    title = f"{count} new {'incident has' if count == 1 else 'incidents have'} no card yet"
     why = (
-        "Too many began at once to post every card. The bot is already working on all of them; incidents that need a "
-        "person get their card at once, the others one by one."
+        "Too many incidents began at once to post a card for each. The bot is working on all of them. Those that need "
+        "a person get their card at once; the others follow one by one."
     )
     names = sorted(waiting, key=_number)
     shown = [waiting[name] for name in names]
     more = [f"… and {count - LINES} more: `/incident list`"] if count > LINES else []
-    foot = context([f"`/incident show {line(names[0], 40)}` shows that one and posts its card"])
+    foot = context([f"`/incident show {line(names[0], 40)}` posts its card now"])
     blocks = (header(title), *section([why]), *section([*shown[:LINES], *more]), *foot)
     return Message("\n".join([f"{title}.", *shown[:LINES], *more]), blocks)
 
