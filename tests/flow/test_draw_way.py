@@ -78,7 +78,7 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
     await DrawPathHandler(uploads, playbook_of, draw)(context, effect)
     [(name, content, comment)] = uploads.files
     assert (name, content) == ("INC-7-path.png", b"png")
-    assert "now in grow" in comment
+    assert "now at: grow" in comment
     assert [row.name for row in drawn[0].rows if row.is_visited] == ["look", "choose", "grow"]
     assert [row.name for row in drawn[0].rows if row.is_current] == ["grow"]
 
