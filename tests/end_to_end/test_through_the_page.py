@@ -41,6 +41,7 @@ async def test_a_person_clicks_from_the_card_to_an_approved_canary_and_a_strange
         thread = await open_thread(page)
         approve = thread.get_by_role("button", name="Approve")
         await expect(approve).to_be_visible(timeout=A_LOOK)
+        await expect(thread.get_by_role("img", name="First token")).to_be_visible(timeout=A_LOOK)
         if os.environ.get("UPDATE_PICTURES"):
             await expect(page.get_by_text("Needs approval").first).to_be_visible(timeout=A_LOOK)
             await page.screenshot(path=PICTURE)
