@@ -41,8 +41,9 @@ GAP_FILL = "#f2f3f4"
 SMALL, NORMAL, LARGE = 8.2, 8.8, 11.0
 BADGES_APART = 19
 LABELS_APART = 13
-STEPS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400)
+STEPS = (2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400)
 MAX_TICKS = 6
+LAST_LABEL = 24
 GAP_IS = 2.5
 """This many times the usual distance between two points is a gap."""
 
@@ -109,7 +110,8 @@ def _height(chart: Chart) -> int:
 def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
     """The title, the limits and the outcome, on one line."""
     unit = "" if panel.unit in SHOWN_UNITS else f" ({panel.unit})" if panel.unit else ""
-    limits = ", ".join(f"{_limit_name(limit)} {_number(limit.value, panel.unit)}" for limit in _upwards(panel))
+    upwards = _upwards(panel)
+    limits = ", ".join(f"{_limit_name(limit, upwards)} {_number(limit.value, panel.unit)}" for limit in upwards)
     title = sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
     change = sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
     named = sheet.write(title.x1 + 10, top + 14, limits and f"– – {limits}", fontsize=SMALL, color=LIMIT)
@@ -117,10 +119,12 @@ def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
         sheet.figure.texts[-1].remove()  # no room: their numbers stand beside the lines
 
 
-def _limit_name(limit: Limit) -> str:
-    """`target` of `ttft_target`, as the panel says of what; `thrash` of `thrash_ratio`."""
+def _limit_name(limit: Limit, limits: Sequence[Limit]) -> str:
+    """`target` of `ttft_target`, as the panel says of what; `thrash` of `thrash_ratio` if there are other limits."""
     words = limit.setting.split("_")
-    return "target" if words[-1] == "target" else " ".join(words[:-1] if words[-1] == "ratio" else words)
+    if words[-1] == "target":
+        return "target"
+    return "limit" if len(limits) == 1 else " ".join(words[:-1] if words[-1] == "ratio" else words)
 
 
 def _panel(axes: Axes, chart: Chart, panel: Panel, *, has_times: bool) -> None:
@@ -180,7 +184,7 @@ def _legend(sheet: _Sheet, chart: Chart, top: float) -> None:
         sheet.write(SIDE + 24, y, mark.text)
     if chart.marks_left_out:
         y = top + (len(chart.marks) + 0.5) * LEGEND_LINE
-        sheet.write(SIDE + 24, y, f"{chart.marks_left_out} more stand in the timeline")
+        sheet.write(SIDE + 24, y, f"{chart.marks_left_out} more in the report")
 
 
 def _x(chart: Chart, at: float) -> float:
@@ -215,7 +219,9 @@ def _unbroken(points: Sequence[tuple[float, float]]) -> list[list[tuple[float, f
 def _ticks(begins: float, ends: float) -> list[float]:
     step = next((step for step in STEPS if (ends - begins) / step <= MAX_TICKS), (ends - begins) / MAX_TICKS)
     first = (begins // step + 1) * step
-    return [first + number * step for number in range(MAX_TICKS + 1) if first + number * step <= ends]
+    # The word at the end of the axis needs its place.
+    latest = ends - (ends - begins) * LAST_LABEL / (WIDTH - LEFT - RIGHT)
+    return [first + number * step for number in range(MAX_TICKS + 1) if first + number * step <= latest]
 
 
 def _number(value: float, unit: str) -> str:

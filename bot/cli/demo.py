@@ -17,6 +17,7 @@ from rich.text import Text
 from bot.cli import stored
 from bot.cli.engines import what_differs
 from bot.cli.short_report import short_report
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, StorageUnavailableError
 from bot.domain.kernel.timeline import Chained
@@ -121,10 +122,12 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
     entries = stored.loaded(stored.load_timeline(world.redis_url, run.incident_id))
     # One screen; the whole report has everything, state by state.
     console.print(short_report(Report.of(entries)))
-    console.print(f"\nThe whole report is a file in its thread. Play it yourself: [bold]{_again(scenario)}[/bold]")
     verified = is_verified(run, entries, scenario)
     colour, word = ("green", "verified") if verified else ("red", "NOT verified")
-    console.print(f"[{colour}]{run.incident_id} closed after {seconds:.0f} s: {run.ending}, {word}.[/{colour}]")
+    console.print(
+        f"\n[{colour}]{run.incident_id} ended after {seconds:.0f} s: {ending_in_words(run.ending)} ({word}).[/{colour}]"
+    )
+    console.print(f"Next, press the buttons yourself: [bold]{_again(scenario)}[/bold]")
     return 0 if verified else 1
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from bot.cli import stored
 from bot.cli.failures import CommandError
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.receive_input import ReceiveInput
 from bot.settings import Settings
@@ -47,7 +48,7 @@ async def _still_open(inputs: ReceiveInput, which: str) -> str:
     if run is None:
         raise CommandError(f"{which}: not in this Redis. `incident-bot halt all` needs no name.")
     if not run.is_open:
-        raise CommandError(f"{run.incident_id} is closed ({run.ending.replace('_', ' ')}): it sends no calls.")
+        raise CommandError(f"{run.incident_id} is closed ({ending_in_words(run.ending)}): it sends no calls.")
     return run.incident_id
 
 

@@ -36,11 +36,6 @@ def _parts(report: Report) -> Iterator[Text | Table]:
         ("at", "who", "what"),
         [(_time(it.at), report.people.get(it.who, it.who) or "nobody", it.what) for it in report.decisions],
     )
-    yield _table(
-        "What was changed",
-        ("at", "call", "before → after"),
-        [(_time(it.at), it.text, "\n".join(it.differences)) for it in report.calls if it.done],
-    )
 
 
 def _lines(report: Report) -> Table:

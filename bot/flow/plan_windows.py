@@ -59,7 +59,7 @@ class PlanWindows:
             by=plan.user_name or plan.user,
         )  # fmt: skip
         await self._windows.plan(window)
-        await self._note(plan, window, str(window))
+        await self._note(plan, window, f"{window}"[:1].upper() + f"{window}"[1:])
         return window
 
     async def end(self, plan: Plan) -> bool:
@@ -68,7 +68,7 @@ class PlanWindows:
         if not await self._windows.end(plan.kind, targets):
             return False
         gone = PlannedWindow(kind=plan.kind, targets=targets, starts_at=0.0, ends_at=0.0)
-        await self._note(plan, gone, f"the {plan.kind} was ended by {plan.user_name or plan.user}")
+        await self._note(plan, gone, f"{plan.kind.capitalize()} ended by {plan.user_name or plan.user}")
         return True
 
     async def _note(self, plan: Plan, window: PlannedWindow, text: str) -> None:

@@ -764,6 +764,9 @@ class Impatient(Protocol):
         ...
 
 
+Draw = Callable[[], Awaitable[bytes]]
+
+
 class Messenger(Protocol):
     async def show(self, run: Run) -> Sequence[Event]:
         """Brings the incident's card and thread up to date; returns `Posted` for new messages.
@@ -780,6 +783,13 @@ class Messenger(Protocol):
 
     async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
         """Uploads a file to the incident's thread, once by `key`: made again after a crash, its content may differ."""
+        ...
+
+    async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
+        """Shows a picture in the message at `slot`, or as an upload in the thread if Slack refuses that.
+
+        `draw` is called only when the picture has to be uploaded. Raises `MessengerError` to be called again.
+        """
         ...
 
 

@@ -89,7 +89,7 @@ class Approver:
             self._pressed[message["ts"], button["value"]] = (user, time.monotonic())
             label = button["text"]["text"]
             self._answered[_asked(message), label] += 1
-            self.say(f"presses '{label}' on: {_first_line(message.get('text', ''))}")
+            self.say(f"presses '{label}' on: {_about(message)}")
 
     def _act(self, what: str, body: Mapping[str, Any], user: str = USER) -> bool:
         """Whether the bot acknowledged it. If the button is gone, the bot has edited the message since."""
@@ -190,5 +190,7 @@ def _asked(message: Mapping[str, Any]) -> str:
     return _BEFORE.sub("", re.sub(r"\b[QR]\d+", "", text))
 
 
-def _first_line(text: str) -> str:
-    return textwrap.shorten(text, MAX_SAID_LENGTH, placeholder=" …")
+def _about(message: Mapping[str, Any]) -> str:
+    """The question or request of a message, without what happened before it and what follows its first sentence."""
+    asked = _BEFORE.sub("", str(message.get("text", ""))).partition("\n")[0]
+    return textwrap.shorten(asked.partition(". ")[0], MAX_SAID_LENGTH, placeholder=" …")

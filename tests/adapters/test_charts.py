@@ -36,7 +36,7 @@ def test_units_limits_and_decisions_stand_as_text() -> None:
     assert {
         "thrash (per finished)",
         "– – recovered 0.01, thrash 0.1",
-        "– – kv ceiling 90%",
+        "– – limit 90%",
         "2.81 → 0.0004",
         "UTC",
     } <= texts
@@ -47,7 +47,7 @@ def test_the_limits_begin_where_the_title_ends() -> None:
     drawn_as = drawn(chart(), "svg").decode()
     places = {unescape(text): float(x) for x, text in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>([^<]+)<', drawn_as)}
     a_letter = 4.5  # points, at least
-    heads = {"kv usage": "– – kv ceiling 90%", "thrash (per finished)": "– – recovered 0.01, thrash 0.1"}
+    heads = {"kv usage": "– – limit 90%", "thrash (per finished)": "– – recovered 0.01, thrash 0.1"}
     for title, limits in heads.items():
         assert places[limits] > places[title] + a_letter * len(title)
 

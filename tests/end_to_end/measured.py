@@ -29,6 +29,10 @@ class Measured:
     """On one message, menus left out."""
     snake_case: frozenset[str]
     """Names of variables in text for people, outside code."""
+    pictures: tuple[str, ...] = ()
+    """The kinds of the replies that show a picture, in order of the thread."""
+    files: tuple[str, ...] = ()
+    """The names of files that are replies of their own."""
 
 
 def measured(slack_url: str, channel: str) -> Measured:
@@ -44,6 +48,8 @@ def measured(slack_url: str, channel: str) -> Measured:
         words=sum(len(_plain(text).split()) for message in thread for text in _shown(message)),
         card_edits=sum(call["method"] == "chat.update" and call["args"]["ts"] == card for call in calls),
         most_buttons=max(sum(element["type"] == "button" for element in elements_of(blocks)) for blocks in sent),
+        pictures=tuple(_kind_of(message) for message in thread if _has_picture(message)),
+        files=tuple(file["name"] for message in thread for file in message.get("files", ())),
         snake_case=frozenset(word for text in texts for word in SNAKE.findall(TOKEN.sub("", CODE.sub("", text)))),
     )
 
@@ -66,6 +72,16 @@ def texts_of(blocks: Sequence[Json]) -> Iterator[str]:
                 yield from (str(element["text"]) for element in block["elements"])
             case "actions":
                 yield from (str(each["text"]["text"]) for each in block["elements"] if "text" in each)
+
+
+def _has_picture(message: Json) -> bool:
+    return any(block["type"] == "image" for block in message.get("blocks") or ())
+
+
+def _kind_of(message: Json) -> str:
+    """From its key: `INC-1/diagnosis:4`."""
+    slot: str = message["metadata"]["event_payload"]["slot"]
+    return slot.partition("/")[2].partition(":")[0]
 
 
 def _shown(message: Json) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from threading import Lock
 
 from bot.cli.demo import is_verified
 from bot.domain.changes.plan import Plan
+from bot.domain.kernel.timeline import Chained
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from tests.end_to_end.measured import MOST_BUTTONS, Measured, measured
@@ -36,10 +37,13 @@ class Played:
     said: Sequence[str]
     """What the scripted people did."""
     seen: Measured
+    timeline: Sequence[Chained]
 
 
-def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
-    """Fail when it is not closed `within` seconds after the trouble began."""
+def play(
+    scenario: demo.Scenario, *, within: float = 300.0, is_whole: Callable[[Measured], bool] = lambda seen: True
+) -> Played:
+    """Fail when it is not closed `within` seconds after the trouble began. `is_whole`: whether Slack has everything."""
     said: list[str] = []
     with ExitStack() as running:
         with STARTS:
@@ -66,8 +70,14 @@ def play(scenario: demo.Scenario, *, within: float = 300.0) -> Played:
         assert run is not None
         way = [entry.state for entry in stage.entries("entered")]
         plans = [request.plan for request in run.requests.values()]
-        seen = measured(world.slack_url, demo.CHANNEL)
-        return Played(run.ending, is_verified(run, stage.timeline(), scenario), way, plans, stage.told(), said, seen)
+        seen = until(lambda: _whole(world.slack_url, is_whole), "Slack shows everything", 30, every=LOOK_EVERY)
+        timeline = stage.timeline()
+        return Played(run.ending, is_verified(run, timeline, scenario), way, plans, stage.told(), said, seen, timeline)
+
+
+def _whole(slack_url: str, is_whole: Callable[[Measured], bool]) -> Measured | None:
+    seen = measured(slack_url, demo.CHANNEL)
+    return seen if is_whole(seen) else None
 
 
 def must_end_as_written(branches: Sequence[Branch]) -> None:

@@ -157,7 +157,7 @@ def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
 
 def test_an_old_button_is_answered_with_what_was_decided(world: Stage) -> None:
     world.press("U0BEN", found(world, MITIGATION), "approve", stale=True)
-    is_told(world, "U0BEN", "Your press does not count: ")
+    is_told(world, "U0BEN", "That didn't count: ")
     assert world.state() == "relieve_scale_anyway"
 
 

@@ -34,13 +34,17 @@ def world() -> Iterator[Stage]:
 
 async def test_a_person_clicks_from_the_card_to_an_approved_canary_and_a_stranger_is_refused(world: Stage) -> None:
     async with chromium() as browser:
-        page = await browser.new_page(viewport={"width": 1440, "height": 1000})
+        page = await browser.new_page(viewport={"width": 1280, "height": 900})
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
         await page.goto(f"{world.world.slack_url}/?as=U0ANA")
         thread = await open_thread(page)
         approve = thread.get_by_role("button", name="Approve")
         await expect(approve).to_be_visible(timeout=A_LOOK)
+        await expect(thread.get_by_role("img", name="First token")).to_be_visible(timeout=A_LOOK)
+        # The whole request can be read and decided without scrolling.
+        await expect(thread.get_by_text("Recommended:")).to_be_in_viewport(ratio=1)
+        await expect(approve).to_be_in_viewport(ratio=1)
         if os.environ.get("UPDATE_PICTURES"):
             await expect(page.get_by_text("Needs approval").first).to_be_visible(timeout=A_LOOK)
             await page.screenshot(path=PICTURE)

@@ -1,4 +1,4 @@
-"""The chart of an incident: its lines go onto the timeline after the end, then once as a picture into the thread."""
+"""The chart of an incident: lines on the timeline, then a picture in the diagnosis or in the last message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.reports.chart import Chart, chart_of
 from bot.domain.signals.scrape import Scrape
-from bot.flow.handlers.draw_chart import ReadSeriesHandler, comment_of
+from bot.flow.handlers.draw_chart import ReadSeriesHandler, caption_of
 from bot.flow.handlers.show import ExportHandler
 from bot.flow.perform_effect import EffectContext
 from bot.flow.ports import Owed, ReadContext
@@ -138,7 +138,7 @@ def test_the_end_wants_lines_and_lines_want_a_picture() -> None:
     wanted = story.wanted(ReadSeries).effect_id
     story.happens(SeriesRead(event_id=wanted, effect_id=wanted, lines=(thrash_line(),)))
     assert story.texts("chart") == ["over the whole time: thrash (97 points)"]
-    assert story.wanted(DrawChart)
+    assert story.wanted(DrawChart).slot == story.run.posts[-1].slot
 
 
 def test_whoever_is_asked_first_sees_how_it_came_to_that_and_nobody_else() -> None:
@@ -177,4 +177,4 @@ def test_a_picture_that_could_not_be_uploaded_is_on_the_timeline_and_asks_nobody
 def test_who_cannot_see_the_picture_reads_what_it_shows() -> None:
     chart = chart_of(fixed(thrash_line(), usage_line()))
     assert isinstance(chart, Chart)
-    assert comment_of(run(), chart) == "INC-7 so far: thrash 2.81 → 0.0004; kv usage 99.1% → 63.4%"
+    assert caption_of(run(), chart) == "INC-7 so far: thrash 2.81 → 0.0004; kv usage 99.1% → 63.4%"

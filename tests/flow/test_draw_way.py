@@ -11,7 +11,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.handlers.draw_path import DrawPathHandler, way_picture
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Owed
+from bot.flow.ports import Draw, Owed
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
@@ -42,6 +42,9 @@ class Uploads:
 
     async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
         self.files.append((name, content, comment))
+
+    async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
+        raise AssertionError("the path is a file of its own")
 
     async def show(self, run: Run) -> tuple[()]:
         return ()
@@ -75,7 +78,7 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
     await DrawPathHandler(uploads, playbook_of, draw)(context, effect)
     [(name, content, comment)] = uploads.files
     assert (name, content) == ("INC-7-path.png", b"png")
-    assert "now in grow" in comment
+    assert "now at: grow" in comment
     assert [row.name for row in drawn[0].rows if row.is_visited] == ["look", "choose", "grow"]
     assert [row.name for row in drawn[0].rows if row.is_current] == ["grow"]
 

@@ -178,10 +178,10 @@ async def test_a_planned_window_is_on_the_timelines_of_its_open_incidents(scene:
     assert await service.open() == [begun]
     await service.begin(replace(plan, command_id="c2", targets="chat/*"))
     await turns(bot, scene)
-    assert (await told(scene)).count("note: freeze until") == 1
+    assert (await told(scene)).count("note: Freeze until") == 1
     assert await service.end(replace(plan, command_id="c3"))
     await turns(bot, scene)
-    assert "note: the freeze was ended by ana" in await told(scene)
+    assert "note: Freeze ended by ana" in await told(scene)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,12 @@ def web_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
 
 
+def session_of(client: AsyncWebClient) -> aiohttp.ClientSession:
+    if client.session is None:
+        raise MessengerError("the Slack client was made without a session", lasting=True)
+    return client.session
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why a call returned no usable answer.

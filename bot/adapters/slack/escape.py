@@ -41,8 +41,8 @@ def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> 
 
 
 def whisper(text: object, limit: int = 3_000) -> str:
-    """Text for one person: its mentions notify no one, so they stay."""
-    shown = _ESCAPED_MENTION.sub(r"<@\1>", _cut(_escaped(_visible(text)), limit))
+    """Text for one person: its mentions notify no one, so they stay; so do code spans."""
+    shown = _ESCAPED_MENTION.sub(r"<@\1>", _CODE.sub(r"`\1`", _cut(_escaped(_visible(text)), limit)))
     return _ESCAPED_CHANNEL.sub(r"<#\1>", shown)
 
 

@@ -35,6 +35,7 @@ CONFIRM_TITLE = 100
 CONFIRM_TEXT = 300
 CONFIRM_BUTTON = 30
 PRIVATE_METADATA = 3_000
+ALT_TEXT = 2_000
 TEXT = 3_000
 """The limit of the `text` beside the blocks: `chat.update` refuses more than 4,000."""
 MESSAGE_CHARACTERS = 12_000

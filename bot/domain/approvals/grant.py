@@ -230,6 +230,13 @@ class Request(BaseModel):
         return SAID.get(self.status, self.status)
 
     @property
+    def called(self) -> str:
+        """What people call it: the option that it carries out, else what its plan does."""
+        if not self.option:
+            return self.plan.title
+        return self.option + (", on one canary first" if self.plan.verb == "canary" else "")
+
+    @property
     def needs_reason(self) -> str:
         """Why an approval must come with a reason in words; empty if it need not."""
         if self.asked_before:

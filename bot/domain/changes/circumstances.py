@@ -274,6 +274,10 @@ def binding_note(snapshot: ClusterSnapshot, edits: Iterable[FlagEdit]) -> tuple[
     if cap is None or isinstance(cap, str) or not running:
         return ()
     if cap < max(running):
-        return (Circumstance(name="binds", grade="note", text=f"it binds: up to {max(running):.0f} run at once now"),)
-    text = f"it may not bind: at most {max(running):.0f} run at once now"
+        return (Circumstance(name="binds", grade="note", text=f"the limit takes effect: {_at_once(running)}"),)
+    text = f"the limit may change nothing: {_at_once(running)}"
     return (Circumstance(name="binds", grade="note", text=text),)
+
+
+def _at_once(running: list[float]) -> str:
+    return f"the busiest replica runs {max(running):.0f} requests at once now"

@@ -123,10 +123,12 @@ class ReadSeries(_Effect):
 
 
 class DrawChart(_Effect):
-    """Post the lines of the timeline to the thread as one chart, with the decisions marked."""
+    """Draw the lines of the timeline as one chart, with the decisions marked, and show it in Slack."""
 
     lane: ClassVar[Lane] = "cards"
     kind: Literal["draw_chart"] = "draw_chart"
+    slot: str = ""
+    """The message of the thread that shows it; empty: it is a message of its own."""
 
 
 class SilenceAlerts(_Effect):

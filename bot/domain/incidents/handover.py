@@ -16,26 +16,26 @@ def open_matters(run: Run, now: float) -> tuple[str, ...]:
 def _open_matters(run: Run, now: float) -> Iterator[str]:
     question, request = run.open_question, run.open_request
     if question is not None:
-        yield f"{question.question_id} waits for an answer{_until(question.expires_at, now)}: {question.text}"
+        yield f"Waits for an answer{_until(question.expires_at, now)}: {question.text}"
     elif request is not None:
-        yield f"{request.request_id} waits for approval{_until(request.expires_at, now)}: {request.plan.title}"
+        yield f"Waits for approval{_until(request.expires_at, now)}: {request.called}"
     elif run.change is not None and run.change.begun:
-        yield f"A change is being applied: {run.requests[run.change.request_id].plan.title}"
+        yield f"A change is being applied: {run.requests[run.change.request_id].called}"
     elif run.watch is not None:
         yield f"The bot watches{_until(run.watch.until, now)}: {run.doing or run.state}"
     else:
-        yield f"The bot is at: {run.doing or run.state}"
+        yield f"The bot works on: {run.doing or run.state}"
     if run.parked is not None:
-        yield f"Parked since {clock(run.parked.since, now)}"
+        yield f"Parked since {clock(run.parked.since, now)} UTC"
     if run.halted_by:
         yield f"Halted by <@{run.halted_by}>"
     if run.held:
-        yield f"Still in place, with an undo: {', '.join(entry.title for entry in run.held)}"
+        yield f"Changes in place: {'; '.join(entry.title for entry in run.held)}"
     if NEXT_STATUS in run.deadlines:
-        yield f"Promised: the next status update by {clock(run.deadlines[NEXT_STATUS], now)}"
+        yield f"Promised: the next status update by {clock(run.deadlines[NEXT_STATUS], now)} UTC"
     if run.silences:
         yield f"Alerts are silenced{_until(min(run.silences.values()), now)}"
 
 
 def _until(at: float | None, now: float) -> str:
-    return f" until {clock(at, now)}" if at is not None else ""
+    return f" until {clock(at, now)} UTC" if at is not None else ""

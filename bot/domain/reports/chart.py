@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.series import MAX_POINTS, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
@@ -17,6 +19,8 @@ MAX_PANELS = 3
 VERDICTS = {"held": "yes", "not_held": "no", "broke": "no", "unknown": "not known"}
 MAX_MARKS = 9
 """One digit each; the report has them all."""
+_REFERENCE = re.compile(r"^(\w+) [RQ]\d+\b")
+"""`approved R1: …`: a picture has no room for the number."""
 MAX_MARK_LENGTH = 60
 """As wide as the picture; the report has all of it."""
 
@@ -183,7 +187,7 @@ def _marks(report: Report) -> Iterator[Mark]:
     yield mark(report.opened_at, "opened")
     for decided in report.decisions:
         who = report.people.get(decided.who, decided.who)
-        yield mark(decided.at, decided.what + (f" ({who})" if who else ""))
+        yield mark(decided.at, _REFERENCE.sub(r"\1", decided.what) + (f" ({who})" if who else ""))
     for called in report.calls:
         if called.done:
             yield mark(called.at, called.text, is_change=True)
@@ -193,4 +197,4 @@ def _marks(report: Report) -> Iterator[Mark]:
             name = verdict.title or verdict.state.replace("_", " ")
             yield mark(verdict.at, f"{name} {VERDICTS.get(verdict.verdict, verdict.verdict.replace('_', ' '))}")
     if report.closed_at is not None:
-        yield mark(report.closed_at, f"closed: {report.ending.replace('_', ' ')}")
+        yield mark(report.closed_at, ending_in_words(report.ending))

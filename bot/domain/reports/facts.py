@@ -19,8 +19,10 @@ from bot.domain.kernel.timeline import GENESIS, Chained, Entry, StoredHead, firs
 from bot.domain.reports.escaping import plain
 from bot.domain.signals.signal import Reading
 
-ACTS = frozenset({"press", "answered", "decided", "note", "halt", "resume", "undo"})
-"""Kinds of entries by which a person shows that somebody is there."""
+ACTS = frozenset({"answered", "decided", "note", "halt", "resume", "undo"})
+"""Kinds of entries by which a person shows that somebody is there; a press only if it counted."""
+APPROVED = "approved"
+"""Begins the text of a decision that grants a request."""
 DECISIONS = frozenset({"decided", "answered", "halt", "resume", "undo"})
 MOVES_ON = frozenset({"entered", "undo", "closed"})
 """After these, nothing that was put to people before is open any more."""
@@ -213,7 +215,7 @@ class Report(_Fact):
             severity=_severity(opened, plain_entries),
             alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
             opened_at=opened.at if opened else (plain_entries[0].at if plain_entries else 0.0),
-            first_act_at=next((e.at for e in plain_entries if e.who and e.kind in ACTS), None),
+            first_act_at=next((e.at for e in plain_entries if e.who and (e.kind in ACTS or _approves(e))), None),
             closed_at=closed.at if closed else None,
             ending=_str(closed.data, "ending") if closed else "",
             links=_links(opened, plain_entries, closed_at=closed.at if closed else None),
@@ -349,11 +351,18 @@ def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:
         request = _str(entry.data, "request")
         if entry.kind == "request" and "plan" in entry.data:
             titles[request] = _str(_dict(entry.data, "plan"), "title")
-        elif entry.kind == "press" and _str(entry.data, "action") == "approve":
-            by.setdefault(_str(entry.data, "about"), []).append(entry.who)
+        elif _approves(entry):
+            by.setdefault(request, []).append(entry.who)
         elif entry.kind == "outcome" and request in titles and ": done" in entry.text:
             approved = tuple(dict.fromkeys(filter(None, by.get(request, []))))
             yield Applied(request=request, title=titles[request], at=entry.at, by=approved)
+
+
+def _approves(entry: Entry) -> bool:
+    """Whether it records an approval that counted: the last one decides, those before it are counted."""
+    if entry.kind == "press":
+        return bool(_str(entry.data, "request"))
+    return entry.kind == "decided" and bool(entry.who) and entry.text.startswith(APPROVED)
 
 
 def _follow_ups(entries: Sequence[Entry], held: Sequence[str], diagnosis: Diagnosed | None) -> Iterator[FollowUp]:
@@ -396,7 +405,8 @@ def _waits(entries: Sequence[Entry]) -> Iterator[Waited]:
 def _asked(entry: Entry) -> str:
     if entry.kind in ("asked", "question"):
         return _str(entry.data, "id")
-    return _str(entry.data, "request") if entry.kind == "request" else ""
+    is_asked = entry.kind == "request" and entry.data.get("waits") is not False
+    return _str(entry.data, "request") if is_asked else ""
 
 
 def _settled(entry: Entry) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
@@ -115,7 +116,7 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("Users", f"{felt}. From {moment(report.opened_at)}{over}"),
         ("Cause", " ".join(filter(None, cause)) or "not known"),
         ("What was done", fixed or "nothing was changed"),
-        ("Still changed", _held(report)),
+        ("Still in place", _held(report)),
     )
 
 
@@ -123,8 +124,8 @@ def _happened(report: Report) -> str:
     what = report.diagnosis.title if report.diagnosis is not None else report.title
     where = f" on {report.target}" if report.target and report.diagnosis is not None else ""
     by = f", opened by {', '.join(report.alerts)}" if report.alerts else ""
-    ended = report.ending.replace("_", " ")
-    closed = f", closed as {ended} after {lasting(report.close_seconds)}" if report.closed_at is not None else ""
+    ended = ending_in_words(report.ending)
+    closed = f"; {ended} after {lasting(report.close_seconds)}" if report.closed_at is not None else ""
     return f"{what[:1].upper()}{what[1:]}{where}{by}{closed}"
 
 
@@ -177,12 +178,12 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         *((("Related runbooks", _joined(map(_related, report.related))),) if report.related else ()),
         ("Opened", f"{moment(report.opened_at)} UTC"),
         ("Closed", closed),
-        ("Ending", _strong(report.ending.replace("_", " ")) if report.ending else NONE),
-        ("Until a person acted (MTTA)", lasting(report.act_seconds)),
-        ("Until it was closed (MTTR)", lasting(report.close_seconds)),
+        ("Ending", _strong(ending_in_words(report.ending)) if report.ending else NONE),
+        ("Time to the first action (MTTA)", lasting(report.act_seconds)),
+        ("Time to the close (MTTR)", lasting(report.close_seconds)),
         ("Waited for people", f"{lasting(report.waited_seconds)} in {len(report.waits)} requests and questions"),
-        ("Still held by the bot", _held(report)),
-        ("Late or strange events, changed nothing", str(report.ignored)),
+        ("Changes in place", _held(report)),
+        ("Events that were ignored", str(report.ignored)),
         ("Timeline", (Span(f"{report.entries} entries, "), *_chain_word(report))),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bot.domain.incidents.run import Run
 from bot.domain.reports.escaping import moment
 
+NOT_BEGUN = "the incident has just opened"
+
 
 def present(run: Run) -> str:
     """Returns the line; empty once the incident is closed."""
@@ -18,15 +20,15 @@ def _waits_for(run: Run) -> str:
     if (question := run.open_question) is not None:
         return f"Needs an answer in Slack{_by(question.expires_at)}: {question.text}"
     if (request := run.open_request) is not None:
-        return f"Needs approval in Slack{_by(request.expires_at)}: {request.plan.title}"
+        return f"Needs approval in Slack{_by(request.expires_at)}: {request.called}"
     if (advised := run.advised) is not None:
-        return f"Would propose, and changes nothing: {advised.plan.title}"
+        return f"Would propose, and changes nothing: {advised.called}"
     under_way = run.change or run.watch
     progress = f": {under_way.progress}" if under_way is not None and under_way.progress else ""
-    doing = run.doing or run.state.replace("_", " ")
+    doing = run.doing or NOT_BEGUN
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
-        title = request.plan.title if request is not None else doing
+        title = request.called if request is not None else doing
         return f"{'Applying' if run.change.begun else 'Planning'}: {title}{progress}"
     return f"{'Checking' if run.watch is not None else 'Reading'}: {doing}{progress}"
 

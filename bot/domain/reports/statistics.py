@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.domain.signals.window import short
 
@@ -118,17 +119,22 @@ def in_words(found: Statistics) -> list[str]:
     """Returns the statistics as plain lines."""
     lines = [
         f"Opened: {found.opened} ({found.paged} paged). Closed: {found.closed}.",
-        f"Until a person acted (MTTA): {found.until_acted}. Until the end (MTTR): {found.until_closed}.",
-        f"Waiting for people: {found.waited}."
-        + (f" Presses: {found.presses:g} (median)." if found.presses is not None else ""),
+        f"Time to the first action (MTTA): {found.until_acted}. Time to the close (MTTR): {found.until_closed}.",
+        f"Time spent waiting for people: {found.waited}."
+        + (f" Presses for each incident: {found.presses:g} (median)." if found.presses is not None else ""),
     ]
     for playbook, endings in sorted(found.outcomes.items()):
-        each = ", ".join(f"{count} {ending.replace('_', ' ')}" for ending, count in sorted(endings.items()))
+        each = ", ".join(f"{count} {ending_in_words(ending)}" for ending, count in sorted(endings.items()))
         lines.append(f"• {playbook}: {each}")
     for one in found.mitigations[:SHOWN]:
         held = f", held for {_days(one.held_seconds)} the last time" if one.held_seconds is not None else ""
-        lines.append(f"• {one.target}: {one.what}: {one.done} times, {one.went_well} ended the incident{held}")
+        ended = f"ended the incident {_times(one.went_well)}{held}"
+        lines.append(f"• {one.target}, {one.what}: applied {_times(one.done)}, {ended}")
     return lines
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _first_act(run: Run) -> float | None:

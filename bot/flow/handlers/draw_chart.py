@@ -1,7 +1,7 @@
 """Effects: the run's key signals as lines on its timeline, and the same signals as one picture in its thread.
 
-They come with the first question or request and after the end, and delay nothing: a failed read or upload becomes an
-entry of the timeline.
+The picture is added to the diagnosis at the first question or request, and to the closing message. It delays nothing:
+a failed read or upload becomes an entry of the timeline.
 """
 
 from __future__ import annotations
@@ -77,19 +77,23 @@ class DrawChartHandler:
         chart = chart_of(await self._runs.timeline(context.incident_id))
         if chart is None:
             return Done()
-        # Drawing takes most of a second and must not delay button presses.
-        content = await self._aside(self._draw, chart)
-        await self._messenger.upload(
+
+        async def draw() -> bytes:
+            # Drawing takes most of a second and must not delay button presses.
+            content: bytes = await self._aside(self._draw, chart)
+            return content
+
+        await self._messenger.illustrate(
             context.run,
-            key=effect.effect_id,
+            effect.slot,
             name=f"{context.incident_id}-chart{'-so-far' if context.run.is_open else ''}.png",
-            content=content,
-            comment=comment_of(context.run, chart),
+            draw=draw,
+            caption=caption_of(context.run, chart),
         )
         return Done()
 
 
-def comment_of(run: Run, chart: Chart) -> str:
-    """The caption: what the picture shows, for people who cannot see it."""
+def caption_of(run: Run, chart: Chart) -> str:
+    """What the picture shows, for people who cannot see it."""
     shown = [f"{panel.title} {panel.change}".strip() for panel in chart.panels]
     return f"{run.incident_id} {'so far' if run.is_open else 'from its beginning to its end'}: {'; '.join(shown)}"

@@ -1,7 +1,7 @@
 """Files: an upload address is given, the bytes come, then the upload is completed and perhaps shared.
 
-As in Slack a file then needs a moment before other people can use it, and an image block may only name a file that was
-shared into a channel.
+As in Slack a file then needs a moment before other people can use it, and before an image block may name it. The bot
+that posts the block must have access to the file; whether it was shared does not matter.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class Files:
         return f"{self.base_url}/files-pri/{stored.id}/{stored.name}"
 
     def resolve(self, blocks: list[Json]) -> list[Json]:
-        """Points image blocks at their files; raises `invalid_blocks` for a file that is not visible."""
+        """Points image blocks at their files; raises `invalid_blocks` for a file that is unknown or not ready."""
         for reference, at in files_in(blocks):
             stored = self._referenced(reference)
-            if stored is None or not stored.shares or not self.is_ready(stored):
+            if stored is None or not self.is_ready(stored):
                 raise ApiError("invalid_blocks", f"[ERROR] invalid slack file [json-pointer:{at}]")
             reference |= {"id": stored.id, "url": self.url(stored)}
         return blocks

@@ -233,14 +233,14 @@ async def test_help_names_every_command(counter: Counter) -> None:
         assert f"/incident {'' if word == NOTHING else word}" in said
 
 
-async def test_incident_alone_shows_what_waits_and_five_things_to_do(counter: Counter) -> None:
+async def test_incident_alone_shows_what_waits_and_what_to_do(counter: Counter) -> None:
     many(counter)
     counter.inbound.runs["INC-7"] = waiting()
     said = await counter.say("")
-    assert "*1 of 2 open incidents wait for people*" in said
+    assert "*2 incidents are open; 1 waits for people.*" in said
     assert "INC-7" in said
     assert "INC-8" not in said
-    assert said.count("• `/incident ") == 5
+    assert said.count("• `/incident ") == 6
     counter.inbound.runs.clear()
     assert "No incident is open." in await counter.say("")
 
@@ -454,7 +454,7 @@ async def test_a_word_that_does_nothing_to_a_closed_incident_says_so_and_what_ca
     playbooks(counter)
     counter.inbound.runs["INC-7"] = counter.inbound.runs["INC-7"].with_(closed_at=BEGAN, ending="fixed")
     told = await counter.say(text)
-    assert "INC-7 is closed (fixed)" in told
+    assert "INC-7 is closed (fixed and verified)" in told
     assert "/incident reopen INC-7 WHY" in told
     assert counter.inbound.commands == {}
 

@@ -58,7 +58,7 @@ async def test_the_form_of_an_edit_shows_each_number_with_its_range(counter: Cou
     view = await view_of(counter)
     field = view["blocks"][0]
     assert (field["label"]["text"], field["element"]["initial_value"]) == ("--max-num-seqs", "6")
-    assert field["hint"]["text"] == "at least 1; the request says 6"
+    assert field["hint"]["text"] == "At least 1. Proposed: 6."
     assert presses(counter) == []
 
 

@@ -163,7 +163,7 @@ THREADS = {
         posts=(post("note", "glass:R3", "R3", text="<@U0LEA> broke the glass for R3: no answer", user="", ping="all"),)
     ),
     "note-half-time-escalates": waiting(policy=GLASS, presses=(approval(teams=("serving",)),)).with_(
-        posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
+        posts=(post("note", "half:R3", "R3", text="7.5 m left to decide: cap llm.", user="", ping=True),)
     ),
     "request-asked-before": asked_before(),
     "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
@@ -233,7 +233,7 @@ THREADS = {
         ),
     ),
     "note-half-time": waiting().with_(
-        posts=(post("note", "half:R3", "R3", text="Half of the time for R3 has passed.", user="", ping=True),)
+        posts=(post("note", "half:R3", "R3", text="7.5 m left to decide: cap llm.", user="", ping=True),)
     ),
     "closed": closed(),
     "closed-with-a-text-to-commit": closed("R3 · Cap llm"),
@@ -432,7 +432,7 @@ def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade() -> 
 
 def test_a_change_that_users_may_feel_is_confirmed_with_its_impact_and_undo() -> None:
     approve = buttons(last(waiting()))[0]
-    assert approve["text"]["text"] == "Approve roll-out"
+    assert approve["text"]["text"] == "Approve rollout"
     assert approve["confirm"]["text"]["text"].startswith(
         "Impact: thrash falls below 0.01 within 10 minutes. Undo: set "
     )

@@ -10,7 +10,7 @@ import pytest
 
 from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS
-from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.adapters.slack.outbound.messenger import PROCESSED_WITHIN_SECONDS, Place, SlackMessenger
 from bot.domain.incidents.event import Posted
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
@@ -372,6 +372,82 @@ async def processed(bench: Bench) -> bool:
     shared = [file["id"] for m in await bench.slack.messages() for file in m.get("files", ())]
     described = [(await bench.client.files_info(file=file_id))["file"] for file_id in shared]
     return all(file["shares"] for file in described)
+
+
+# --- the picture of a message ----------------------------------------------------------------------------------------
+
+
+DIAGNOSIS = "diagnosis:1"
+
+
+async def illustrate(bench: Bench) -> None:
+    async def draw() -> bytes:
+        return b"png"
+
+    await bench.messenger.illustrate(waiting(), DIAGNOSIS, name="INC-7-chart.png", draw=draw, caption="usage 99%")
+
+
+async def illustrated(bench: Bench) -> None:
+    """Slack takes a moment to process a picture."""
+
+    async def is_done() -> bool:
+        with contextlib.suppress(MessengerError):
+            await illustrate(bench)
+            return True
+        return False
+
+    await until(is_done, "the picture is shown")
+
+
+async def pictures(bench: Bench) -> list[tuple[str, str]]:
+    """The slot of each message that shows a picture, with the picture's words."""
+    return [
+        (m["metadata"]["event_payload"]["slot"], block["alt_text"])
+        for m in await bench.slack.messages()
+        for block in m.get("blocks", ())
+        if block["type"] == "image"
+    ]
+
+
+async def test_a_picture_is_shown_in_its_message_and_stays_there(bench: Bench) -> None:
+    await show(bench, waiting())
+    await illustrated(bench)
+    assert await pictures(bench) == [(f"INC-7/{DIAGNOSIS}", "usage 99%")]
+    assert await files(bench) == []
+    await show(bench, waiting())
+    before = len(await bench.slack.calls("chat.update"))
+    await illustrate(bench)
+    await show(bench, waiting())
+    assert len(await bench.slack.calls("files.completeUploadExternal")) == 1
+    assert len(await bench.slack.calls("chat.update")) == before
+
+
+async def test_a_picture_waits_for_its_message(bench: Bench) -> None:
+    with pytest.raises(MessengerError) as caught:
+        await illustrate(bench)
+    assert not caught.value.lasting
+
+
+async def test_a_picture_that_slack_refuses_in_a_message_becomes_a_file(bench: Bench) -> None:
+    await show(bench, waiting())
+    await bench.slack.faults({"method": "chat.update", "kind": "error:invalid_blocks"})
+    await illustrated(bench)
+    assert await pictures(bench) == []
+    assert await files(bench) == ["INC-7-chart.png"]
+    await show(bench, waiting())
+    before = len(await bench.slack.calls("chat.update"))
+    await show(bench, waiting())
+    assert len(await bench.slack.calls("chat.update")) == before
+
+
+async def test_a_picture_that_slack_never_processes_becomes_a_file(bench: Bench) -> None:
+    await show(bench, waiting())
+    with pytest.raises(MessengerError):
+        await illustrate(bench)
+    await bench.slack.faults({"method": "files.info", "kind": "error:file_not_found"})
+    bench.clock.move(PROCESSED_WITHIN_SECONDS)
+    await illustrate(bench)
+    assert await files(bench) == ["INC-7-chart.png"]
 
 
 # --- the channel of one target ----------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: C
     counter.inbound.runs["INC-7"] = waiting()
     await counter.bench.messenger.show(waiting())
     mine = await home_of(counter, "U0ANA")
-    assert "|Cap llm at 6 sequences> until" in mine
+    assert "|Cap llm at 6 sequences> by" in mine
     assert "/archives/C0INC/p" in mine
     theirs = await home_of(counter, "U0MO")
     assert "Nothing is waiting for you." in theirs
@@ -274,17 +274,17 @@ def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> N
     said = week([fixed, left, old, run()], now=BEGAN + DAY)
     assert said == [
         "*Opened*\n3 (2 paged)",
-        "*Closed*\n2 (1 fixed, accepted or cleared by themselves)",
-        "*Until a person acted (MTTA)*\n2.6 m (median of 1)",
-        "*Until the end (MTTR)*\n19.9 m (median of 2)",
-        "*Waiting for people*\n90 s (median of 2)",
-        "*Presses*\n1 (median)",
+        "*Closed*\n2 (1 fixed, recovered or accepted)",
+        "*Time to the first action (MTTA)*\n2.6 m (median of 1)",
+        "*Time to the close (MTTR)*\n19.9 m (median of 2)",
+        "*Time spent waiting for people*\n90 s (median of 2)",
+        "*Presses for each incident*\n1 (median)",
     ]
     assert week([], now=BEGAN)[2:] == [
-        "*Until a person acted (MTTA)*\nnone yet",
-        "*Until the end (MTTR)*\nnone yet",
-        "*Waiting for people*\nnone yet",
-        "*Presses*\nnone yet",
+        "*Time to the first action (MTTA)*\nnone yet",
+        "*Time to the close (MTTR)*\nnone yet",
+        "*Time spent waiting for people*\nnone yet",
+        "*Presses for each incident*\nnone yet",
     ]
 
 

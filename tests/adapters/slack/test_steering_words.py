@@ -64,7 +64,7 @@ async def test_a_handover_names_the_next_lead_and_says_what_is_open(
     watching(counter)
     read = await counter.say(text)
     assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("handover", to, note)
-    assert f"1 open, handed over to {'<@U0BEN>' if to else 'the team on call'}." in read
+    assert f"1 open incident is handed over to {'<@U0BEN>' if to else 'the team on call'}." in read
     assert "INC-7" in read
 
 
@@ -74,7 +74,7 @@ async def test_all_open_incidents_are_handed_over_with_one_summary_in_the_channe
     assert "2 open" in await counter.say("handover <@U0BEN>")
     assert sorted(incident for incident, _ in counter.inbound.commands.values()) == ["INC-7", "INC-8"]
     page = str(await counter.slack.page())
-    assert "2 open, handed over to" in page
+    assert "2 open incidents are handed over to" in page
 
 
 async def test_a_name_without_a_mention_takes_nothing_over(counter: Counter) -> None:

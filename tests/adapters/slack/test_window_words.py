@@ -81,4 +81,4 @@ def test_a_home_shows_what_is_open() -> None:
         kind="freeze", targets=(), starts_at=builders.START, ends_at=builders.START + 60, why="release", by="ana"
     )
     blocks = home(Seen([], [], windows=[window]), [], now=builders.START)
-    assert "*freeze* of `every target`" in json.dumps(blocks)
+    assert "*Freeze* of `every target`" in json.dumps(blocks)

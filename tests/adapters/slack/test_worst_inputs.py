@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, REFUSE_FORM, edit_form, reason_form
+from bot.adapters.slack.inbound.decision_forms import REASON_FORMS, edit_form, reason_form
 from bot.adapters.slack.outbound.card import card
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
@@ -170,10 +170,11 @@ def test_the_buttons_survive_when_a_request_is_too_long_for_one_message() -> Non
 
 @pytest.mark.parametrize("text", ["6", "6" * 4_000, INJECTION], ids=["short", "long", "injection"])
 def test_every_form_of_a_request_is_one_that_slack_accepts(text: str) -> None:
-    value = ButtonValue("INC-1234567", "R123456", digest="d" * 64)
+    value = ButtonValue("INC-1234567", "R3", digest="d" * 64)
     kept = {"value": value.packed() or "", "response_url": "https://hooks.slack.test/" + "a" * 300, "channel": "C0INC"}
     numbers = [EditableValue(name=f"--{n}-{text}", now=text, range_text=text) for n in range(40)]
-    forms = [edit_form(value, numbers, kept), *(reason_form(form, value, kept) for form in (REFUSE_FORM, GLASS_FORM))]
+    forms = [edit_form(value, numbers, kept)]
+    forms += [reason_form(form, read, value, kept) for form in REASON_FORMS for read in (None, filled(text[:300]))]
     for view in (form.view for form in forms):
         assert problems_of_view(view) == []
         assert len(view["private_metadata"]) <= limits.PRIVATE_METADATA

@@ -144,7 +144,7 @@ def test_every_form_is_one_that_slack_accepts(text: str) -> None:
     views = [
         Modal("x", text, text, forms.inputs(fields, filled=filled_in), kept),
         Modal("pin", "Add to a timeline", "Add", forms.inputs(which(list(runs(text).values()))), kept),
-        reason_form(GLASS_FORM, value, kept),
+        reason_form(GLASS_FORM, None, value, kept),
     ]
     for each in views:
         assert_answer(each)

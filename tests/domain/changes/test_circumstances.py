@@ -234,14 +234,19 @@ def test_a_rolling_update_asks_no_budget_and_says_so(pdbs: tuple[Any, ...], name
     assert graded(rolling_budget_note(seen, strategy_of(deployment()))) == ("disruption_budget", "fine", text)
 
 
+AT_ONCE = "the busiest replica runs 5 requests at once now"
+
+
 @pytest.mark.parametrize(
     ("edits", "said"),
     [
-        pytest.param((FlagEdit("--max-num-seqs", 4),), "it binds: up to 5 run at once now", id="below"),
-        pytest.param((FlagEdit("--max-num-seqs", 5),), "it may not bind: at most 5 run at once now", id="as-many"),
-        pytest.param((FlagEdit("--max-num-seqs", 6),), "it may not bind: at most 5 run at once now", id="above"),
+        pytest.param((FlagEdit("--max-num-seqs", 4),), f"the limit takes effect: {AT_ONCE}", id="below"),
+        pytest.param((FlagEdit("--max-num-seqs", 5),), f"the limit may change nothing: {AT_ONCE}", id="as-many"),
+        pytest.param((FlagEdit("--max-num-seqs", 6),), f"the limit may change nothing: {AT_ONCE}", id="above"),
         pytest.param(
-            (FlagEdit("--seed", 1), FlagEdit("--max-num-active-seqs", 4)), "it binds: up to 5 run at once now", id="2nd"
+            (FlagEdit("--seed", 1), FlagEdit("--max-num-active-seqs", 4)),
+            f"the limit takes effect: {AT_ONCE}",
+            id="2nd",
         ),
         pytest.param((FlagEdit("--seed", 1),), None, id="no-cap"),
         pytest.param((FlagEdit("--max-num-seqs", None),), None, id="taken-away"),

@@ -143,7 +143,7 @@ def test_the_request_for_the_fleet_tells_what_the_canary_paid(
     assert said.endswith(
         f"{finished} requests/s (an average replica 0.95), 330 tokens/s (560), first token {first_token:g} s (2.1 s)"
     )
-    assert ("is HIGH." in PLAYBOOK.text("roll_out_roll", "why", read)) == is_high
+    assert ("is high." in PLAYBOOK.text("roll_out_roll", "why", read)) == is_high
 
 
 def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
@@ -174,9 +174,9 @@ def test_the_verdict_tells_what_the_fleet_paid(state: str, read_in: str) -> None
 def test_the_gateway_is_advised_to_limit_prompts_by_their_lengths() -> None:
     read: dict[str, Value] = {"prompt_p95": 12_345.6, "output_p95": 700.0}
     advice = PLAYBOOK.text("relieve", "gateway.effect", read)
-    assert "of a prompt there (19 of 20 have at most: 12,345)" in advice
-    assert "of an answer (at most: 700)" in advice
-    assert "have at most: not known)" in PLAYBOOK.text("relieve", "gateway.effect", {"output_p95": 700.0})
+    assert "limit a prompt to 12,345 tokens, which 19 of 20 stay below" in advice
+    assert "and an answer to 700." in advice
+    assert "a prompt to not known tokens" in PLAYBOOK.text("relieve", "gateway.effect", {"output_p95": 700.0})
 
 
 def test_replicas_that_crash_page_unless_the_old_ones_of_a_rollout_serve() -> None:

@@ -160,7 +160,7 @@ def test_more_decisions_than_can_be_told_apart_are_counted() -> None:
     assert (len(chart.marks), chart.marks_left_out) == (MAX_MARKS, 26 - MAX_MARKS)
     assert [mark.text[9:] for mark in chart.marks if mark.is_change] == ["set --max-num-seqs"]
     assert chart.marks[0].text.endswith("opened")
-    assert chart.marks[-1].text.endswith("closed: fixed")
+    assert chart.marks[-1].text.endswith("fixed and verified")
 
 
 @settings(max_examples=40, deadline=None)

@@ -258,7 +258,7 @@ def test_the_severity_is_the_one_that_the_card_shows() -> None:
 
 def test_times_count_from_the_opening() -> None:
     report = Report.of(fixed().timeline)
-    assert (report.act_seconds, report.close_seconds, report.ending) == (60, 500, "fixed")
+    assert (report.act_seconds, report.close_seconds, report.ending) == (61, 500, "fixed")
 
 
 def test_an_open_incident_has_no_end_and_no_mttr() -> None:
@@ -355,10 +355,45 @@ def told(*more: Entry) -> str:
 def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
     ended = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
     page = told(Entry(kind="closed", at=START + 600, text="closed", data=ended))
-    assert "**What happened:** KV cache full on serving/llm, opened by A, closed as fixed after 10 m 00 s" in page
+    assert "**What happened:** KV cache full on serving/llm, opened by A; fixed and verified after 10 m 00 s" in page
     assert "**Users:** Users wait 5 s (target 2 s) → Users wait 1 s (target 2 s). From " in page
     assert "**Cause:** Requests are preempted. Ruled out: a crash. Could not be ruled out: a node fault." in page
     assert "**What was done:** nothing was changed" in page
+
+
+def pressed(about: str, who: str, after: float) -> Entry:
+    data = {"action": "approve", "about": about, "user": who, "user_name": who.lower()}
+    return Entry(kind="press", at=START + after, text=f"pressed approve on {about}", who=who, data=data)
+
+
+def asked(name: str, after: float, said: str = "", **data: Any) -> Entry:
+    data |= {"request": name, "plan": {"title": "cap"}}
+    return Entry(kind="request", at=START + after, text=f"{name} (low risk): cap{said}", data=data)
+
+
+def test_a_press_that_did_not_count_is_no_approval_and_no_first_act() -> None:
+    refused = "press 'approve' on R1 does not count: you are not in @serving-oncall"
+    data = {"request": "R1"}
+    report = Report.of(chain([
+        Entry(kind="opened", at=START, text="opened"),
+        asked("R1", 1),
+        pressed("R1", "STRANGER", 10),
+        Entry(kind="press", at=START + 10, text=refused, who="STRANGER"),
+        pressed("R1", "BEN", 20),
+        Entry(kind="press", at=START + 20, text="approval 1 of 2: one more is needed", who="BEN", data=data),
+        pressed("R1", "ANA", 30),
+        Entry(kind="decided", at=START + 30, text="approved R1: cap", who="ANA", data=data),
+        Entry(kind="outcome", at=START + 40, text="cap: done", data=data),
+    ], head="0" * 64, length=0))  # fmt: skip
+    assert [it.by for it in report.applied] == [("BEN", "ANA")]
+    assert report.act_seconds == 20
+
+
+def test_what_is_only_announced_waits_for_nobody() -> None:
+    said = " — announced, not approved: it only cleans up"
+    done = Entry(kind="outcome", at=START + 9, text="remove: done", data={"request": "R1"})
+    report = Report.of(chain([asked("R1", 1, said, waits=False), done], head="0" * 64, length=0))
+    assert (report.waits, report.waited_seconds) == ((), 0.0)
 
 
 def test_follow_ups_are_what_people_wrote_and_what_the_timeline_suggests() -> None:

@@ -72,12 +72,14 @@ def test_the_last_time_of_the_same_change_is_told(earlier: list[Run], said: str)
 def test_nothing_yet_is_told_in_words() -> None:
     assert in_words(statistics([], START, START + DAY)) == [
         "Opened: 0 (0 paged). Closed: 0.",
-        "Until a person acted (MTTA): none yet. Until the end (MTTR): none yet.",
-        "Waiting for people: none yet.",
+        "Time to the first action (MTTA): none yet. Time to the close (MTTR): none yet.",
+        "Time spent waiting for people: none yet.",
     ]
 
 
 def test_each_outcome_and_mitigation_has_a_line() -> None:
     lines = in_words(statistics([FIRST, SECOND], START, START + 11 * DAY))
-    assert f"• {FIRST.playbook}: 1 fixed, 1 handed over" in lines
-    assert "• serving/llm: --max-num-seqs: 2 times, 1 ended the incident, held for 9 days the last time" in lines
+    assert f"• {FIRST.playbook}: 1 fixed and verified, 1 handed over to people" in lines
+    assert (
+        "• serving/llm, --max-num-seqs: applied twice, ended the incident once, held for 9 days the last time" in lines
+    )

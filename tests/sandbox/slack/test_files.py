@@ -45,7 +45,7 @@ async def test_shares_are_listed_once_the_file_is_processed(slack: StandIn) -> N
     ]
 
 
-async def test_an_image_block_may_use_a_shared_and_processed_file(slack: StandIn) -> None:
+async def test_an_image_block_may_use_a_file_once_it_is_processed(slack: StandIn) -> None:
     uploaded = await slack.client.files_upload_v2(channel="C0INC", content="png", filename="x.png")
     file_id = uploaded["file"]["id"]
     with pytest.raises(SlackApiError, match="invalid_blocks"):
@@ -56,11 +56,11 @@ async def test_an_image_block_may_use_a_shared_and_processed_file(slack: StandIn
     assert posted["blocks"][0]["slack_file"]["url"].endswith(f"{file_id}/x.png")
 
 
-async def test_an_image_block_may_not_use_a_file_that_nobody_can_see(slack: StandIn) -> None:
+async def test_an_image_block_may_use_a_file_that_was_never_shared(slack: StandIn) -> None:
     uploaded = await slack.client.files_upload_v2(content="png", filename="x.png")
     await until(lambda: is_processed(slack, uploaded["file"]["id"]), "the file is processed")
-    with pytest.raises(SlackApiError, match="invalid slack file"):
-        await slack.post(image_of(uploaded["file"]["id"]))
+    await slack.post(image_of(uploaded["file"]["id"]))
+    assert [message.get("files") for message in await slack.read("messages")] == [None]
 
 
 async def test_bytes_of_another_length_than_announced_are_refused(slack: StandIn) -> None:

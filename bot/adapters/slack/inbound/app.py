@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.async_app import AsyncAck, AsyncApp
@@ -23,7 +22,7 @@ from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.inbound.decision_forms import ANSWER_FORM, EDIT_FORM, REASON_FORMS
 from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.inbound.pins import PIN_FORM, SHORTCUT, Pins
-from bot.adapters.slack.inbound.presses import Presses, ask_reason, old_button
+from bot.adapters.slack.inbound.presses import Presses, old_button
 from bot.adapters.slack.inbound.signed import only_signed
 from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.inbound.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
@@ -75,7 +74,7 @@ def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, comma
     app.action(CARRY_OUT)(click(decide.storing("carried_out"), presses.NOT_STORED))
     app.action(MORE_TIME)(click(decide.storing("more_time"), presses.NOT_STORED))
     for form in REASON_FORMS:
-        app.action(form.callback_id)(click(partial(ask_reason, form), presses.NOT_STORED))
+        app.action(form.callback_id)(click(decide.opening(form), presses.NOT_READ))
         app.view(form.callback_id)(boundary.form(decide.submitting(form), presses.NOT_STORED))
     app.action(EDIT)(click(decide.open_edit, presses.NOT_READ))
     app.view(EDIT_FORM)(boundary.form(decide.edit, presses.NOT_STORED))

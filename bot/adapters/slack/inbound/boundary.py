@@ -36,6 +36,8 @@ ANSWER_SECONDS = 2.0
 """Slack waits 3 s. A write that the storage has not confirmed by then counts as not stored."""
 PRESS_AGAIN = " Nothing was decided; please press again."
 COMMAND_AGAIN = " Nothing was done; please send it again."
+WARNING = "⚠️"
+"""Begins a reply about what was not done."""
 
 
 class NotDoneError(Exception):
@@ -150,7 +152,7 @@ class Boundary:
             try:
                 answer = await in_time(handle(command), not_stored, user=command.user, word=command.word)
             except NotDoneError as error:
-                answer = reply(str(error))
+                answer = reply(f"{WARNING} {error}")
             if isinstance(answer, Message):
                 await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
                 return
@@ -170,7 +172,7 @@ class Boundary:
             try:
                 answer = await in_time(handle(click), not_stored, user=click.user)
             except NotDoneError as error:
-                answer = str(error)
+                answer = f"{WARNING} {error}"
             await ack()
             if isinstance(answer, Modal):
                 answer = await self._open(body, answer, again)

@@ -14,6 +14,7 @@ from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.message import Message
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 
 Answer = Message | Modal
@@ -74,7 +75,9 @@ class Command:
 def _with_id(word: str, rest: str) -> str:
     """The text with `7` as `INC-7`, where a number can only be an incident."""
     first, space, more = rest.partition(" ")
-    is_id = first.isascii() and first.isdigit() and ((not more and word != "stats") or word not in TAKES_TEXT)
+    is_number = first.isascii() and first.isdigit()
+    # Before a person it is no beginning of a text either: `/incident handover 7 @ben`.
+    is_id = is_number and ((not more and word != "stats") or word not in TAKES_TEXT or more.startswith("<@"))
     return f"INC-{int(first)}{space}{more}" if is_id else rest
 
 
@@ -86,7 +89,7 @@ def reply(*lines: str) -> Message:
 def closed(run: Run, word: str) -> str:
     """The reply to a command that has no effect on a closed incident."""
     name = line(run.incident_id, 40)
-    how = f" ({line(run.ending.replace('_', ' '), 40)})" if run.ending else ""
+    how = f" ({line(ending_in_words(run.ending), 40)})" if run.ending else ""
     return (
         f"Not done: {name} is closed{how}, and `/incident {word}` has no effect on a closed incident. "
         f"`/incident reopen {name} WHY` reopens it; notes and exports work without reopening."

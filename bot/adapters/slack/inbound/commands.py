@@ -13,7 +13,7 @@ from typing import Literal, cast, get_args
 import structlog
 
 from bot.adapters.slack.escape import code, line, mention, whisper
-from bot.adapters.slack.inbound.boundary import NotDoneError, permitted
+from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
@@ -150,14 +150,14 @@ class Commands:
             await self._must_be_allowed(command)
             answer = await follow(command)
         except NotDoneError as error:
-            answer = reply(str(error))
+            answer = reply(f"{WARNING} {error}")
         log.info("command.answered", word=command.word, user=command.user)
         return answer
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _now(self, command: Command) -> Message:
-        """What waits for people, those that this person leads first, and five things to do next."""
+        """What waits for people, those that this person leads first, and things to do next."""
         page = await self._incidents.open_page()
         waiting = [run for run in page.runs if run.open_question or run.open_request or run.advised]
         waiting.sort(key=lambda run: (run.lead != command.user, URGENCY.index(run.severity)))
@@ -166,10 +166,8 @@ class Commands:
             f"{' · you lead' if run.lead == command.user else ''}\n      {now_line(run, {})}"
             for run in waiting[:LISTED]
         ]
-        head = (
-            f"*{len(waiting)} of {page.count} open incidents wait for people*" if page.count else "No incident is open."
-        )
-        return reply(head, *lines, "*You can*", *(f"• `{usage}` {does}" for usage, does in _next_steps(waiting)))
+        steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs))
+        return reply(_how_many_wait(len(waiting), page.count), *lines, "*What you can do*", *steps)
 
     async def _help(self, command: Command) -> Message:
         if command.rest:
@@ -177,7 +175,7 @@ class Commands:
             return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
         lines: list[str] = []
         for group, words in GROUPS.items():
-            lines += [f"*{group}*", *(f"• `{_usage(word)}` {WORDS[word].does}" for word in words)]
+            lines += [f"*{group}*", *(f"• `{_usage(word)}` – {WORDS[word].does}" for word in words)]
         return reply("*Commands* (`INC` may be left out while only one incident is open)", *lines)
 
     async def _list(self, command: Command) -> Message:
@@ -196,7 +194,8 @@ class Commands:
         ]
         rest = page.count - len(shown)
         more = [f"… and {rest} more: `/incident show INC-7` shows one by its ID."] if rest else []
-        return reply(f"*{page.count} open*", *lines, *more, *windows, await self._switch())
+        head = "*1 open incident*" if page.count == 1 else f"*{page.count} open incidents*"
+        return reply(head, *lines, *more, *windows, await self._switch())
 
     async def _switch(self) -> str:
         """Who pulled the kill switch, or how to pull it."""
@@ -222,7 +221,7 @@ class Commands:
         wanted = rest.lower() or "md"
         if wanted not in get_args(ExportFormat):
             raise NotDoneError(
-                f"{code(rest, 60)} is not a format: `/incident export {run.incident_id} md`, `json` or `html`"
+                f"{code(rest, 60)} is not a format. Try `/incident export {run.incident_id} md`, `json` or `html`."
             )
         await self._incidents.export(run.incident_id, cast(ExportFormat, wanted), command.user)
         return reply(f"The timeline of {line(run.incident_id, 40)} will be uploaded to its thread ({wanted}).")
@@ -386,9 +385,17 @@ class Commands:
         raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{_usage(command.word)}`")
 
 
+def _how_many_wait(waiting: int, still_open: int) -> str:
+    if not still_open:
+        return "*No incident is open.*"
+    opened = "1 incident is open" if still_open == 1 else f"{still_open} incidents are open"
+    waits = f"{waiting} {'waits' if waiting == 1 else 'wait'} for people" if waiting else "nothing waits for people"
+    return f"*{opened}; {waits}.*"
+
+
 def _next_steps(waiting: Sequence[Run]) -> list[tuple[str, str]]:
-    number = waiting[0].incident_id.rpartition("-")[2] if waiting else "7"
-    words = (f"show {number}", f"lead {number}", f"status {number} TEXT", "halt all WHY", "help")
+    name = waiting[0].incident_id if waiting else "INC-7"
+    words = (f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
     return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in words]
 
 
@@ -416,7 +423,7 @@ def _usage(word: str) -> str:
 def _unknown_word(word: str) -> str:
     close = difflib.get_close_matches(word, WORDS, n=1)
     hint = f"Did you mean `{_usage(close[0])}`?" if close else "See `/incident help`."
-    return f"There is no {code('/incident ' + word, 60)}. {hint}"
+    return f"{WARNING} There is no {code('/incident ' + word, 60)}. {hint}"
 
 
 def _no_such(incident_id: str, runs: Sequence[Run]) -> str:

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.forms import Modal
-from bot.adapters.slack.outbound.blocks import context
+from bot.adapters.slack.outbound.blocks import context, section
+from bot.adapters.slack.outbound.request_message import approve_label, called, consequence
 from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, DO_ELSE, REFUSE, ButtonValue
 from bot.domain.approvals.edits import EditableValue
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.form import Answer, Form, FormField
 
 REASON = "reason"
 REASON_CHARACTERS = 500
 VALUE_CHARACTERS = 40
 EDIT_FORM, ANSWER_FORM = "edit", "answer"
-BACK = "Back"
 
 
 @dataclass(frozen=True)
@@ -29,42 +31,50 @@ class ReasonForm:
     title: str
     submit: str
     label: str
-    hint: str = "It goes on the timeline and is shown with the request."
+    hint: str = "It is recorded on the timeline and shown with the request."
     is_optional: bool = False
 
 
-REFUSE_FORM = ReasonForm(REFUSE, "refuse", "Refuse", "Refuse", "Why not?", is_optional=True)
-APPROVE_FORM = ReasonForm(APPROVE_WITH_REASON, "approve", "Approve", "Approve", "Why now?")
+REFUSE_FORM = ReasonForm(REFUSE, "refuse", "Refuse this request", "Refuse", "Reason", is_optional=True)
+APPROVE_FORM = ReasonForm(APPROVE_WITH_REASON, "approve", "Approve", "Approve", "Reason")
 GLASS_FORM = ReasonForm(
     BREAK_GLASS,
     "break_glass",
-    "Break the glass for",
+    "Break the glass",
     "Approve alone",
     "Why can this not wait for the others?",
     hint="For this change only. Every team that was asked sees it, with your name.",
 )
-ELSE_FORM = ReasonForm(DO_ELSE, "carried_out", "Instead of", "Record", "What do you do?")
+ELSE_FORM = ReasonForm(DO_ELSE, "carried_out", "Do something else", "Record", "What are you doing?")
 REASON_FORMS = (REFUSE_FORM, APPROVE_FORM, GLASS_FORM, ELSE_FORM)
 
 
-def reason_form(form: ReasonForm, value: ButtonValue, kept: Mapping[str, str]) -> Modal:
-    label = f"{form.label} ({value.incident_id})"
-    field = FormField(label=label, why=form.hint, max_length=REASON_CHARACTERS, optional=form.is_optional)
-    title = f"{form.title} {value.about}"
-    return Modal(form.callback_id, title, form.submit, forms.inputs({REASON: field}), kept, BACK)
+def reason_form(form: ReasonForm, run: Run | None, value: ButtonValue, kept: Mapping[str, str]) -> Modal:
+    """What is decided, and for an approval its impact and its undo, above the field for the reason."""
+    request = run.requests.get(value.about) if run is not None else None
+    title, submit, about = form.title, form.submit, [f"*{value.incident_id}*"]
+    if run is not None and request is not None:
+        about = [f"*{value.incident_id}: {line(called(run, request), 300)}*"]
+        if form.action in ("approve", "break_glass"):
+            impact, undo = consequence(request)
+            about += [f"*Impact:* {line(impact, 500)}", f"*Undo:* {line(undo, 300)}"]
+        if form.action == "approve":
+            title = submit = approve_label(request)
+    field = FormField(label=form.label, why=form.hint, max_length=REASON_CHARACTERS, optional=form.is_optional)
+    return Modal(form.callback_id, title, submit, [*section(about), *forms.inputs({REASON: field})], kept)
 
 
 def edit_form(value: ButtonValue, values: Sequence[EditableValue], kept: Mapping[str, str]) -> Modal:
     """One field for each number, with its range."""
-    note = "This approves nothing. The new values are planned and shown as a separate request."
+    note = "This approves nothing: the bot plans the new values, and asks again."
     form = {str(place): _value_field(each) for place, each in enumerate(values)}
     filled = {str(place): each.now for place, each in enumerate(values)}
     blocks = [*forms.inputs(form, filled=filled), *context([note])]
-    return Modal(EDIT_FORM, f"Edit {value.about}", "Plan again", blocks, kept, BACK)
+    return Modal(EDIT_FORM, f"Edit {value.incident_id}", "Update plan", blocks, kept)
 
 
 def _value_field(value: EditableValue) -> FormField:
-    why = f"{value.range_text}; the request says {value.now}"
+    why = f"{value.range_text[:1].upper()}{value.range_text[1:]}. Proposed: {value.now}."
     return FormField(label=value.name, why=why, max_length=VALUE_CHARACTERS)
 
 
@@ -74,4 +84,4 @@ def written_values(fields: Mapping[str, Answer], values: Sequence[EditableValue]
 
 
 def answer_form(value: ButtonValue, form: Form, kept: Mapping[str, str]) -> Modal:
-    return Modal(ANSWER_FORM, f"Answer {value.about}", "Answer", forms.inputs(form), kept, BACK)
+    return Modal(ANSWER_FORM, f"Answer {value.about}", "Answer", forms.inputs(form), kept)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
@@ -131,8 +132,8 @@ def _first_form(known: Mapping[str, Playbook], parts: str) -> Form:
     titles = {name: playbook.title for name, playbook in known.items()}
     return {
         PLAYBOOK: FormField(label="Which playbook?", kind="choice", options=titles),
-        WORKLOAD: FormField(label="Which workload?", max_length=420, why=f"Write {parts}."),
-        SEEN: FormField(label="What do you see?", optional=True, max_length=300, why="It begins the timeline."),
+        WORKLOAD: FormField(label="Which workload?", max_length=limits.ONE_LINE, why=f"Write {parts}."),
+        SEEN: FormField(label="What do you see?", optional=True, max_length=300, why="The timeline begins with it."),
     }
 
 

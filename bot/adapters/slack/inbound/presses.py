@@ -50,6 +50,15 @@ class Presses:
 
         return pressed
 
+    def opening(self, form: ReasonForm) -> Callable[[Click], Awaitable[forms.Modal]]:
+        """The handler of a button that opens this form."""
+
+        async def pressed(click: Click) -> forms.Modal:
+            value = value_of(click)
+            return reason_form(form, await self._incidents.load(value.incident_id), value, click.kept)
+
+        return pressed
+
     def submitting(self, form: ReasonForm) -> Callable[[Submission], Awaitable[None]]:
         """The handler of a form that asks for a reason."""
 
@@ -151,10 +160,6 @@ class Presses:
         if not await self._incidents.press(press, value.incident_id):
             raise NotDoneError(f"{value.incident_id} does not exist (any more). Nothing was decided.")
         log.info("press.stored", incident=value.incident_id, press=press.press_id, action=action, user=press.user)
-
-
-async def ask_reason(form: ReasonForm, click: Click) -> forms.Modal:
-    return reason_form(form, value_of(click), click.kept)
 
 
 async def old_button(click: Click) -> str:

@@ -84,7 +84,8 @@ class SteeringWords:
             event = event_of(command, "handover", to=whom, text=note)
             await self._store(event.model_copy(update={"event_id": f"{event.event_id}/{run.incident_id}"}), run)
         now = self._services.clock.now()
-        head = f"{len(runs)} open, handed over to {mention(whom) if whom else 'the team on call'}."
+        many = "1 open incident is" if len(runs) == 1 else f"{len(runs)} open incidents are"
+        head = f"{many} handed over to {mention(whom) if whom else 'the team on call'}."
         told = [each for run in runs for each in _summary(run, now)]
         if not INCIDENT_ID.fullmatch(first):
             try:

@@ -16,7 +16,7 @@ from bot.flow.plan_windows import Plan
 
 DOES: dict[WindowKind, str] = {
     "maintenance": "alerts open no incident until it ends, unless they are urgent",
-    "freeze": "changes are only advised until it ends",
+    "freeze": "changes are only advised",
 }
 
 
@@ -48,7 +48,7 @@ class WindowWords:
         except ValueError as wrong:
             raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
         return reply(
-            window_line(begun), f"From now on {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
+            window_line(begun), f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
         )
 
     async def _list(self, kind: WindowKind) -> Message:

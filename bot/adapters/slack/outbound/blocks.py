@@ -41,6 +41,11 @@ def context(lines: Iterable[str]) -> list[Block]:
     return [{"type": "context", "elements": [mrkdwn(text)]} for text in packed]
 
 
+def image(file_id: str, alt_text: str) -> Block:
+    """A picture that this bot has uploaded."""
+    return {"type": "image", "slack_file": {"id": file_id}, "alt_text": plain(alt_text, limits.ALT_TEXT)}
+
+
 def divider() -> Block:
     return {"type": "divider"}
 

@@ -23,9 +23,8 @@ from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, link_button, section
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.numbers import numbers, when
-from bot.adapters.slack.outbound.request_message import missing_teams, people_of
+from bot.adapters.slack.outbound.request_message import called, missing_teams, people_of
 from bot.adapters.slack.outbound.words import (
-    ENDINGS,
     PHASES,
     SEVERITIES,
     ago,
@@ -36,8 +35,10 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.kernel.links import links_of
+from bot.domain.reports.present import NOT_BEGUN
 
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
@@ -124,7 +125,7 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
         lasted = span(run.closed_at - run.opened_at)
-        return f"*{ENDINGS.get(run.ending, capitalized(_words(run.ending)))}* · {day(run.closed_at)} · after {lasted}"
+        return f"*{capitalized(line(ending_in_words(run.ending), 80))}* · {day(run.closed_at)} · after {lasted}"
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
 
 
@@ -133,18 +134,18 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
         ask = linked(line(capitalized(question.text), 200), links.get(f"question:{question.question_id}"))
         return f"▶ Needs an answer{_by(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
-        what = linked(line(request.plan.title, 200), links.get(f"request:{request.request_id}"))
+        what = linked(line(called(run, request), 200), links.get(f"request:{request.request_id}"))
         of = f" of {teams}" if (teams := missing_teams(request)) else ""
         return f"⏳ Needs approval{of}{_by(request.expires_at)}: {what}"
     if (advised := run.advised) is not None:
-        what = linked(line(advised.plan.title, 200), links.get(f"request:{advised.request_id}"))
+        what = linked(line(called(run, advised), 200), links.get(f"request:{advised.request_id}"))
         until = f" until {moment(run.watch.until)}" if run.watch is not None else ""
         return f"👀 Would propose {what}, and changes nothing; watches whether it recovers{until}"
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
-        title = line(request.plan.title, 200) if request is not None else ""
+        title = line(called(run, request), 200) if request is not None else ""
         return f"🔧 {'Applying' if run.change.begun else 'Planning'} *{title or line(run.doing, 150)}*"
-    doing = line(run.doing or run.state.replace("_", " "), 150) or "Reading"
+    doing = line(run.doing, 150) or NOT_BEGUN
     if run.watch is not None:
         return f"👀 Checking: *{doing}*, until {time_of_day(run.watch.until)} at the latest"
     return f"🔎 Reading: *{doing}*"
@@ -221,7 +222,7 @@ def _banners(run: Run) -> list[Block]:
 def _held(run: Run) -> list[str]:
     titles = [line(entry.title, 160) + (" (no undo)" if not entry.undo else "") for entry in run.held]
     more = f" and {len(titles) - HELD} more" if len(titles) > HELD else ""
-    return [f"*Still in place:* {', '.join(titles[:HELD])}{more}"] if titles else []
+    return [f"*Changes in place:* {'; '.join(titles[:HELD])}{more}"] if titles else []
 
 
 # --- the foot ---------------------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ def _about(run: Run) -> list[str]:
 
 def _pages(run: Run) -> str:
     """Who was paged, and whether somebody answered."""
-    states = {"trigger": "nobody has answered yet", "acknowledge": "answered", "resolve": "over"}
+    states = {"trigger": "nobody has answered yet", "acknowledge": "answered", "resolve": "resolved"}
     sent = [page for page in run.pages.values() if page.sent is not None]
     each = (f"{line(page.team, 40)} at {moment(page.since)} ({states[page.sent or 'trigger']})" for page in sent)
     return f"paged {', '.join(each)}" if sent else ""
@@ -249,8 +250,11 @@ def _alerts(run: Run) -> str:
     firing = sum(1 for alert in run.alerts.values() if alert.status == "firing")
     names = sorted({line(alert.name, 60) for alert in run.alerts.values()})
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    sign = "🔔" if firing else "🔕"
+    if len(run.alerts) == 1:
+        return f"{sign} {names[0]} is {'firing' if firing else 'resolved'}"
     counts = (f"{firing} firing" * bool(firing), f"{len(run.alerts) - firing} resolved" * (firing < len(run.alerts)))
-    return f"{'🔔' if firing else '🔕'} {', '.join(names[:3])}{more} {', '.join(filter(None, counts))}"
+    return f"{sign} {', '.join(names[:3])}{more}: {', '.join(filter(None, counts))}"
 
 
 def _links(run: Run) -> list[str]:

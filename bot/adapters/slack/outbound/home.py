@@ -21,10 +21,10 @@ from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
 from bot.adapters.slack.outbound.card import linked, now_line, sign_of
-from bot.adapters.slack.outbound.request_message import request_title
+from bot.adapters.slack.outbound.request_message import called
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.window_line import window_line
-from bot.adapters.slack.outbound.words import moment
+from bot.adapters.slack.outbound.words import moment, time_of_day
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
@@ -173,7 +173,7 @@ class Homes:
             request, question = run.open_request, run.open_question
             if request is not None and await self._may_approve(user, request, now):
                 link = await self._link(run, f"request:{request.request_id}")
-                waiting.append(Waiting(run.incident_id, request_title(run, request), request.expires_at, link))
+                waiting.append(Waiting(run.incident_id, called(run, request), request.expires_at, link))
             if question is not None and await self._may_answer(user, question, now):
                 link = await self._link(run, f"question:{question.question_id}")
                 waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))
@@ -231,11 +231,13 @@ def week(runs: Iterable[Run], *, now: float) -> list[str]:
     good = sum(count for endings in found.outcomes.values() for ending, count in endings.items() if ending in GOOD)
     return [
         f"*Opened*\n{found.opened} ({found.paged} paged)",
-        f"*Closed*\n{found.closed} ({good} fixed, accepted or cleared by themselves)",
-        f"*Until a person acted (MTTA)*\n{found.until_acted}",
-        f"*Until the end (MTTR)*\n{found.until_closed}",
-        f"*Waiting for people*\n{found.waited}",
-        f"*Presses*\n{found.presses:g} (median)" if found.presses is not None else "*Presses*\nnone yet",
+        f"*Closed*\n{found.closed} ({good} fixed, recovered or accepted)",
+        f"*Time to the first action (MTTA)*\n{found.until_acted}",
+        f"*Time to the close (MTTR)*\n{found.until_closed}",
+        f"*Time spent waiting for people*\n{found.waited}",
+        f"*Presses for each incident*\n{found.presses:g} (median)"
+        if found.presses is not None
+        else "*Presses for each incident*\nnone yet",
     ]
 
 
@@ -245,7 +247,7 @@ def _stands(run: Run) -> str:
 
 
 def _waits(waiting: Waiting) -> str:
-    until = f" until {moment(waiting.until)}" if waiting.until is not None else ""
+    until = f" by {time_of_day(waiting.until)}" if waiting.until is not None else ""
     return f"• *{line(waiting.incident_id, 40)}* {linked(line(waiting.what, 300), waiting.link)}{until}"
 
 

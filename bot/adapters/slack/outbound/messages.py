@@ -23,7 +23,6 @@ from bot.adapters.slack.outbound.request_message import (
     request_text,
 )
 from bot.adapters.slack.outbound.words import (
-    ENDINGS,
     OUTCOMES,
     RESULTS,
     capitalized,
@@ -32,6 +31,7 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import waited_seconds
@@ -83,9 +83,9 @@ def _diagnosis(run: Run, post: Post) -> Message:
     )
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: list[str], between: str = ", ") -> str:
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return f"{', '.join(names[:NAMES])}{more}"
+    return f"{between.join(names[:NAMES])}{more}"
 
 
 # --- requests and questions ------------------------------------------------------------------------------------------
@@ -234,21 +234,19 @@ def _named(group: str) -> str:
 def _closed(run: Run, post: Post) -> Message:
     ending = str(post.data.get("ending") or run.ending)
     closed_at = run.closed_at if run.closed_at is not None else post.at
-    called = ENDINGS.get(ending, capitalized(ending.replace("_", " ")))
+    called = capitalized(ending_in_words(ending))
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
     sign = "✅" if ending in GOOD_ENDINGS else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
-    body = section([first, *news_lines(_news(post)), f"*Users:* {line(users, 400)}" if users else ""])
+    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*" if users else ""])
     held = [f"{line(title, 160)}" for title in post.data.get("held", ())]
-    body += section([f"*Still in place:* {_listed(held)}" if held else "The bot left no change in place."])
+    body += section([f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."])
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]
         body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
-    head = str(post.data.get("head", ""))
-    marks = [times, f"timeline {code(head[:16], 20)}" if head else ""]
-    foot = [*context([" · ".join(filter(None, marks))]), *_details(run, post.slot)]
+    foot = [*context([times]), *_details(run, post.slot)]
     said = ": ".join(
         filter(None, (f"{line(run.incident_id, 40)} {line(called.lower(), 80)}", prose(text), line(users, 400)))
     )

@@ -13,8 +13,16 @@ import aiohttp
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import LAYOUT_REFUSED, OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
-from bot.adapters.slack.escape import plain, whisper
+from bot.adapters.slack.client import (
+    LAYOUT_REFUSED,
+    OF_THE_BOT,
+    OF_THE_CHANNEL,
+    OF_THE_SCOPES,
+    Refusal,
+    ask,
+    session_of,
+)
+from bot.adapters.slack.escape import whisper
 from bot.adapters.slack.outbound.card import CARD, PAGE, card
 from bot.adapters.slack.outbound.door import Door, Kind
 from bot.adapters.slack.outbound.incident_channel import (
@@ -30,19 +38,24 @@ from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
+from bot.adapters.slack.outbound.uploads import Uploads
 from bot.domain.incidents.event import Event, Posted
 from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Clock
+from bot.flow.ports import Clock, Draw
 
 log = structlog.get_logger(__name__)
 
 LOOKUPS_BEFORE_REPOST = 2
 PROGRESS_EVERY_SECONDS = 10.0
-SHARED = "shared"
-"""Replaces a message's hash for a file, which is never edited."""
+SHARED, REFUSED = "shared", "refused"
+"""Replace a message's hash for a file, which is never edited."""
+PICTURE = "picture:"
+"""Begins the slot of a picture that a message shows."""
+PROCESSED_WITHIN_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.5
+"""How long Slack may take to process a picture before it is shared as a file, and how often the bot looks."""
 LINKED = ("request:", "question:")
 """Slots to which the card links."""
 
@@ -82,6 +95,7 @@ class SlackMessenger:
         self._client, self._store, self._pace, self._clock, self._place = client, store, pace, clock, place
         self._summary = summary
         self._channels = IncidentChannels(client, store, place.deployment, place.incident_channels)
+        self._uploads = Uploads(client)
         self._door = Door(clock)
 
     @property
@@ -90,9 +104,7 @@ class SlackMessenger:
         return self._door.reason
 
     async def show(self, run: Run) -> Sequence[Event]:
-        shown = _Slots(
-            run, await self._store.load(run.incident_id), self._place.pages.of(run.incident_id, run.entered_at)
-        )
+        shown = self._slots(run, await self._store.load(run.incident_id))
         await self._hold_back(run, shown)
         posted: list[Event] = []
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
@@ -190,23 +202,64 @@ class SlackMessenger:
             rest = time_left(SETTLE_SECONDS, entry.attempt_at, self._clock.now())
             if rest > 0:
                 raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
-            if await self._is_shared(entry.ts, entry.channel):
+            if await self._uploads.is_shared(entry.ts, entry.channel):
                 slots[slot] = replace(entry, hash=SHARED)
                 await self._store.save(run.incident_id, slot, slots[slot])
                 return await self._channels.close(run, slots)
         if not entry.ts:
-            entry = Shown(ts=await self._upload_bytes(name, content), channel=root.channel)
+            entry = Shown(ts=await self._uploads.send(name, content), channel=root.channel)
         entry = replace(entry, attempt_at=self._clock.now(), channel=root.channel)
         await self._store.save(run.incident_id, slot, entry)
-        await self._share(entry.ts, root, name=name, comment=comment)
+        await self._uploads.share(entry.ts, root, name=name, comment=comment)
         slots[slot] = replace(entry, hash=SHARED)
         await self._store.save(run.incident_id, slot, slots[slot])
         return await self._channels.close(run, slots)
 
+    async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
+        slots = dict(await self._store.load(run.incident_id))
+        message = slots.get(slot, Shown())
+        if slot and not message.ts and not message.hash:
+            raise MessengerError(f"{slot} is not in Slack yet", lasting=False)
+        if message.ts and not is_out_of_reach(slots, message):
+            picture = await self._picture(run, slots, slot, name=name, draw=draw, caption=caption)
+            if picture.hash == SHARED:
+                shown = self._slots(run, slots)
+                if (rendered := shown.rendered(slot)).hash != message.hash:
+                    await self._update(run, shown, slot, rendered, may_give_up=True)
+                picture = shown.shown[f"{PICTURE}{slot}"]
+            if picture.hash == SHARED:
+                return
+        await self.upload(run, key=f"chart/{slot}", name=name, content=await draw(), comment=caption)
+
+    async def _picture(
+        self, run: Run, slots: dict[str, Shown], slot: str, *, name: str, draw: Draw, caption: str
+    ) -> Shown:
+        """The picture of a message, uploaded; raise while Slack processes it."""
+        key = f"{PICTURE}{slot}"
+        entry = slots.get(key, Shown())
+        if not entry.ts:
+            file_id = await self._uploads.send(name, await draw())
+            await self._uploads.keep(file_id, name)
+            entry = Shown(ts=file_id, alt_text=caption, attempt_at=self._clock.now())
+            await self._store.save(run.incident_id, key, entry)
+        if not entry.hash:
+            if await self._uploads.is_processed(entry.ts):
+                entry = replace(entry, hash=SHARED)
+            elif time_left(PROCESSED_WITHIN_SECONDS, entry.attempt_at, self._clock.now()) > 0:
+                raise MessengerError(f"Slack processes {name}", lasting=False, retry_after_seconds=LOOK_AGAIN_SECONDS)
+            else:
+                entry = replace(entry, hash=REFUSED)
+            await self._store.save(run.incident_id, key, entry)
+        slots[key] = entry
+        return entry
+
     async def share(self, channel: str, name: str, content: bytes, comment: str) -> None:
         """Upload a file that belongs to no incident. No retry: the asker can retry. Raise `MessengerError`."""
-        file_id = await self._upload_bytes(name, content)
-        await self._share(file_id, Shown(channel=channel), name=name, comment=comment)
+        file_id = await self._uploads.send(name, content)
+        await self._uploads.share(file_id, Shown(channel=channel), name=name, comment=comment)
+
+    def _slots(self, run: Run, shown: Mapping[str, Shown]) -> _Slots:
+        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.entered_at))
 
     async def _hold_back(self, run: Run, slots: _Slots) -> None:
         """Raise while a card that was never posted waits in the summary, together with its thread."""
@@ -309,6 +362,12 @@ class SlackMessenger:
         await self._wait_for_pace("update", "workspace")
         entry = slots.shown[slot]
         result = await self._edit(entry, message)
+        if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED and message.picture:
+            log.error("slack.picture_refused", incident=run.incident_id, slot=slot, error=result.error)
+            picture = f"{PICTURE}{slot}"
+            await self._save(run, slots, picture, replace(slots.shown[picture], hash=REFUSED))
+            message = message.without_picture()
+            result = await self._edit(entry, message)
         if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED:
             log.error("slack.layout_refused", incident=run.incident_id, slot=slot, error=result.error)
             result = await self._edit(entry, message.as_plain_text())
@@ -349,49 +408,10 @@ class SlackMessenger:
         """Whether Slack accepted it; a response address that is used up or expired no longer works."""
         body = {"text": text, "response_type": "ephemeral", "replace_original": False}
         try:
-            async with self._session().post(response_url, json=body) as response:
+            async with session_of(self._client).post(response_url, json=body) as response:
                 return response.status < 300
         except (aiohttp.ClientError, TimeoutError, OSError) as lost:
             raise MessengerError(f"the answer was lost: {type(lost).__name__}", lasting=False) from lost
-
-    def _session(self) -> aiohttp.ClientSession:
-        if self._client.session is None:
-            raise MessengerError("the Slack client was made without a session", lasting=True)
-        return self._client.session
-
-    async def _upload_bytes(self, name: str, content: bytes) -> str:
-        result = await ask(self._client.files_getUploadURLExternal(filename=plain(name, 200), length=len(content)))
-        if isinstance(result, Refusal):
-            raise result.as_error(f"uploading {name}")
-        try:
-            async with self._session().post(str(result["upload_url"]), data=content) as response:
-                if response.status >= 300:
-                    raise MessengerError(f"uploading {name}: HTTP {response.status}", lasting=False)
-        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
-            raise MessengerError(f"uploading {name}: {type(lost).__name__}", lasting=False) from lost
-        return str(result["file_id"])
-
-    async def _share(self, file_id: str, root: Shown, *, name: str, comment: str) -> None:
-        result = await ask(
-            self._client.files_completeUploadExternal(
-                files=[{"id": file_id, "title": plain(name, 200)}],
-                channel_id=root.channel,
-                thread_ts=root.ts or None,
-                initial_comment=whisper(comment, 2_000),
-            )
-        )
-        if isinstance(result, Refusal):
-            raise result.as_error(f"sharing {name}")
-
-    async def _is_shared(self, file_id: str, channel: str) -> bool:
-        """Whether the file is already in the thread; the answer to sharing it may have been lost."""
-        result = await ask(self._client.files_info(file=file_id))
-        if isinstance(result, Refusal):
-            if result.error == "file_not_found":
-                return False
-            raise result.as_error("looking for an uploaded file")
-        shares = (result.get("file") or {}).get("shares") or {}
-        return any(channel in shares.get(kind, {}) for kind in ("public", "private"))
 
 
 class _Slots:
@@ -400,9 +420,13 @@ class _Slots:
     def __init__(self, run: Run, shown: Mapping[str, Shown], page: str) -> None:
         self.shown = dict(shown)
         self._run, self._page = run, page
-        self._thread = dict(thread(run))
+        self._thread = {slot: self._illustrated(slot, message) for slot, message in thread(run)}
         self._card: tuple[Mapping[str, str], Message] | None = None
         """The card as it was last rendered, and the links in it."""
+
+    def _illustrated(self, slot: str, message: Message) -> Message:
+        picture = self.shown.get(f"{PICTURE}{slot}", Shown())
+        return message.with_picture(picture.ts, picture.alt_text) if picture.hash == SHARED else message
 
     def missing(self) -> list[str]:
         """Slots not known to be in Slack, in order, without those that Slack refuses for their current content."""

@@ -63,13 +63,20 @@ from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks import text_sizes
 
 Blocks = tuple[Block, ...]
-VERDICTS = {"held": ("✅", "Yes"), "not_held": ("❌", "No"), "broke": ("❌", "No"), "unknown": ("❓", "Not known")}
-"""Of a watch, which asks a question; the title of most ends with its mark."""
+VERDICTS = {
+    "held": ("✅", "Yes", "confirmed"),
+    "not_held": ("❌", "No", "not confirmed"),
+    "broke": ("❌", "No", "stopped"),
+    "unknown": ("❓", "Not known", "not known"),
+}
+"""Of a watch: the sign, the answer if its title is a question, and what became of it if it is none."""
 STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000
 IN_WORDS = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
+CUT = ", and those that"
+"""Where the number of open streams ends, and the sentence about those that are cut begins."""
 SIDE = 100
 """How much of either side of a difference is shown."""
 
@@ -125,12 +132,13 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
     return limits.fitted(body, [*_weigh(run, request, mentions), *_decide_or_decided(run, request)])
 
 
+def called(run: Run, request: Request) -> str:
+    """What people call the request, with its cluster if there are several."""
+    return f"{request.called} in {run.target.cluster}" if run.target.among_several else request.called
+
+
 def _heading(run: Run, request: Request) -> str:
-    title = request_title(run, request)
-    if request.option:
-        canary = ", on one canary first" if request.plan.verb == "canary" else ""
-        where = f" in {run.target.cluster}" if run.target.among_several else ""
-        title = f"{request.option}{canary}{where}"
+    title = called(run, request)
     if request.advice:
         return f"Would propose: {title}"
     return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option else title
@@ -147,10 +155,10 @@ def news_line(each: News) -> str:
     if each.result not in VERDICTS:
         result = RESULTS.get(each.result, each.result.replace("_", " "))
         return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {said}" if said else "")
-    sign, word = VERDICTS[each.result]
+    sign, answer, became = VERDICTS[each.result]
     if each.title.endswith("?"):
-        return f"{sign} *{title}* {word}" + (f": {said}" if said else ".")
-    return f"{sign} *{title}*: {word.lower()}" + (f". {said}" if said else ".")
+        return f"{sign} *{title}* {answer}" + (f": {said}" if said else ".")
+    return f"{sign} *{title}*: {became}" + (f". {said}" if said else ".")
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
@@ -161,14 +169,19 @@ def _impact(request: Request) -> list[str]:
     drain = next((each for each in request.plan.circumstances if each.name == "drain"), None)
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
     said = "; ".join(filter(None, (_expected(request), _streams(drain.text) if drain is not None else "")))
-    sign = "⚠️ " if drain is not None and drain.grade == "warning" else ""
+    sign = _danger(drain.text, drain.grade) if drain is not None else ""
     first = [f"{sign}*Impact:* {line(said, text_sizes.EXPECTED)}"] if said else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
 
 
+def _danger(drain: str, grade: str) -> str:
+    """Streams that are cut for certain, and those that may be, are never shown as harmless."""
+    return "⚠️ " if grade == "warning" else "🟡 " if CUT in drain else ""
+
+
 def _streams(drain: str) -> str:
     """How many streams are open or would be cut; how the drain works is in the details."""
-    return drain.partition(", and those that")[0]
+    return drain.partition(CUT)[0]
 
 
 def _notes(request: Request) -> list[str]:
@@ -198,24 +211,34 @@ def _steps(run: Run, request: Request) -> list[str]:
         come_to = _come_to(run, request)
         if come_to is None or come_to >= len(steps):
             return []
-        at = f" ({come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
+        at = f" (step {come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
         progress = run.change.progress if run.change is not None else ""
         return [f"🔧 {line(progress or steps[come_to].title, 400)}{at}"]
     if request.status not in ("open", "advised"):
         return []
-    shown = [f"{place}. {_step(step)}" for place, step in enumerate(steps[:STEPS], start=1)]
+    title = request_title(run, request)
+    shown = [f"{place}. {_step(step, title)}" for place, step in enumerate(steps[:STEPS], start=1)]
     shown += [f"… and {len(steps) - STEPS} more steps, in the details"] if len(steps) > STEPS else []
     later = [line(each.title, 160) for each in request.covers]
     shown += [f"Then, with the same approval: {'; '.join(later)}."] if later else []
     return shown
 
 
-def _step(step: Step) -> str:
-    if isinstance(step, Call):
-        edits = [difference(each) for each in step.differences if each.text]
-        short = ", ".join(code(each, SIDE) for each in edits) if 0 < len(edits) <= EDITS else ""
-        return line(step.title, 300) + (f": {short}" if short else "")
-    return f"Wait, at most {span(step.within_seconds)}: {line(step.title, 300)}"
+def _step(step: Step, title: str) -> str:
+    """One step with its differences, without those that the title of the request or of the step says."""
+    if not isinstance(step, Call):
+        return f"Wait up to {span(step.within_seconds)} until {line(_clause(step.title), 300)}"
+    edits = [difference(each) for each in step.differences if each.text]
+    if len(edits) > EDITS:
+        return line(step.title, 300)
+    new = [each for each in edits if each not in title and each.rpartition(": ")[2] not in step.title]
+    return line(step.title, 300) + (f": {', '.join(code(each, SIDE) for each in new)}" if new else "")
+
+
+def _clause(title: str) -> str:
+    """The title of a wait, in the middle of a sentence."""
+    word, _, rest = title.partition(" ")
+    return f"{word.lower()} {rest}" if word in ("The", "All", "At", "An", "No") else title
 
 
 def _come_to(run: Run, request: Request) -> int | None:
@@ -255,7 +278,7 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
         them = "it" if len(teams) == 1 else "them"
         lines.append(f"⚠️ Nobody is set for {names}: the approvers decide for {them}.")
     of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
-    needs = f"{RISKS[request.plan.risk]} risk · needs {approvers(request.policy)}{of_target} · {_time_left(request)}"
+    needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
     return [*section([*lines, *_so_far(request)]), *context([needs])]
 
 
@@ -295,15 +318,16 @@ def _approval(judged: JudgedPress) -> str:
 
 
 def approvers(policy: Policy) -> str:
-    """`1 of @serving-oncall`; `1 of platform (@platform) and 1 of serving (@serving-oncall)`."""
+    """`needs an approval from @serving-oncall`; `needs 2 approvals from …`; with teams `platform (@platform) and …`."""
     if not any(map(mentions, policy.demands)):
         return "nobody may approve this: no approvers are set"
-    return " and ".join(map(_so_many, policy.demands))
+    return f"needs {' and '.join(map(_so_many, policy.demands))}"
 
 
 def _so_many(demand: Demand) -> str:
     who = ", ".join(mentions(demand)) or "nobody: none are set"
-    return f"{demand.needed} of {who}" if demand.team == APPROVERS else f"{demand.needed} of {demand.team} ({who})"
+    many = "an approval" if demand.needed == 1 else f"{demand.needed} approvals"
+    return f"{many} from {who}" if demand.team == APPROVERS else f"{many} from {demand.team} ({who})"
 
 
 def mentions(demand: Demand) -> list[str]:
@@ -330,11 +354,11 @@ def stand_ins(policy: Policy) -> list[str]:
 
 
 def missing_teams(request: Request) -> str:
-    """`1 of platform, 1 of serving`, while a request that asks for certain teams waits; else empty."""
+    """`platform, 2 of serving`, while a request that asks for certain teams waits; else empty."""
     if all(demand.team == APPROVERS for demand in request.policy.demands):
         return ""
     missing = still_missing(request.policy, request.presses)
-    return ", ".join(f"{demand.needed} of {demand.team}" for demand in missing)
+    return ", ".join(f"{each.needed} of {each.team}" if each.needed > 1 else each.team for each in missing)
 
 
 def _time_left(request: Request) -> str:
@@ -354,7 +378,7 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:
         return section(["This request cannot be put on a button; use `/incident show`."])
-    label = f"Approve {PHASES.get(request.plan.verb, 'change').lower()}"
+    label = approve_label(request)
     if request.needs_reason:
         approve = button(f"{label}…", APPROVE_WITH_REASON, packed, style="primary")
     else:
@@ -370,10 +394,19 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
     """The consequence and the undo, before a change that users may feel."""
     if request.plan.disrupts == "nothing" or request.plan.risk == "low":
         return None
-    drain = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
-    impact = "; ".join(filter(None, (_expected(request), *drain)))
-    said = f"Impact: {impact[:180]}. Undo: {_undo_text(request)[:100]}."
+    impact, undo = consequence(request)
+    said = f"Impact: {impact[:180]}. Undo: {undo[:100]}."
     return confirm(f"{request_title(run, request)}?", said, yes=label, no="Cancel", style="primary")
+
+
+def consequence(request: Request) -> tuple[str, str]:
+    """What users feel of it, and how it is taken back."""
+    drain = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
+    return "; ".join(filter(None, (_expected(request), *drain))) or "none expected", _undo_text(request)
+
+
+def approve_label(request: Request) -> str:
+    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}"
 
 
 def _other_options(run: Run, request: Request) -> Block | None:
@@ -437,7 +470,7 @@ def _decision(request: Request) -> str:
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
-            return f"⌛ *Expired*: nobody decided in time; it will not be applied later{because}"
+            return f"⌛ *Expired*: nobody decided in time, so nothing was changed{because}"
         case "superseded" if request.decided_by and request.decision_reason.endswith(INSTEAD):
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."

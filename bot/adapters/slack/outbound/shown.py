@@ -12,7 +12,8 @@ class Shown:
     """One slot as it was last shown.
 
     While `attempt_at` is not 0 and `ts` is empty, a post may have been sent whose answer is not known.
-    For a file slot (`file:<key>`) `ts` is the file's id, and `hash` is set once it is in the thread.
+    For a file slot (`file:<key>`) `ts` is the file's id, and `hash` is set once it is in the thread. For a picture in a
+    message (`picture:<slot>`) `ts` is the file's id, and `hash` says whether Slack shows it.
     """
 
     ts: str = ""
@@ -29,6 +30,8 @@ class Shown:
     """How many look-ups since the last attempt did not find it."""
     link: str = ""
     """The address of the message, if it was requested."""
+    alt_text: str = ""
+    """What a picture shows."""
 
 
 class ShownStore(Protocol):

@@ -23,6 +23,7 @@ from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.flow.ports import Clock
 
@@ -228,7 +229,7 @@ def _needs_a_person(run: Run) -> bool:
 
 
 def summary_line(run: Run) -> str:
-    closed = "" if run.is_open else f" · closed as {line(run.ending.replace('_', ' '), 24)}"
+    closed = "" if run.is_open else f" · {line(ending_in_words(run.ending), 40)}"
     return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 60)} · {line(run.target, 80)}{closed}"
 
 
@@ -237,15 +238,15 @@ def summary_message(waiting: Mapping[str, str]) -> Message:
         done = "Many incidents began at once; each has its card now."
         return Message(done, tuple(section([done])))
     count = len(waiting)
-    title = f"{count} new {'incident waits for its card' if count == 1 else 'incidents wait for their cards'}"
+    title = f"{count} new {'incident has' if count == 1 else 'incidents have'} no card yet"
     why = (
-        "Too many began at once to post every card. The bot is already working on all of them; incidents that need a "
-        "person get their card at once, the others one by one."
+        "Too many incidents began at once to post a card for each. The bot is working on all of them. Those that need "
+        "a person get their card at once; the others follow one by one."
     )
     names = sorted(waiting, key=_number)
     shown = [waiting[name] for name in names]
     more = [f"… and {count - LINES} more: `/incident list`"] if count > LINES else []
-    foot = context([f"`/incident show {line(names[0], 40)}` shows that one and posts its card"])
+    foot = context([f"`/incident show {line(names[0], 40)}` posts its card now"])
     blocks = (header(title), *section([why]), *section([*shown[:LINES], *more]), *foot)
     return Message("\n".join([f"{title}.", *shown[:LINES], *more]), blocks)
 

@@ -10,4 +10,5 @@ from bot.domain.kernel.planned_window import PlannedWindow
 def window_line(window: PlannedWindow) -> str:
     why = f": {line(window.why, 200)}" if window.why else ""
     sign = "🔧" if window.kind == "maintenance" else "⏸"
-    return f"{sign} *{window.kind}* of {code(window.of, 200)} until {day(window.ends_at)}{why} ({line(window.by, 80)})"
+    what = f"*{window.kind.capitalize()}* of {code(window.of, 200)}"
+    return f"{sign} {what} until {day(window.ends_at)}{why} ({line(window.by, 80)})"

@@ -31,24 +31,11 @@ RESULTS = {
     "stopped": "stopped half-way",
 }
 """Outcomes in words; the others read as they are."""
-ENDINGS = {
-    "fixed": "Fixed and verified",
-    "self_cleared": "Recovered by itself",
-    "resolved_by_itself": "Recovered by itself",
-    "resolved_after_a_change": "Recovered after a change",
-    "accepted_degraded": "Closed as degraded, accepted",
-    "handed_over": "Handed over to people",
-    "backed_out": "Taken back",
-    "not_applicable": "Not a case for this playbook",
-    "unproven": "Closed without proof",
-    "resolved_by_hand": "Closed by hand",
-    "superseded": "Continued in another incident",
-}
 PHASES = {
     "canary": "Canary",
     "rotate_canary": "Canary",
-    "promote": "Roll-out",
-    "set_flags": "Roll-out",
+    "promote": "Rollout",
+    "set_flags": "Rollout",
     "rollback": "Rollback",
     "restart": "Restart",
     "scale": "Scaling",

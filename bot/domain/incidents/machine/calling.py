@@ -129,15 +129,15 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
         return
     waited = short(draft.at - question.asked_at)
     data = next((post.data for post in draft.run.posts if post.slot == f"question:{ref}"), {})
-    _note(draft, f"{ref} has waited {waited} for an answer: {question.text}", {"mentions": data.get("mentions", [])})
+    _note(draft, f"Waiting for an answer for {waited}: {question.text}", {"mentions": data.get("mentions", [])})
 
 
 def _waits_for(run: Run) -> str:
     if run.open_question is not None:
         return run.open_question.text
     if run.advised is not None and not run.advised.carried_out:
-        return f"Would propose: {run.advised.plan.title}"
-    return run.open_request.plan.title if run.open_request is not None else ""
+        return f"Would propose: {run.advised.called}"
+    return run.open_request.called if run.open_request is not None else ""
 
 
 def _somebody_acted(run: Run, before: Run, event: Event) -> bool:

@@ -233,8 +233,8 @@ def _ask_again(draft: Draft, ref: str) -> None:
     if request is None or request.status != "open":
         return
     draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
-    ends = f" in {short(request.expires_at - draft.at)}" if request.expires_at is not None else ""
-    said = f"Half of the time for {ref} has passed: {request.plan.title}. It expires{ends}; nothing is applied later."
+    left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
+    said = f"{left} to decide: {request.called}. Without an approval nothing changes."
     draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
@@ -250,8 +250,8 @@ def _request_expired(draft: Draft, ref: str) -> None:
     draft.record(
         "decided", f"{ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
-    waited = f" within {short(draft.at - request.asked_at)}"
-    calling.call_lead(draft, f"Nobody decided about {ref}{waited}: {request.plan.title}")
+    waited = short(draft.at - request.asked_at)
+    calling.call_lead(draft, f"Nobody decided within {waited}, so nothing was changed: {request.called}")
     entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
 
 
@@ -265,7 +265,7 @@ def _question_expired(draft: Draft, ref: str) -> None:
         return _is_unanswered(draft, ref)
     draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
     draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
-    calling.call_lead(draft, f"Nobody answered {ref} in time: {question.text}")
+    calling.call_lead(draft, f"Nobody answered in time: {question.text}")
     return entering.go(draft, "expired", because=f"nobody answered {ref} in time")
 
 
@@ -278,7 +278,7 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
     draft.set(questions=draft.run.questions | {ref: unexpiring})
     if draft.run.parked is not None:
         return
-    calling.call_lead(draft, f"Nobody answered {ref}, which can still be answered: {question.text}")
+    calling.call_lead(draft, f"Nobody has answered yet, and it can still be answered: {question.text}")
     if draft.run.change is not None and draft.run.change.begun:
         # Between two steps of a change the incident keeps its target's slot, and people are called every day.
         draft.set_deadline(f"question:{ref}:unanswered", draft.at + parking.REMIND_SECONDS)

@@ -34,7 +34,7 @@ def judged(draft: Draft, event: Judged) -> None:
     elif press.about.startswith("Q"):
         _judged_on_question(draft, event)
     else:
-        draft.notify(press, "This button is no longer active; use the newest message in the thread.")
+        draft.notify(press, "⚠️ This button is no longer active; use the newest message in the thread.")
         draft.ignore(f"press on unknown '{press.about}'")
     if nobody_has_decided and press.user in _deciders(draft.run):
         _offer_lead(draft, press)
@@ -52,12 +52,13 @@ def _offer_lead(draft: Draft, press: Press) -> None:
     run = draft.run
     if run.is_open and not run.lead and run.severity == "page":
         say = f"`/incident lead {run.incident_id}`"
-        draft.notify(press, f"Nobody leads {run.incident_id} yet. Take the lead: press *Take the lead*, or type {say}.")
+        how = f"press *Take the lead* on its card, or type {say}"
+        draft.notify(press, f"Nobody leads {run.incident_id} yet. To take the lead, {how}.")
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
     """Reject a press and tell only its author why; a repeat is answered again but only counted on the timeline."""
-    draft.notify(press, f"Your press does not count: {why}.")
+    draft.notify(press, f"⚠️ That didn't count: {why}.")
     draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
 
 
@@ -106,7 +107,7 @@ def _already(draft: Draft, request: Request, press: Press) -> str:
     if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
         return f"you have approved {request.request_id} already, and it was {request.said}"
     if request.advice is not None and draft.run.advised == request:
-        return f"{request.request_id} is only advised: {request.advice.text}"
+        return f"this change is only advised: {request.advice.text}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
     see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""
@@ -128,7 +129,10 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
             raise
         draft.set(requests=draft.run.requests | {request.request_id: request})
         draft.notify(press, f"Your approval counts; {not_yet}.")
-        draft.record("press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}", who=press.user)
+        draft.record(
+            "press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}",
+            who=press.user, data={"request": request.request_id},
+        )  # fmt: skip
         return
     reason = press.reason if is_breaking or request.needs_reason else judged_press.authority.reason
     _decide(draft, request, status="granted", by=press.user, reason=reason)
@@ -139,7 +143,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
 
 def _notify_overruled(draft: Draft, request: Request, press: Press) -> None:
     """Notify every team that was asked who decided without it, and why."""
-    text = f"<@{press.user}> broke the glass for {request.request_id}, for this one change: {press.reason}"
+    text = f"<@{press.user}> broke the glass for this one change, {request.called}: {press.reason}"
     draft.post("note", f"glass:{request.request_id}", request.request_id, {"text": text, "user": "", "ping": "all"})
     draft.record("decided", f"the glass was broken for {request.request_id}: {press.reason}", who=press.user)
 

@@ -123,8 +123,14 @@ def series_read(draft: Draft, event: SeriesRead) -> None:
         data=as_evidence(event.lines),
     )
     if any(line.points for line in event.lines):
-        draft.want(DrawChart(effect_id=f"chart/{event.effect_id}"))
+        draft.want(DrawChart(effect_id=f"chart/{event.effect_id}", slot=_that_shows_it(draft)))
     store_report(draft, event.effect_id)
+
+
+def _that_shows_it(draft: Draft) -> str:
+    """The newest diagnosis, which is above the question; after the end the closing message."""
+    kind = "diagnosis" if draft.run.is_open else "closed"
+    return next((post.slot for post in reversed(draft.run.posts) if post.kind == kind), "")
 
 
 def store_report(draft: Draft, effect_id: str) -> None:

@@ -18,6 +18,9 @@ _PAST = re.compile(r"^(baseline|results\.\w+)\.")
 """An earlier reading has the unit of its signal."""
 NO_UNITS: Mapping[str, str] = MappingProxyType({})
 
+NOT_KNOWN = "not known"
+"""Stands in a text for a value that has not been read."""
+
 
 @dataclass(frozen=True)
 class Template:
@@ -51,7 +54,7 @@ class Template:
 def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, str]) -> str:
     value = piece.evaluate(data)
     if isinstance(value, Unknown):
-        return "not known"
+        return NOT_KNOWN
     name = _PAST.sub("", piece.source.strip())
     unit = units.get(name, "")
     if isinstance(value, str) and _NAME.fullmatch(value):

@@ -65,7 +65,7 @@ def test_no_press_of_a_request_counts_on_advice(action: str) -> None:
     assert story.run.requests["R2"].status == "advised"
     assert story.run.advised is not None
     assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
-    assert "R2 is only advised: the settings say observe-only" in story.texts("press")[-1]
+    assert "this change is only advised: the settings say observe-only" in story.texts("press")[-1]
 
 
 @pytest.mark.parametrize(

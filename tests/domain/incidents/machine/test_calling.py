@@ -98,7 +98,7 @@ def test_an_incident_that_becomes_urgent_pages_about_what_waits() -> None:
 def test_at_half_of_its_time_a_question_mentions_people_again() -> None:
     asked = story(SERVING).opened().reads(0.95).due("question:Q1:half")
     assert asked.run.posts[-1].data["mentions"] == ["S0SERVING"]
-    assert "Q1 has waited" in asked.run.posts[-1].data["text"]
+    assert "Waiting for an answer for" in asked.run.posts[-1].data["text"]
 
 
 def test_an_answered_question_mentions_nobody_again() -> None:
@@ -119,7 +119,7 @@ def test_after_an_expiry_the_lead_is_called(of: str) -> None:
     else:
         asked.due("question:Q1:expiry")
     called = next(post.data for post in asked.run.posts if "S0LEAD" in post.data.get("mentions", ()))
-    assert called["text"].startswith("Nobody decided about R2" if of == "request" else "Nobody answered Q1")
+    assert called["text"].startswith("Nobody decided within" if of == "request" else "Nobody answered in time")
     assert asked.run.pages["lead"].text.endswith(called["text"])
 
 
@@ -135,7 +135,7 @@ def test_a_question_that_parks_unanswered_calls_the_lead() -> None:
 
 def test_without_a_lead_who_is_on_call_is_mentioned_again() -> None:
     asked = story(SERVING).opened().reads(0.95).due("question:Q1:expiry")
-    assert any("Nobody answered Q1" in post.data.get("text", "") for post in asked.run.posts)
+    assert any("Nobody answered in time" in post.data.get("text", "") for post in asked.run.posts)
     assert set(wanted(asked)) == {"serving"}
 
 

@@ -111,7 +111,7 @@ def test_an_edit_that_cannot_be_planned_is_said_and_the_playbooks_values_come_ba
 def test_values_out_of_range_or_unchanged_leave_the_request_open(replicas: str) -> None:
     story = edits(asked(), replicas)
     assert story.run.requests["R2"].status == "open"
-    assert "does not count" in story.wanted(Notify).text
+    assert "didn't count" in story.wanted(Notify).text
 
 
 def test_an_edit_of_a_plan_that_is_not_the_newest_does_not_count() -> None:
@@ -176,8 +176,8 @@ def test_after_half_time_one_lead_may_decide_alone_with_a_reason_that_everybody_
     assert story.run.requests["R2"].half_passed
     assert "half of the time for R2 has passed; asked again, and lead too" in story.texts("request")
     [note] = [post.data["text"] for post in story.run.posts if post.slot == "half:R2"]
-    assert "It expires in " in note
-    assert "nothing is applied later" in note
+    assert " left to decide: " in note
+    assert "Without an approval nothing changes" in note
     story.presses("approve", user="ana", teams=("serving",))
     breaks_glass(story)
     granted = story.run.requests["R2"]
@@ -270,7 +270,7 @@ def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
     story.run = story.run.with_(question="")
     story.chooses("grow", about=asked_then)
     assert story.run.state == "choose"
-    assert story.wanted(Notify).text == f"Your press does not count: question {asked_then} was already withdrawn."
+    assert story.wanted(Notify).text == f"⚠️ That didn't count: question {asked_then} was already withdrawn."
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_the_next_lead_is_mentioned_and_reads_what_is_open_held_and_promised() -
     assert story.run.lead == "U0BEN"
     post = story.run.posts[-1]
     assert post.data["mentions"] == ["U0BEN"]
-    assert post.data["text"].splitlines()[0] == "Handed over to <@U0BEN>. The cap is next."
-    assert "R2 waits for approval until 08:16:00: Scale llm from 4 to 5" in post.data["text"]
+    assert post.data["text"].splitlines()[0] == "Handed over to <@U0BEN>: The cap is next."
+    assert "Waits for approval until 08:16:00 UTC: Scale llm from 4 to 5" in post.data["text"]
     assert "Promised: the next status update by 08:30:10" in post.data["text"]
     assert story.texts("note")[-1] == post.data["text"], "it is on the timeline"
 
@@ -55,4 +55,4 @@ def test_what_was_changed_and_a_watch_are_named() -> None:
     story = Story().applied()
     watches, held = open_matters(story.run, story.at)
     assert watches.startswith("The bot watches until ")
-    assert held == "Still in place, with an undo: scale llm from 4 to 5"
+    assert held == "Changes in place: scale llm from 4 to 5"

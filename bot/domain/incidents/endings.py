@@ -1,0 +1,26 @@
+"""How people call the ends of an incident, in Slack, reports and statistics alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ENDINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "fixed": "fixed and verified",
+        "self_cleared": "recovered by itself",
+        "resolved_by_itself": "recovered by itself",
+        "resolved_after_a_change": "recovered after a change",
+        "accepted_degraded": "closed as degraded, accepted",
+        "handed_over": "handed over to people",
+        "backed_out": "taken back",
+        "not_applicable": "not a case for this playbook",
+        "unproven": "closed without proof",
+        "resolved_by_hand": "closed by hand",
+        "superseded": "continued in another incident",
+    }
+)
+
+
+def ending_in_words(ending: str) -> str:
+    return ENDINGS.get(ending) or ending.replace("_", " ")
