@@ -48,6 +48,7 @@ class WrittenOption(Strict):
     against: str = ""
     approvers: tuple[str, ...] = ()
     approved_with: tuple[str, ...] = ()
+    """Earlier changes whose approval covers this one too, as in a change that is a state of its own."""
     risk: Risk | None = None
     expires: str = ""
     expected: str = ""
