@@ -48,6 +48,15 @@ async def test_the_emergency_set_takes_only_as_long_as_its_rollout(fleet: Fleet,
     assert cost.relief <= minutes
 
 
+async def test_a_load_test_costs_one_approval_more_and_nothing_where_nobody_chooses_it() -> None:
+    """The choice itself is another press, which is no approval."""
+    tested = "a canary that passes the load test is rolled out with its result"
+    cost = await cost_of("kv-cache-oom", tested, Fleet(4, 2), "roll_out_roll_tested")
+    assert (cost.presses, cost.people) == (3, 1)
+    main = await main_way(Fleet(4, 2), "roll_out_roll_out", load_test={"found": True, "name": "x", "detail": ""})
+    assert (main.presses, main.relief) == (2, (await main_way(Fleet(4, 2), "roll_out_roll_out")).relief)
+
+
 async def test_a_canary_with_much_traffic_relieves_sooner() -> None:
     """200 finished requests are enough evidence."""
     cost = await main_way(Fleet(4, 2), "roll_out_roll_out", canary_count=250.0)

@@ -31,6 +31,13 @@ _PARTS: Mapping[str, _Part] = {
     "ttft_p99": _Part("P99 TTFT (ms)", "p99_ttft_ms", divided_by=1000.0),
 }
 PARTS: Mapping[str, Kind] = dict.fromkeys(_PARTS, "number")
+IN_WORDS: Mapping[str, str] = {
+    "completed": "{} requests succeeded",
+    "failed": "{} failed",
+    "requests_per_second": "{} requests/s",
+    "tokens_per_second": "{} tokens/s",
+    "ttft_p99": "first token p99 {} s",
+}
 COUNTS = ("completed", "failed")
 KEYS = frozenset(part.key for part in _PARTS.values())
 TITLE = "Serving Benchmark Result"

@@ -15,7 +15,7 @@ from bot.domain.cluster import benchmark
 from bot.domain.cluster.objects import is_owned_by, name_of, namespace_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.redaction import redacted
-from bot.domain.signals.signal import Kind, Reading, unknown
+from bot.domain.signals.signal import Kind, Reading, Value, in_words, unknown
 
 RESULT = "run_job"
 EVAL: Mapping[str, Kind] = {"score": "number", "baseline": "number", "eval": "text"}
@@ -64,11 +64,21 @@ def job_reading(log: str | None, *, at: float) -> Reading:
         else:
             missing[part] = _reason(part, kind, value, is_there=bool(found))
     measured = benchmark.benchmark_in(lines, found)
-    parts = {**missing, **measured.missing}
-    detail = str(fields["line"])
-    return Reading(
-        name=RESULT, fields={**fields, **measured.fields}, unknown_parts=parts, at=at, source=SOURCE, detail=detail
-    )
+    fields |= measured.fields
+    missing |= measured.missing
+    detail = _in_words(fields, missing)
+    return Reading(name=RESULT, fields=fields, unknown_parts=missing, at=at, source=SOURCE, detail=detail)
+
+
+def _in_words(fields: Mapping[str, Value], missing: Mapping[str, str]) -> str:
+    """The kind of result that the log has, with the reasons for what it lacks."""
+    kind = next((kind for kind in (EVAL, benchmark.PARTS) if kind.keys() & fields.keys()), None)
+    if kind is None:
+        return f"no result; the log ends with: {fields['line']}"
+    called = {part: benchmark.IN_WORDS.get(part, f"{part} {{}}") for part in kind}
+    known = [called[part].format(in_words(fields[part])) for part in kind if part in fields]
+    unknown = dict.fromkeys(why for part, why in missing.items() if part in kind)
+    return ", ".join(known) + (f"; not known: {', '.join(unknown)}" if unknown else "")
 
 
 def _result(line: str) -> Mapping[str, object] | None:

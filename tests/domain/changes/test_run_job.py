@@ -95,6 +95,7 @@ def test_variables_replace_those_of_the_template_and_a_replica_is_told_by_its_ad
         {"name": "TARGET_WORKLOAD", "value": "llm"},
     ]
     assert grade(plan, "rotation") == "warning"
+    assert plan.expected == "people whose requests llm-2 serves may wait longer while the Job runs"
 
 
 def test_a_secret_variable_reaches_the_job_and_is_shown_to_nobody() -> None:

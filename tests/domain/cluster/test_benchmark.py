@@ -104,3 +104,32 @@ def test_a_test_in_which_no_request_succeeded_measured_nothing(log: str) -> None
     assert (reading.fields["completed"], reading.fields["failed"]) == (0.0, 2.0)
     assert reading.unknown_parts["ttft_p99"] == "no request of the benchmark succeeded"
     assert "ttft_p99" not in reading.fields
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        pytest.param(
+            PRINTED,
+            "298 requests succeeded, 2 failed, 1.5 requests/s, 189 tokens/s, first token p99 0.412 s",
+            id="a-load-test",
+        ),
+        pytest.param(
+            without("P99 TTFT"),
+            "298 requests succeeded, 2 failed, 1.5 requests/s, 189 tokens/s; "
+            "not known: the benchmark printed no line 'P99 TTFT (ms)'",
+            id="without-its-p99",
+        ),
+        pytest.param(
+            '{"score": 0.71, "baseline": 0.73, "eval": "gsm8k"}', "score 0.71, baseline 0.73, eval gsm8k", id="an-eval"
+        ),
+        pytest.param(
+            '{"score": 0.71}',
+            "score 0.71; not known: the Job's JSON line has no 'baseline', the Job's JSON line has no 'eval'",
+            id="an-eval-without-baseline",
+        ),
+        pytest.param("loading\ndone", "no result; the log ends with: done", id="neither"),
+    ],
+)
+def test_people_read_the_result_that_the_job_has(log: str, said: str) -> None:
+    assert job_reading(log, at=NOW).detail == said

@@ -306,9 +306,7 @@ def ended_bench(world: World, name: str, end: str) -> str:
 def test_a_load_test_sends_requests_to_one_replica_and_prints_what_it_measured(world: World) -> None:
     pod, replica = next(iter(world.replicas().items()))
     before = replica["finished"]
-    world.create(
-        "/apis/batch/v1/namespaces/serving/jobs", bench_job("bench", f"http://{replica['address']}:8000")
-    )
+    world.create("/apis/batch/v1/namespaces/serving/jobs", bench_job("bench", f"http://{replica['address']}:8000"))
     reading = job_reading(ended_bench(world, "bench", "Complete"), at=1.0)
     assert (reading.fields["completed"], reading.fields["failed"]) == (12.0, 0.0)
     assert all(float(reading.fields[part]) > 0 for part in ("requests_per_second", "tokens_per_second", "ttft_p99"))

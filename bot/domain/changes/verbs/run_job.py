@@ -75,9 +75,15 @@ def plan_run_job(situation: Situation) -> Plan:
         steps=(call, ended),
         circumstances=_circumstances(snapshot, template, body, replica),
         risk=VERB.risk,
-        expected="none: nothing that runs is touched",
+        expected=_expected(snapshot, replica),
         undo_text=f"the Job is deleted; it ends by itself after {seconds / 60:.0f} minutes",
     )
+
+
+def _expected(snapshot: ClusterSnapshot, replica: Obj | None) -> str:
+    if replica is not None and is_in_rotation(replica, snapshot):
+        return f"people whose requests {name_of(replica)} serves may wait longer while the Job runs"
+    return "none: nothing that runs is touched"
 
 
 def _template(situation: Situation) -> Obj:
