@@ -77,6 +77,13 @@ def number_asked_for(request: ProbeRequest, parameter: str) -> float | None:
     return None if given is None else float(given)
 
 
+def text_asked_for(request: ProbeRequest, parameter: str) -> str:
+    """The parameter as a text: as written, or the setting that holds it. Empty: the playbook gives none."""
+    given = str(request.spec.parameters.get(parameter, ""))
+    of, _, setting = given.partition(".")
+    return str(request.context.settings.get(setting, "")) if of == "settings" else given
+
+
 def staying(pods: Sequence[Obj]) -> Sequence[Obj]:
     """The pods that are not terminating; all of them if every pod is."""
     return [pod for pod in pods if not is_going_away(pod)] or pods

@@ -175,6 +175,41 @@ UNKNOWN_VERSION = replace(
     what="load rises on a vLLM version that the playbook was not tested on: a note, and no higher risk",
     image="vllm/vllm-openai:v0.33.0",
 )
+BENCH = "vllm bench serve --base-url $(TARGET_URL) --dataset-name random --random-input-len 96 --random-output-len 160"
+LOAD_TEST = {
+    "metadata": {"name": "canary-load-test"},
+    "spec": {
+        "schedule": "0 0 31 2 *",
+        "suspend": True,
+        "jobTemplate": {
+            "spec": {
+                "backoffLimit": 0,
+                "template": {
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "containers": [
+                            {
+                                "name": "bench",
+                                "image": "vllm/vllm-openai:v0.32.0",
+                                "command": f"{BENCH} --num-prompts 16 --max-concurrency 4".split(),
+                            }
+                        ],
+                    }
+                },
+            }
+        },
+    },
+}
+LOAD_TESTED = replace(
+    THRASH,
+    name="load-tested",
+    what="load rises, and a Job load-tests the canary before the rollout is asked for",
+    # So few clients that the canary has room for the requests of the test within the target.
+    trouble_load={"workers": 96, "ramp_seconds": 2},
+    created=(("/apis/batch/v1/namespaces/serving/cronjobs", LOAD_TEST),),
+    windows={"ttft_target": "8s"},
+    answers={**THRASH.answers, "Roll out to every replica": "Load-test the canary first"},
+)
 GPU_FAULT = Scenario(
     name="gpu-fault",
     what="the GPU of one replica falls off the bus (XID 79); in the end a person finds the hardware well",
@@ -599,6 +634,7 @@ SCENARIOS = {
             FULL_SELF_HEAL,
             QUOTA,
             UNKNOWN_VERSION,
+            LOAD_TESTED,
             DEPLOY_IN_TIME,
             MORE_TRAFFIC,
             AUTOSCALER,

@@ -25,7 +25,14 @@ CHANGED: tuple[Branch, ...] = (
 MITIGATIONS: tuple[Branch, ...] = (
     (
         scenarios.SHED_THE_REST,
-        ["relieve_limit_concurrency", "capacity_ask", "capacity_ask_refuse", "shed_roll", "verify_calm", "fixed_end"],
+        [
+            "relieve_limit_concurrency",
+            "capacity_ask",
+            "capacity_ask_refuse",
+            "shed_roll_out",
+            "verify_calm",
+            "fixed_end",
+        ],
     ),
     (
         scenarios.OFFLOADED_IN_VAIN,

@@ -37,7 +37,7 @@ async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serve
 async def test_a_smaller_batch_takes_two_presses_of_one_person_and_relieves_in_time(
     fleet: Fleet, minutes: float
 ) -> None:
-    cost = await main_way(BATCH, fleet, "roll_out_roll")
+    cost = await main_way(BATCH, fleet, "roll_out_roll_out")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -46,7 +46,7 @@ async def test_a_smaller_batch_takes_two_presses_of_one_person_and_relieves_in_t
 async def test_with_plan_once_a_smaller_batch_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
     approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
     monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
-    cost = await main_way(BATCH, Fleet(4, 2), "roll_out_roll")
+    cost = await main_way(BATCH, Fleet(4, 2), "roll_out_roll_out")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.relief <= 15
 

@@ -27,7 +27,7 @@ async def main_way(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
     ],
 )
 async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
-    cost = await main_way(fleet, "roll_out_roll")
+    cost = await main_way(fleet, "roll_out_roll_out")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -48,16 +48,25 @@ async def test_the_emergency_set_takes_only_as_long_as_its_rollout(fleet: Fleet,
     assert cost.relief <= minutes
 
 
+async def test_a_load_test_costs_one_approval_more_and_nothing_where_nobody_chooses_it() -> None:
+    """The choice itself is another press, which is no approval."""
+    tested = "a canary that passes the load test is rolled out with its result"
+    cost = await cost_of("kv-cache-oom", tested, Fleet(4, 2), "roll_out_roll_tested")
+    assert (cost.presses, cost.people) == (3, 1)
+    main = await main_way(Fleet(4, 2), "roll_out_roll_out", load_test={"found": True, "name": "x", "detail": ""})
+    assert (main.presses, main.relief) == (2, (await main_way(Fleet(4, 2), "roll_out_roll_out")).relief)
+
+
 async def test_a_canary_with_much_traffic_relieves_sooner() -> None:
     """200 finished requests are enough evidence."""
-    cost = await main_way(Fleet(4, 2), "roll_out_roll", canary_count=250.0)
+    cost = await main_way(Fleet(4, 2), "roll_out_roll_out", canary_count=250.0)
     assert cost.relief <= 10
 
 
 async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
     approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
     monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
-    cost = await main_way(Fleet(4, 2), "roll_out_roll")
+    cost = await main_way(Fleet(4, 2), "roll_out_roll_out")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.relief <= 15
 

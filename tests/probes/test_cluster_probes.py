@@ -639,3 +639,41 @@ async def test_an_autoscaler_that_cannot_be_read_is_unknown_not_absent(source: s
     snapshot = ClusterSnapshot(at=OPENED, workload=kept_by({}), unreadable={source: "403 forbidden"})
     found = await ask("owner", snapshot)
     assert found.unknown_parts == {"autoscaler": "403 forbidden"}
+
+
+# --- the template of a Job --------------------------------------------------------------------------------------------
+
+
+def cron_job(name: str) -> Obj:
+    return {"metadata": {"name": name, "namespace": "serving", "uid": name}, "spec": {"suspend": True}}
+
+
+@pytest.mark.parametrize(
+    ("named", "cron_jobs", "found", "detail"),
+    [
+        pytest.param("settings.load_test_job", ("load-test",), True, "", id="by-a-setting"),
+        pytest.param("load-test", ("other", "load-test"), True, "", id="by-its-name"),
+        pytest.param(
+            "load-test", ("other",), False, "there is no CronJob load-test in serving (there: other)", id="another-one"
+        ),
+        pytest.param("load-test", (), False, "there is no CronJob load-test in serving (there: none)", id="none"),
+    ],
+)
+async def test_the_template_of_a_job_is_found_by_its_name(
+    named: str, cron_jobs: tuple[str, ...], found: bool, detail: str
+) -> None:
+    seen = snapshot(cron_jobs=tuple(map(cron_job, cron_jobs)))
+    settings = {"load_test_job": "load-test"}
+    reading = await ask("job_template", seen, parameters={"name": named}, settings=settings)
+    assert reading.fields == {"found": found, "name": "load-test", "detail": detail}
+
+
+@pytest.mark.parametrize("named", ["", "settings.load_test_job"])
+async def test_a_template_that_nobody_names_is_not_known(named: str) -> None:
+    reading = await ask("job_template", snapshot(), parameters={"name": named})
+    assert reading.unknown == "the playbook names no CronJob"
+
+
+async def test_templates_that_cannot_be_listed_are_not_known() -> None:
+    seen = snapshot(unreadable={"cron_jobs": "403 Forbidden"})
+    assert "403" in (await ask("job_template", seen, parameters={"name": "load-test"})).unknown

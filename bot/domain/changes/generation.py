@@ -81,7 +81,9 @@ def generation_reading(done: Generation, before: Blocks, during: Sequence[Blocks
         missing["reclaim"] = "; ".join(whys)
     else:
         fields["reclaim"] = 1 - float(fields["used_blocks"]) / float(fields["expected_blocks"])
-    return Reading(name=RESULT, fields=fields, unknown_parts=missing, at=at, source=SOURCE, detail=_in_words(fields))
+    return Reading(
+        name=RESULT, fields=fields, unknown_parts=missing, at=at, source=SOURCE, detail=_in_words(fields, missing)
+    )
 
 
 def _used(before: Blocks, during: Sequence[Blocks]) -> float | str:
@@ -93,10 +95,13 @@ def _used(before: Blocks, during: Sequence[Blocks]) -> float | str:
     return max(0.0, max(seen) - before.used)
 
 
-def _in_words(fields: dict[str, float | bool | str]) -> str:
+def _in_words(fields: dict[str, float | bool | str], missing: dict[str, str]) -> str:
     said = [f"{fields['tokens']:.0f} tokens"] if "tokens" in fields else []
     if "used_blocks" in fields and "expected_blocks" in fields:
         said.append(f"{fields['used_blocks']:.0f} blocks of {fields['expected_blocks']:.0f} expected")
     if "reclaim" in fields:
         said.append(f"{fields['reclaim']:.0%} reclaimed")
-    return ", ".join([*said, *([str(fields["error"])] if fields["error"] else [])])
+    if fields["error"]:
+        return ", ".join([*said, str(fields["error"])])
+    unknown = [missing[part] for part in ("tokens", "used_blocks") if part in missing]
+    return ", ".join(said) + (f"; not known: {', '.join(unknown)}" if unknown else "")

@@ -97,8 +97,10 @@ def _number(value: float) -> str:
 
 
 def result_in_words(reading: Reading) -> str:
-    """Returns every part with a value, then what is unknown and why."""
+    """Returns its own sentence; without one every part with a value, then what is unknown and why."""
     if not reading.is_known:
         return f"unknown: {reading.unknown}"
+    if reading.detail:
+        return reading.detail
     known = [f"{name.replace('_', ' ')}: {in_words(value)}" for name, value in reading.fields.items() if value != ""]
     return "; ".join([*known, *(f"{name}: unknown ({why})" for name, why in reading.unknown_parts.items())])

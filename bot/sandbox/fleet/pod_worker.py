@@ -16,6 +16,7 @@ import aiohttp
 import structlog
 
 from bot.sandbox.fleet.api import ApiError, KubernetesApi
+from bot.sandbox.fleet.bench import run_bench, runs_bench
 from bot.sandbox.fleet.container_log import ContainerLog
 from bot.sandbox.fleet.engines import START_AGAIN, Engines, EngineServer, Fault
 from bot.sandbox.fleet.pod_spec import PodSpec
@@ -187,9 +188,9 @@ class PodWorker:
                 return exit_code
 
     async def _work(self) -> int:
-        """A Job's pod takes its time, has written its log, and is done."""
+        """A Job's pod runs its load test; any other takes its time, has written its log, and is done."""
         await asyncio.sleep(self._timing.startup_seconds)
-        return 0
+        return await run_bench(self.spec.argv, self._logs[-1]) if runs_bench(self.spec.argv) else 0
 
     async def _serve(self, server: EngineServer) -> int:
         """Until the server exits; returns its exit code."""

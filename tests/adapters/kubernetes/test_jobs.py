@@ -16,6 +16,7 @@ from bot.domain.changes.progress import progress
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.job_result import JobResult
+from bot.sandbox.fleet.bench import Answer, report
 from tests import builders
 from tests.adapters.kubernetes.lab import CONTEXT, TARGET, Lab
 
@@ -55,7 +56,9 @@ async def test_a_job_runs_to_its_end_and_its_last_line_is_the_result(lab: Lab) -
     plan = await planned(lab)
     await lab.carry_out(plan)
     reading = await result(lab, plan)
-    assert reading.fields == {"score": 0.71, "baseline": 0.73, "eval": "gsm8k", "line": LINE}
+    assert reading.fields == {
+        "score": 0.71, "baseline": 0.73, "eval": "gsm8k", "line": LINE, "tail": f"loading\n{LINE}",
+    }  # fmt: skip
     found = await lab.get(JOB)
     assert found["metadata"]["annotations"]["incident-bot/call"] == "INC-42/R1/0"
     assert found["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "LIMIT", "value": "200"}]
@@ -105,7 +108,7 @@ async def test_a_job_whose_attempts_all_fail_says_so_with_its_last_line(lab: Lab
     said = progress(ended(plan), snapshot)
     assert (said.state, "BackoffLimitExceeded" in said.text) == ("failed", True)
     reading = await result(lab, plan)
-    assert (reading.fields, "score" in reading.unknown_parts) == ({"line": "Traceback"}, True)
+    assert (reading.fields["tail"], "score" in reading.unknown_parts) == ("Traceback", True)
 
 
 def has_failed(job: Obj) -> bool:
@@ -138,3 +141,12 @@ async def test_without_permission_to_read_templates_it_is_not_known_whether_ther
     await lab.fault("list cronjobs", "403")
     found = plan_change("run_job", {"template": "eval"}, await lab.snapshot(), CONTEXT)
     assert (found.outcome, "cron jobs" in found.reason) == ("unknown", True)
+
+
+async def test_what_a_load_test_printed_is_read_over_the_api(lab: Lab) -> None:
+    answers = [Answer(seconds=2.0, first_token=0.25, tokens=100) for _ in range(19)]
+    printed = report([*answers, Answer(1.0, 0.0, 0, "503")], seconds=10.0, input_tokens=1000)
+    plan = await planned(lab, log="\n".join(["Starting main benchmark run...", *printed]))
+    await lab.carry_out(plan)
+    reading = await result(lab, plan)
+    assert reading.detail == "19 requests succeeded, 1 failed, 1.9 requests/s, 190 tokens/s, first token p99 0.25 s"

@@ -143,11 +143,11 @@ def test_the_request_for_the_fleet_tells_what_the_canary_paid(
     assert said.endswith(
         f"{finished} requests/s (an average replica 0.95), 330 tokens/s (560), first token {first_token:g} s (2.1 s)"
     )
-    assert ("is high." in PLAYBOOK.text("roll_out_roll", "why", read)) == is_high
+    assert ("is high." in PLAYBOOK.text("roll_out_roll_out", "why", read)) == is_high
 
 
 def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
-    assert PLAYBOOK.text("roll_out_roll", "why", {"peers_finished": 0.95}).endswith("is not known.")
+    assert PLAYBOOK.text("roll_out_roll_out", "why", {"peers_finished": 0.95}).endswith("is not known.")
     assert "not known requests/s (an average replica 0.95)" in PLAYBOOK.text(
         "roll_out_judge", "say", {"peers_finished": 0.95}
     )

@@ -57,7 +57,7 @@ def test_a_text_that_is_no_target_is_ignored_and_named(wrong: str) -> None:
 
 def test_a_playbook_that_does_not_say_who_set_the_targets_keeps_its_own() -> None:
     target = CHAT.model_copy(update={"slo": (("ttft_target", "1s"),)})
-    bundle = packaged_library().bundle("vllm-oom-triage", target)
+    bundle = packaged_library().bundle("kv-compression-no-savings", target)
     assert bundle is not None
     assert "slo_from" not in bundle.entry_playbook.settings
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bot.domain.cluster.job import job_reading
 from tests.sandbox.fleet.living_world import DEPLOYMENT, Json, World, demo_world, eventually
 
 pytestmark = pytest.mark.end_to_end
@@ -276,3 +277,45 @@ def test_a_jobs_pod_writes_its_log_once_and_ends(world: World) -> None:
     (made,) = [one for one in world.pods() if one["metadata"]["name"].startswith("eval-")]
     assert made["status"]["phase"] == "Succeeded"
     assert world.log(made["metadata"]["name"], tailLines="1") == '{"score": 0.7}\n'
+
+
+def bench_job(name: str, url: str, **spec: object) -> Json:
+    command = ["vllm", "bench", "serve", "--base-url", "$(TARGET_URL)", "--dataset-name", "random"]
+    arguments = ["--num-prompts", "12", "--max-concurrency", "4", "--random-input-len=40", "--random-output-len=30"]
+    container = {
+        "name": "bench", "image": "vllm/vllm-openai:v0.32.0", "command": command, "args": arguments,
+        "env": [{"name": "TARGET_URL", "value": url}],
+    }  # fmt: skip
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {"metadata": {"name": name}, "spec": {"template": template, "backoffLimit": 0, **spec}}
+
+
+def ended_bench(world: World, name: str, end: str) -> str:
+    """The log of its pod once its Job has this end."""
+
+    def ended() -> Json | None:
+        status = world.get(f"/apis/batch/v1/namespaces/serving/jobs/{name}")["status"]
+        ends = [one["type"] for one in status.get("conditions") or [] if one["status"] == "True"]
+        return status if end in ends else None
+
+    eventually(f"the Job {name} is {end}", ended)
+    (made,) = [one for one in world.pods() if one["metadata"]["name"].startswith(f"{name}-")]
+    return world.log(made["metadata"]["name"], tailLines="100")
+
+
+def test_a_load_test_sends_requests_to_one_replica_and_prints_what_it_measured(world: World) -> None:
+    pod, replica = next(iter(world.replicas().items()))
+    before = replica["finished"]
+    world.create("/apis/batch/v1/namespaces/serving/jobs", bench_job("bench", f"http://{replica['address']}:8000"))
+    reading = job_reading(ended_bench(world, "bench", "Complete"), at=1.0)
+    assert (reading.fields["completed"], reading.fields["failed"]) == (12.0, 0.0)
+    assert all(float(reading.fields[part]) > 0 for part in ("requests_per_second", "tokens_per_second", "ttft_p99"))
+    # The twelve, and the one that is tried first.
+    assert world.replicas()[pod]["finished"] >= before + 13
+
+
+def test_a_load_test_of_an_address_where_nothing_listens_fails_and_says_so(world: World) -> None:
+    world.create("/apis/batch/v1/namespaces/serving/jobs", bench_job("nobody", "http://127.0.0.1:9"))
+    log = ended_bench(world, "nobody", "Failed")
+    assert "Initial test run failed" in log.splitlines()[-1]
+    assert job_reading(log, at=1.0).unknown_parts["ttft_p99"] == "no result of a benchmark at the end of the Job's log"

@@ -16,6 +16,7 @@ import pytest
 from bot.domain.changes.plan import Wait
 from bot.domain.changes.planning import plan_change
 from bot.domain.changes.progress import progress
+from bot.domain.cluster.job import pods_of_job
 from bot.domain.cluster.objects import condition, name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from tests.adapters.kubernetes.lab import CAP, CONTEXT, names, spec, with_ledger
@@ -339,3 +340,42 @@ async def test_an_autoscaler_keeps_every_replica_during_a_rollout_and_gets_its_f
     _, _, found = await bench.somebody.raw("GET", f"{path}/{NAME}")
     assert found["spec"]["minReplicas"] == 1
     assert all(CAPPED in args_of(one) for one in (await whole(bench)).pods)
+
+
+# --- Jobs -------------------------------------------------------------------------------------------------------------
+
+
+async def create_load_test(bench: Bench) -> None:
+    """Its pod runs until it is ended: the stand-in's ends by itself unless its image cannot be pulled."""
+    image = "bad:1" if bench.somebody.is_stand_in else bench.somebody.image
+    pod = {"restartPolicy": "Never", "containers": [{"name": "bench", "image": image, "args": ["$(TARGET_URL)"]}]}
+    body = {
+        "metadata": {"name": "load-test"},
+        "spec": {"schedule": "0 0 31 2 *", "suspend": True, "jobTemplate": {"spec": {"template": {"spec": pod}}}},
+    }
+    await bench.somebody.raw("POST", bench.path("cronjobs", "batch/v1"), body)
+
+
+async def test_a_load_test_is_told_its_replica_runs_once_at_a_time_and_is_taken_back(bench: Bench) -> None:
+    await create_load_test(bench)
+    asked: dict[str, Any] = {"template": "load-test", "replica": await first(bench), "within_minutes": 2.0}
+    plan = await bench.plan("run_job", **asked)
+    sent = await bench.send(plan)
+    assert sent.result == "done", sent
+    started = await bench.until_seen(
+        "a pod of the Job", lambda seen: bool(seen.jobs and pods_of_job(seen, seen.jobs[0]))
+    )
+    (job,) = started.jobs
+    (pod,) = pods_of_job(started, job)
+    replica = next(one for one in started.pods if name_of(one) == asked["replica"])
+    variables = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+    assert variables == {
+        "TARGET_URL": f"http://{replica['status']['podIP']}:8000",
+        "TARGET_POD": asked["replica"],
+        "TARGET_WORKLOAD": NAME,
+    }
+    assert (job["spec"]["activeDeadlineSeconds"], job["spec"]["ttlSecondsAfterFinished"]) == (120, 86400)
+    again = plan_change("run_job", asked, await bench.snapshot(), with_ledger(plan))
+    assert "still runs" in again.reason
+    await bench.carry_out(await bench.plan("undo", with_ledger(plan), of="last"))
+    await bench.until_seen("neither the Job nor its pod", lambda seen: not seen.jobs and not pods_of_job(seen, job))

@@ -17,7 +17,7 @@ from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Wait
 from bot.domain.changes.verb import REPLICA, WITHIN_MINUTES, Access, Argument, ChangeKind, Verb, everywhere
 from bot.domain.changes.verbs.probe_request import canary_asked_for, replica_asked_for, within_seconds
 from bot.domain.cluster.capacity import accelerators_of
-from bot.domain.cluster.job import PARTS, RESULT
+from bot.domain.cluster.job import PARTS, RESULT, job_template
 from bot.domain.cluster.objects import (
     INCIDENT_ANNOTATION,
     JOB_LABEL,
@@ -42,6 +42,8 @@ MAX_MINUTES = 24 * 60.0
 HOUR, DAY = 3600, 24 * 3600
 MANUAL_ANNOTATION = "cronjob.kubernetes.io/instantiate"
 URL_VARIABLE = "TARGET_URL"
+POD_VARIABLE = "TARGET_POD"
+WORKLOAD_VARIABLE = "TARGET_WORKLOAD"
 MAX_NAME_LENGTH = 57
 """Leaves room for the pod's suffix within the 63 characters of a host name."""
 
@@ -53,7 +55,7 @@ def plan_run_job(situation: Situation) -> Plan:
     _refuse_second(snapshot, template)
     seconds = within_seconds(situation, default_minutes=DEFAULT_MINUTES, most_minutes=MAX_MINUTES)
     replica = replica_asked_for(situation) if situation.arguments.get("replica") else None
-    variables = _variables(situation.arguments.get("env") or {}) | (_url(replica) if replica is not None else {})
+    variables = _variables(situation.arguments.get("env") or {}) | _about(replica, snapshot)
     body = _job(template, context, seconds, variables)
     call = _create(body, template, variables)
     ended = Wait(
@@ -73,23 +75,24 @@ def plan_run_job(situation: Situation) -> Plan:
         steps=(call, ended),
         circumstances=_circumstances(snapshot, template, body, replica),
         risk=VERB.risk,
-        expected="none: nothing that runs is touched",
+        expected=_expected(snapshot, replica),
         undo_text=f"the Job is deleted; it ends by itself after {seconds / 60:.0f} minutes",
     )
+
+
+def _expected(snapshot: ClusterSnapshot, replica: Obj | None) -> str:
+    if replica is not None and is_in_rotation(replica, snapshot):
+        return f"people whose requests {name_of(replica)} serves may wait longer while the Job runs"
+    return "none: nothing that runs is touched"
 
 
 def _template(situation: Situation) -> Obj:
     name = str(situation.arguments.get("template") or "")
     if not name:
         raise impossible("no template given", "write: with: {template: <name of a CronJob>}")
-    found = next((one for one in situation.snapshot.cron_jobs if name_of(one) == name), None)
-    if found is None:
-        there = ", ".join(sorted(map(name_of, situation.snapshot.cron_jobs))) or "none"
-        namespace = namespace_of(situation.snapshot.workload or {})
-        raise impossible(
-            f"there is no CronJob {name} in {namespace or 'the namespace'} (there: {there})",
-            "create it, suspended, with the Job as its template",
-        )
+    found = job_template(situation.snapshot, name)
+    if isinstance(found, str):
+        raise impossible(found, "create it, suspended, with the Job as its template")
     return found
 
 
@@ -114,12 +117,19 @@ def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _url(pod: Obj) -> dict[str, str]:
+def _about(pod: Obj | None, snapshot: ClusterSnapshot) -> dict[str, str]:
+    """Returns the variables that tell the Job which replica of which workload it is about."""
+    if pod is None:
+        return {}
     address = str(dig(pod, "status", "podIP") or "")
     if not address:
         raise impossible(f"{name_of(pod)} has no address yet", "wait until it is Ready")
     host = f"[{address}]" if ":" in address else address
-    return {URL_VARIABLE: f"http://{host}:{metrics_port(pod)}"}
+    return {
+        URL_VARIABLE: f"http://{host}:{metrics_port(pod)}",
+        POD_VARIABLE: name_of(pod),
+        WORKLOAD_VARIABLE: name_of(snapshot.workload or {}),
+    }
 
 
 def _job(template: Obj, context: PlanContext, seconds: float, variables: Mapping[str, str]) -> Obj:
@@ -193,7 +203,7 @@ def _circumstances(
 _READING: tuple[Literal["get", "list"], ...] = ("get", "list")
 VERB = Verb(
     name="run_job",
-    help="Start a Job from a CronJob of the namespace; the last line of its log is the result.",
+    help="Start a Job from a CronJob; the end of its log is the result: a JSON line, or what vllm bench serve prints.",
     plan=plan_run_job,
     kinds=(ChangeKind("run_job", "low", minutes=30),),  # no user sees it
     access=everywhere(

@@ -16,6 +16,7 @@ from bot.domain.playbooks.expressions.expression import MAX_LENGTH, check_syntax
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.loading.fragment import Fragment, Fragments, Include
+from bot.domain.playbooks.loading.options import PARAMETER
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source, Stretch
@@ -33,7 +34,6 @@ _DESTINATIONS = frozenset(
         *("held", "not_held", "beyond", "not_by", "option_of", "none_possible"),
     }
 )
-_PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")
 _EXIT = re.compile(r"exits\.([A-Za-z_]\w*)")
 _IN_TEXT = re.compile(r"(?<!\$)\{parameters\.([A-Za-z_]\w*)\}")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -355,7 +355,7 @@ class _Expansion:
     def _stands_for(self, written: _Written, role: Role) -> _Written | None:
         """Returns what a text stands for that is only the name of a parameter or of an exit."""
         site = written.site
-        if named := _PARAMETER.fullmatch(written.value):
+        if named := PARAMETER.fullmatch(written.value):
             return self._parameter(written, named[1])
         if site.fragment and role == "destination" and (named := _EXIT.fullmatch(written.value)):
             if named[1] in site.exits:

@@ -6,6 +6,7 @@ first, and `relieve_limit_in_place` for where there can be no canary.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,8 @@ class WrittenOption(Strict):
     why: str = ""
     against: str = ""
     approvers: tuple[str, ...] = ()
+    approved_with: tuple[str, ...] = ()
+    """Earlier changes whose approval covers this one too, as in a change that is a state of its own."""
     risk: Risk | None = None
     expires: str = ""
     expected: str = ""
@@ -100,10 +103,12 @@ class Recommend(Strict):
     beyond: str = ""
 
 
+PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")
+"""The name of a fragment's parameter."""
 _OUTCOMES = ("done", "not_needed", "refused", "expired", "impossible", "failed", "unclear")
 _INHERITED = ("runbook", "still", "against", *_OUTCOMES)
 _OF_CHANGE = (
-    *("change", "with", "why", "approvers", "risk", "expires", "expected", "covers"),
+    *("change", "with", "why", "approvers", "approved_with", "risk", "expires", "expected", "covers"),
     *_INHERITED,
 )
 _OF_OPTION = ("label", "possible", "why_not", "effect", "repeat")
@@ -178,7 +183,8 @@ class _Spreading:
 
     def expand(self, name: str, state: Mapping[str, Any]) -> None:
         at: Path = ("states", name)
-        mistakes = [*shape(Recommend, state, at), *_neither_nor(at, state)]
+        mistakes = [each for each in shape(Recommend, state, at) if not _is_parameter(self._source.data, each.path)]
+        mistakes += _neither_nor(at, state)
         mistakes += [] if mistakes else _nothing_to_try(at, state)
         self.mistakes += mistakes
         if mistakes:
@@ -314,6 +320,15 @@ class _Spreading:
 
 def _without(change: Mapping[str, Any], word: str) -> dict[str, Any]:
     return {key: value for key, value in change.items() if key != word}
+
+
+def _is_parameter(data: Any, path: Path) -> bool:
+    """Whether the value is a fragment's parameter: what stands for it is checked where the fragment is included."""
+    for key in path:
+        if not isinstance(data, Mapping) or key not in data:
+            return False
+        data = data[key]
+    return isinstance(data, str) and bool(PARAMETER.fullmatch(data))
 
 
 def _neither_nor(at: Path, state: Mapping[str, Any]) -> Iterator[Mistake]:
