@@ -273,13 +273,11 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     if request.alerts_resolved_at is not None:
         at = time_of_day(request.alerts_resolved_at)
         lines.append(f"All alerts resolved at {at}: approve again if it is still needed.")
-    if teams := stand_ins(request.policy):
-        names = " and ".join(f"*{team}*" for team in teams)
-        them = "it" if len(teams) == 1 else "them"
-        lines.append(f"⚠️ Nobody is set for {names}: the approvers decide for {them}.")
+    teams = stand_ins(request.policy)
     of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
     needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
-    return [*section([*lines, *_so_far(request)]), *context([needs])]
+    instead = f"No team is set for {' and '.join(teams)}: the approvers decide." if teams else ""
+    return [*section([*lines, *_so_far(request)]), *context([needs, instead])]
 
 
 def _asked_before(run: Run, name: str) -> str:
@@ -293,7 +291,7 @@ def _asked_before(run: Run, name: str) -> str:
 def _so_far(request: Request) -> list[str]:
     """Who has approved, which teams are missing, and the way to proceed without a silent team."""
     lines = []
-    if teams := missing_teams(request):
+    if (request.presses or request.half_passed) and (teams := missing_teams(request)):
         lines.append(f"*Still missing* {teams}")
     if request.presses:
         users = ", ".join(dict.fromkeys(map(_approval, request.presses[:10])))

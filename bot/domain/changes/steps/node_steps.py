@@ -60,7 +60,7 @@ def cordon_call(node: Obj, context: PlanContext) -> Call:
     wording = Wording(
         title=f"Cordon node {name_of(node)}",
         undo_title=f"Uncordon node {name_of(node)}",
-        differences=(changed(f"{name_of(node)}: takes new pods", UNSCHEDULABLE, True, False),),
+        differences=(changed(f"{name_of(node)}: schedulable", UNSCHEDULABLE, True, False),),
     )
     edits = [edit_of(node, UNSCHEDULABLE, True), annotation_edit(node, INCIDENT_ANNOTATION, context.incident_id)]
     return patch_call(node, "Node", [edit for edit in edits if edit.before != edit.after], wording)

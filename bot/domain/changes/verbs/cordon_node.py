@@ -31,14 +31,15 @@ def plan_cordon(situation: Situation) -> Plan:
         steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
         circumstances=(schedulable_without(situation.snapshot, node), _passengers(situation.snapshot, node)),
         risk=VERB.risk,
-        expected="none: what runs there goes on running",
+        expected="none: pods that run there keep running",
         undo_text="the node takes new pods again",
     )
 
 
 def _passengers(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     ours, others, _staying = on_node(snapshot, node)
-    text = f"{len(ours)} of ours stay there" + (f"; {listed(others)}" if others else "")
+    replicas = "1 of our pods keeps" if len(ours) == 1 else f"{len(ours)} of our pods keep"
+    text = f"{replicas} running there" + (f"; {listed(others)}" if others else "")
     return Circumstance(name="passengers", grade="note", text=text)
 
 

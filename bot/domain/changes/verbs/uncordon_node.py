@@ -47,7 +47,7 @@ def _uncordon_call(node: Obj) -> Call:
     wording = Wording(
         title=f"Uncordon node {name_of(node)}",
         undo_title=f"Cordon node {name_of(node)} again",
-        differences=(changed(f"{name_of(node)}: takes new pods", UNSCHEDULABLE, False, True),),
+        differences=(changed(f"{name_of(node)}: schedulable", UNSCHEDULABLE, False, True),),
     )
     return patch_call(node, "Node", edits, wording).model_copy(update={"restores": True})
 
