@@ -30,7 +30,8 @@ from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.lookup import METADATA_TYPE
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
-from bot.adapters.slack.outbound.summary import Summary, summary_message
+from bot.adapters.slack.outbound.summary import Summary
+from bot.adapters.slack.outbound.summary_message import summary_message
 from bot.adapters.yaml_playbooks import StoredPlaybooks
 from bot.domain.approvals.advice import Observing
 from bot.domain.approvals.contacts import Contacts
@@ -128,8 +129,8 @@ class Scene:
     engines: MemoryEngines = field(init=False)
     besides: tuple[CompiledPlaybook, ...] = ()
     """Further playbooks that alerts may open."""
-    cards: tuple[float, float] | None = None
-    """New cards a second, and how many at once, before there is a digest; None: there is none."""
+    cards: tuple[int, float] | None = None
+    """How many new cards there may be in any period, and its seconds; None: there is no digest."""
     pages: list[PageCall] = field(default_factory=list)
     """What the pager was sent."""
     contacts: Contacts = field(default_factory=Contacts)
@@ -266,7 +267,7 @@ class Bot:
         scene = self._scene
         client = StagedSlack(scene.team, scene.stage, self.life)
         freely = (1000.0, 1000.0)
-        pace = RedisPace(self._redis, {"post": freely, "update": freely, "card": scene.cards or freely})
+        pace = RedisPace(self._redis, {"post": freely, "update": freely})
         digest = None
         if scene.cards:
             waiting = RedisSummary(self._redis, scene.cards)
