@@ -23,7 +23,7 @@ from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
-from bot.adapters.redis.store import RedisStore
+from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.adapters.redis.summary import RedisSummary
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
@@ -137,6 +137,7 @@ class Scene:
     own: ChannelRules = field(default_factory=ChannelRules)
     observing: Observing = field(default_factory=Observing)
     window_rules: tuple[WindowRule, ...] = ()
+    limits: StoreLimits = field(default_factory=StoreLimits)
 
     def __post_init__(self) -> None:
         self.engines = MemoryEngines(self.time.now)
@@ -210,7 +211,7 @@ class Bot:
         stage, time = scene.stage, scene.time
         self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
-        self.store = RedisStore(self._redis, owner=owner)
+        self.store = RedisStore(self._redis, owner=owner, limits=scene.limits)
         self.claims = RedisClaims(self._redis, observing=scene.observing)
         self.scraped = SampledHistory(
             replicas=SnapshotReplicas(self._cluster),

@@ -56,7 +56,9 @@ async def folded_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Sid
     scene = await drill_scene(client, tag, dies_at)
     scene.cards = (1, 10.0)
     connection = Connection(client, tag=tag, clock=scene.time.prelude)
-    await RedisSummary(connection, scene.cards).turn("INC-999", "", 999.0, needs_a_person_below=0.0)
+    other = RedisSummary(connection, scene.cards)
+    await other.turn("INC-999", "", 999.0, needs_a_person_below=0.0)
+    await other.leave("INC-999")
     return scene
 
 
