@@ -113,6 +113,8 @@ class Summary:
             if len(self._settled) >= SETTLED_KEPT:
                 self._settled.clear()
             self._settled.add(run.incident_id)
+        if listed and self._clock.now() < self._tried_until:
+            return 0.0
         rest = await self._bring_up_to_date(listed, _read(message))
         return 0.0 if listed else rest
 
