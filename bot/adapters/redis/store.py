@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
 RUNS_PER_READ = 50
-"""A run has tens of kilobytes: reading hundreds at once would keep Redis and the event loop from all other work."""
+"""A run has tens of kilobytes: reading hundreds at once would keep Redis from all other work."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +259,11 @@ class RedisStore:
         wanted = json.dumps(mentioning, ensure_ascii=False)[1:-1]
         for start in range(0, len(incident_ids), RUNS_PER_READ):
             keys = [self._redis.key("run", incident_id) for incident_id in incident_ids[start : start + RUNS_PER_READ]]
-            raw = await self._redis.ask(self._redis.client.mget(keys))
-            found += [Run.model_validate_json(each) for each in raw if each is not None and wanted in each]
+            for raw in await self._redis.ask(self._redis.client.mget(keys)):
+                if raw is not None and wanted in raw:
+                    found.append(Run.model_validate_json(raw))
+                    # Each takes milliseconds, and presses wait for them.
+                    await asyncio.sleep(0)
         return found
 
     async def look(self, incident_id: str) -> Waiting | None:
