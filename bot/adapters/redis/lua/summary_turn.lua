@@ -17,7 +17,8 @@ local function TAKEN()
   for i = 1, #found, 2 do
     local at = tonumber(found[i + 1]) + period
     if redis.call('SISMEMBER', KEYS[4], found[i]) == 1 then at = math.max(at, seconds + patience) end
-    table.insert(free, at)
+    -- Those that are free for longer than anyone waits for its turn need not be counted again.
+    if at < seconds - patience then redis.call('ZREM', KEYS[5], found[i]) else table.insert(free, at) end
   end
   table.sort(free, function(a, b) return a > b end)
   return free
@@ -25,8 +26,9 @@ end
 local taken
 -- In how many seconds `wanted` cards of these are left; negative: since when they are.
 local function LEFT_IN(wanted, cards_of_the_period)
-  local at = taken[math.max(cards_of_the_period - wanted + 1, 1)]
-  return at and at - seconds or -period
+  if wanted > cards_of_the_period then return math.huge end
+  local at = taken[cards_of_the_period - wanted + 1]
+  return at and at - seconds or -math.huge
 end
 local wait = 0
 -- Its turn came before, or a person asked for it: only Slack's own pace delays its card now.
