@@ -49,7 +49,7 @@ from bot.adapters.report_sinks import TIMEOUT_SECONDS, Files, ReportWebhook
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
-from bot.adapters.slack.outbound.pace import slack_paces
+from bot.adapters.slack.outbound.pace import cards_in_a_period, slack_paces
 from bot.adapters.slack.outbound.shown import Shown
 from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.people import SlackPeople
@@ -227,7 +227,6 @@ def paces_of(slack: SlackSettings) -> dict[str, tuple[float, float]]:
         posts_per_second=slack.posts_per_second,
         posts_burst=slack.posts_burst,
         updates_per_minute=slack.updates_per_minute,
-        cards_per_minute=slack.cards_per_minute,
     )
 
 
@@ -258,9 +257,8 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     own = channel_rules_of(settings)
     pages = page_links(settings)
     place = Place(settings.slack.channel, settings.redis_tag, own, pages, settings.channels)
-    paces = paces_of(settings.slack)
-    pace = RedisPace(storage.connection, paces)
-    waiting = RedisSummary(storage.connection, paces["card"])
+    pace = RedisPace(storage.connection, paces_of(settings.slack))
+    waiting = RedisSummary(storage.connection, cards_in_a_period(settings.slack.cards_per_minute))
     summary = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, summary)
     people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))

@@ -17,6 +17,7 @@ from bot.adapters.alertmanager import read_webhook
 from bot.adapters.http_server import serve_until_stopped
 from bot.adapters.incident_pages import IncidentPages
 from bot.adapters.kubernetes.credentials import NotSentError
+from bot.adapters.redis.sweep import RedisSweep
 from bot.adapters.redis.viewers import RedisViewers
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.inbound.app import bolt_app, endpoint
@@ -49,6 +50,7 @@ from bot.flow.open_by_hand import OpenByHand
 from bot.flow.plan_windows import PlanWindows
 from bot.flow.playbook_service import PlaybookService
 from bot.flow.restrictions import Restrictions
+from bot.flow.sweep_storage import SweepStorage
 from bot.flow.weekly_summary import WeeklySummary
 from bot.runtime import Pictures, Ports, Runtime
 from bot.settings import Settings
@@ -80,6 +82,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
                 "playbooks.not_refreshed": playbooks.refresh,
                 "homes.not_refreshed": homes.once,
                 "observed.not_told": WeeklySummary(on.storage.store, notify_once).once,
+                "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
             },
         )
         health = health_of(on, epoch, facts)

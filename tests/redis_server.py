@@ -66,7 +66,8 @@ class VirtualTime:
     def prelude(self) -> str:
         return (
             f"local function TIME() local at = tonumber(redis.call('GET', '{self._key}')) "
-            "return {tostring(math.floor(at)), math.floor((at - math.floor(at)) * 1000000 + 0.5)} end\n"
+            "local micros = math.floor((at - math.floor(at)) * 1000000 + 0.5) "
+            "return {tostring(math.floor(at)), math.min(micros, 999999)} end\n"
         )
 
     def now(self) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from bot.adapters.slack.outbound.pace import cards_in_a_period
 from bot.dependencies import channel_rules_of, operators_of, paces_of
 from bot.domain.approvals.configuration import Approvals
 from bot.domain.approvals.grant import Demand
@@ -249,11 +250,15 @@ def test_approvers_of_a_target_may_operate_incidents_and_are_invited_to_its_own_
 
 
 def test_the_pace_in_slack_is_slacks_own_unless_the_workspace_was_granted_more() -> None:
-    rest = {"home": (0.1, 1.0), "card": (10 / 60, 10.0)}
-    assert paces_of(settings().slack) == {"post": (1.0, 5.0), "update": (50 / 60, 10.0), **rest}
+    rest = {"home": (0.1, 1.0)}
+    assert paces_of(settings().slack) == {"post": (1.0, 3.0), "update": (50 / 60, 10.0), **rest}
     granted = settings(SLACK_POSTS_PER_SECOND="4", SLACK_POSTS_BURST="20", SLACK_UPDATES_PER_MINUTE="120")
     assert paces_of(granted.slack) == {"post": (4.0, 20.0), "update": (2.0, 10.0), **rest}
-    assert paces_of(settings(SLACK_CARDS_PER_MINUTE="5").slack)["card"] == (5 / 60, 5.0)
+
+
+def test_there_are_no_more_cards_in_any_minute_than_people_can_read() -> None:
+    assert cards_in_a_period(settings().slack.cards_per_minute) == (10, 60.0)
+    assert cards_in_a_period(2.5) == (2, 48.0)
 
 
 def test_the_prefixed_name_wins_over_the_plain_one() -> None:

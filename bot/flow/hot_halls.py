@@ -42,7 +42,7 @@ def _hall(zone: str) -> str:
 async def hot_zones(runs: PastRuns, run: Run, *, at: float) -> Mapping[str, str]:
     """Zone to another open incident of this cluster that found its hall too hot; nodes without a zone are one hall."""
     found: dict[str, str] = {}
-    for other in await runs_since(runs, at):
+    for other in await runs_since(runs, at, mentioning=FACILITY):
         halls = [one.fields for one in other.latest.values() if one.fields.get("scope") == FACILITY]
         is_here = other.target.cluster == run.target.cluster and other.incident_id != run.incident_id
         if halls and other.is_open and is_here:

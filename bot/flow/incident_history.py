@@ -5,7 +5,6 @@ Only stored incidents count; a deleted incident is not remembered.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Sequence
 from typing import Protocol
@@ -32,12 +31,16 @@ class PastRuns(Protocol):
 
     async def load(self, incident_id: str) -> Run | None: ...
 
+    async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
+        """Those that are stored; may leave out those without the text `mentioning` anywhere."""
+        ...
+
 
 async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> list[str]:
     """Incidents that rolled this workload back in the last day, and did not undo it."""
     return [
         run.incident_id
-        for run in await runs_since(runs, at - DAY_SECONDS)
+        for run in await runs_since(runs, at - DAY_SECONDS, mentioning=target.name)
         if run.target.key == target.key and any(_is_rollback(entry, run, at - DAY_SECONDS) for entry in run.ledger)
     ]
 
@@ -56,10 +59,10 @@ def asked_by(earlier: Run, plan: Plan, *, at: float) -> str:
 
 async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tuple[float, float]]:
     """The times at which this target had an incident, from the stored ones; an open incident has no end yet."""
-    found = (run for run in await runs_since(runs, 0.0) if run.target.key == target.key and run.incident_id != but)
     return [
         (min(run.starts_at, run.opened_at), math.inf if run.closed_at is None else run.closed_at)
-        for run in found
+        for run in await runs_since(runs, 0.0, mentioning=target.name)
+        if run.target.key == target.key and run.incident_id != but
         if run.ending != "not_applicable"
     ]
 
@@ -72,8 +75,11 @@ def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
     return is_own and entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through
 
 
-async def runs_since(runs: PastRuns, start: float) -> list[Run]:
-    """The newest incidents that opened or acted since then."""
-    known = await runs.recent_incidents(MAX_INCIDENTS)
-    found = await asyncio.gather(*(runs.load(incident_id) for incident_id in known))
-    return [run for run in found if run is not None and (run.closed_at is None or run.closed_at >= start)]
+async def runs_since(runs: PastRuns, start: float, *, mentioning: str) -> list[Run]:
+    """The newest incidents that opened or acted since then; may leave out those that do not mention this text.
+
+    In a storm each incident asks for its past, and the newest incidents are those of the storm: only those of the same
+    target or node are worth parsing.
+    """
+    found = await runs.load_all(await runs.recent_incidents(MAX_INCIDENTS), mentioning=mentioning)
+    return [run for run in found if run.closed_at is None or run.closed_at >= start]

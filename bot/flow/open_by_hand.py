@@ -65,11 +65,9 @@ class OpenByHand:
             if current is not None:
                 return Opened(current, is_new=False)
             run = begun(await self._runs.next_incident_id(), opening, bundle, at=await self._runs.now())
-            found = [await self._runs.load(name) for name in await self._runs.parked_incidents(opening.target.key)]
+            found = await self._runs.load_all(await self._runs.parked_incidents(opening.target.key))
             advice = await self._restrictions.advice(run, at=run.opened_at)
-            run = run.with_(
-                only_advice=advice, parked_before=tuple(parked_incident(one) for one in found if one is not None)
-            )
+            run = run.with_(only_advice=advice, parked_before=tuple(parked_incident(one) for one in found))
             stored = await self._runs.open(run, event, bundle=bundle, submission_id=opening.submission_id)
             if stored is not None:
                 self._wake(stored)

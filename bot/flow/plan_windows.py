@@ -73,10 +73,11 @@ class PlanWindows:
 
     async def _note(self, plan: Plan, window: PlannedWindow, text: str) -> None:
         """Puts it on the timelines of the open incidents that it is about."""
-        for incident_id in await self._runs.open_incidents():
-            run = await self._runs.load(incident_id)
-            if run is None or not window.covers(run.target):
+        still_open = await self._runs.load_all(await self._runs.open_incidents())
+        for run in still_open:
+            if not window.covers(run.target):
                 continue
+            incident_id = run.incident_id
             note = Commanded(
                 event_id=f"{plan.command_id}/{incident_id}", command="note", user=plan.user,
                 user_name=plan.user_name, text=text,

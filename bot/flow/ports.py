@@ -221,6 +221,13 @@ class RunStore(Protocol):
 
     async def load(self, incident_id: str) -> Run | None: ...
 
+    async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
+        """Those that are stored, in this order, in a few round trips.
+
+        May leave out incidents without the text `mentioning` anywhere: parsing a run takes longer than finding a text.
+        """
+        ...
+
     async def look(self, incident_id: str) -> Waiting | None:
         """None if the incident is not stored."""
         ...

@@ -52,8 +52,7 @@ class ReceiveInput:
         return await self._runs.open_page(OPEN_READ)
 
     async def recent_runs(self) -> Sequence[Run]:
-        loaded = [await self._runs.load(incident_id) for incident_id in await self._runs.recent_incidents(RECENT)]
-        return [run for run in loaded if run is not None]
+        return await self._runs.load_all(await self._runs.recent_incidents(RECENT))
 
     async def load(self, incident_id: str) -> Run | None:
         return await self._runs.load(incident_id)

@@ -181,8 +181,8 @@ class RouteAlerts:
 
     async def _parked(self, standing: Standing) -> list[Run]:
         """The parked incidents of the target, newest first."""
-        found = [await self._runs.load(name) for name in standing.parked]
-        return [run for run in reversed(found) if run is not None and run.parked is not None]
+        found = await self._runs.load_all(standing.parked)
+        return [run for run in reversed(found) if run.parked is not None]
 
     async def _known(
         self, standing: Standing, alert: Alert, playbook: CompiledPlaybook

@@ -24,7 +24,7 @@ class PastRuns(Protocol):
 
     async def recent_incidents(self, limit: int) -> Sequence[str]: ...
 
-    async def load(self, incident_id: str) -> Run | None: ...
+    async def load_all(self, incident_ids: Sequence[str]) -> Sequence[Run]: ...
 
 
 class WeeklySummary:
@@ -51,9 +51,8 @@ class WeeklySummary:
         self._done = about
 
 
-async def recent_runs(runs: PastRuns) -> list[Run]:
-    loaded = [await runs.load(incident_id) for incident_id in await runs.recent_incidents(READ)]
-    return [run for run in loaded if run is not None]
+async def recent_runs(runs: PastRuns) -> Sequence[Run]:
+    return await runs.load_all(await runs.recent_incidents(READ))
 
 
 def _mentioned(user: str) -> str:

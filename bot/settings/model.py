@@ -138,12 +138,12 @@ class Slack(Section):
     """Who may answer questions, halt, resume, undo and resolve; when nobody is named, the approvers may."""
     posts_per_second: float = Field(1.0, gt=0, le=10_000)
     """New messages a channel, Slack's own pace for chat.postMessage; a workspace may have been granted more."""
-    posts_burst: int = Field(5, ge=1, le=10_000)
+    posts_burst: int = Field(3, ge=1, le=10_000)
     """New messages that may be sent to a channel at once."""
     updates_per_minute: float = Field(50.0, gt=0, le=100_000)
     """Edits a workspace, Slack's Tier 3."""
     cards_per_minute: float = Field(10.0, ge=1, le=10_000)
-    """Cards of new incidents; of more at once, those that need nobody yet share one message until their cards come."""
+    """Cards of new incidents in any minute, those that need a person first; the others share one message meanwhile."""
     incident_channels: bool = False
     """A channel of its own for each incident, beside its card; needs the scope channels:manage."""
     archive_channels: bool = False

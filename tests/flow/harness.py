@@ -23,14 +23,15 @@ from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.shown import RedisShown
-from bot.adapters.redis.store import RedisStore
+from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.adapters.redis.summary import RedisSummary
 from bot.adapters.redis.watch_log import RedisWatchLog
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.lookup import METADATA_TYPE
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
-from bot.adapters.slack.outbound.summary import Summary, summary_message
+from bot.adapters.slack.outbound.summary import Summary
+from bot.adapters.slack.outbound.summary_message import summary_message
 from bot.adapters.yaml_playbooks import StoredPlaybooks
 from bot.domain.approvals.advice import Observing
 from bot.domain.approvals.contacts import Contacts
@@ -128,14 +129,15 @@ class Scene:
     engines: MemoryEngines = field(init=False)
     besides: tuple[CompiledPlaybook, ...] = ()
     """Further playbooks that alerts may open."""
-    cards: tuple[float, float] | None = None
-    """New cards a second, and how many at once, before there is a digest; None: there is none."""
+    cards: tuple[int, float] | None = None
+    """How many new cards there may be in any period, and its seconds; None: there is no digest."""
     pages: list[PageCall] = field(default_factory=list)
     """What the pager was sent."""
     contacts: Contacts = field(default_factory=Contacts)
     own: ChannelRules = field(default_factory=ChannelRules)
     observing: Observing = field(default_factory=Observing)
     window_rules: tuple[WindowRule, ...] = ()
+    limits: StoreLimits = field(default_factory=StoreLimits)
 
     def __post_init__(self) -> None:
         self.engines = MemoryEngines(self.time.now)
@@ -209,7 +211,7 @@ class Bot:
         stage, time = scene.stage, scene.time
         self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
-        self.store = RedisStore(self._redis, owner=owner)
+        self.store = RedisStore(self._redis, owner=owner, limits=scene.limits)
         self.claims = RedisClaims(self._redis, observing=scene.observing)
         self.scraped = SampledHistory(
             replicas=SnapshotReplicas(self._cluster),
@@ -266,7 +268,7 @@ class Bot:
         scene = self._scene
         client = StagedSlack(scene.team, scene.stage, self.life)
         freely = (1000.0, 1000.0)
-        pace = RedisPace(self._redis, {"post": freely, "update": freely, "card": scene.cards or freely})
+        pace = RedisPace(self._redis, {"post": freely, "update": freely})
         digest = None
         if scene.cards:
             waiting = RedisSummary(self._redis, scene.cards)

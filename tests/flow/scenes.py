@@ -9,14 +9,14 @@ from typing import Any
 import redis.asyncio as aioredis
 
 from bot.adapters.redis.connection import Connection
-from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.summary import RedisSummary
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.yaml_playbooks import load_playbook
 from tests import builders
 from tests.domain.changes.test_run_job import cron_job
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.signals import Script
-from tests.flow.harness import CHANNEL, LEAD, Scene
+from tests.flow.harness import LEAD, Scene
 from tests.flow.stage import Side, Stage
 from tests.redis_server import VirtualTime
 
@@ -54,9 +54,11 @@ async def drill_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
 async def folded_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side] | None = None) -> Scene:
     """The short playbook in a storm of others: its card waits in the digest until somebody is asked."""
     scene = await drill_scene(client, tag, dies_at)
-    scene.cards = (0.01, 1.0)
+    scene.cards = (1, 10.0)
     connection = Connection(client, tag=tag, clock=scene.time.prelude)
-    await RedisPace(connection, {"card": scene.cards}).take("card", CHANNEL)
+    other = RedisSummary(connection, scene.cards)
+    await other.turn("INC-999", "", 999.0, needs_a_person_below=0.0)
+    await other.leave("INC-999")
     return scene
 
 
@@ -148,5 +150,5 @@ async def storm_scene(client: aioredis.Redis, tag: str, dies_at: tuple[int, Side
     return Scene(
         client, tag, time, Stage(dies_at), cluster, quiet_playbook(), lambda: {"thrash": 0.0}, answers={},
         alerts=[builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(4)],
-        people_are_there=False, cards=(0.25, 1.0),
+        people_are_there=False, cards=(1, 4.0),
     )  # fmt: skip

@@ -126,6 +126,9 @@ class MemoryStore:
     async def load(self, incident_id: str) -> Run | None:
         return self.runs.get(incident_id)
 
+    async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
+        return [self.runs[name] for name in incident_ids if name in self.runs]
+
     async def look(self, incident_id: str) -> Waiting | None:
         run = self.runs.get(incident_id)
         return None if run is None else Waiting(run, tuple(self.inboxes[incident_id]), self._now())

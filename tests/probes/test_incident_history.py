@@ -34,6 +34,10 @@ class Kept:
     async def load(self, incident_id: str) -> Run | None:
         return self._runs.get(incident_id)
 
+    async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
+        found = [self._runs[name] for name in incident_ids if name in self._runs]
+        return [run for run in found if mentioning in run.model_dump_json()]
+
 
 def past(number: int, days: float, **fields: Any) -> Run:
     opened = START - days * DAY

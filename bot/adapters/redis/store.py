@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
+RUNS_PER_READ = 50
+"""A run has tens of kilobytes: reading hundreds at once would keep Redis from all other work."""
 
 
 @dataclass(frozen=True)
@@ -240,10 +243,7 @@ class RedisStore:
 
     async def open_page(self, limit: int) -> OpenPage:
         every = await self.open_incidents()
-        newest = every[::-1][:limit]
-        keys = [self._redis.key("run", incident_id) for incident_id in newest]
-        raw = await self._redis.ask(self._redis.client.mget(keys)) if keys else []
-        return OpenPage(len(every), [Run.model_validate_json(each) for each in raw if each is not None])
+        return OpenPage(len(every), await self.load_all(every[::-1][:limit]))
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("incidents"), 0, limit - 1))
@@ -252,6 +252,19 @@ class RedisStore:
     async def load(self, incident_id: str) -> Run | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
         return None if raw is None else Run.model_validate_json(raw)
+
+    async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
+        found: list[Run] = []
+        # The text as it is inside a JSON string.
+        wanted = json.dumps(mentioning, ensure_ascii=False)[1:-1]
+        for start in range(0, len(incident_ids), RUNS_PER_READ):
+            keys = [self._redis.key("run", incident_id) for incident_id in incident_ids[start : start + RUNS_PER_READ]]
+            for raw in await self._redis.ask(self._redis.client.mget(keys)):
+                if raw is not None and wanted in raw:
+                    found.append(Run.model_validate_json(raw))
+                    # Each takes milliseconds, and presses wait for them.
+                    await asyncio.sleep(0)
+        return found
 
     async def look(self, incident_id: str) -> Waiting | None:
         found = await self._redis.script("look", self._of(incident_id, "run", "inbox"), [])

@@ -8,6 +8,15 @@ from collections.abc import Mapping
 from bot.adapters.redis.connection import Connection
 
 MESSAGE = "message"
+KEPT_FOR_PEOPLE = 5
+"""One card in so many is only for incidents that need a person."""
+COMPETE = 20
+"""How many of the first that wait compete for the next card."""
+PATIENCE_SECONDS = 5.0
+"""How long a card is kept for the first ones; after that any that competes takes it."""
+MAX_REST_SECONDS = 600.0
+ON_ITS_WAY_SECONDS = 600.0
+"""A granted card that is not in Slack after this time no longer keeps others back."""
 CLAIM_SECONDS = 20
 """Longer than a call to Slack may take; a holder that needs more loses the claim, and its record is not kept."""
 
@@ -15,12 +24,12 @@ CLAIM_SECONDS = 20
 class RedisSummary:
     """What is known of the message is text that only its caller reads."""
 
-    def __init__(self, connection: Connection, cards: tuple[float, float]) -> None:
-        """`cards`: the pace of cards, in tokens a second and at once, from the bucket that `RedisPace` uses as well."""
-        self._redis, self._cards = connection, cards
-        names = ("summary", "summary-lines", "summary-waits", "summary-granted")
+    def __init__(self, connection: Connection, cards: tuple[int, float]) -> None:
+        """`cards`: how many there may be in any period, and its seconds."""
+        self._redis, (self._cards, self._period) = connection, cards
+        names = ("summary", "summary-lines", "summary-waits", "summary-granted", "summary-cards")
         self._keys = [connection.key(name) for name in names]
-        self._record, self._lines, self._waits, _granted = self._keys
+        self._record, self._lines, self._waits, *_ = self._keys
 
     async def load(self) -> tuple[Mapping[str, str], str]:
         ask, client = self._redis.ask, self._redis.client
@@ -28,12 +37,15 @@ class RedisSummary:
         return await ask(client.hgetall(self._lines)), message or ""
 
     async def turn(
-        self, incident_id: str, line: str, channel: str, *, compete: int, look_again_seconds: float
-    ) -> tuple[float, int, int, str]:
-        keys = [*self._keys, self._redis.key("pace")]
-        arguments = [incident_id, line, f"card/{channel}", *self._cards, compete, look_again_seconds]
-        wait, older, listed, message = await self._redis.script("summary_turn", keys, arguments)
-        return float(wait), int(older), int(listed), str(message)
+        self, incident_id: str, line: str, order: float, *, needs_a_person_below: float
+    ) -> tuple[float, int, str]:
+        kept = max(1, self._cards // KEPT_FOR_PEOPLE)
+        arguments = [
+            incident_id, line, order, needs_a_person_below, self._cards, self._period, kept, COMPETE, PATIENCE_SECONDS,
+            MAX_REST_SECONDS, ON_ITS_WAY_SECONDS,
+        ]  # fmt: skip
+        wait, listed, message = await self._redis.script("summary_turn", self._keys, arguments)
+        return float(wait), int(listed), str(message)
 
     async def comes_next(self, incident_id: str) -> None:
         await self._redis.ask(self._redis.client.zrem(self._waits, incident_id))

@@ -28,8 +28,9 @@ class ReadRecurrence:
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         start = self._now() - WEEK_SECONDS
-        here = request.context.target.key
-        own = [run for run in await runs_since(self._runs, start) if run.target.key == here and run.opened_at >= start]
+        here = request.context.target
+        past = await runs_since(self._runs, start, mentioning=here.name)
+        own = [run for run in past if run.target.key == here.key and run.opened_at >= start]
         ids = {run.incident_id for run in own} | {request.context.incident_id}
         listed = ", ".join(sorted(ids))
         return answer(request, Recurrence(float(len(ids)), listed), detail=f"in 7 days: {listed}", source=SOURCE)

@@ -39,7 +39,7 @@ class ReadReplacedBefore:
         start = self._now() - DAY_SECONDS
         replaced = [
             f"{entry.target.name} ({run.incident_id})"
-            for run in await runs_since(self._runs, start)
+            for run in await runs_since(self._runs, start, mentioning=node)
             if run.target.cluster == request.context.target.cluster
             for entry in run.ledger
             if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start

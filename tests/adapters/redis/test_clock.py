@@ -145,7 +145,7 @@ async def test_a_repeat_is_known_no_longer_than_its_hour(store: RedisStore, time
 
 
 async def test_the_claim_of_the_summary_is_free_when_it_would_have_ended(redis: Connection, time: VirtualTime) -> None:
-    digest = RedisSummary(redis, (1.0, 1.0))
+    digest = RedisSummary(redis, (1, 1.0))
     assert await digest.claim()
     await time.advance(BACK)
     await digest.claim()

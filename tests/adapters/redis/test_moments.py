@@ -541,7 +541,7 @@ async def test_releasing_gives_back_ones_own_leases_only(claims: RedisClaims) ->
 async def test_the_claim_of_the_summary_is_one_process_s_to_the_part_of_a_second(
     redis: Connection, time: VirtualTime
 ) -> None:
-    summary = RedisSummary(redis, (1.0, 1.0))
+    summary = RedisSummary(redis, (1, 1.0))
     await time.advance(0.7)
     claim = await summary.claim()
     assert claim

@@ -9,7 +9,7 @@ import pytest
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
-from bot.adapters.redis.store import RedisStore, StoreLimits
+from bot.adapters.redis.store import RUNS_PER_READ, RedisStore, StoreLimits
 from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ReadSignals, ShowInSlack
 from bot.domain.incidents.event import Due, Progressed
@@ -427,3 +427,23 @@ async def test_one_of_all_replicas_is_first(redis: Connection) -> None:
     assert [await one.is_first("a"), await two.is_first("a"), await two.is_first("b")] == [True, False, True]
     await one.is_first_no_more("a")
     assert await two.is_first("a")
+
+
+async def test_many_incidents_are_read_in_a_few_round_trips(store: RedisStore, redis: Connection) -> None:
+    names = [f"INC-{number}" for number in range(2 * RUNS_PER_READ)]
+    for name in names[1:]:
+        run = builders.run(incident_id=name, closed_at=builders.START)
+        await redis.client.set(redis.key("run", name), run.model_dump_json())
+    await redis.client.config_resetstat()
+    assert [run.incident_id for run in await store.load_all(names)] == names[1:], "the first is not stored"
+    calls = {name: found["calls"] for name, found in (await redis.client.info("commandstats")).items()}
+    assert calls["cmdstat_mget"] == 2
+    assert "cmdstat_get" not in calls
+
+
+async def test_only_incidents_that_mention_something_are_parsed(store: RedisStore, redis: Connection) -> None:
+    for name, title in (("INC-1", 'says "no"'), ("INC-2", "says no")):
+        run = builders.run(incident_id=name, title=title, closed_at=builders.START)
+        await redis.client.set(redis.key("run", name), run.model_dump_json())
+    found = await store.load_all(["INC-1", "INC-2"], mentioning='"no"')
+    assert [run.incident_id for run in found] == ["INC-1"]

@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 
 LOOKUPS_BEFORE_REPOST = 2
 PROGRESS_EVERY_SECONDS = 10.0
+MAX_FILE_REST_SECONDS = 60.0
 SHARED, REFUSED = "shared", "refused"
 """Replace a message's hash for a file, which is never edited."""
 PICTURE = "picture:"
@@ -191,8 +192,8 @@ class SlackMessenger:
         slots = dict(await self._store.load(run.incident_id))
         root = thread_of(slots)
         if not slots.get(CARD, Shown()).ts:
-            await self.want_card(run.incident_id)
-            raise MessengerError(f"the card of {run.incident_id} is not in Slack yet", lasting=False)
+            reason = f"the card of {run.incident_id} is not in Slack yet"
+            raise MessengerError(reason, lasting=False, retry_after_seconds=self._until_the_card_is_there(run))
         slot = f"file:{key}"
         entry = slots.get(slot, Shown())
         if entry.hash:
@@ -219,7 +220,8 @@ class SlackMessenger:
         slots = dict(await self._store.load(run.incident_id))
         message = slots.get(slot, Shown())
         if slot and not message.ts and not message.hash:
-            raise MessengerError(f"{slot} is not in Slack yet", lasting=False)
+            rest = 1.0 if slots.get(CARD, Shown()).ts else self._until_the_card_is_there(run)
+            raise MessengerError(f"{slot} is not in Slack yet", lasting=False, retry_after_seconds=rest)
         if message.ts and not is_out_of_reach(slots, message):
             picture = await self._picture(run, slots, slot, name=name, draw=draw, caption=caption)
             if picture.hash == SHARED:
@@ -260,6 +262,10 @@ class SlackMessenger:
 
     def _slots(self, run: Run, shown: Mapping[str, Shown]) -> _Slots:
         return _Slots(run, shown, self._place.pages.of(run.incident_id, run.entered_at))
+
+    def _until_the_card_is_there(self, run: Run) -> float:
+        """How long a file rests: in a storm some cards come after hours, and each file would ask every second."""
+        return min(max((self._clock.now() - run.opened_at) / 10, 1.0), MAX_FILE_REST_SECONDS)
 
     async def _hold_back(self, run: Run, slots: _Slots) -> None:
         """Raise while a card that was never posted waits in the summary, together with its thread."""

@@ -45,11 +45,10 @@ class ShownStore(Protocol):
 
 
 class Pace(Protocol):
-    async def take(self, kind: Literal["post", "update", "home", "card"], key: str) -> float:
+    async def take(self, kind: Literal["post", "update", "home"], key: str) -> float:
         """Take one token and return 0, or take none and return the seconds until there is one.
 
         Posts: one bucket a channel (about 1/s with a short burst). Updates: one bucket a workspace (about 50 a minute).
         Homes: one bucket a person.
-        Cards of new incidents: as many as people can read.
         """
         ...

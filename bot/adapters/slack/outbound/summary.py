@@ -1,12 +1,11 @@
 """Batches many new incidents into one message until their cards are posted; its last edit confirms that all are.
 
-A card waits only while no person needs it: it is posted at once when the incident asks something, has a lead, or is
-looked up.
+Cards never come faster than people can read them. Incidents that need a person go first; only the card of an incident
+that has a lead or is looked up waits for nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -16,31 +15,21 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import OF_THE_BOT, OF_THE_CHANNEL, OF_THE_SCOPES, Refusal, ask
-from bot.adapters.slack.escape import line
-from bot.adapters.slack.outbound.blocks import context, header, section
-from bot.adapters.slack.outbound.card import sign_of
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
-from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown
-from bot.domain.incidents.endings import ending_in_words
+from bot.adapters.slack.outbound.summary_message import MOVED, NEED_NOBODY, order_of, summary_line, summary_message
 from bot.domain.incidents.run import Run
 from bot.flow.ports import Clock
 
 log = structlog.get_logger(__name__)
 
-LINES = 12
-"""As many as always fit one section."""
-EDIT_EVERY_SECONDS = 5.0
-"""In a storm the list changes every second, and each edit costs one card."""
-LOOK_AGAIN_SECONDS = 10.0
-"""How long the next ones wait between two tries."""
-MAX_REST_SECONDS = 60.0
-NEXT = 20
+EDIT_EVERY_SECONDS, MAX_EDIT_EVERY_SECONDS = 5.0, 20.0
+"""In a storm the list changes every second, and all edits share one pace. A long list changes little."""
+MOVED_AFTER_SECONDS = 300.0
+"""Cards push the summary out of sight: after this time the list goes on in a new message below them."""
 SETTLED_KEPT = 10_000
-"""How many of the oldest waiting incidents compete for the next card."""
 CURED_BY_PEOPLE = OF_THE_BOT | OF_THE_CHANNEL | OF_THE_SCOPES
-NEEDS_A_PERSON = frozenset({"question", "request", "note"})
 
 
 class SummaryStore(Protocol):
@@ -54,12 +43,12 @@ class SummaryStore(Protocol):
         ...
 
     async def turn(
-        self, incident_id: str, line: str, channel: str, *, compete: int, look_again_seconds: float
-    ) -> tuple[float, int, int, str]:
+        self, incident_id: str, line: str, order: float, *, needs_a_person_below: float
+    ) -> tuple[float, int, str]:
         """Take a card of the pace for this incident; without one, keep its line and its place among those that wait.
 
-        Only the `compete` oldest that wait take one. Returns the seconds to wait, 0 when the card may be posted now;
-        how many wait before it; how many lines there are; and the message's record.
+        The lowest order comes first, and some cards are only for orders below the limit. Returns the seconds to wait, 0
+        when the card may be posted now; how many lines there are; and the message's record.
         """
         ...
 
@@ -90,19 +79,26 @@ class Summary:
         self._channel, self._deployment = channel, deployment
         self._settled: set[str] = set()
         """Incidents that left while nothing waited: nothing is left to do about them."""
+        self._tried_until = 0.0
+        """When another incident comes back to bring the summary up to date."""
 
     async def hold_back(self, run: Run) -> float:
         """Seconds until the card of this run may be tried again, which is in the summary until then; or 0."""
-        if _needs_a_person(run):
+        if run.lead:
             return 0.0
-        wait, older, listed, message = await self._store.turn(
-            run.incident_id, summary_line(run), self._channel, compete=NEXT, look_again_seconds=LOOK_AGAIN_SECONDS
+        wait, listed, message = await self._store.turn(
+            run.incident_id, summary_line(run), order_of(run), needs_a_person_below=NEED_NOBODY
         )
         if wait <= 0:
             return 0.0
-        await self._bring_up_to_date(listed, _read(message))
-        # Of thousands that wait for hours, each looks the less often the longer its turn is away.
-        return min(max(wait, LOOK_AGAIN_SECONDS * older / NEXT), MAX_REST_SECONDS)
+        if self._clock.now() < self._tried_until:
+            return wait
+        rest = await self._bring_up_to_date(listed, _read(message))
+        if rest <= 0:
+            return wait
+        # This incident comes back for the summary; the others, which may rest for minutes, need not.
+        self._tried_until = self._clock.now() + rest
+        return min(wait, rest)
 
     async def want(self, incident_id: str) -> None:
         """A person looks for this incident: its card comes next."""
@@ -117,6 +113,8 @@ class Summary:
             if len(self._settled) >= SETTLED_KEPT:
                 self._settled.clear()
             self._settled.add(run.incident_id)
+        if listed and self._clock.now() < self._tried_until:
+            return 0.0
         rest = await self._bring_up_to_date(listed, _read(message))
         return 0.0 if listed else rest
 
@@ -127,7 +125,7 @@ class Summary:
         if not listed and message == Shown():
             return 0.0
         # Before anything is loaded or claimed: in a storm hundreds come by in the seconds between two edits.
-        rest = time_left(EDIT_EVERY_SECONDS, message.attempt_at, self._clock.now())
+        rest = time_left(_edit_every(listed), message.attempt_at, self._clock.now())
         if message.ts and rest > 0:
             return rest
         if not (claim := await self._store.claim()):
@@ -158,12 +156,12 @@ class Summary:
             if not lines:
                 await self._keep(Shown(), claim)
                 return 0.0
-        if (wait := await self._pace.take("post", self._channel)) > 0:
-            return wait
+        # Without waiting for the pace of posts: the threads of the first cards use it up for half a minute.
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         if not await self._keep(attempt, claim):
             return 1.0
-        result = await post(self._client, summary_message(lines), self._key(attempt), channel=self._channel)
+        message = summary_message(lines)
+        result = await post(self._client, message, self._key(attempt), channel=self._channel)
         if isinstance(result, Refusal):
             if result.happened == "no":
                 await self._keep(entry, claim)
@@ -173,7 +171,7 @@ class Summary:
             # An earlier attempt may have arrived since the look-up.
             found = await self._found(attempt)
             ts = ts if isinstance(found, Refusal) else found or ts
-        await self._keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=_hash(lines)), claim)
+        await self._keep(replace(attempt, ts=ts, channel=str(result["channel"]), hash=message.hash), claim)
         log.info("slack.summary_posted", waiting=len(lines), ts=ts)
         return 0.0
 
@@ -183,10 +181,11 @@ class Summary:
         return await find_only(self._client, key, channel=self._channel, since=since)
 
     async def _edit(self, lines: Mapping[str, str], entry: Shown, claim: str) -> float:
-        now, wanted = self._clock.now(), _hash(lines)
-        if entry.hash != wanted:
-            message = summary_message(lines)
-            if (rest := time_left(EDIT_EVERY_SECONDS, entry.attempt_at, now)) > 0:
+        now, message = self._clock.now(), summary_message(lines)
+        is_moved = bool(lines) and now - entry.first_attempt_at > MOVED_AFTER_SECONDS
+        message = MOVED if is_moved else message
+        if entry.hash != message.hash:
+            if (rest := time_left(_edit_every(len(lines)), entry.attempt_at, now)) > 0:
                 return rest
             if (wait := await self._pace.take("update", "workspace")) > 0:
                 return wait
@@ -199,8 +198,11 @@ class Summary:
                 log.error("slack.summary_lost", error=result.error)
                 await self._keep(Shown(), claim)
                 return 0.0
+        if is_moved:
+            await self._keep(Shown(), claim)
+            return await self._post(lines, Shown(), claim)
         # The storm is over when no incident waits; the next one gets a new message.
-        await self._keep(replace(entry, hash=wanted, attempt_at=now) if lines else Shown(), claim)
+        await self._keep(replace(entry, hash=message.hash, attempt_at=now) if lines else Shown(), claim)
         return 0.0
 
     async def _keep(self, message: Shown, claim: str) -> bool:
@@ -220,37 +222,5 @@ def _read(message: str) -> Shown:
     return Shown(**json.loads(message)) if message else Shown()
 
 
-def _hash(lines: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(lines), sort_keys=True).encode()).hexdigest()
-
-
-def _needs_a_person(run: Run) -> bool:
-    return bool(run.lead) or any(post.kind in NEEDS_A_PERSON for post in run.posts)
-
-
-def summary_line(run: Run) -> str:
-    closed = "" if run.is_open else f" · {line(ending_in_words(run.ending), 40)}"
-    return f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 60)} · {line(run.target, 80)}{closed}"
-
-
-def summary_message(waiting: Mapping[str, str]) -> Message:
-    if not waiting:
-        done = "Many incidents began at once; each has its card now."
-        return Message(done, tuple(section([done])))
-    count = len(waiting)
-    title = f"{count} new {'incident has' if count == 1 else 'incidents have'} no card yet"
-    why = (
-        "Too many incidents began at once to post a card for each. The bot is working on all of them. Those that need "
-        "a person get their card at once; the others follow one by one."
-    )
-    names = sorted(waiting, key=_number)
-    shown = [waiting[name] for name in names]
-    more = [f"… and {count - LINES} more: `/incident list`"] if count > LINES else []
-    foot = context([f"`/incident show {line(names[0], 40)}` posts its card now"])
-    blocks = (header(title), *section([why]), *section([*shown[:LINES], *more]), *foot)
-    return Message("\n".join([f"{title}.", *shown[:LINES], *more]), blocks)
-
-
-def _number(incident_id: str) -> tuple[int, str]:
-    number = incident_id.rpartition("-")[2]
-    return (int(number) if number.isdecimal() else 0, incident_id)
+def _edit_every(listed: int) -> float:
+    return min(EDIT_EVERY_SECONDS + listed / 50, MAX_EDIT_EVERY_SECONDS)

@@ -1,0 +1,88 @@
+"""What expired incidents leave behind is removed once a day, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
+from bot.adapters.redis.store import RedisStore
+from bot.adapters.redis.sweep import UNUSED_BUNDLES_KEPT_SECONDS, RedisSweep, Swept
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.flow.sweep_storage import SweepStorage
+from tests import builders
+from tests.redis_server import VirtualTime
+
+pytestmark = pytest.mark.fast
+DAY = 24 * 3600.0
+NOTHING = Swept(0, 0, 0)
+
+
+async def stored(redis: Connection, name: str, target: str, *, digest: str = "abc", expired: bool = False) -> None:
+    """A closed incident with its index entries; of an expired one only these are left."""
+    key, client = redis.key, redis.client
+    if not expired:
+        run = builders.run(incident_id=name, digest=digest, closed_at=builders.START)
+        await client.set(key("run", name), run.model_dump_json())
+    await client.zadd(key("incidents"), {name: builders.START})
+    await client.hset(key("last"), target, name)
+
+
+async def test_index_entries_of_expired_incidents_are_removed(redis: Connection) -> None:
+    await stored(redis, "INC-1", "t1", expired=True)
+    await stored(redis, "INC-2", "t2")
+    assert (await RedisSweep(redis)()).index_entries == 2
+    assert await redis.client.zrange(redis.key("incidents"), 0, -1) == ["INC-2"]
+    assert await redis.client.hgetall(redis.key("last")) == {"t2": "INC-2"}
+    assert await RedisSweep(redis)() == NOTHING
+
+
+async def test_a_bundle_that_no_run_has_expires_unless_an_incident_opens_with_it(redis: Connection) -> None:
+    await stored(redis, "INC-1", "t1", digest="abc")
+    for digest in ("abc", "def"):
+        await redis.client.set(redis.key("bundle", digest), "{}")
+    assert (await RedisSweep(redis)()).unused_bundles == 1
+    assert await redis.client.ttl(redis.key("bundle", "abc")) == -1
+    assert await redis.client.ttl(redis.key("bundle", "def")) in range(1, UNUSED_BUNDLES_KEPT_SECONDS + 1)
+    await stored(redis, "INC-2", "t2", digest="def")
+    assert (await RedisSweep(redis)()).unused_bundles == 0
+    assert await redis.client.ttl(redis.key("bundle", "def")) == -1
+
+
+async def test_hundreds_are_swept_in_parts(redis: Connection) -> None:
+    for number in range(250):
+        await stored(redis, f"INC-{number}", f"t{number}", expired=number % 2 == 0)
+    assert (await RedisSweep(redis)()).index_entries == 250
+    assert await redis.client.zcard(redis.key("incidents")) == 125
+
+
+async def test_buckets_of_the_pace_are_forgotten_after_a_day(redis: Connection, time: VirtualTime) -> None:
+    pace = RedisPace(redis, {"post": (1.0, 2.0)})
+    await pace.take("post", "C0OLD")
+    await time.advance(DAY)
+    await pace.take("post", "C0NEW")
+    await time.advance(1)
+    assert (await RedisSweep(redis)()).idle_buckets == 1
+    assert list(await redis.client.hgetall(redis.key("pace"))) == ["post/C0NEW"]
+
+
+async def test_one_replica_sweeps_each_day_and_again_after_a_failure(redis: Connection, time: VirtualTime) -> None:
+    swept: list[str] = []
+
+    async def fails() -> None:
+        raise StorageUnavailableError("no answer")
+
+    async def sweep() -> None:
+        swept.append("")
+
+    store = RedisStore(redis, owner="one")
+    with pytest.raises(StorageUnavailableError):
+        await SweepStorage(store, fails).once()
+    one, two = SweepStorage(store, sweep), SweepStorage(RedisStore(redis, owner="two"), sweep)
+    for each in (one, two, one):
+        await each.once()
+    assert len(swept) == 1
+    await time.advance(DAY)
+    await two.once()
+    await one.once()
+    assert len(swept) == 2
