@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from bot.domain.incidents.event import Commanded
+from bot.domain.kernel.errors import NewerFormError
 from bot.domain.kernel.planned_window import LONGEST_SECONDS, PlannedWindow, WindowKind, targets_of
 from bot.flow.ports import AlertStore, HeldAlert, PlannedWindows, RunStore
 from bot.flow.restrictions import Restrictions
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,11 @@ class PlanWindows:
     async def _note(self, plan: Plan, window: PlannedWindow, text: str) -> None:
         """Puts it on the timelines of the open incidents that it is about."""
         for incident_id in await self._runs.open_incidents():
-            run = await self._runs.load(incident_id)
+            try:
+                run = await self._runs.load(incident_id)
+            except NewerFormError as error:
+                log.info("window.not_noted", reason=str(error))
+                continue
             if run is None or not window.covers(run.target):
                 continue
             note = Commanded(

@@ -39,6 +39,7 @@ from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.planned_window import WindowRule
@@ -134,10 +135,15 @@ class Scene:
     """What the pager was sent."""
     contacts: Contacts = field(default_factory=Contacts)
     own: ChannelRules = field(default_factory=ChannelRules)
+    form_of: Callable[[str], StoredForm] = lambda owner: StoredForm()
+    """The form that the version of this bot stores."""
+    otherwise: str = ""
+    """The choice in any other question than those of `answers`, such as what to do after a failed read."""
     observing: Observing = field(default_factory=Observing)
     window_rules: tuple[WindowRule, ...] = ()
 
     def __post_init__(self) -> None:
+        self.stage.now = self.time.now
         self.engines = MemoryEngines(self.time.now)
         self.team = Team(Settings(bot_url="", signing_secret="", pace="off"), self.time.now)
         self.eyes = RedisStore(Connection(self.client, tag=self.tag, clock=self.time.prelude), owner="a test")
@@ -209,7 +215,7 @@ class Bot:
         stage, time = scene.stage, scene.time
         self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
-        self.store = RedisStore(self._redis, owner=owner)
+        self.store = RedisStore(self._redis, owner=owner, form=scene.form_of(owner))
         self.claims = RedisClaims(self._redis, observing=scene.observing)
         self.scraped = SampledHistory(
             replicas=SnapshotReplicas(self._cluster),
@@ -290,7 +296,7 @@ class Bot:
             assert self.life.is_over
         except StorageUnavailableError:
             # Whoever sent it sees no answer and sends it again; the next round finds what is owed.
-            assert self._scene.stage.loses
+            assert self._scene.stage.loses_storage
         await self.wake.settled()
 
     async def _hear_alertmanager(self) -> None:
@@ -335,7 +341,8 @@ def wanted_presses(run: Run, scene: Scene) -> list[Press]:
             for user in APPROVERS[: request.policy.needed]
         ]
     if question is not None and (channel := scene.place_of(f"question:{question.question_id}")):
-        answer = scene.answers.get(question.state) or f"nobody knows what to answer to: {question.text}"
+        unknown = f"nobody knows what to answer to: {question.text}"
+        answer = scene.answers.get(question.state) or scene.otherwise or unknown
         presses.append(
             builders.press(channel=channel, action="choose", about=question.question_id, value=answer, user=LEAD)
         )

@@ -12,16 +12,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Gene
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
+import aiohttp
 import redis.asyncio as aioredis
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.kubernetes.requests import Looked
+from bot.adapters.kubernetes.writer import NOT_SENT_RETRY_SECONDS
 from bot.adapters.redis.connection import Connection
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.errors import BotError, ClusterError, StorageUnavailableError
 from bot.domain.kernel.target import Target
 from bot.flow.ports import Generated, PageCall, Replica, Sent
 from bot.sandbox.slack.api_routes import EVERY_METHOD
@@ -69,16 +71,37 @@ class Life:
     is_over: bool = False
 
 
+Dependency = Literal["redis", "slack", "cluster"]
+NO_ANSWER: dict[Dependency, Callable[[str], BotError | aiohttp.ClientError]] = {
+    "redis": StorageUnavailableError,
+    "slack": aiohttp.ClientConnectionError,
+    "cluster": ClusterError,
+}
+"""What the bot meets when it cannot connect."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """From this step on, these dependencies cannot be reached for a while: nothing that is sent arrives."""
+
+    step: int
+    of: frozenset[Dependency]
+    seconds: float
+
+
 @dataclass
 class Stage:
     """Takes the steps of all bots one after the other, so that a run with the same beginning is the same run."""
 
     dies_at: tuple[int, Side] | None = None
+    outage: Outage | None = None
     loses: Collection[int] = ()
     """The steps, by number, that happen and whose answer from Redis nobody sees."""
     points: list[str] = field(default_factory=list)
     whose_turn: Callable[[Sequence[str]], int] = lambda owners: 0
     """Which of the waiting bots, given by their owners in the order of their coming, takes the next step."""
+    now: Callable[[], float] = lambda: 0.0
+    _away_until: float = float("-inf")
     _is_taken: bool = False
     _waiting: list[tuple[Life, asyncio.Future[None]]] = field(default_factory=list)
 
@@ -111,7 +134,10 @@ class Stage:
             self._live(life, None)
             if counts:
                 self.points.append(what)
+                if self.outage is not None and len(self.points) == self.outage.step:
+                    self._away_until = self.now() + self.outage.seconds
                 self._live(life, "before")
+            self._reach(what)
             result = await work()
             for _ in range(LEFT_FOR_OTHERS):
                 await asyncio.sleep(0)
@@ -120,6 +146,19 @@ class Stage:
                 if len(self.points) in self.loses and what.startswith("redis"):
                     raise StorageUnavailableError(f"the answer to '{what}' was lost")
             return result
+
+    @property
+    def loses_storage(self) -> bool:
+        """Whether a bot may get no answer from Redis."""
+        return bool(self.loses) or (self.outage is not None and "redis" in self.outage.of)
+
+    def _reach(self, what: str) -> None:
+        """Raise what the bot meets while the outage lasts."""
+        if self.outage is None or self.now() >= self._away_until:
+            return
+        for dependency in self.outage.of:
+            if what.startswith(dependency):
+                raise NO_ANSWER[dependency](f"cannot connect for '{what}'")
 
     def _live(self, life: Life, side: Side | None) -> None:
         """Raise `Crash` when this life is over, or ends here."""
@@ -280,13 +319,19 @@ class StagedCluster:
         return await self._read("rehearse", lambda: self._cluster.dry_run(call))
 
     async def look(self, call: Call, *, call_id: str) -> Looked:
-        return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))
+        try:
+            return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))
+        except ClusterError:
+            return "unclear"
 
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
         what = f"cluster {call.method} {call.target} ({call_id})"
-        return await self._stage.step(
-            self._life, what, lambda: self._cluster.send(approved, call, call_id=call_id), counts=True
-        )
+        try:
+            return await self._stage.step(
+                self._life, what, lambda: self._cluster.send(approved, call, call_id=call_id), counts=True
+            )
+        except ClusterError as error:
+            return Sent("failed", str(error), retry_after_seconds=NOT_SENT_RETRY_SECONDS)
 
     async def _read(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._stage.step(self._life, f"cluster {what}", work, counts=False)

@@ -69,6 +69,16 @@ class StaleRunError(BotError):
     """Reload the run and decide again: another process committed first."""
 
 
+class NewerFormError(BotError):
+    """Leave it as it is: a newer version of the bot stored it, and its replicas go on with it."""
+
+    def __init__(self, what: str, forms: str = "") -> None:
+        detail = f" ({forms})" if forms else ""
+        super().__init__(
+            f"{what} was stored by a newer version of the bot{detail}; it is left to the replicas of that version"
+        )
+
+
 class StorageUnavailableError(BotError):
     """Redis did not answer: nothing was accepted, nothing may be changed; try again later."""
 
