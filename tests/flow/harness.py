@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -372,9 +372,10 @@ async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
     asyncio.get_running_loop().set_exception_handler(quiet_about_crashes)
     scene.people_are_there = True
     crew = [Bot(scene, f"bot-{number}") for number in range(bots)]
+    turns: dict[str, asyncio.Task[None]] = {}
     for step in range(MAX_STEPS):
         if at_once:
-            await asyncio.gather(*(bot.turn() for bot in crew))
+            await _take_turns(crew, turns, scene.stage)
         else:
             await crew[step % bots].turn()
         for number, bot in enumerate(crew):
@@ -382,10 +383,25 @@ async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
                 crew[number] = Bot(scene, f"{bot.life.owner}+")
                 await scene.time.advance(RESTART_SECONDS)
         run = await scene.run()
-        if run is not None and not run.is_open and not scene.alerts and not await scene.left():
+        is_over = run is not None and not run.is_open and not scene.alerts and not scene.stage.is_frozen
+        if run is not None and is_over and not await scene.left():
             return await ending_of(scene, run)
         await scene.time.advance(STEP_SECONDS)
+        scene.stage.thaw()
     raise AssertionError(f"never came to an end: {await _where(scene)}")
+
+
+async def _take_turns(crew: Sequence[Bot], turns: dict[str, asyncio.Task[None]], stage: Stage) -> None:
+    """Everybody's turn at the same moment. Nobody waits for the end of the turn of a bot that is frozen."""
+    for bot in crew:
+        if bot.life.owner not in turns:
+            turns[bot.life.owner] = asyncio.create_task(bot.turn())
+    while running := [turns[bot.life.owner] for bot in crew if bot.life.runs.is_set() and bot.life.owner in turns]:
+        froze = asyncio.create_task(stage.froze.wait())
+        done, _ = await asyncio.wait([*running, froze], return_when=asyncio.FIRST_COMPLETED)
+        froze.cancel()
+        for owner in [owner for owner, turn in turns.items() if turn in done]:
+            await turns.pop(owner)
 
 
 async def until(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: str) -> Run:

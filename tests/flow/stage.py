@@ -69,6 +69,12 @@ class Life:
 
     owner: str
     is_over: bool = False
+    runs: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared while the process is frozen."""
+    thaws_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.runs.set()
 
 
 Dependency = Literal["redis", "slack", "cluster"]
@@ -95,6 +101,10 @@ class Stage:
 
     dies_at: tuple[int, Side] | None = None
     outage: Outage | None = None
+    freezes_at: int | None = None
+    """Right before this step its process is frozen, as by SIGSTOP, and goes on `frozen_seconds` later."""
+    frozen_seconds: float = 0.0
+    froze: asyncio.Event = field(default_factory=asyncio.Event)
     loses: Collection[int] = ()
     """The steps, by number, that happen and whose answer from Redis nobody sees."""
     points: list[str] = field(default_factory=list)
@@ -104,6 +114,7 @@ class Stage:
     _away_until: float = float("-inf")
     _is_taken: bool = False
     _waiting: list[tuple[Life, asyncio.Future[None]]] = field(default_factory=list)
+    _frozen: Life | None = None
 
     @contextlib.asynccontextmanager
     async def _turn(self, life: Life) -> AsyncIterator[None]:
@@ -130,22 +141,51 @@ class Stage:
             called.set_result(None)
 
     async def step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
-        async with self._turn(life):
-            self._live(life, None)
-            if counts:
-                self.points.append(what)
-                if self.outage is not None and len(self.points) == self.outage.step:
-                    self._away_until = self.now() + self.outage.seconds
-                self._live(life, "before")
-            self._reach(what)
-            result = await work()
-            for _ in range(LEFT_FOR_OTHERS):
-                await asyncio.sleep(0)
-            if counts:
-                self._live(life, "after")
-                if len(self.points) in self.loses and what.startswith("redis"):
-                    raise StorageUnavailableError(f"the answer to '{what}' was lost")
-            return result
+        while True:
+            await life.runs.wait()
+            async with self._turn(life):
+                # It may have been frozen while it waited for its turn.
+                if life.runs.is_set() and not (counts and self._freezes(life)):
+                    return await self._step(life, what, work, counts=counts)
+
+    async def _step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
+        self._live(life, None)
+        if counts:
+            self.points.append(what)
+            if self.outage is not None and len(self.points) == self.outage.step:
+                self._away_until = self.now() + self.outage.seconds
+            self._live(life, "before")
+        self._reach(what)
+        result = await work()
+        for _ in range(LEFT_FOR_OTHERS):
+            await asyncio.sleep(0)
+        if counts:
+            self._live(life, "after")
+            if len(self.points) in self.loses and what.startswith("redis"):
+                raise StorageUnavailableError(f"the answer to '{what}' was lost")
+        return result
+
+    def _freezes(self, life: Life) -> bool:
+        """Whether this process is frozen right now, before the step that would come next."""
+        if self.freezes_at != len(self.points) + 1:
+            return False
+        self.freezes_at, self._frozen = None, life
+        life.runs.clear()
+        life.thaws_at = self.now() + self.frozen_seconds
+        self.froze.set()
+        return True
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether one of the processes is."""
+        return self._frozen is not None
+
+    def thaw(self) -> None:
+        """The frozen process goes on if its time has come."""
+        if self._frozen is not None and self.now() >= self._frozen.thaws_at:
+            self._frozen.runs.set()
+            self._frozen = None
+            self.froze.clear()
 
     @property
     def loses_storage(self) -> bool:

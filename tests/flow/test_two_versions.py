@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import redis.asyncio as aioredis
 from structlog.testing import capture_logs
 
+from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
+from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.incidents.event import Due
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.stored_form import FORMS, StoredForm
 from bot.domain.kernel.errors import NewerFormError
 from bot.domain.playbooks.library import Library
+from bot.flow.keep_halts import KeepHalts
+from bot.flow.ports import HaltWord
 from bot.flow.route_alerts import BATCH, RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
@@ -158,3 +165,26 @@ async def test_a_replica_of_the_older_version_keeps_running_beside_newer_inciden
         await Bot(scene, "old").turn()
     assert await scene.run() == before
     assert [line for line in logged if line["log_level"] == "error"] == []
+
+
+@pytest.mark.fast
+async def test_a_halt_reaches_the_older_incidents_beside_a_newer_one(
+    redis: Connection, time: VirtualTime, old: RedisStore, new: RedisStore
+) -> None:
+    await open_one(new, "INC-1", "llm")
+    await open_one(old, "INC-2", "other")
+    claims = RedisClaims(redis)
+    await claims.set_halt_of_all(HaltWord("U0ANA", "the rack is on fire"), halts=True)
+    with capture_logs() as logged:
+        await KeepHalts(old, claims, lambda incident_id: None, lambda: None).once()
+    assert [event.kind for event in await old.inbox("INC-2")] == ["commanded"]
+    assert [line["event"] for line in logged] == ["halt.left"]
+
+
+@pytest.mark.fast
+async def test_a_record_of_slack_by_a_newer_version_is_left_to_it(redis: Connection, new: RedisStore) -> None:
+    await open_one(new, "INC-1", "llm")
+    key = redis.key("shown", "INC-1")
+    await redis.ask(redis.client.hset(key, "card", '{"ts": "1.0", "never_heard_of": 1}'))
+    with pytest.raises(NewerFormError, match="a message of INC-1 was stored by a newer version"):
+        await RedisShown(redis, Shown, dataclasses.asdict).load("INC-1")

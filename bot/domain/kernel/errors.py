@@ -120,6 +120,13 @@ class MessengerError(BotError):
         self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
 
 
+class OvertakenError(MessengerError):
+    """Load everything and show it again: this process was frozen, and another one may have shown more meanwhile."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(f"{doing}: this process was frozen meanwhile", lasting=False)
+
+
 class LostRunError(BotError):
     """The storage lacks an incident that it should have: it may have lost its data."""
 

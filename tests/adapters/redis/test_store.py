@@ -427,3 +427,16 @@ async def test_one_of_all_replicas_is_first(redis: Connection) -> None:
     assert [await one.is_first("a"), await two.is_first("a"), await two.is_first("b")] == [True, False, True]
     await one.is_first_no_more("a")
     assert await two.is_first("a")
+
+
+async def test_a_call_that_was_claimed_before_takes_no_lease_for_an_incident_that_is_over(
+    store: RedisStore, redis: Connection
+) -> None:
+    run, claims = await opened(store), RedisClaims(redis)
+    about = {"workload_key": "w", "lease_keys": ["w"], "disruption": ""}
+    assert await claims.claim("INC-1", "c1", **about) == "claimed"
+    await store.commit(moved(run, closed_at=1.0), consumed=1, entries=(), effects=())
+    await claims.release("INC-1")
+    # A bot that was frozen right before this goes on only now.
+    assert await claims.claim("INC-1", "c1", **about) == "already_claimed"
+    assert await redis.client.hgetall(redis.key("leases")) == {}
