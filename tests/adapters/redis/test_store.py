@@ -430,13 +430,12 @@ async def test_one_of_all_replicas_is_first(redis: Connection) -> None:
 
 
 async def test_a_call_that_was_claimed_before_takes_no_lease_for_an_incident_that_is_over(
-    store: RedisStore, redis: Connection
+    store: RedisStore, redis: Connection, claims: RedisClaims
 ) -> None:
-    run, claims = await opened(store), RedisClaims(redis)
-    about = {"workload_key": "w", "lease_keys": ["w"], "disruption": ""}
-    assert await claims.claim("INC-1", "c1", **about) == "claimed"
+    run = await opened(store)
+    assert await claim(claims, "INC-1", "c1") == "claimed"
     await store.commit(moved(run, closed_at=1.0), consumed=1, entries=(), effects=())
     await claims.release("INC-1")
     # A bot that was frozen right before this goes on only now.
-    assert await claims.claim("INC-1", "c1", **about) == "already_claimed"
-    assert await redis.client.hgetall(redis.key("leases")) == {}
+    assert await claim(claims, "INC-1", "c1") == "already_claimed"
+    assert await redis.ask(redis.client.hgetall(redis.key("leases"))) == {}
