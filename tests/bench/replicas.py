@@ -32,7 +32,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.timeline import Chained, first_break
 from bot.sandbox import demo
-from tests.bench.load import Post, id_of_press, press, press_id, targets, webhook
+from tests.bench.load import USER, Post, id_of_press, press, press_id, targets, webhook
 from tests.bench.systems import Surroundings, settings_of_bot, surroundings
 from tests.earlier_code import code_of
 from tests.end_to_end.stage import SHORT, Stage
@@ -131,6 +131,8 @@ def messages_of(slack_url: str) -> dict[str, list[tuple[str, str]]]:
 class Seen:
     incidents: Mapping[str, Kept]
     messages: Mapping[str, Sequence[tuple[str, str]]]
+    told_to_press_again: int = 0
+    """How often a person read that a press was not stored."""
 
     def of_target(self, name: str) -> list[str]:
         return [incident for incident, kept in self.incidents.items() if kept.run.target.name == name]
@@ -147,10 +149,15 @@ class Seen:
             for incident in incidents:
                 if not self.has_shown(incident):
                     yield f"{incident} is not shown: {self.messages.get(incident, ())}"
+        unstored: list[str] = []
         for incident, pressed_id in pressed:
             known = self.incidents[incident].known
-            if not {f"press/{pressed_id}", f"judged/{pressed_id}"} <= known:
+            if f"press/{pressed_id}" not in known:
+                unstored.append(f"press {pressed_id} of {incident} was not stored, and nobody was told")
+            elif f"judged/{pressed_id}" not in known:
                 yield f"press {pressed_id} of {incident} was not judged"
+        # Slack gets a 200 also for a press that was not stored: the person reads that nothing was decided.
+        yield from unstored[self.told_to_press_again :]
 
     def doubled(self) -> Iterator[str]:
         targets = Counter(kept.run.target.name for kept in self.incidents.values())
@@ -180,7 +187,14 @@ class Seen:
 def looked(redis_url: str, slack_url: str) -> Seen:
     # Slack first: what is shown was stored before.
     messages = messages_of(slack_url)
-    return Seen(kept_incidents(redis_url), messages)
+    return Seen(kept_incidents(redis_url), messages, told_to_press_again(slack_url))
+
+
+def told_to_press_again(slack_url: str) -> int:
+    asked = {"channel": demo.CHANNEL, "user": USER}
+    answer = httpx.get(f"{slack_url}/__sandbox__/messages", params=asked, timeout=60).raise_for_status()
+    whispers = [message.get("text", "") for message in answer.json() if message.get("is_ephemeral")]
+    return sum("press again" in text for text in whispers)
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
