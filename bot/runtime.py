@@ -203,7 +203,7 @@ class Runtime:
         return {
             **dict.fromkeys(of_its_cluster, self._on_its_cluster),
             JudgePress: JudgeHandler(ports.people),
-            ShowInSlack: ShowHandler(messenger, self._changed),
+            ShowInSlack: ShowHandler(messenger, store, self._changed),
             Notify: NotifyHandler(messenger),
             DrawPath: DrawPathHandler(messenger, playbook_of, ports.pictures.path_png),
             DrawChart: DrawChartHandler(messenger, store, ports.pictures.chart_png, aside=time.aside),

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -63,14 +64,24 @@ class Running:
         self.stop()
 
 
-def start(module: str, *args: str, deadline_seconds: float = 30.0, env: Mapping[str, str] | None = None) -> Running:
-    """Run `python -m module args…` and return once it has printed `ready {json}` on standard output."""
+def start(
+    module: str,
+    *args: str,
+    deadline_seconds: float = 30.0,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Running:
+    """Run `python -m module args…` and return once it has printed `ready {json}` on standard output.
+
+    `cwd`: the folder whose modules run; by default, these.
+    """
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", module, *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=dict(env) if env is not None else None,
+        cwd=cwd,
     )
     lines: deque[str] = deque(maxlen=KEPT_LINES)
     said: queue.Queue[str | None] = queue.Queue()

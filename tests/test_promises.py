@@ -126,6 +126,15 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
         "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
     ),
+    "Replicas share the work, and may be upgraded one by one": (
+        "flow/test_two_bots.py::test_two_bots_do_each_call_and_each_message_once",
+        "flow/test_two_bots.py::test_when_one_of_two_bots_dies_the_other_goes_on",
+        "flow/test_frozen.py::test_a_bot_that_goes_on_after_its_leases_lapsed_changes_nothing_that_lasts",
+        "flow/test_two_versions.py::test_an_incident_ends_as_usual_when_either_replica_is_upgraded_at_any_step",
+        "flow/test_two_versions.py::test_the_older_version_leaves_an_incident_of_the_newer_one_untouched",
+        "end_to_end/test_replicas.py::test_a_storm_is_shown_whole_whatever_happens_to_replicas",
+        "end_to_end/test_replicas.py::test_a_rolling_upgrade_changes_nothing_about_an_open_incident",
+    ),
     "A failover of Redis (Sentinel or Cluster) needs no restart": (
         "adapters/redis/test_primary.py::test_after_sentinel_has_promoted_the_replica_its_data_is_used",
         "adapters/redis/test_primary.py::test_a_claim_waits_for_the_replica_and_fails_without_it",

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from bot.domain.incidents.event import ALL, Commanded, Event
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import NewerFormError
 from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
+log = structlog.get_logger()
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
 AT_A_TIME = 10
 """Incidents per round, which is a second: presses must not wait for it, and Slack updates cards more slowly anyway."""
@@ -60,7 +64,10 @@ class KeepHalts:
         left = sorted((one for one in still_open if self._looks[one] < LOOKS), key=self._looks.__getitem__)
         word = await self._claims.halt_word() if left else HaltWord()
         for incident_id in left[:AT_A_TIME]:
-            await self._bring_in_line(incident_id, halts, word)
+            try:
+                await self._bring_in_line(incident_id, halts, word)
+            except NewerFormError as error:
+                log.info("halt.left", reason=str(error))
             self._looks[incident_id] += 1
         self._is_done = all(looks >= LOOKS for looks in self._looks.values())
 

@@ -13,13 +13,14 @@ import structlog
 from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import EffectFailed, Event
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import BotError, MessengerError, StorageUnavailableError
+from bot.domain.kernel.errors import BotError, MessengerError, NewerFormError, StorageUnavailableError
 from bot.flow.ports import EffectStore, Owed, RunStore, Waiting
 
 log = structlog.get_logger()
 RENEW_EVERY_SECONDS = 4.0
 ATTEMPTS = 3
 MAX_BACKOFF_SECONDS = 30.0
+LEFT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,10 @@ class PerformEffect:
             if error.lasting:
                 return self._give_up(context, error.reason)
             return Later(error.retry_after_seconds)
+        except NewerFormError as error:
+            # In a rolling upgrade: a replica of that version takes it meanwhile.
+            log.info("effect.left", incident=context.incident_id, effect=effect.effect_id, reason=str(error))
+            return Later(LEFT_SECONDS)
         except StorageUnavailableError:
             raise
         except Exception as error:

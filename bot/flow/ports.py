@@ -225,6 +225,7 @@ class RunStore(Protocol):
         """Those that are stored, in this order, in a few round trips.
 
         May leave out incidents without the text `mentioning` anywhere: parsing a run takes longer than finding a text.
+        Leaves out those that a newer version of the bot has stored, and logs it.
         """
         ...
 

@@ -11,7 +11,13 @@ import structlog
 
 from bot.domain.incidents.run import Offer, Run, parked_incident
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError, LostRunError, StorageUnavailableError, UnknownClusterError
+from bot.domain.kernel.errors import (
+    ClusterError,
+    LostRunError,
+    NewerFormError,
+    StorageUnavailableError,
+    UnknownClusterError,
+)
 from bot.domain.kernel.planned_window import PlannedWindow, last_of
 from bot.domain.kernel.redaction import redacted
 from bot.domain.kernel.target import Target, cluster_named, named_by
@@ -45,20 +51,27 @@ class RouteAlerts:
         self._restrictions = restrictions
         self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
+        self._left: set[str] = set()
 
     async def __call__(self) -> int:
         """Routes all accepted alerts, in order; returns how many entries were ended."""
         routed = 0
-        while entries := await self._alerts.intake(BATCH):
+        self._left.clear()
+        while entries := await self._waiting():
             # A cluster that is slow to answer delays only its own alerts.
             failed = await asyncio.gather(*map(self._in_order, self._by_cluster(entries)), return_exceptions=True)
             for error in filter(None, failed):
                 raise error
-            routed += len(entries)
+            routed += len([entry for entry in entries if entry.entry_id not in self._left])
             if len(entries) < BATCH and not self._failures:
                 # Each alert that is accepted meanwhile wakes the routing again.
                 break
         return routed
+
+    async def _waiting(self) -> list[Intake]:
+        """The oldest entries, without those that this round leaves to a newer version of the bot."""
+        entries = await self._alerts.intake(BATCH + len(self._left))
+        return [entry for entry in entries if entry.entry_id not in self._left]
 
     async def release(self) -> None:
         """Returns the alerts whose maintenance window has ended: those that still fire open their incident now."""
@@ -91,6 +104,9 @@ class RouteAlerts:
             if isinstance(target, BaseException) and not isinstance(target, UnknownClusterError):
                 raise target
             await self._route(entry, target)
+        except NewerFormError as error:
+            log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
+            self._left.add(entry.entry_id)
         except StorageUnavailableError:
             raise
         except Exception as error:

@@ -92,6 +92,15 @@ def press(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
     return _signed({"payload": json.dumps(payload)}, secret)
 
 
+def press_id(number: int, *, channel: str) -> str:
+    """The id that the bot gives to that press."""
+    return id_of_press(channel, "1.000001", f"{number}.000000", USER)
+
+
+def id_of_press(channel: str, message_ts: str, action_ts: str, user: str) -> str:
+    return hashlib.sha256(f"{channel}/{message_ts}/{action_ts}/{user}".encode()).hexdigest()[:24]
+
+
 def command(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
     """Each one another note."""
     return said(f"note {incident_id} number {number}", number, channel=channel, secret=secret)

@@ -16,6 +16,7 @@ import httpx
 import redis
 
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.timeline import GENESIS
 from bot.sandbox import demo, valkey
 from tests import processes
 from tests.bench.load import BenchError
@@ -122,7 +123,7 @@ def _like(pattern: Run, number: int) -> Run:
     target = pattern.target.model_copy(update={"name": f"crowd-{number:04d}"})
     return pattern.with_(
         incident_id=f"INC-{CROWD_FROM + number}", target=target, deadlines={}, closed_at=None, ending="",
-        state=OPEN_STATE, at_state=OPEN_STATE,
+        state=OPEN_STATE, at_state=OPEN_STATE, timeline_head=GENESIS, timeline_length=0,
     )  # fmt: skip
 
 
@@ -175,8 +176,8 @@ def floor(around: Surroundings) -> Iterator[System]:
         yield System("floor", process.url, process.process.pid)
 
 
-@contextlib.contextmanager
-def bot(around: Surroundings) -> Iterator[System]:
+def settings_of_bot(around: Surroundings) -> dict[str, str]:
+    """As in production: no cluster label in the alerts, and logs as JSON."""
     settings = demo.bot_environment(
         redis_url=around.redis_url,
         port=0,
@@ -186,8 +187,12 @@ def bot(around: Surroundings) -> Iterator[System]:
         alert_token=around.alert_token,
         windows={},
     )
-    # As in production: no cluster label in the alerts, and logs as JSON.
-    environment = {**os.environ, **settings, **UNPACED, "INCIDENT_BOT_LOG_FORMAT": "json"}
+    return {**settings, **UNPACED, "INCIDENT_BOT_LOG_FORMAT": "json"}
+
+
+@contextlib.contextmanager
+def bot(around: Surroundings) -> Iterator[System]:
+    environment = {**os.environ, **settings_of_bot(around)}
     with processes.start("bot", "serve", env=environment) as process:
         yield System("bot", process.url, process.process.pid)
 

@@ -10,7 +10,7 @@ from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import OpeningError, StorageUnavailableError
+from bot.domain.kernel.errors import NewerFormError, OpeningError, StorageUnavailableError
 from bot.domain.kernel.form import problems
 from bot.domain.kernel.target import Target, cluster_named
 from bot.domain.kernel.timeline import Chained
@@ -33,11 +33,15 @@ class MemoryIncidents:
         self.halter = self.halt_reason = ""
         self.exports: list[tuple[str, str, str]] = []
         self.away = False
+        self.is_newer = False
+        """Whether a newer version of the bot has stored the incidents."""
         self.hangs = False
 
     async def _reach(self) -> None:
         if self.hangs:
             await asyncio.Event().wait()
+        if self.is_newer:
+            raise NewerFormError("INC-7")
         if self.away:
             raise StorageUnavailableError("the storage is away")
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.planned_window import WindowRule
@@ -135,11 +136,16 @@ class Scene:
     """What the pager was sent."""
     contacts: Contacts = field(default_factory=Contacts)
     own: ChannelRules = field(default_factory=ChannelRules)
+    form_of: Callable[[str], StoredForm] = lambda owner: StoredForm()
+    """The form that the version of this bot stores."""
+    otherwise: str = ""
+    """The choice in any other question than those of `answers`, such as what to do after a failed read."""
     observing: Observing = field(default_factory=Observing)
     window_rules: tuple[WindowRule, ...] = ()
     limits: StoreLimits = field(default_factory=StoreLimits)
 
     def __post_init__(self) -> None:
+        self.stage.now = self.time.now
         self.engines = MemoryEngines(self.time.now)
         self.team = Team(Settings(bot_url="", signing_secret="", pace="off"), self.time.now)
         self.eyes = RedisStore(Connection(self.client, tag=self.tag, clock=self.time.prelude), owner="a test")
@@ -211,7 +217,7 @@ class Bot:
         stage, time = scene.stage, scene.time
         self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
-        self.store = RedisStore(self._redis, owner=owner, limits=scene.limits)
+        self.store = RedisStore(self._redis, owner=owner, limits=scene.limits, form=scene.form_of(owner))
         self.claims = RedisClaims(self._redis, observing=scene.observing)
         self.scraped = SampledHistory(
             replicas=SnapshotReplicas(self._cluster),
@@ -292,7 +298,7 @@ class Bot:
             assert self.life.is_over
         except StorageUnavailableError:
             # Whoever sent it sees no answer and sends it again; the next round finds what is owed.
-            assert self._scene.stage.loses
+            assert self._scene.stage.loses_storage
         await self.wake.settled()
 
     async def _hear_alertmanager(self) -> None:
@@ -337,7 +343,8 @@ def wanted_presses(run: Run, scene: Scene) -> list[Press]:
             for user in APPROVERS[: request.policy.needed]
         ]
     if question is not None and (channel := scene.place_of(f"question:{question.question_id}")):
-        answer = scene.answers.get(question.state) or f"nobody knows what to answer to: {question.text}"
+        unknown = f"nobody knows what to answer to: {question.text}"
+        answer = scene.answers.get(question.state) or scene.otherwise or unknown
         presses.append(
             builders.press(channel=channel, action="choose", about=question.question_id, value=answer, user=LEAD)
         )
@@ -367,9 +374,10 @@ async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
     asyncio.get_running_loop().set_exception_handler(quiet_about_crashes)
     scene.people_are_there = True
     crew = [Bot(scene, f"bot-{number}") for number in range(bots)]
+    turns: dict[str, asyncio.Task[None]] = {}
     for step in range(MAX_STEPS):
         if at_once:
-            await asyncio.gather(*(bot.turn() for bot in crew))
+            await _take_turns(crew, turns, scene.stage)
         else:
             await crew[step % bots].turn()
         for number, bot in enumerate(crew):
@@ -377,10 +385,25 @@ async def play(scene: Scene, *, bots: int = 1, at_once: bool = False) -> Ending:
                 crew[number] = Bot(scene, f"{bot.life.owner}+")
                 await scene.time.advance(RESTART_SECONDS)
         run = await scene.run()
-        if run is not None and not run.is_open and not scene.alerts and not await scene.left():
+        is_over = run is not None and not run.is_open and not scene.alerts and not scene.stage.is_frozen
+        if run is not None and is_over and not await scene.left():
             return await ending_of(scene, run)
         await scene.time.advance(STEP_SECONDS)
+        scene.stage.thaw()
     raise AssertionError(f"never came to an end: {await _where(scene)}")
+
+
+async def _take_turns(crew: Sequence[Bot], turns: dict[str, asyncio.Task[None]], stage: Stage) -> None:
+    """Everybody's turn at the same moment. Nobody waits for the end of the turn of a bot that is frozen."""
+    for bot in crew:
+        if bot.life.owner not in turns:
+            turns[bot.life.owner] = asyncio.create_task(bot.turn())
+    while running := [turns[bot.life.owner] for bot in crew if bot.life.runs.is_set() and bot.life.owner in turns]:
+        froze = asyncio.create_task(stage.froze.wait())
+        done, _ = await asyncio.wait([*running, froze], return_when=asyncio.FIRST_COMPLETED)
+        froze.cancel()
+        for owner in [owner for owner, turn in turns.items() if turn in done]:
+            await turns.pop(owner)
 
 
 async def until(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: str) -> Run:

@@ -12,16 +12,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Gene
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
+import aiohttp
 import redis.asyncio as aioredis
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.kubernetes.requests import Looked
+from bot.adapters.kubernetes.writer import NOT_SENT_RETRY_SECONDS
 from bot.adapters.redis.connection import Connection
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.errors import BotError, ClusterError, StorageUnavailableError
 from bot.domain.kernel.target import Target
 from bot.flow.ports import Generated, PageCall, Replica, Sent
 from bot.sandbox.slack.api_routes import EVERY_METHOD
@@ -67,6 +69,30 @@ class Life:
 
     owner: str
     is_over: bool = False
+    runs: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared while the process is frozen."""
+    thaws_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.runs.set()
+
+
+Dependency = Literal["redis", "slack", "cluster"]
+NO_ANSWER: dict[Dependency, Callable[[str], BotError | aiohttp.ClientError]] = {
+    "redis": StorageUnavailableError,
+    "slack": aiohttp.ClientConnectionError,
+    "cluster": ClusterError,
+}
+"""What the bot meets when it cannot connect."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """From this step on, these dependencies cannot be reached for a while: nothing that is sent arrives."""
+
+    step: int
+    of: frozenset[Dependency]
+    seconds: float
 
 
 @dataclass
@@ -74,13 +100,21 @@ class Stage:
     """Takes the steps of all bots one after the other, so that a run with the same beginning is the same run."""
 
     dies_at: tuple[int, Side] | None = None
+    outage: Outage | None = None
+    freezes_at: int | None = None
+    """Right before this step its process is frozen, as by SIGSTOP, and goes on `frozen_seconds` later."""
+    frozen_seconds: float = 0.0
+    froze: asyncio.Event = field(default_factory=asyncio.Event)
     loses: Collection[int] = ()
     """The steps, by number, that happen and whose answer from Redis nobody sees."""
     points: list[str] = field(default_factory=list)
     whose_turn: Callable[[Sequence[str]], int] = lambda owners: 0
     """Which of the waiting bots, given by their owners in the order of their coming, takes the next step."""
+    now: Callable[[], float] = lambda: 0.0
+    _away_until: float = float("-inf")
     _is_taken: bool = False
     _waiting: list[tuple[Life, asyncio.Future[None]]] = field(default_factory=list)
+    _frozen: Life | None = None
 
     @contextlib.asynccontextmanager
     async def _turn(self, life: Life) -> AsyncIterator[None]:
@@ -107,19 +141,64 @@ class Stage:
             called.set_result(None)
 
     async def step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
-        async with self._turn(life):
-            self._live(life, None)
-            if counts:
-                self.points.append(what)
-                self._live(life, "before")
-            result = await work()
-            for _ in range(LEFT_FOR_OTHERS):
-                await asyncio.sleep(0)
-            if counts:
-                self._live(life, "after")
-                if len(self.points) in self.loses and what.startswith("redis"):
-                    raise StorageUnavailableError(f"the answer to '{what}' was lost")
-            return result
+        while True:
+            await life.runs.wait()
+            async with self._turn(life):
+                # It may have been frozen while it waited for its turn.
+                if life.runs.is_set() and not (counts and self._freezes(life)):
+                    return await self._step(life, what, work, counts=counts)
+
+    async def _step(self, life: Life, what: str, work: Callable[[], Awaitable[T]], *, counts: bool) -> T:
+        self._live(life, None)
+        if counts:
+            self.points.append(what)
+            if self.outage is not None and len(self.points) == self.outage.step:
+                self._away_until = self.now() + self.outage.seconds
+            self._live(life, "before")
+        self._reach(what)
+        result = await work()
+        for _ in range(LEFT_FOR_OTHERS):
+            await asyncio.sleep(0)
+        if counts:
+            self._live(life, "after")
+            if len(self.points) in self.loses and what.startswith("redis"):
+                raise StorageUnavailableError(f"the answer to '{what}' was lost")
+        return result
+
+    def _freezes(self, life: Life) -> bool:
+        """Whether this process is frozen right now, before the step that would come next."""
+        if self.freezes_at != len(self.points) + 1:
+            return False
+        self.freezes_at, self._frozen = None, life
+        life.runs.clear()
+        life.thaws_at = self.now() + self.frozen_seconds
+        self.froze.set()
+        return True
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether one of the processes is."""
+        return self._frozen is not None
+
+    def thaw(self) -> None:
+        """The frozen process goes on if its time has come."""
+        if self._frozen is not None and self.now() >= self._frozen.thaws_at:
+            self._frozen.runs.set()
+            self._frozen = None
+            self.froze.clear()
+
+    @property
+    def loses_storage(self) -> bool:
+        """Whether a bot may get no answer from Redis."""
+        return bool(self.loses) or (self.outage is not None and "redis" in self.outage.of)
+
+    def _reach(self, what: str) -> None:
+        """Raise what the bot meets while the outage lasts."""
+        if self.outage is None or self.now() >= self._away_until:
+            return
+        for dependency in self.outage.of:
+            if what.startswith(dependency):
+                raise NO_ANSWER[dependency](f"cannot connect for '{what}'")
 
     def _live(self, life: Life, side: Side | None) -> None:
         """Raise `Crash` when this life is over, or ends here."""
@@ -280,13 +359,19 @@ class StagedCluster:
         return await self._read("rehearse", lambda: self._cluster.dry_run(call))
 
     async def look(self, call: Call, *, call_id: str) -> Looked:
-        return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))
+        try:
+            return await self._read("look", lambda: self._cluster.look(call, call_id=call_id))
+        except ClusterError:
+            return "unclear"
 
     async def send(self, approved: Approved, call: Call, *, call_id: str) -> Sent:
         what = f"cluster {call.method} {call.target} ({call_id})"
-        return await self._stage.step(
-            self._life, what, lambda: self._cluster.send(approved, call, call_id=call_id), counts=True
-        )
+        try:
+            return await self._stage.step(
+                self._life, what, lambda: self._cluster.send(approved, call, call_id=call_id), counts=True
+            )
+        except ClusterError as error:
+            return Sent("failed", str(error), retry_after_seconds=NOT_SENT_RETRY_SECONDS)
 
     async def _read(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         return await self._stage.step(self._life, f"cluster {what}", work, counts=False)

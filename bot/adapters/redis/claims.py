@@ -63,6 +63,7 @@ class RedisClaims:
             self._redis.key("leases"),
             self._redis.key("breaker", workload_key),
             self._redis.key(NODE_BREAKER, node.cluster if node else ""),
+            self._redis.key("run", incident_id),
         ]
         limits = self._limits
         arguments = [

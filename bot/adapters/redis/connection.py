@@ -111,14 +111,19 @@ class Connection:
 
 
 async def _heard(command: Any) -> Any:
-    """The answer, unless this task was cancelled meanwhile.
+    """The answer, or the failure, unless this task was cancelled meanwhile.
 
     redis-py sends by `asyncio.wait_for`, which before Python 3.12 loses a cancellation that comes just when the command
-    is sent: then a deadline would not end what it limits, and a cancelled loop would run forever.
+    is sent or times out: then a deadline would not end what it limits, and a cancelled loop would run forever.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
-    answer = await command
+    try:
+        answer = await command
+    except (RedisError, OSError, TimeoutError) as error:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
     return answer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.kernel.errors import LostRunError
+from bot.domain.kernel.errors import LostRunError, NewerFormError
 
 S = TypeVar("S")
 
@@ -21,8 +21,12 @@ class RedisShown(Generic[S]):
         self._redis, self._make, self._fields = connection, make, fields
 
     async def load(self, incident_id: str) -> dict[str, S]:
+        """Raises `NewerFormError` if a record has fields that this version of the bot does not know."""
         raw = await self._redis.ask(self._redis.client.hgetall(self._redis.key("shown", incident_id)))
-        return {slot: self._make(**json.loads(record)) for slot, record in raw.items()}
+        try:
+            return {slot: self._make(**json.loads(record)) for slot, record in raw.items()}
+        except TypeError as unknown:
+            raise NewerFormError(f"a message of {incident_id}") from unknown
 
     async def save(self, incident_id: str, slot: str, shown: S) -> None:
         """Raises `LostRunError` if the incident is not stored: its messages would be posted a second time."""

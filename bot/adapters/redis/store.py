@@ -12,11 +12,12 @@ from typing import Any
 import structlog
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.incidents.effect import EFFECT, Effect, Lane
-from bot.domain.incidents.event import EVENT, AlertChanged, Commanded, Event, OpenedByHand
+from bot.domain.incidents.effect import Effect, Lane
+from bot.domain.incidents.event import AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, Run
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import StaleRunError
+from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
@@ -48,9 +49,14 @@ class RedisStore:
         owner: str,
         limits: StoreLimits | None = None,
         next_number: Callable[[], Awaitable[int]] | None = None,
+        form: StoredForm | None = None,
     ) -> None:
-        """`next_number` numbers incidents; None: by the counter alone, for callers that open none."""
+        """`next_number` numbers incidents; None: by the counter alone, for callers that open none.
+
+        `form`: in which incidents are stored; None: that of this version of the bot.
+        """
         self._redis, self._owner, self._limits = connection, owner, limits or StoreLimits()
+        self._form = form or StoredForm()
         self._next_number = next_number or self._count
         self._bundles_stored: set[str] = set()
 
@@ -114,9 +120,9 @@ class RedisStore:
             run.target.key,
             incident,
             how,
-            run.model_dump_json(),
+            self._form.text(run),
             event.event_id,
-            event.model_dump_json(),
+            self._form.text(event),
         ]
         return await self._route(keys, arguments, bundle if how == "opens" or offer else None) != "changed"
 
@@ -149,9 +155,9 @@ class RedisStore:
             run.target.key,
             run.incident_id,
             "opens",
-            run.model_dump_json(),
+            self._form.text(run),
             event.event_id,
-            event.model_dump_json(),
+            self._form.text(event),
         ]
         answer = await self._route(keys, arguments, bundle, self._limits.remember_alerts_seconds)
         return {"changed": None, "routed": run.incident_id}.get(answer, answer)
@@ -164,7 +170,7 @@ class RedisStore:
             self._redis.key("bundle", run.digest),
             self._redis.key("parked"),
         ]
-        arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, event.model_dump_json()]
+        arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, self._form.text(event)]
         return await self._route(keys, arguments, None) == "routed"
 
     async def hold(self, entry: Intake, target: Target) -> None:
@@ -251,7 +257,7 @@ class RedisStore:
 
     async def load(self, incident_id: str) -> Run | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
-        return None if raw is None else Run.model_validate_json(raw)
+        return None if raw is None else self._form.run(raw)
 
     async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
         found: list[Run] = []
@@ -260,10 +266,14 @@ class RedisStore:
         for start in range(0, len(incident_ids), RUNS_PER_READ):
             keys = [self._redis.key("run", incident_id) for incident_id in incident_ids[start : start + RUNS_PER_READ]]
             for raw in await self._redis.ask(self._redis.client.mget(keys)):
-                if raw is not None and wanted in raw:
-                    found.append(Run.model_validate_json(raw))
-                    # Each takes milliseconds, and presses wait for them.
-                    await asyncio.sleep(0)
+                if raw is None or wanted not in raw:
+                    continue
+                try:
+                    found.append(self._form.run(raw))
+                except NewerFormError as error:
+                    log.info("run.left_out", reason=str(error))
+                # Each takes milliseconds, and presses wait for them.
+                await asyncio.sleep(0)
         return found
 
     async def look(self, incident_id: str) -> Waiting | None:
@@ -271,20 +281,19 @@ class RedisStore:
         return None if found is None else self._waiting(*found)
 
     def _waiting(self, run: str, now: str, events: Sequence[str]) -> Waiting:
-        return Waiting(Run.model_validate_json(run), [self._event(item) for item in events], float(now))
+        return Waiting(self._form.run(run), [self._event(item) for item in events], float(now))
 
     async def inbox(self, incident_id: str) -> Sequence[Event]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("inbox", incident_id), 0, -1))
         return [self._event(item) for item in raw]
 
-    @staticmethod
-    def _event(raw: str) -> Event:
+    def _event(self, raw: str) -> Event:
         at, _event_id, body = raw.split("|", 2)
-        return EVENT.validate_json(body).model_copy(update={"at": float(at)})
+        return self._form.event(body).model_copy(update={"at": float(at)})
 
     async def append(self, incident_id: str, events: Sequence[Event]) -> bool:
         keys = [*self._of(incident_id, "run", "inbox", "known"), self._redis.key("pending")]
-        return int(await self._redis.script("append", keys, [incident_id, *_pairs(events)])) >= 0
+        return int(await self._redis.script("append", keys, [incident_id, *self._pairs(events)])) >= 0
 
     async def commit(
         self,
@@ -305,7 +314,7 @@ class RedisStore:
         arguments: list[Any] = [
             incident,
             run.version - 1,
-            run.model_dump_json(),
+            self._form.text(run),
             consumed,
             "" if due is None else due,
             "closed" if not run.is_open else "open" if run.parked is None else "parked",
@@ -318,7 +327,7 @@ class RedisStore:
             *(entry.model_dump_json() for entry in entries),
         ]
         for effect in effects:
-            arguments += [effect.effect_id, effect.model_dump_json()]
+            arguments += [effect.effect_id, self._form.text(effect)]
         answer, *after = await self._redis.script("commit", keys, arguments)
         if answer != "committed":
             raise StaleRunError(f"{incident} version {run.version}: {answer}")
@@ -369,7 +378,7 @@ class RedisStore:
         for incident, effect_id in due:
             reading.hget(self._redis.key("effects", incident), effect_id)
         values = await self._redis.ask(reading.execute())
-        return [(*each, _lane_of(value)) for each, value in zip(due, values, strict=True)]
+        return [(*each, self._lane_of(value)) for each, value in zip(due, values, strict=True)]
 
     async def keep_time(self) -> None:
         keys = self._keys("clock", "owed", "pending", "leases")
@@ -383,19 +392,20 @@ class RedisStore:
             *self._keys("owed", "owners"),
             self._redis.key("run", incident_id),
         ]
-        arguments = [f"{incident_id}|{effect_id}", effect_id, self._owner, self._limits.lease_seconds]
+        member = f"{incident_id}|{effect_id}"
+        arguments = [member, effect_id, self._owner, self._limits.lease_seconds, self._form.number]
         taken = await self._redis.script("take", keys, arguments)
         if taken is None:
             return None
         # Lua ends a list at its first nil: a missing run needs a placeholder.
         value, at, *stored = taken
         attempts, _version, body = str(value).split("|", 2)
-        run = Run.model_validate_json(stored[0]) if stored and stored[0] else None
-        return Owed(incident_id, EFFECT.validate_json(body), int(attempts), str(value), run, float(at))
+        run = self._form.run(stored[0]) if stored and stored[0] else None
+        return Owed(incident_id, self._form.effect(body), int(attempts), str(value), run, float(at))
 
     async def owe_now(self, incident_id: str, effect: Effect, *, again: bool) -> bool:
         keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]
-        body = effect.model_dump_json() if again else ""
+        body = self._form.text(effect) if again else ""
         return bool(
             int(
                 await self._redis.script("owe_now", keys, [f"{incident_id}|{effect.effect_id}", effect.effect_id, body])
@@ -414,9 +424,10 @@ class RedisStore:
             self._redis.key("effects", incident),
             *self._keys("owed", "owners"),
         ]
-        arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, *_pairs(outcome)]
+        arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, *self._pairs(outcome)]
         owed_again, *found = await self._redis.script("settle", keys, arguments)
-        return Settled(bool(owed_again), self._waiting(*found) if found else None)
+        is_ours = bool(found) and not self._form.is_newer(found[0])
+        return Settled(bool(owed_again), self._waiting(*found) if is_ours else None)
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
         attempts = owed.attempts + (1 if failed else 0)
@@ -427,20 +438,19 @@ class RedisStore:
         await self._redis.script("put_back", keys, arguments)
         return attempts
 
+    def _lane_of(self, value: str | None) -> Lane:
+        """The lane of a stored effect. One that is void, or that is left to another version, needs no room."""
+        body = value.split("|", 2)[2] if value else ""
+        return "people" if not body or self._form.is_newer(body) else self._form.effect(body).lane
+
+    def _pairs(self, events: Sequence[Event]) -> list[str]:
+        return [part for event in events for part in (event.event_id, self._form.text(event))]
+
     async def count_event_failure(self, incident_id: str, event_id: str) -> int:
         key = self._redis.key("failures", incident_id)
         failures = int(await self._redis.ask(self._redis.client.hincrby(key, event_id, 1)))
         await self._redis.ask(self._redis.client.expire(key, self._limits.retention_seconds))
         return failures
-
-
-def _lane_of(value: str | None) -> Lane:
-    """The lane of a stored effect. A void effect needs no room: taking it ends it."""
-    return EFFECT.validate_json(value.split("|", 2)[2]).lane if value else "people"
-
-
-def _pairs(events: Sequence[Event]) -> list[str]:
-    return [part for event in events for part in (event.event_id, event.model_dump_json())]
 
 
 def _number(incident_id: str) -> int:

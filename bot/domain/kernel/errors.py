@@ -69,6 +69,16 @@ class StaleRunError(BotError):
     """Reload the run and decide again: another process committed first."""
 
 
+class NewerFormError(BotError):
+    """Leave it as it is: a newer version of the bot stored it, and its replicas go on with it."""
+
+    def __init__(self, what: str, forms: str = "") -> None:
+        detail = f" ({forms})" if forms else ""
+        super().__init__(
+            f"{what} was stored by a newer version of the bot{detail}; it is left to the replicas of that version"
+        )
+
+
 class StorageUnavailableError(BotError):
     """Redis did not answer: nothing was accepted, nothing may be changed; try again later."""
 
@@ -108,6 +118,13 @@ class MessengerError(BotError):
     def __init__(self, reason: str, *, lasting: bool, retry_after_seconds: float = 1.0) -> None:
         super().__init__(reason)
         self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
+
+
+class OvertakenError(MessengerError):
+    """Load everything and show it again: this process was frozen, and another one may have shown more meanwhile."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(f"{doing}: this process was frozen meanwhile", lasting=False)
 
 
 class LostRunError(BotError):

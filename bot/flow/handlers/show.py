@@ -8,24 +8,30 @@ from collections.abc import Callable, Sequence
 from bot.domain.incidents.effect import ExportFormat, ExportTimeline, Lane, Notify, ReleaseLeases, ShowInSlack
 from bot.domain.incidents.machine.draft import SHOW
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import OvertakenError
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.reports import as_json, html, markdown
 from bot.domain.reports.chart import Chart
 from bot.domain.reports.present import present
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
-from bot.flow.perform_effect import Done, EffectContext
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
 from bot.flow.whole_timeline import whole_timeline
 
 
 class ShowHandler:
-    def __init__(self, messenger: Messenger, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, messenger: Messenger, effects: EffectStore, changed: Callable[[], None] = lambda: None) -> None:
         """`changed` is called when the visible state of a run has changed."""
-        self._messenger, self._changed = messenger, changed
+        self._messenger, self._effects, self._changed = messenger, effects, changed
 
-    async def __call__(self, context: EffectContext, effect: ShowInSlack) -> Done:
+    async def __call__(self, context: EffectContext, effect: ShowInSlack) -> Done | Later:
         self._changed()
-        return Done(tuple(await self._messenger.show(context.run)))
+        try:
+            return Done(tuple(await self._messenger.show(context.run)))
+        except OvertakenError as error:
+            # The process that took over has ended the effect, and does not know what came after it.
+            await self._effects.owe_now(context.incident_id, effect, again=True)
+            return Later(error.retry_after_seconds)
 
 
 class ShowAgain:

@@ -447,3 +447,15 @@ async def test_only_incidents_that_mention_something_are_parsed(store: RedisStor
         await redis.client.set(redis.key("run", name), run.model_dump_json())
     found = await store.load_all(["INC-1", "INC-2"], mentioning='"no"')
     assert [run.incident_id for run in found] == ["INC-1"]
+
+
+async def test_a_call_that_was_claimed_before_takes_no_lease_for_an_incident_that_is_over(
+    store: RedisStore, redis: Connection, claims: RedisClaims
+) -> None:
+    run = await opened(store)
+    assert await claim(claims, "INC-1", "c1") == "claimed"
+    await store.commit(moved(run, closed_at=1.0), consumed=1, entries=(), effects=())
+    await claims.release("INC-1")
+    # A bot that was frozen right before this goes on only now.
+    assert await claim(claims, "INC-1", "c1") == "already_claimed"
+    assert await redis.ask(redis.client.hgetall(redis.key("leases"))) == {}

@@ -73,6 +73,13 @@ async def test_a_storage_that_is_away_is_said(counter: Counter) -> None:
     await whispered(counter, "Please press again")
 
 
+async def test_an_incident_of_a_newer_version_is_left_to_it_and_that_is_said(counter: Counter) -> None:
+    counter.inbound.is_newer = True
+    await pressed(counter, "say:lead")
+    await whispered(counter, "INC-7 was stored by a newer version of the bot")
+    assert stored(counter) == []
+
+
 async def test_the_link_of_a_card_is_acknowledged_and_says_nothing(counter: Counter) -> None:
     await counter.bench.messenger.show(waiting())
     await pressed(counter, "see", shown=waiting())

@@ -1,5 +1,5 @@
 -- Right before a call: not halted, the leases are ours, the breakers have room, the claim is written. One step.
--- KEYS: halt, claims, leases, breaker, node breaker.
+-- KEYS: halt, claims, leases, breaker, node breaker, run.
 -- ARGV: incident, call id, what it disrupts or '', lease seconds, breaker limit, breaker seconds, node as JSON or '', room seconds,
 -- lease keys...
 local FIRST_LEASE = 9
@@ -67,6 +67,9 @@ if not again and ARGV[3] ~= '' then
   redis.call('ZADD', KEYS[4], 'NX', seconds, ARGV[3])
   redis.call('EXPIRE', KEYS[4], tonumber(ARGV[6]))
 end
+-- A process that was frozen before this line must not take leases for an incident that is over: nobody would release them.
+local run = again and redis.call('GET', KEYS[6])
+if run and not string.find(run, '"closed_at":null', 1, true) then return 'already_claimed' end
 for i = FIRST_LEASE, #ARGV do
   local lasts = tonumber(is_room(ARGV[i]) and ARGV[8] or ARGV[4])
   redis.call('HSET', KEYS[3], ARGV[i], ARGV[1] .. '|' .. (seconds + lasts))

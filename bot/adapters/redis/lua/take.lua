@@ -1,11 +1,14 @@
--- Takes one owed effect under a lease. Its owner may take it again; no other process can.
+-- Takes one owed effect under a lease. Its owner may take it again; no other process can. One of a run that a newer version
+-- of the bot stored is left to that version.
 -- Returns its value, the time, and the run if it is stored; or nil.
--- KEYS: effects, owed, owners, run. ARGV: member, effect id, owner, lease seconds.
+-- KEYS: effects, owed, owners, run. ARGV: member, effect id, owner, lease seconds, known form.
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not score then return nil end
 if tonumber(score) > seconds and redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[3] then return nil end
+local run = redis.call('GET', KEYS[4])
+if run and tonumber(string.match(run, '^{"form":(%d+)') or '1') > tonumber(ARGV[5]) then return nil end
 local value = redis.call('HGET', KEYS[1], ARGV[2])
 if not value then
   redis.call('ZREM', KEYS[2], ARGV[1])
@@ -14,4 +17,4 @@ if not value then
 end
 redis.call('ZADD', KEYS[2], seconds + tonumber(ARGV[4]), ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
-return {value, STAMP(now), redis.call('GET', KEYS[4])}
+return {value, STAMP(now), run}

@@ -22,7 +22,7 @@ from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.message import Message
 from bot.domain.approvals.grant import Authority
-from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
+from bot.domain.kernel.errors import MessengerError, NewerFormError, StorageUnavailableError
 from bot.domain.kernel.form import Answer as FieldAnswer
 from bot.flow.ports import Messenger
 
@@ -60,6 +60,9 @@ async def in_time(work: Awaitable[T], not_stored: str, **facts: str) -> T:
     except (StorageUnavailableError, MessengerError, TimeoutError) as error:
         log.error("slack.not_stored", reason=str(error) or type(error).__name__, **facts)
         raise NotStoredError(not_stored) from error
+    except NewerFormError as error:
+        log.warning("slack.left", reason=str(error), **facts)
+        raise NotDoneError(f"Nothing was done: {line(str(error), 500)}. Please try again in a minute.") from error
 
 
 async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> Authority:

@@ -36,6 +36,7 @@ from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS, Key, time_left
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.outbound.post_once import find_only, post
+from bot.adapters.slack.outbound.pulse import Pulse
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.outbound.uploads import Uploads
@@ -105,7 +106,8 @@ class SlackMessenger:
         return self._door.reason
 
     async def show(self, run: Run) -> Sequence[Event]:
-        shown = self._slots(run, await self._store.load(run.incident_id))
+        pulse = Pulse(self._clock.now, self._clock.now())
+        shown = self._slots(run, await self._store.load(run.incident_id), pulse)
         await self._hold_back(run, shown)
         posted: list[Event] = []
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
@@ -189,6 +191,7 @@ class SlackMessenger:
             raise result.as_error("announcing")
 
     async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
+        pulse = Pulse(self._clock.now, self._clock.now())
         slots = dict(await self._store.load(run.incident_id))
         root = thread_of(slots)
         if not slots.get(CARD, Shown()).ts:
@@ -209,8 +212,9 @@ class SlackMessenger:
                 return await self._channels.close(run, slots)
         if not entry.ts:
             entry = Shown(ts=await self._uploads.send(name, content), channel=root.channel)
-        entry = replace(entry, attempt_at=self._clock.now(), channel=root.channel)
+        entry = replace(entry, attempt_at=pulse.went_on(f"uploading {name}"), channel=root.channel)
         await self._store.save(run.incident_id, slot, entry)
+        pulse.went_on(f"sharing {name}")
         await self._uploads.share(entry.ts, root, name=name, comment=comment)
         slots[slot] = replace(entry, hash=SHARED)
         await self._store.save(run.incident_id, slot, slots[slot])
@@ -225,7 +229,8 @@ class SlackMessenger:
         if message.ts and not is_out_of_reach(slots, message):
             picture = await self._picture(run, slots, slot, name=name, draw=draw, caption=caption)
             if picture.hash == SHARED:
-                shown = self._slots(run, slots)
+                # Drawing takes a while, and the lease is renewed meanwhile.
+                shown = self._slots(run, slots, Pulse(self._clock.now, self._clock.now()))
                 if (rendered := shown.rendered(slot)).hash != message.hash:
                     await self._update(run, shown, slot, rendered, may_give_up=True)
                 picture = shown.shown[f"{PICTURE}{slot}"]
@@ -260,8 +265,8 @@ class SlackMessenger:
         file_id = await self._uploads.send(name, content)
         await self._uploads.share(file_id, Shown(channel=channel), name=name, comment=comment)
 
-    def _slots(self, run: Run, shown: Mapping[str, Shown]) -> _Slots:
-        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.entered_at))
+    def _slots(self, run: Run, shown: Mapping[str, Shown], pulse: Pulse) -> _Slots:
+        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.entered_at), pulse)
 
     def _until_the_card_is_there(self, run: Run) -> float:
         """How long a file rests: in a storm some cards come after hours, and each file would ask every second."""
@@ -287,7 +292,7 @@ class SlackMessenger:
             entry = slots.shown[slot]
         channels = (root.channel,) if root.channel else self._place.channels(run.target)
         await self._wait_for_pace("post", channels[0])
-        now = self._clock.now()
+        now = slots.pulse.went_on(f"posting {slot}")
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         await self._save(run, slots, slot, attempt)
         message = slots.rendered(slot)
@@ -302,12 +307,22 @@ class SlackMessenger:
             raise self._refused(result, f"posting {slot}", "post", root.channel)
         if root.channel in ("", self._place.channel):
             self._door.opened("post")
+        if slots.pulse.stood_still:
+            await self._take_back(run, slot, str(result["ts"]), str(result["channel"]))
+        slots.pulse.went_on(f"posting {slot}")
         if entry.first_attempt_at:
             # An earlier attempt may have arrived since the look-up.
             found = await self._found(run, slots, slot, attempt)
             if found is not None:
                 return found
         return await self._settled(run, slots, slot, str(result["ts"]), str(result["channel"]), message)
+
+    async def _take_back(self, run: Run, slot: str, ts: str, channel: str) -> None:
+        """Delete a message that came too late, if another process posted the slot; else a later look-up finds it."""
+        present = (await self._store.load(run.incident_id)).get(slot, Shown())
+        if present.ts and present.ts != ts:
+            log.warning("slack.late_message_deleted", incident=run.incident_id, slot=slot, ts=ts)
+            await ask(self._client.chat_delete(channel=channel, ts=ts))
 
     def _key(self, run: Run, slot: str) -> Key:
         return Key(self._place.deployment, f"{run.incident_id}/{slot}")
@@ -367,6 +382,7 @@ class SlackMessenger:
         """Edit in place. An edit that Slack refuses for good is not tried again until its content changes."""
         await self._wait_for_pace("update", "workspace")
         entry = slots.shown[slot]
+        slots.pulse.went_on(f"updating {slot}")
         result = await self._edit(entry, message)
         if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED and message.picture:
             log.error("slack.picture_refused", incident=run.incident_id, slot=slot, error=result.error)
@@ -384,6 +400,11 @@ class SlackMessenger:
             raise error
         if entry.channel == self._place.channel:
             self._door.opened("update")
+        if slots.pulse.stood_still:
+            # It may have come after a newer edit: whatever is recorded, the content is not known.
+            present = (await self._store.load(run.incident_id)).get(slot, entry)
+            await self._store.save(run.incident_id, slot, replace(present, hash="", lasting=""))
+        slots.pulse.went_on(f"updating {slot}")
         edited = replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now())
         await self._save(run, slots, slot, edited)
 
@@ -407,6 +428,7 @@ class SlackMessenger:
     async def _save(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> None:
         await self._store.save(run.incident_id, slot, entry)
         slots.shown[slot] = entry
+        slots.pulse.went_on(f"recording {slot}")
 
     # --- answers and files -------------------------------------------------------------------------------------------
 
@@ -423,8 +445,8 @@ class SlackMessenger:
 class _Slots:
     """The messages that a run needs and those that Slack shows; lives for one `show`."""
 
-    def __init__(self, run: Run, shown: Mapping[str, Shown], page: str) -> None:
-        self.shown = dict(shown)
+    def __init__(self, run: Run, shown: Mapping[str, Shown], page: str, pulse: Pulse) -> None:
+        self.shown, self.pulse = dict(shown), pulse
         self._run, self._page = run, page
         self._thread = {slot: self._illustrated(slot, message) for slot, message in thread(run)}
         self._card: tuple[Mapping[str, str], Message] | None = None

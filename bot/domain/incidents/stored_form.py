@@ -1,0 +1,81 @@
+"""The form in which runs, events and effects are stored, with its number: two versions of the bot may share them.
+
+An earlier form is upgraded when it is read. A later one is refused and left as it is: in a rolling upgrade, the
+replicas of the newer version go on with it. The number comes first in the text: `{"form":2,…`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from bot.domain.incidents.effect import EFFECT, Effect
+from bot.domain.incidents.event import EVENT, Event
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import NewerFormError
+
+FORMS: Mapping[int, str] = {
+    1: "not numbered yet",
+    2: "the number itself",
+}
+"""What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
+UNNUMBERED = 1
+
+Document = Literal["run", "event", "effect"]
+Upgrade = Callable[[Document, dict[str, Any]], dict[str, Any]]
+"""Turns a document of one form into the next form."""
+UPGRADES: Mapping[int, Upgrade] = MappingProxyType({})
+"""By the form that it upgrades from. None is needed where the next form only has more fields, each with a default."""
+
+_NUMBER = re.compile(r'\{"form":(\d+),')
+_INCIDENT = re.compile(r'"incident_id":"([^"]+)"')
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """Reads and writes the form of one version of the bot; by default, of this one."""
+
+    number: int = max(FORMS)
+    upgrades: Mapping[int, Upgrade] = field(default_factory=lambda: UPGRADES)
+
+    def text(self, document: BaseModel) -> str:
+        return f'{{"form":{self.number},{document.model_dump_json()[1:]}'
+
+    def run(self, text: str) -> Run:
+        """Raises `NewerFormError`, as the others do."""
+        return Run.model_validate_json(self._present("run", text))
+
+    def event(self, text: str) -> Event:
+        return EVENT.validate_json(self._present("event", text))
+
+    def effect(self, text: str) -> Effect:
+        return EFFECT.validate_json(self._present("effect", text))
+
+    def is_newer(self, text: str) -> bool:
+        return _number_of(text) > self.number
+
+    def _present(self, what: Document, text: str) -> str:
+        """The document in the present form."""
+        number = _number_of(text)
+        if number > self.number:
+            found = _INCIDENT.search(text) if what == "run" else None
+            forms = f"form {number}, and this version knows forms up to {self.number}"
+            raise NewerFormError(found[1] if found else f"an {what}", forms)
+        steps = [self.upgrades[form] for form in range(number, self.number) if form in self.upgrades]
+        if not steps:
+            return text
+        document = json.loads(text)
+        for step in steps:
+            document = step(what, document)
+        return json.dumps(document)
+
+
+def _number_of(text: str) -> int:
+    found = _NUMBER.match(text)
+    return int(found[1]) if found else UNNUMBERED

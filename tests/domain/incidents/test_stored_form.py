@@ -1,0 +1,93 @@
+"""What is stored has a numbered form: an earlier one is upgraded, a later one is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from bot.adapters.slack.outbound.shown import Shown
+from bot.domain.changes.catalogue import VERBS
+from bot.domain.incidents.effect import EFFECT
+from bot.domain.incidents.event import EVENT, Due
+from bot.domain.incidents.run import Run
+from bot.domain.incidents.stored_form import FORMS, Document, StoredForm
+from bot.domain.kernel.errors import NewerFormError
+from bot.domain.playbooks.expressions.functions import FUNCTIONS
+from bot.domain.playbooks.loading.schema import playbook_schema
+from bot.probes.catalogue import PROBES
+from tests import builders
+
+pytestmark = pytest.mark.fast
+CHANGED = """
+What the bot stores, or what playbooks may say, has changed. An earlier version of the bot must not touch an incident
+that this version has stored: it would drop what it does not know. So add a form to `FORMS` in
+bot/domain/incidents/stored_form.py with what it brings (and an upgrade to `UPGRADES`, unless there are only more
+fields, each with a default), and record the new fingerprint here. One form is enough for all changes of one commit.
+"""
+FOR_PEOPLE = ("description", "title", "markdownDescription")
+RECORDED = (2, "378e6db058af763f")
+
+
+def bare(schema: Any) -> Any:
+    """Without what only people read."""
+    if isinstance(schema, dict):
+        return {key: bare(part) for key, part in schema.items() if key not in FOR_PEOPLE}
+    return [bare(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def fingerprint() -> str:
+    stored = [TypeAdapter(Run).json_schema(), EVENT.json_schema(), EFFECT.json_schema()]
+    words = [sorted(VERBS), sorted(function.name for function in FUNCTIONS), playbook_schema(PROBES)]
+    shown = [field.name for field in dataclasses.fields(Shown)]
+    return hashlib.sha256(json.dumps(bare([stored, words, shown]), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def test_a_change_of_what_is_stored_gets_a_new_form() -> None:
+    assert (max(FORMS), fingerprint()) == RECORDED, CHANGED
+
+
+def test_the_forms_are_numbered_without_a_gap() -> None:
+    assert list(FORMS) == list(range(1, len(FORMS) + 1))
+
+
+def test_what_was_written_is_read_again() -> None:
+    form, run, event = StoredForm(), builders.run(status="calm"), Due(event_id="d1", deadline="Q1", due_at=5.0)
+    assert form.text(run).startswith(f'{{"form":{max(FORMS)},')
+    assert form.run(form.text(run)) == run
+    assert form.event(form.text(event)) == event
+
+
+def test_a_run_without_a_number_is_of_the_first_form() -> None:
+    run = builders.run(status="calm")
+    assert StoredForm().run(run.model_dump_json()) == run
+
+
+def renamed(what: Document, document: dict[str, Any]) -> dict[str, Any]:
+    return {("status" if key == "news_for_all" else key): part for key, part in document.items()}
+
+
+def marked(what: Document, document: dict[str, Any]) -> dict[str, Any]:
+    return document | ({"status_by": f"after {document['status']}"} if what == "run" else {})
+
+
+def test_an_earlier_form_is_upgraded_step_by_step() -> None:
+    newest = StoredForm(5, {2: renamed, 4: marked})
+    old = StoredForm(2).text(builders.run(status="calm")).replace('"status":', '"news_for_all":')
+    upgraded = newest.run(old)
+    assert (upgraded.status, upgraded.status_by) == ("calm", "after calm")
+    already = StoredForm(4).text(builders.run(status="calm"))
+    assert newest.run(already).status_by == "after calm"
+    assert newest.run(newest.text(upgraded)) == upgraded
+
+
+def test_a_later_form_is_refused_by_number() -> None:
+    later = StoredForm(9)
+    with pytest.raises(NewerFormError, match=r"INC-1 was stored by a newer version of the bot \(form 9, .* up to 2\)"):
+        StoredForm(2).run(later.text(builders.run()))
+    with pytest.raises(NewerFormError, match="an event was stored by a newer version"):
+        StoredForm(2).event(later.text(Due(event_id="d1", deadline="Q1", due_at=5.0)))
