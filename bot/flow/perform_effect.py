@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +20,9 @@ RENEW_EVERY_SECONDS = 4.0
 ATTEMPTS = 3
 MAX_BACKOFF_SECONDS = 30.0
 LEFT_SECONDS = 5.0
+MAX_SECONDS = 300.0
+"""A handler that has not returned by then has failed: nothing may wait for it forever."""
+CANCEL_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,17 @@ class Performed:
 
 
 class PerformEffect:
-    def __init__(self, runs: RunStore, effects: EffectStore, handlers: Mapping[type, Handler]) -> None:
+    def __init__(
+        self,
+        runs: RunStore,
+        effects: EffectStore,
+        handlers: Mapping[type, Handler],
+        *,
+        renew_every: float = RENEW_EVERY_SECONDS,
+        cancel_again_after: float = CANCEL_AGAIN_SECONDS,
+    ) -> None:
         self._runs, self._effects, self._handlers = runs, effects, handlers
+        self._renew_every, self._cancel_again_after = renew_every, cancel_again_after
 
     async def __call__(self, incident_id: str, effect_id: str) -> Performed:
         """Performs one effect if it is free."""
@@ -86,7 +97,8 @@ class PerformEffect:
         effect = context.owed.effect
         renewing = asyncio.create_task(self._renew(context))
         try:
-            return await self._handlers[type(effect)](context, effect)
+            async with asyncio.timeout(MAX_SECONDS):
+                return await self._handlers[type(effect)](context, effect)
         except MessengerError as error:
             if error.lasting:
                 return self._give_up(context, error.reason)
@@ -107,13 +119,19 @@ class PerformEffect:
             log.warning("effect.retried", incident=context.incident_id, effect=effect.effect_id, reason=reason)
             return Later(min(2.0**context.owed.attempts, MAX_BACKOFF_SECONDS), failed=True)
         finally:
+            await self._end(renewing)
+
+    async def _end(self, renewing: asyncio.Task[None]) -> None:
+        """A library may lose a cancellation that comes in a bad moment, so it is repeated: an outcome must not wait."""
+        while not renewing.done():
             renewing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewing
+            await asyncio.wait({renewing}, timeout=self._cancel_again_after)
+        if not renewing.cancelled():
+            renewing.result()
 
     async def _renew(self, context: EffectContext) -> None:
         while True:
-            await asyncio.sleep(RENEW_EVERY_SECONDS)
+            await asyncio.sleep(self._renew_every)
             try:
                 if not await self._effects.renew(context.owed):
                     context.lost.set()

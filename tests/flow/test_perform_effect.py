@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from bot.domain.incidents.event import EffectFailed, Event, Progressed
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.flow.perform_effect import Done, EffectContext, Later, Performed, PerformEffect
+from bot.flow.ports import Owed
 from tests import builders
 from tests.redis_server import VirtualTime
 
@@ -107,6 +109,37 @@ async def test_a_lost_lease_is_taken_over_and_its_late_outcome_counts_once(
     assert not await store.renew(slow)
     await store.settle(slow, [SEEN])
     assert [event.event_id for event in await outcome(store)] == ["seen"]
+
+
+async def test_an_outcome_does_not_wait_for_a_renewal_that_misses_its_cancellation(
+    redis: Connection, time: VirtualTime
+) -> None:
+    class DeafStore(RedisStore):
+        """Loses the first cancellation, as client libraries do when it comes together with a time-out."""
+
+        asked, missed = asyncio.Event(), False
+
+        async def renew(self, owed: Owed) -> bool:
+            self.asked.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if self.missed:
+                    raise
+                self.missed = True
+                await asyncio.Event().wait()
+            return True
+
+    store = DeafStore(redis, owner="one")
+    await owing(store, SHOW)
+
+    async def shown_once_renewed(context: EffectContext, effect: Any) -> Done:
+        await store.asked.wait()
+        return Done((SEEN,))
+
+    perform = PerformEffect(store, store, {ShowInSlack: shown_once_renewed}, renew_every=0.0, cancel_again_after=0.01)
+    assert await perform("INC-1", "show") == Performed(is_news=True)
+    assert store.missed
 
 
 async def test_slack_that_refuses_for_now_is_tried_again_when_it_says_and_as_often_as_it_takes(
