@@ -18,10 +18,8 @@ SERVING: tuple[Branch, ...] = (
         scenarios.CRASH_LOOP,
         [
             "look",
-            "stuck_rollout",
             "way_back",
-            "name_revision",
-            "rollback_named",
+            "way_back_previous",
             "stays_up",
             "verify_calm",
             "fixed_end",
