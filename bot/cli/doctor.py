@@ -189,7 +189,7 @@ def of_teams(settings: Settings, library: Library) -> list[Finding]:
     states = (state for playbook in library.playbooks.values() for state in playbook.playbook.states.values())
     called = {state.to_group for state in states if isinstance(state, DivertState)} - {""}
     if missing := sorted(called - contacts.teams.keys()):
-        what = f"playbooks call {', '.join(missing)}, for whom nobody is set: lead or serving is called instead"
+        what = f"playbooks call {', '.join(missing)}, but nobody is set for them: lead or serving is called instead"
         found.append(weak("teams", what, f"Set approvals.teams.{missing[0]}: a user group, a pager or a phone number."))
     return found
 

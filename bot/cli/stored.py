@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def loaded(loading: Coroutine[Any, Any, T]) -> T:
-    """What `loading` returns, by an event loop of its own.
+    """What `loading` returns, by its own event loop.
 
     `asyncio.run` formats the repr of its task when it ends, result included. For a whole run that takes longer than
     to load it, so the task returns nothing.

@@ -318,7 +318,7 @@ class Approvals(People):
     def _names_differ(self) -> Self:
         names = [*Teams.model_fields, *(each.name for each in self.on_call)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"has two teams named '{twice[0]}'; give each team of on_call a name of its own")
+            raise ValueError(f"has two teams named '{twice[0]}'; give each team of on_call its own name")
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from bot.domain.kernel.target import Target
 TEAMS = ("serving", "platform", "model", "facilities", "router", "lead")
 """The teams that playbooks and settings may name."""
 ON_CALL, LEAD = "serving", "lead"
-"""The teams that are called: first who is on call for the target, then whoever leads incidents."""
+"""The teams that are called: first who is on call for the target, then the people who lead incidents."""
 
 
 class Contact(BaseModel):

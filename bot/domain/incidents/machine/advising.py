@@ -41,7 +41,7 @@ def watched(draft: Draft, event: AdviceWatched) -> None:
 
 
 def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
-    """Record what a person does about the advice. The run goes on watching, whoever it is."""
+    """Record what a person does about the advice. The run continues to watch."""
     press = judged_press.press
     done = CarriedOut(user=press.user, at=judged_press.at, text=press.reason.strip())
     _set(draft, request.model_copy(update={"carried_out": (*request.carried_out, done)}))

@@ -498,7 +498,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     ended = draft.run.requests[request_id].model_copy(update=how)
     draft.set(requests=draft.run.requests | {request_id: ended})
     if not any(post.ref == request_id for post in draft.run.posts):
-        # A clean-up has no message of its own: the card shows it, and the next message tells how it went.
+        # A clean-up has no separate message: the card shows it, and the next message tells how it went.
         news = News(title=ended.plan.title, result=outcome, text=ended.outcome_text, at=draft.at)
         draft.set(news=(*draft.run.news, news))
     draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
