@@ -41,7 +41,7 @@ class Played:
 
 
 def play(
-    scenario: demo.Scenario, *, within: float = 300.0, is_whole: Callable[[Measured], bool] = lambda seen: True
+    scenario: demo.Scenario, *, within: float = 600.0, is_whole: Callable[[Measured], bool] = lambda seen: True
 ) -> Played:
     """Fail when it is not closed `within` seconds after the trouble began. `is_whole`: whether Slack has everything."""
     said: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 from bot.sandbox import scenarios
 from tests.end_to_end.playing import Branch, must_end_as_written
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(780)]
 
 ON_A_CANARY = ["relieve_limit_concurrency", "roll_out_judge", "roll_out_roll_out", "roll_out_remove", "verify_calm"]
 IN_PLACE = ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place", "verify_calm"]
