@@ -96,7 +96,8 @@ async def round_trips(around: Surroundings, system: System, size: Size) -> Figur
 def _monitored(url: str) -> Iterator[list[str]]:
     """The commands from clients while the context lasts."""
     seen: list[str] = []
-    with redis.Redis.from_url(url, decode_responses=True) as client, client.monitor() as monitor:
+    # A system may be silent for longer than the client waits by default.
+    with redis.Redis.from_url(url, decode_responses=True, socket_timeout=None) as client, client.monitor() as monitor:
 
         def listen() -> None:
             for command in monitor.listen():
