@@ -18,8 +18,10 @@ SERVING: tuple[Branch, ...] = (
         scenarios.CRASH_LOOP,
         [
             "look",
+            "stuck_rollout",
             "way_back",
-            "way_back_previous",
+            "name_revision",
+            "rollback_named",
             "stays_up",
             "verify_calm",
             "fixed_end",
