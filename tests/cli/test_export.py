@@ -33,7 +33,7 @@ def sampled(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
     """An environment in whose Redis INC-1 is open for ten minutes and its workload was sampled all the time."""
     now = time.time()
     run = builders.run(
-        digest=BUNDLE.digest, playbook="test", state="calm", path=("calm",), opened_at=now - 600, starts_at=now - 600
+        digest=BUNDLE.digest, playbook="test", state="calm", path=("calm",), opened_at=now - 1200, starts_at=now - 1200
     )
 
     async def put() -> None:
@@ -42,12 +42,12 @@ def sampled(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
         await store.accept([builders.alert()], truncated=0)
         (entry,) = await store.intake(1)
         assert await store.route(entry, run, "opens", bundle=BUNDLE)
-        entries = chain([Entry(kind="opened", at=now - 600, text="opened")], head=GENESIS, length=0)
+        entries = chain([Entry(kind="opened", at=now - 1200, text="opened")], head=GENESIS, length=0)
         moved = run.with_(version=run.version + 1, timeline_head=entries[-1].hash, timeline_length=len(entries))
         await store.commit(moved, consumed=1, entries=entries, effects=())
-        for after in range(0, 600, 5):
+        for after in range(0, 1200, 5):
             ranks = {"0": {"kv_cache_usage_perc": 0.97}}
-            await samples.add(run.target.key, [Scrape(replica="a", uid="a", at=now - 600 + after, ranks=ranks)])
+            await samples.add(run.target.key, [Scrape(replica="a", uid="a", at=now - 1200 + after, ranks=ranks)])
         await connection.close()
 
     asyncio.run(put())
@@ -61,8 +61,8 @@ def test_the_page_of_an_open_incident_draws_its_whole_time(sampled: dict[str, st
     assert result.exit_code == 0, result.output
     drawn = re.findall(r">(\d\d:\d\d)</text>", result.stdout)
     first, last = (60 * int(each[:2]) + int(each[3:]) for each in (drawn[0], drawn[-1]))
-    # Ten minutes have a label every two, and the last one is left out where it would touch the time zone.
-    assert (last - first) % 1440 >= 6
+    # Twenty minutes have a label every five, and the last one is left out where it would touch the time zone.
+    assert (last - first) % 1440 >= 8
 
 
 def test_a_history_that_does_not_answer_is_named_and_the_page_is_made(sampled: dict[str, str]) -> None:

@@ -36,7 +36,7 @@ class RedisAddress:
 
 
 def redis_address(text: str) -> RedisAddress:
-    """Parses `redis://`, `rediss://` and `unix://` URLs as redis-py does, and two kinds of its own.
+    """Parses `redis://`, `rediss://` and `unix://` URLs as redis-py does, and two more kinds.
 
     `redis+sentinel://[user:password@]host[:port],host[:port]/service[/database][?sentinel_password=...]` and
     `redis+cluster://[user:password@]host[:port],host[:port]`; both also begin with `rediss+` for TLS.

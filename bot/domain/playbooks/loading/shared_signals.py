@@ -29,13 +29,12 @@ def with_shared_signals(expanded: Expanded, fragments: Fragments, probes: Probes
         return expanded
     libraries, faults = _libraries(expanded, fragments)
     source = _added(expanded.source, libraries, probes)
-    used = dict.fromkeys([*(one.file for one in expanded.fragments), *(one.file for one in libraries)])
     by_file = {one.file: one for one in [*expanded.fragments, *libraries]}
     return replace(
         expanded,
         source=source,
         faults=(*expanded.faults, *faults),
-        fragments=tuple(by_file[file] for file in used),
+        fragments=tuple(by_file.values()),
     )
 
 
