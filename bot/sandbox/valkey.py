@@ -7,6 +7,8 @@ that.
 from __future__ import annotations
 
 import contextlib
+import errno
+import random
 import shutil
 import socket
 import subprocess
@@ -21,6 +23,8 @@ from bot.sandbox.leash import leash
 
 PROGRAMS = ("valkey-server", "redis-server")
 READY_WITHIN_SECONDS = 10.0
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PORTS_FOR_SERVERS = 10_000
 
 
 class NoServerError(BotError):
@@ -95,9 +99,37 @@ def _spawn(folder: Path, port: int, is_durable: bool) -> subprocess.Popen[bytes]
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that a server can bind some time later.
+
+    Below the range from which the kernel gives ports to outgoing connections, so that none of them takes it meanwhile.
+    Raises `NoServerError` if none is free.
+    """
+    first = _first_outgoing_port()
+    for port in random.sample(range(first - PORTS_FOR_SERVERS, first), PORTS_FOR_SERVERS):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if _can_bind(probe, port):
+                return port
+    raise NoServerError(f"no port of 127.0.0.1 from {first - PORTS_FOR_SERVERS} to {first - 1} is free")
+
+
+def _first_outgoing_port() -> int:
+    """Linux says it; other systems begin at 49152 (RFC 6335). Never so low that servers would need privileges."""
+    try:
+        first = int(OUTGOING_PORTS.read_text().split()[0])
+    except FileNotFoundError:
+        first = 49152
+    return max(first, 1024 + PORTS_FOR_SERVERS)
+
+
+def _can_bind(probe: socket.socket, port: int) -> bool:
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
 
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, folder: Path) -> None:
