@@ -24,21 +24,27 @@ def leash() -> int:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    program, is_group = os.getpid(), arguments[:1] == [GROUP]
+    is_group = arguments[:1] == [GROUP]
     command = arguments[1:] if is_group else arguments
-    if os.fork() == 0:
-        _watch(program, is_group=is_group)
+    end_with(0, is_group=is_group)
     # The same process becomes the program: the parent has its id, signals and exit code.
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted; the command is the launcher's own
 
 
-def _watch(program: int, *, is_group: bool) -> NoReturn:
+def end_with(launcher: int, *, is_group: bool = False) -> None:
+    """Ends this process once this pipe ends, which only the launcher holds open."""
+    program = os.getpid()
+    if os.fork() == 0:
+        _watch(launcher, program, is_group=is_group)
+
+
+def _watch(launcher: int, program: int, *, is_group: bool) -> NoReturn:
     """A child of the program: while the program is its parent, the id cannot belong to another process."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # A reader of the program's output must see its end when the program ends, not when this process does.
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    while os.read(0, 1):
+    while os.read(launcher, 1):
         pass
     if is_group:
         # This process is part of the group, so the group's id cannot belong to another one.

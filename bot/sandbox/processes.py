@@ -1,26 +1,34 @@
-"""Starts the processes of the demo world and ends every one of them, even if the launcher is killed."""
+"""Starts the processes of the demo world and ends every one of them, even if the launcher is killed.
+
+Each is a fork of one process that has imported what they all need: importing it in each takes longer than the rest of
+their start.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import multiprocessing
 import os
-import queue
-import subprocess
+import runpy
 import sys
-import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from bot.domain.kernel.errors import BotError
-from bot.sandbox.leash import leash
+from bot.sandbox.leash import end_with
 
 READY = "ready "
 SETTINGS_PREFIX = "INCIDENT_BOT_"
 READY_WITHIN_SECONDS = 180.0
 """A start takes seconds of work: a minute or more on a busy machine."""
 END_WITHIN_SECONDS = 5.0
+LOOK_EVERY_SECONDS = 0.02
 
 
 class StartError(BotError):
@@ -30,7 +38,7 @@ class StartError(BotError):
 @dataclass
 class Child:
     name: str
-    process: subprocess.Popen[str]
+    process: ForkServerProcess
     ready: dict[str, Any]
 
 
@@ -45,33 +53,43 @@ class Family:
     def start(self, name: str, *command: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Runs `python -m command…` and returns the content of its `ready {json}` line. Raises `StartError`."""
         log = self.folder / f"{name}.log"
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own modules
-            [sys.executable, "-m", "bot.sandbox.leash", sys.executable, "-u", "-m", *command],
-            stdin=leash(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**_inherited(), **(env or {})},
-            # A terminal's Ctrl-C reaches the launcher alone, which ends the others in order.
-            start_new_session=True,
-        )
-        said: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=_copy, args=(process, log, said), daemon=True).start()
-        child = Child(name, process, {})
-        self.children.append(child)
-        try:
-            line = said.get(timeout=self.ready_within_seconds)
-        except queue.Empty:
+        with log.open("a+") as output:
+            begins = output.seek(0, os.SEEK_END)
+            arguments = (command, str(log), {**_inherited(), **(env or {})})
+            process = _context().Process(target=_become, args=arguments, name=name, daemon=True)
+            process.start()
+            child = Child(name, process, {})
+            self.children.append(child)
+            output.seek(begins)
+            line = self._ready_line(child, output)
+        if line is None:
             why = f"was not ready within {self.ready_within_seconds:g} s (is this machine very busy?)"
-            raise StartError(f"{name} {why}; its last output:\n{tail(log)}") from None
-        if not line.startswith(READY):
+            raise StartError(f"{name} {why}; its last output:\n{tail(log)}")
+        if not line:
             raise StartError(f"{name} ended before it was ready; its last output:\n{tail(log)}")
         child.ready = json.loads(line.removeprefix(READY))
         return child.ready
 
+    def _ready_line(self, child: Child, output: TextIO) -> str | None:
+        """Empty if the process ended without it; None if it is late."""
+        deadline = time.monotonic() + self.ready_within_seconds
+        line = ""
+        while time.monotonic() < deadline:
+            has_ended = not child.process.is_alive()
+            line += output.readline()
+            if line.endswith("\n"):
+                if line.startswith(READY):
+                    return line
+                line = ""
+            elif has_ended:
+                return ""
+            else:
+                time.sleep(LOOK_EVERY_SECONDS)
+        return None
+
     def ended(self) -> Child | None:
         """A child that ended by itself."""
-        return next((child for child in self.children if child.process.poll() is not None), None)
+        return next((child for child in self.children if not child.process.is_alive()), None)
 
     def child(self, name: str) -> Child:
         return next(child for child in reversed(self.children) if child.name == name)
@@ -80,7 +98,7 @@ class Family:
         """As a crash would: SIGKILL, and the child is forgotten."""
         child = self.child(name)
         child.process.kill()
-        child.process.wait(timeout=END_WITHIN_SECONDS)
+        child.process.join(END_WITHIN_SECONDS)
         self.children.remove(child)
 
     def stop(self) -> None:
@@ -88,12 +106,36 @@ class Family:
         for child in reversed(self.children):
             child.process.terminate()
         for child in reversed(self.children):
-            try:
-                child.process.wait(timeout=END_WITHIN_SECONDS)
-            except subprocess.TimeoutExpired:
+            child.process.join(END_WITHIN_SECONDS)
+            if child.process.is_alive():
                 child.process.kill()
-                child.process.wait()
+                child.process.join()
         self.children.clear()
+
+
+@cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bot.sandbox.imported"])
+    return context
+
+
+def _become(command: tuple[str, ...], log: str, environment: dict[str, str]) -> None:
+    """In the fork: runs the module as `python -m` would."""
+    # A terminal's Ctrl-C reaches the launcher alone, which ends the others in order.
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, sys.stdout.fileno())
+    os.dup2(output, sys.stderr.fileno())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    launcher = multiprocessing.parent_process()
+    if launcher is not None:
+        end_with(launcher.sentinel)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = list(command)
+    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 def _inherited() -> dict[str, str]:
@@ -103,18 +145,6 @@ def _inherited() -> dict[str, str]:
     """
     dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-
-
-def _copy(process: subprocess.Popen[str], log: Path, said: queue.Queue[str]) -> None:
-    if process.stdout is None:
-        return
-    with log.open("a") as file:
-        for line in process.stdout:
-            file.write(line)
-            file.flush()
-            if line.startswith(READY):
-                said.put(line)
-    said.put("")
 
 
 def tail(log: Path, lines: int = 20) -> str:

@@ -34,15 +34,23 @@ class Launched:
     def said(self) -> str:
         return self.output.read_text()
 
-    def children(self) -> list[int]:
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
-        rows = (map(int, line.split()) for line in listed.splitlines())
-        return [pid for pid, parent in rows if parent == self.process.pid]
+    def leaders(self) -> list[int]:
+        """The processes that it started, each the leader of its session."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,sid="], check=True, capture_output=True, text=True
+        ).stdout
+        rows = [tuple(map(int, line.split())) for line in listed.splitlines()]
+        parents = {pid: parent for pid, parent, _ in rows}
+        return [pid for pid, _, session in rows if pid == session and self._is_below(pid, parents)]
+
+    def _is_below(self, pid: int, parents: Mapping[int, int]) -> bool:
+        parent = parents.get(pid, 0)
+        return parent == self.process.pid or (parent > 1 and self._is_below(parent, parents))
 
     def all_children(self) -> list[int]:
         """Once everything has been started, which is when the page is told."""
         until(lambda: "Slack page:" in self.said(), "the demo has started its processes", 90, seen=self.said)
-        found = self.children()
+        found = self.leaders()
         assert len(found) == PROCESSES
         return found
 
@@ -105,8 +113,8 @@ def test_an_interrupted_demo_stops_everything_that_it_started(number: signal.Sig
 @pytest.mark.parametrize("begun", [1, 3])
 def test_a_demo_that_is_interrupted_while_it_starts_stops_what_it_has_started(begun: int, tmp_path: Path) -> None:
     with launched(tmp_path) as demo:
-        until(lambda: len(demo.children()) >= begun, f"{begun} processes were started", 30)
-        children = demo.children()
+        until(lambda: len(demo.leaders()) >= begun, f"{begun} processes were started", 30)
+        children = demo.leaders()
         assert demo.interrupt(signal.SIGINT) == 128 + signal.SIGINT
         assert [pid for pid in children if is_alive(pid)] == []
         assert "Traceback" not in demo.said()

@@ -36,9 +36,10 @@ def test_a_process_has_no_settings_of_this_shell_and_keeps_bytecode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "says_ready.py").write_text(SAYS_READY)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("INCIDENT_BOT_CLUSTER", "production")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     family = Family(tmp_path)
-    said = family.start("says", "says_ready", env={"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"})
+    said = family.start("says", "says_ready")
     family.stop()
     assert said == {"settings": False, "no_bytecode": False}
