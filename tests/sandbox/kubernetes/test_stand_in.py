@@ -202,7 +202,7 @@ def test_the_process_ends_cleanly_when_it_is_told_to() -> None:
     running = start(STAND_IN)
     with httpx.stream("GET", f"{running.url}/api/v1/pods?watch=1", trust_env=False) as watch:
         assert watch.status_code == 200
-        assert running.stop(timeout_seconds=2.0) == 0
+        assert running.stop(timeout_seconds=30.0) == 0
 
 
 def orphaned_url() -> str:
