@@ -439,7 +439,8 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
     draft.record(
         "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
-        "differences": [d.model_dump(mode="json") for d in step.differences]},
+        "differences": [d.model_dump(mode="json") for d in step.differences],
+        "held": [one.title for one in draft.run.held]},
     )  # fmt: skip
 
 
