@@ -37,7 +37,8 @@ pytestmark = pytest.mark.fast
             ("Time per token slower than its target", "lower"),
         ),
         (MetricSignal(metric="my_own_metric"), ("", "")),
-        (ProbeSignal(probe="capacity"), ("", "")),
+        (ProbeSignal(probe="capacity"), ("Room for replicas", "")),
+        (ProbeSignal(probe="slow_part"), ("", "")),
     ],
 )
 def test_a_signal_has_the_words_of_its_metric(spec: SignalSpec, words: tuple[str, str]) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.escape import code, code_block, line, mention, of_id, plain, prose
+from bot.adapters.slack.escape import code, code_block, flags_as_code, line, mention, of_id, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
 from bot.adapters.slack.outbound.card import GOOD_ENDINGS
@@ -239,7 +239,7 @@ def _closed(run: Run, post: Post) -> Message:
     sign = "✅" if ending in GOOD_ENDINGS else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
     body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*" if users else ""])
-    held = [f"{line(title, 160)}" for title in post.data.get("held", ())]
+    held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
     body += section([f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."])
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]

@@ -13,6 +13,7 @@ from bot.adapters.slack.escape import (
     channel_mention,
     code,
     code_block,
+    flags_as_code,
     group_mention,
     line,
     mention,
@@ -125,7 +126,7 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
         body += section([prose(request.why, text_sizes.TEXT, people=people_of(run))])
     body += section(_steps(run, request))
     if is_waiting:
-        body += section([*_impact(request), f"*Undo:* {line(_undo_text(request), 300)}"])
+        body += section([*_impact(request), f"*Undo:* {line(_calmly(_undo_text(request)), 300)}"])
         body += context(_notes(request))
     if request.plan.commit:
         body += section(["*To commit*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)])
@@ -170,8 +171,13 @@ def _impact(request: Request) -> list[str]:
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
     said = "; ".join(filter(None, (_expected(request), _streams(drain.text) if drain is not None else "")))
     sign = _danger(drain.text, drain.grade) if drain is not None else ""
-    first = [f"{sign}*Impact:* {line(said, text_sizes.EXPECTED)}"] if said else []
+    first = [f"{sign}*Impact:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
+
+
+def _calmly(said: str) -> str:
+    """`none, pods keep running`: it follows a colon already."""
+    return said.replace("none: ", "none, ", 1) if said.startswith("none: ") else said
 
 
 def _danger(drain: str, grade: str) -> str:
@@ -213,7 +219,7 @@ def _steps(run: Run, request: Request) -> list[str]:
             return []
         at = f" (step {come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
         progress = run.change.progress if run.change is not None else ""
-        return [f"🔧 {line(progress or steps[come_to].title, 400)}{at}"]
+        return [f"🔧 {flags_as_code(line(progress or _under_way(steps[come_to]), 400))}{at}"]
     if request.status not in ("open", "advised"):
         return []
     title = request_title(run, request)
@@ -224,15 +230,19 @@ def _steps(run: Run, request: Request) -> list[str]:
     return shown
 
 
+def _under_way(step: Step) -> str:
+    return step.title if isinstance(step, Call) else f"Waiting until {_clause(step.title)}"
+
+
 def _step(step: Step, title: str) -> str:
     """One step with its differences, without those that the title of the request or of the step says."""
     if not isinstance(step, Call):
         return f"Wait up to {span(step.within_seconds)} until {line(_clause(step.title), 300)}"
-    edits = [difference(each) for each in step.differences if each.text]
+    edits = [difference(each) for each in step.differences if each.text and each.path]
     if len(edits) > EDITS:
-        return line(step.title, 300)
+        return flags_as_code(line(step.title, 300))
     new = [each for each in edits if each not in title and each.rpartition(": ")[2] not in step.title]
-    return line(step.title, 300) + (f": {', '.join(code(each, SIDE) for each in new)}" if new else "")
+    return flags_as_code(line(step.title, 300)) + (f": {', '.join(code(each, SIDE) for each in new)}" if new else "")
 
 
 def _clause(title: str) -> str:
@@ -400,7 +410,8 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
 def consequence(request: Request) -> tuple[str, str]:
     """What users feel of it, and how it is taken back."""
     drain = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
-    return "; ".join(filter(None, (_expected(request), *drain))) or "none expected", _undo_text(request)
+    impact = "; ".join(filter(None, (_expected(request), *drain))) or "none expected"
+    return _calmly(impact), _calmly(_undo_text(request))
 
 
 def approve_label(request: Request) -> str:
