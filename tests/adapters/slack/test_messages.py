@@ -164,7 +164,7 @@ THREADS = {
         posts=(post("note", "glass:R3", "R3", text="<@U0LEA> broke the glass for R3: no answer", user="", ping="all"),)
     ),
     "note-half-time-escalates": waiting(policy=GLASS, presses=(approval(teams=("serving",)),)).with_(
-        posts=(post("note", "half:R3", "R3", text="7.5 m left to decide: cap llm.", user="", ping=True),)
+        posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),
     "request-asked-before": asked_before(),
     "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
@@ -234,7 +234,7 @@ THREADS = {
         ),
     ),
     "note-half-time": waiting().with_(
-        posts=(post("note", "half:R3", "R3", text="7.5 m left to decide: cap llm.", user="", ping=True),)
+        posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),
     "closed": closed(),
     "closed-with-a-text-to-commit": closed("R3 · Cap llm"),

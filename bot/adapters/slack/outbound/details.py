@@ -14,11 +14,13 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Looked, News, Post, Run
 from bot.domain.playbooks import text_sizes
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
 from bot.domain.signals.window import clock, short
 
 WORST_FIRST = ("warning", "note", "fine")
 REASONS = 15
+SENTENCES = ("summary", "detail")
+"""Parts that say in words what the others say: they come first, without their name."""
 NAMES = 12
 """How many names one reason is given for."""
 ALL_OF_IT = "All of it is on the timeline: `/incident export`."
@@ -115,7 +117,7 @@ def _by_source(run: Run, readings: Iterable[Reading], newest: float) -> dict[str
     for each in readings:
         if each.is_known and (said := _said(run, each)):
             over = f" over {short(each.window_seconds)}" if each.window_seconds else ""
-            at = f" at {clock(each.at, newest)} UTC" if each.at else ""
+            at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > SAME_LOOK_SECONDS else ""
             found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(said)
     return found
 
@@ -127,7 +129,12 @@ def _said(run: Run, reading: Reading) -> str:
     now = value(reading.value, reading.unit) if reading.value is not None else ""
     before = f" ({then.removesuffix(f' {reading.unit}')} before)" if then and then != now else ""
     shown = [now + before] if now else []
-    shown += [f"{name.replace('_', ' ')} {value(part)}" for name, part in reading.fields.items() if part != ""]
+    parts = sorted(reading.fields.items(), key=lambda part: part[0] not in SENTENCES)
+    shown += [
+        value(part) if name in SENTENCES else f"{name.replace('_', ' ')} {value(part)}"
+        for name, part in parts
+        if part != ""
+    ]
     return (
         f"• {line(capitalized(reading.called.replace('_', ' ')), 80)}: {line(', '.join(shown), 400)}" if shown else ""
     )

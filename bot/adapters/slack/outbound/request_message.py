@@ -126,7 +126,7 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
         body += section([prose(request.why, text_sizes.TEXT, people=people_of(run))])
     body += section(_steps(run, request))
     if is_waiting:
-        body += section([*_impact(request), f"*Undo:* {line(_calmly(_undo_text(request)), 300)}"])
+        body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_calmly(_undo_text(request)), 300))}"])
         body += context(_notes(request))
     if request.plan.commit:
         body += section(["*To commit*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)])
@@ -155,11 +155,11 @@ def news_line(each: News) -> str:
     said = prose(each.text, 700).replace("\n", " ")
     if each.result not in VERDICTS:
         result = RESULTS.get(each.result, each.result.replace("_", " "))
-        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {said}" if said else "")
+        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {capitalized(said)}" if said else "")
     sign, answer, became = VERDICTS[each.result]
     if each.title.endswith("?"):
         return f"{sign} *{title}* {answer}" + (f": {said}" if said else ".")
-    return f"{sign} *{title}*: {became}" + (f". {said}" if said else ".")
+    return f"{sign} *{title}*: {became}" + (f". {capitalized(said)}" if said else ".")
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
