@@ -109,7 +109,9 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     users = [diagnosis.users if diagnosis is not None else "", report.users_at_the_end]
     began, *ended = dict.fromkeys(each for each in users if each) or ["not known"]
     felt = began + "".join(f"; at the end {each[:1].lower()}{each[1:]}" for each in ended)
-    over = f" until {moment(report.closed_at)} UTC" if report.closed_at is not None else " UTC, still open"
+    over = (
+        f" to {_beside(report.closed_at, report.opened_at)} UTC" if report.closed_at is not None else " UTC, still open"
+    )
     cause = [diagnosis.cause, _ruled_out(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
     return (
@@ -119,6 +121,12 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("What was done", fixed or "nothing was changed"),
         ("Still in place", _held(report)),
     )
+
+
+def _beside(at: float, begin: float) -> str:
+    """A moment without its date where that is the date of `begin`."""
+    date, _, time = moment(at).partition(" ")
+    return time if time and date == moment(begin).partition(" ")[0] else moment(at)
 
 
 def _happened(report: Report) -> str:

@@ -155,7 +155,9 @@ def news_line(each: News) -> str:
     said = prose(each.text, 700).replace("\n", " ")
     if each.result not in VERDICTS:
         result = RESULTS.get(each.result, each.result.replace("_", " "))
-        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {capitalized(said)}" if said else "")
+        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (
+            f". {capitalized(said)}" if said else ""
+        )
     sign, answer, became = VERDICTS[each.result]
     if each.title.endswith("?"):
         return f"{sign} *{title}* {answer}" + (f": {said}" if said else ".")
