@@ -22,7 +22,7 @@ MAX_MARKS = 9
 _REFERENCE = re.compile(r"^(\w+) [RQ]\d+\b")
 """`approved R1: …`: a picture has no room for the number."""
 DONE = "done: "
-MAX_MARK_LENGTH = 60
+MAX_MARK_LENGTH = 64
 """As wide as the picture; the report has all of it."""
 
 

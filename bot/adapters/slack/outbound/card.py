@@ -115,7 +115,7 @@ def _situation(run: Run) -> list[str]:
         moved = numbers(run.findings.baseline, run.latest)[:NUMBERS]
         read = when(run.findings.baseline, run.latest) if moved else ""
         users = [
-            " · ".join([*(moved or ["What users feel is not known"]), since]),
+            " · ".join([*(moved or ["What users feel is not known"] * run.is_open), since]),
             f"_{capitalized(read)}_" if read else "",
         ]
     ruled_out = [line(each.text, 80) for each in run.findings.checks if each.found == "ruled_out"]

@@ -247,9 +247,8 @@ def _closed(run: Run, post: Post) -> Message:
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     foot = [*context([times]), *_details(run, post.slot)]
-    said = ": ".join(
-        filter(None, (f"{line(run.incident_id, 40)} {line(called.lower(), 80)}", prose(text), line(users, 400)))
-    )
+    more = " ".join(filter(None, (prose(text), line(users, 400))))
+    said = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(said[: limits.TEXT], limits.fitted(body, foot))
 
 
