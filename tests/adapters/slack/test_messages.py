@@ -539,3 +539,11 @@ def test_details_say_each_reading_in_words_under_where_it_is_from() -> None:
     shown = "\n".join(str(block) for block in details(waiting(), "R3"))
     assert "snake_case" not in shown
     assert "Restarts: count 0, oom no" in shown
+
+
+def test_an_edited_request_is_called_by_its_new_values() -> None:
+    asked = waiting(option="Limit each replica to 7 concurrent requests")
+    assert "Recommended: limit each replica to 7" in str(last(asked).blocks)
+    edited = waiting(option="Limit each replica to 7 concurrent requests", edited_by="U0BEN")
+    assert "Limit each replica to 7" not in str([last(edited).blocks, card(edited, links={}).blocks])
+    assert edited.requests["R3"].plan.title in str(last(edited).blocks)

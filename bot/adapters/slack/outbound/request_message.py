@@ -142,7 +142,7 @@ def _heading(run: Run, request: Request) -> str:
     title = called(run, request)
     if request.advice:
         return f"Would propose: {title}"
-    return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option else title
+    return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option and not request.edited_by else title
 
 
 def news_lines(news: Sequence[News]) -> list[str]:
