@@ -14,7 +14,7 @@ from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import Alternative, CarriedOut, Demand
-from bot.domain.changes.plan import Circumstance
+from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Run
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
@@ -547,3 +547,11 @@ def test_an_edited_request_is_called_by_its_new_values() -> None:
     edited = waiting(option="Limit each replica to 7 concurrent requests", edited_by="U0BEN")
     assert "Limit each replica to 7" not in str([last(edited).blocks, card(edited, links={}).blocks])
     assert edited.requests["R3"].plan.title in str(last(edited).blocks)
+
+
+def test_a_step_names_its_object_once() -> None:
+    asked = request()
+    named = Difference(path="/spec/unschedulable", before=False, after=True, text="node-1: schedulable on → off")
+    call = asked.plan.calls[0].model_copy(update={"title": "Cordon node node-1", "differences": (named,)})
+    shown = str(last(waiting(plan=asked.plan.model_copy(update={"steps": (call,)}))).blocks)
+    assert "1. Cordon node node-1: `schedulable on → off`" in shown

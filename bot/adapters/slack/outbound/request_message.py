@@ -244,7 +244,14 @@ def _step(step: Step, title: str) -> str:
     if len(edits) > EDITS:
         return flags_as_code(line(step.title, 300))
     new = [each for each in edits if each not in title and each.rpartition(": ")[2] not in step.title]
-    return flags_as_code(line(step.title, 300)) + (f": {', '.join(code(each, SIDE) for each in new)}" if new else "")
+    shown = ", ".join(code(_beside(step.title, each), SIDE) for each in new)
+    return flags_as_code(line(step.title, 300)) + (f": {shown}" if shown else "")
+
+
+def _beside(title: str, edit: str) -> str:
+    """The difference without the name of its object where the title says it."""
+    name, _, rest = edit.partition(": ")
+    return rest if rest and name in title else edit
 
 
 def _clause(title: str) -> str:
