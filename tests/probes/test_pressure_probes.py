@@ -129,7 +129,7 @@ async def test_a_share_that_may_be_cut_is_told_with_the_length() -> None:
 
 async def test_an_hour_is_no_day() -> None:
     reading = await ask("request_lengths", *scrapes(3600, lambda _: {}, seen_lengths(0), every=60))
-    assert reading.unknown == "only 60 m of 24 h of history of llm-0"
+    assert reading.unknown == "only 60 min of 24 h of history of llm-0"
 
 
 async def test_what_is_longer_than_every_bucket_is_not_known() -> None:

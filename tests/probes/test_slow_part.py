@@ -44,7 +44,7 @@ async def test_a_slow_engine_rank_is_found_and_its_replica_named() -> None:
     reading = await ask(*pages("a", fast), *pages("b", fast | {"1": 18.0}))
     assert (reading.fields["kind"], reading.fields["name"]) == ("rank", "1")
     assert reading.fields["replica"] == "b"
-    assert reading.detail == "rank 1 of b: 3.0 times the others over 5 m"
+    assert reading.detail == "rank 1 of b: 3.0 times the others over 5 min"
 
 
 @pytest.mark.parametrize("label", ["model_name", "lora_name"])

@@ -172,7 +172,7 @@ async def test_a_fleet_that_shrank_before_the_incident_is_told(
 
 async def test_without_history_nobody_knows_whether_it_shrank() -> None:
     reading = await ask(cluster(), served(6, minutes=5))
-    assert reading.unknown_parts["scaled_down"] == "only 5 m of the 30 m before the incident were sampled"
+    assert reading.unknown_parts["scaled_down"] == "only 5 min of the 30 min before the incident were sampled"
     assert (await ask(cluster(), served(6, minutes=5), over="8m")).fields["scaled_down"] is True
 
 

@@ -26,6 +26,7 @@ _GROUP = re.compile(r"S[A-Z0-9]{1,20}")
 _ESCAPED_MENTION = re.compile(r"&lt;@([UW][A-Z0-9]{1,20})&gt;")
 _ESCAPED_CHANNEL = re.compile(r"&lt;#([CG][A-Z0-9]{1,20})&gt;")
 _CODE = re.compile(r"ˋ([^ˋ\n]{1,120})ˋ")
+_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z0-9-]*(?: \d+(?:\.\d+)?)?(?![\w-])")
 
 
 def line(text: object, limit: int = 300) -> str:
@@ -49,6 +50,11 @@ def whisper(text: object, limit: int = 3_000) -> str:
 def code(text: object, limit: int = 120) -> str:
     """A code span on one line."""
     return f"`{line(text, limit) or '–'}`"
+
+
+def flags_as_code(shown: str) -> str:
+    """Shows each flag, with its number, as code. `shown` is escaped and has no code spans."""
+    return _FLAG.sub(r"`\g<0>`", shown)
 
 
 def code_block(lines: Iterable[str], limit: int) -> str:

@@ -231,8 +231,8 @@ class Request(BaseModel):
 
     @property
     def called(self) -> str:
-        """What people call it: the option that it carries out, else what its plan does."""
-        if not self.option:
+        """What people call it: the option that it carries out, else what its plan does, also with edited values."""
+        if not self.option or self.edited_by:
             return self.plan.title
         return self.option + (", on one canary first" if self.plan.verb == "canary" else "")
 

@@ -217,7 +217,8 @@ def _streams(snapshot: ClusterSnapshot, pods: list[Obj], verb: str = "") -> str:
     queued = f" ({waiting:.0f} of them queued)" if waiting else ""
     if verb:
         return f"{verb} ~{running + waiting:.0f} streams{queued} {where}"
-    return f"{running + waiting:.0f} streams are open{queued} {where}"
+    opened = f"{running + waiting:.0f}"
+    return f"{opened} {'stream is' if opened == '1' else 'streams are'} open{queued} {where}"
 
 
 def drain_circumstance(
@@ -263,7 +264,8 @@ def others_carry_on(snapshot: ClusterSnapshot, leaving: Obj) -> Circumstance:
     waiting = [load.waiting for pod in rest if (load := snapshot.load.get(name_of(pod))) and load.waiting is not None]
     if not waiting:
         return Circumstance(name="others", grade="note", text=f"{share}; how busy they are is not known")
-    text = f"{share}; {sum(waiting):.0f} requests wait on them now"
+    queued = f"{sum(waiting):.0f}"
+    text = f"{share}; {'1 request waits' if queued == '1' else f'{queued} requests wait'} on them now"
     return Circumstance(name="others", grade="note", text=text)
 
 

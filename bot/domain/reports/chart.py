@@ -11,7 +11,7 @@ from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.series import MAX_POINTS, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
-from bot.domain.reports.facts import Report, readings_of
+from bot.domain.reports.facts import APPROVED, Report, readings_of
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, SHOWN_UNITS, Reading, Value, in_words
 
 MAX_TITLE_LENGTH = 44
@@ -21,7 +21,8 @@ MAX_MARKS = 9
 """One digit each; the report has them all."""
 _REFERENCE = re.compile(r"^(\w+) [RQ]\d+\b")
 """`approved R1: …`: a picture has no room for the number."""
-MAX_MARK_LENGTH = 60
+DONE = "done: "
+MAX_MARK_LENGTH = 64
 """As wide as the picture; the report has all of it."""
 
 
@@ -173,6 +174,13 @@ def _last(line: Series, read: Reading | None) -> Value | None:
     return read.value
 
 
+def _decided(what: str, who: str) -> str:
+    """What was approved is marked by its call, a moment later."""
+    if what.startswith(f"{APPROVED} "):
+        return f"{APPROVED} by {who}" if who else APPROVED
+    return _REFERENCE.sub(r"\1", what) + (f" ({who})" if who else "")
+
+
 def _that_matter(marks: Sequence[Mark]) -> list[Mark]:
     """Where not all have room: the first, the last and what was changed before anything else, in their order."""
     numbered = list(enumerate(marks))
@@ -186,15 +194,15 @@ def _marks(report: Report) -> Iterator[Mark]:
 
     yield mark(report.opened_at, "opened")
     for decided in report.decisions:
-        who = report.people.get(decided.who, decided.who)
-        yield mark(decided.at, _REFERENCE.sub(r"\1", decided.what) + (f" ({who})" if who else ""))
+        yield mark(decided.at, _decided(decided.what, report.people.get(decided.who, decided.who)))
     for called in report.calls:
         if called.done:
-            yield mark(called.at, called.text, is_change=True)
+            yield mark(called.at, called.text.removeprefix(DONE), is_change=True)
     begun = min((called.at for called in report.calls if called.done), default=float("inf"))
     for verdict in report.verdicts:
         if verdict.at >= begun:  # what was watched before any change tells nothing about a fix
             name = verdict.title or verdict.state.replace("_", " ")
+            name += "" if name.endswith("?") else ":"
             yield mark(verdict.at, f"{name} {VERDICTS.get(verdict.verdict, verdict.verdict.replace('_', ' '))}")
     if report.closed_at is not None:
         yield mark(report.closed_at, ending_in_words(report.ending))

@@ -44,9 +44,9 @@ def plain(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.4g}"
+            return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
         case dict():
-            return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
+            return ", ".join(f"{name} {plain(item)}" for name, item in value.items() if item != "")
         case str():
             return value
         case None:

@@ -203,14 +203,15 @@ class Report(_Fact):
         closed = end if end is not None and end.kind == "closed" else None
         waits = tuple(_waits(plain_entries))
         path = tuple(_path(plain_entries))
-        held = tuple(map(str, _list(closed.data, "held"))) if closed else ()
+        in_place = closed or next((each for each in reversed(plain_entries) if "held" in each.data), None)
+        held = tuple(map(str, _list(in_place.data, "held"))) if in_place else ()
         diagnosis = next(_diagnoses(reversed(plain_entries)), None)
         return cls(
             diagnosis=diagnosis,
             users_at_the_end=_str(closed.data, "users") if closed else "",
             applied=tuple(_applied(plain_entries)),
             phases=tuple(_phases(path)),
-            follow_ups=tuple(_follow_ups(plain_entries, held, diagnosis)),
+            follow_ups=tuple(_follow_ups(plain_entries, held if closed else (), diagnosis)),
             **_about(opened),
             severity=_severity(opened, plain_entries),
             alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),

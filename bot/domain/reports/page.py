@@ -107,8 +107,11 @@ def _filled(sections: Iterable[Section]) -> tuple[Section, ...]:
 def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     diagnosis = report.diagnosis
     users = [diagnosis.users if diagnosis is not None else "", report.users_at_the_end]
-    felt = " → ".join(dict.fromkeys(each for each in users if each)) or "not known"
-    over = f" until {moment(report.closed_at)} UTC" if report.closed_at is not None else ", and it is still open"
+    began, *ended = dict.fromkeys(each for each in users if each) or ["not known"]
+    felt = began + "".join(f"; at the end {each[:1].lower()}{each[1:]}" for each in ended)
+    over = (
+        f" to {_beside(report.closed_at, report.opened_at)} UTC" if report.closed_at is not None else " UTC, still open"
+    )
     cause = [diagnosis.cause, _ruled_out(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
     return (
@@ -118,6 +121,12 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("What was done", fixed or "nothing was changed"),
         ("Still in place", _held(report)),
     )
+
+
+def _beside(at: float, begin: float) -> str:
+    """A moment without its date where that is the date of `begin`."""
+    date, _, time = moment(at).partition(" ")
+    return time if time and date == moment(begin).partition(" ")[0] else moment(at)
 
 
 def _happened(report: Report) -> str:
@@ -203,9 +212,7 @@ def _joined(each: Iterable[Cell]) -> Cell:
 
 
 def _held(report: Report) -> str:
-    if report.closed_at is None:
-        return "; ".join(it.title for it in report.applied) or "nothing so far"
-    return "; ".join(report.held) if report.held else "nothing"
+    return "; ".join(report.held) or ("nothing so far" if report.closed_at is None else "nothing")
 
 
 def _chain_word(report: Report) -> Cell:

@@ -14,6 +14,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
 from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
+from bot.domain.reports.escaping import lasting
 from bot.domain.signals.window import short
 
 GOOD = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change", "accepted_degraded"})
@@ -29,7 +30,7 @@ class Median:
     of: int
 
     def __str__(self) -> str:
-        return f"{short(self.seconds)} (median of {self.of})" if self.of else "none yet"
+        return f"{lasting(self.seconds)} (median of {self.of})" if self.of else "none yet"
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,13 @@ def in_words(found: Statistics) -> list[str]:
         lines.append(f"• {playbook}: {each}")
     for one in found.mitigations[:SHOWN]:
         held = f", held for {_days(one.held_seconds)} the last time" if one.held_seconds is not None else ""
-        ended = f"ended the incident {_times(one.went_well)}{held}"
+        ended = f"ended the incident {_times(one.went_well)}{held}" if one.went_well else "ended no incident so far"
         lines.append(f"• {one.target}, {one.what}: applied {_times(one.done)}, {ended}")
     return lines
 
 
 def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _first_act(run: Run) -> float | None:

@@ -9,6 +9,7 @@ from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
     MetricSignal,
+    ProbeSignal,
     QuantileSignal,
     RatioSignal,
     ShareSignal,
@@ -46,6 +47,49 @@ RATIOS = {
     ("num_preemptions", "request_success"): Shown("Preemptions", "lower"),
     ("prefix_cache_hits", "prefix_cache_queries"): Shown("Prefix cache hits", "higher"),
 }
+PROBES = {
+    "alert_again": "The alert again",
+    "bad_replicas": "Bad replicas",
+    "canary_edits": "Canary and its flags",
+    "capacity": "Room for replicas",
+    "colocated_pods": "Other pods beside it",
+    "compression_method": "Compression method",
+    "compression_since": "Compression since",
+    "crash_scene": "Crashed replicas",
+    "drain_mode": "How replicas drain",
+    "engine_flags": "Engine flags",
+    "flag_hygiene": "Risky flags",
+    "gpu_fault": "GPU faults",
+    "gpu_health": "Health of the nodes",
+    "gpu_load": "GPU memory",
+    "handed_out": "Patch that was handed out",
+    "job_template": "Load test",
+    "kv_budget": "KV pool",
+    "kv_room": "Room in the KV pool",
+    "last_good": "Last good revision",
+    "last_words": "Last lines of the log",
+    "limits": "Engine limits",
+    "memory_trend": "GPU memory over time",
+    "no_progress": "Replicas without progress",
+    "other_actors": "Changes by others",
+    "owner": "Owner of the workload",
+    "pressure_symptoms": "Early signs",
+    "recent_rollout": "Last rollout",
+    "recurrence": "Same trouble before",
+    "replaced_before": "Replacements before",
+    "request_lengths": "Lengths of requests",
+    "restarts": "Restarts",
+    "rollout_progress": "Rollout under way",
+    "rotation": "Replicas in rotation",
+    "served_config": "Configuration in force",
+    "slow_part": "Slow part of a replica",
+    "startup_log": "Start-up log",
+    "thermal_scope": "GPU temperatures",
+    "traffic": "Traffic against yesterday",
+    "upstream": "Pending replicas and autoscaler",
+    "warm_previous": "Replicas of before",
+}
+"""By the names of the probes."""
 CANARY, BEFORE, AVERAGE = " (canary)", " (before)", " (average replica)"
 
 
@@ -70,6 +114,9 @@ def _usual(spec: SignalSpec) -> Shown:
             found, words = METRICS.get(spec.histogram, Shown())._replace(better="lower"), " slower than its target"
         case ComparedSignal():
             found, words = _usual(spec.compared), " against before"
+        case ProbeSignal():
+            label = PROBES.get(spec.probe, "")
+            return Shown(label + CANARY * bool(label and spec.of == "canary"))
         case _:
             return Shown()
     if not found.label:

@@ -169,8 +169,8 @@ def share_above(buckets: Mapping[str, float], target: float) -> float | None:
 
 
 def short(seconds: float) -> str:
-    """Returns a duration for people: `12 s`, `5 m`, `2.5 h`."""
-    for size, unit in ((3600.0, "h"), (60.0, "m")):
+    """Returns a duration for people: `12 s`, `5 min`, `2.5 h`."""
+    for size, unit in ((3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{round(seconds / size, 1):g} {unit}"
     return f"{round(seconds):d} s"

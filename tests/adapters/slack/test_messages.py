@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.outbound.card import card, now_line
+from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import Alternative, CarriedOut, Demand
-from bot.domain.changes.plan import Circumstance
+from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Run
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
@@ -163,7 +164,7 @@ THREADS = {
         posts=(post("note", "glass:R3", "R3", text="<@U0LEA> broke the glass for R3: no answer", user="", ping="all"),)
     ),
     "note-half-time-escalates": waiting(policy=GLASS, presses=(approval(teams=("serving",)),)).with_(
-        posts=(post("note", "half:R3", "R3", text="7.5 m left to decide: cap llm.", user="", ping=True),)
+        posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),
     "request-asked-before": asked_before(),
     "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
@@ -233,7 +234,7 @@ THREADS = {
         ),
     ),
     "note-half-time": waiting().with_(
-        posts=(post("note", "half:R3", "R3", text="7.5 m left to decide: cap llm.", user="", ping=True),)
+        posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),
     "closed": closed(),
     "closed-with-a-text-to-commit": closed("R3 · Cap llm"),
@@ -473,7 +474,7 @@ def test_a_card_shows_who_was_paged_and_who_could_not_be() -> None:
     )
     shown = json.dumps(card(run(pages={"serving": sent, "lead": failing}), links={}).blocks, ensure_ascii=False)
     assert "paged serving at " in shown
-    assert "(nobody has answered yet)" in shown
+    assert "(no answer yet)" in shown
     assert "⚠️ *lead could not be paged* since " in shown
     assert "&lt;HTTP 403&gt;. Call it yourself: +49 &lt;1&gt;." in shown
     answered = run(pages={"serving": sent.model_copy(update={"sent": "acknowledge"})})
@@ -496,3 +497,61 @@ def test_card_thread_and_request_name_the_cluster_where_there_are_several() -> N
 def test_lists_call_an_incident_by_its_diagnosis_once_there_is_one() -> None:
     assert run(title="VllmKVCacheThrash").called == "VllmKVCacheThrash"
     assert run(title="VllmKVCacheThrash", diagnosis="KV cache full").called == "KV cache full"
+
+
+def test_a_step_that_waits_says_what_it_waits_for_and_not_that_it_has_happened() -> None:
+    change = ActiveChange(state="cap", verb="set_flags", request_id="R3", step=1, begun=True)
+    shown = json.dumps(last(waiting(**GRANTED).with_(change=change, ledger=(ledger_entry(),))).blocks)
+    assert "Waiting until all 4 replicas run the new flags (step 2 of 2)" in shown
+
+
+def test_a_flag_and_its_number_are_code_where_they_are_the_change() -> None:
+    held = ledger_entry(title="Set --max-num-active-seqs 7, --watermark 0.05 on llm")
+    shown = json.dumps(card(run(ledger=(held,)), links={}).blocks)
+    assert "Set `--max-num-active-seqs 7`, `--watermark 0.05` on llm" in shown
+
+
+def test_the_last_number_of_a_closed_incident_says_when_it_was_read() -> None:
+    ended = closed().with_(users="Users wait 9.4 s", users_at=BEGAN + 900)
+    shown = json.dumps(card(ended, links={}).blocks)
+    assert f"read <!date^{int(BEGAN + 900)}^" in shown
+
+
+def test_a_card_without_a_sentence_about_users_says_that_their_state_is_not_known() -> None:
+    shown = json.dumps(
+        card(run(findings=run().findings.model_copy(update={"baseline": {}}), latest={}), links={}).blocks
+    )
+    assert "What users feel is not known" in shown
+
+
+def test_details_list_what_can_be_chosen_before_what_cannot() -> None:
+    others = (
+        Alternative(key="scale", label="Add a replica", why_not="no GPU is free"),
+        Alternative(key="shed", label="Refuse at the gateway", effect="Restarts nothing."),
+    )
+    asked = waiting(alternatives=others)
+    shown = "\n".join(str(block) for block in details(asked, "R3"))
+    assert shown.index("*Refuse at the gateway*: Restarts nothing.") < shown.index("Not possible now")
+    assert shown.index("Not possible now") < shown.index("Add a replica: no GPU is free")
+
+
+def test_details_say_each_reading_in_words_under_where_it_is_from() -> None:
+    shown = "\n".join(str(block) for block in details(waiting(), "R3"))
+    assert "snake_case" not in shown
+    assert "Restarts: count 0, oom no" in shown
+
+
+def test_an_edited_request_is_called_by_its_new_values() -> None:
+    asked = waiting(option="Limit each replica to 7 concurrent requests")
+    assert "Recommended: limit each replica to 7" in str(last(asked).blocks)
+    edited = waiting(option="Limit each replica to 7 concurrent requests", edited_by="U0BEN")
+    assert "Limit each replica to 7" not in str([last(edited).blocks, card(edited, links={}).blocks])
+    assert edited.requests["R3"].plan.title in str(last(edited).blocks)
+
+
+def test_a_step_names_its_object_once() -> None:
+    asked = request()
+    named = Difference(path="/spec/unschedulable", before=False, after=True, text="node-1: schedulable on → off")
+    call = asked.plan.calls[0].model_copy(update={"title": "Cordon node node-1", "differences": (named,)})
+    shown = str(last(waiting(plan=asked.plan.model_copy(update={"steps": (call,)}))).blocks)
+    assert "1. Cordon node node-1: `schedulable on → off`" in shown

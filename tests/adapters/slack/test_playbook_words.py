@@ -36,7 +36,7 @@ async def test_every_playbook_is_named_with_what_opens_it_and_those_refused_with
     playbooks(counter)
     said = await counter.say("playbooks")
     assert "3 playbooks" in said
-    assert "`by-hand` A small playbook\n      opened by `/incident open by-hand`, 6 states" in said
+    assert "`by-hand` A small playbook\n      opened by `/incident open by-hand`" in said
     assert 'opened by alerts with `alertname=~".+"`' in said
     assert "`broken.yaml` is refused: broken.yaml:3:1: unknown key &lt;!channel&gt;" in said
 

@@ -215,7 +215,7 @@ async def test_silences_are_ended(counter: Counter) -> None:
     "text", ["silence", "silence 30m", "silence soon because", "silence 3h because", "silence 0s x"]
 )
 async def test_a_silence_without_end_or_reason_is_answered_with_how_it_would_count(counter: Counter, text: str) -> None:
-    assert "/incident silence INC-7 30m why" in await counter.say(text)
+    assert "/incident silence INC-7 30m WHY" in await counter.say(text)
     assert counter.inbound.commands == {}
 
 

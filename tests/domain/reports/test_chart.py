@@ -170,3 +170,17 @@ def test_an_altered_line_is_left_out(raw: Any) -> None:
     altered = Entry(kind="chart", at=OPENED, text="x", data={"series": [raw, {"signal": "a", "points": raw}]})
     chart = chart_of(chain([*entries, altered], head=GENESIS, length=0))
     assert chart is None or all(abs(n) < 1e12 for p in chart.panels for point in p.points for n in point)
+
+
+def test_a_mark_says_what_was_done_once() -> None:
+    story = [
+        Entry(kind="opened", at=OPENED, text="opened"),
+        Entry(kind="decided", at=OPENED + 10, text="approved R1: Set --max-num-seqs 7 on llm", who="U0ANA"),
+        Entry(kind="call", at=OPENED + 11, text="done: Set --max-num-seqs 7 on llm", data={"call": "c"}),
+        Entry(kind="verdict", at=OPENED + 20, text="held", state="calm", data={"verdict": "held", "parts": {}}),
+        Entry(kind="chart", at=OPENED + 30, text="drawn", data=as_evidence([usage_line()])),
+    ]
+    made = chart_of(chain(story, head=GENESIS, length=0))
+    assert made is not None
+    said = [mark.text.partition(" ")[2] for mark in made.marks]
+    assert said == ["opened", "approved by U0ANA", "Set --max-num-seqs 7 on llm", "calm: yes"]

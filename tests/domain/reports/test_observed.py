@@ -38,7 +38,8 @@ def test_a_summary_says_what_would_have_been_proposed_and_what_became_of_it() ->
     assert summary(observed(RUNS, START, START + 7 * DAY), START, START + 7 * DAY).splitlines() == [
         "From Mon 23 Nov to Mon 30 Nov the bot would have proposed 3 changes, and changed nothing.",
         "People said for 2 what they did; 1 recovered while the bot watched.",
-        "• Mon 23 Nov 01:00 UTC INC-1 serving/llm: Scale llm from 4 to 5 — U0ANA carried it out — recovered after 20 m",
+        "• Mon 23 Nov 01:00 UTC INC-1 serving/llm: Scale llm from 4 to 5 — U0ANA carried it out"
+        " — recovered after 20 min",
         "• Tue 24 Nov 00:00 UTC INC-2 serving/llm: Scale llm from 4 to 5 — U0BEN did something else: traffic shifted"
         " — not known to have recovered",
         "• Wed 25 Nov 00:00 UTC INC-3 serving/llm: Scale llm from 4 to 5 — nobody said what was done"

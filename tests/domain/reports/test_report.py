@@ -36,7 +36,7 @@ from bot.domain.kernel.timeline import Chained, Entry, StoredHead, chain
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.reports import Report, as_json, html, markdown
 from bot.domain.reports.chart import Chart
-from bot.domain.reports.escaping import lasting, moment, one_line
+from bot.domain.reports.escaping import lasting, moment, one_line, plain
 from bot.domain.reports.markdown_page import escaped
 from bot.domain.signals.signal import Reading
 from tests.builders import START, alert, plan, press, rules, run
@@ -356,7 +356,7 @@ def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> No
     ended = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
     page = told(Entry(kind="closed", at=START + 600, text="closed", data=ended))
     assert "**What happened:** KV cache full on serving/llm, opened by A; fixed and verified after 10 m 00 s" in page
-    assert "**Users:** Users wait 5 s (target 2 s) → Users wait 1 s (target 2 s). From " in page
+    assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
     assert "**Cause:** Requests are preempted. Ruled out: a crash. Could not be ruled out: a node fault." in page
     assert "**What was done:** nothing was changed" in page
 
@@ -563,3 +563,15 @@ def test_an_altered_entry_never_stops_a_report(data: dict[str, Any]) -> None:
     entries = chain([Entry(kind=kind, at=START, text="x", data=data) for kind in kinds], head="0" * 64, length=0)
     assert markdown(entries)
     assert as_json(entries)
+
+
+def test_what_is_still_in_place_while_it_is_open_is_what_the_last_call_left() -> None:
+    def call(after: float, *held: str) -> Entry:
+        return Entry(kind="call", at=START + after, text="done: x", data={"call": "c", "held": list(held)})
+
+    assert "**Still in place:** Start a canary of llm" in told(call(10, "Start a canary of llm"))
+    assert "**Still in place:** nothing so far" in told(call(10, "Start a canary of llm"), call(20))
+
+
+def test_a_large_number_is_written_out() -> None:
+    assert plain({"tokens": 12463.7, "empty": "", "ratio": 0.021234}) == "tokens 12,464, ratio 0.02123"

@@ -132,3 +132,13 @@ def test_a_line_that_could_not_be_read_for_the_export_is_named_below_the_picture
     unread = Series(signal="thrash", unknown="prometheus did not answer <b>")
     page = html(fixed(thrash_line()), lambda chart: drawn(chart, "svg"), [unread])
     assert "<figcaption>thrash: the history could not be read (prometheus did not answer &lt;b&gt;)" in page
+
+
+def test_the_appendix_is_folded_on_the_live_page_and_open_in_the_file() -> None:
+    entries = fixed(usage_line())
+    assert '<details class="appendix">' in html(entries, no_picture, live="Needs an answer")
+    assert "<details" not in html(entries, no_picture)
+
+
+def test_the_end_of_an_incident_has_no_date_where_it_is_the_same_day() -> None:
+    assert "From 2026-11-18 11:06:40 to 11:29:42 UTC" in html(fixed(usage_line()), no_picture)

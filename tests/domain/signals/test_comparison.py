@@ -63,13 +63,13 @@ def test_how_similar_the_load_must_be_can_be_set(within: float, is_known: bool) 
 def test_without_such_a_load_in_the_past_it_is_unknown_and_says_what_there_was() -> None:
     reading = compared(minutes(QUIET, QUIET, (4.0, 2.0), WORSE))
     assert reading.value is None
-    assert reading.unknown == "no such load in the 8 m to compare with: 8 to 12 requests/s, seen 2 to 4"
+    assert reading.unknown == "no such load in the 8 min to compare with: 8 to 12 requests/s, seen 2 to 4"
 
 
 @pytest.mark.parametrize(
     ("scrapes", "reason"),
     [
-        pytest.param(minutes(WORSE), "no history of the 8 m to compare with", id="no-past"),
+        pytest.param(minutes(WORSE), "no history of the 8 min to compare with", id="no-past"),
         pytest.param(minutes(BUSY, BUSY, until=NOW - MINUTE), "now: no replica was scraped", id="no-present"),
         pytest.param(minutes(BUSY, (0.0, 8.0)), "there is no load to compare at", id="no-load"),
         pytest.param(minutes((10.0, 0.0), (10.0, 0.0), WORSE), "it was 0 at similar load", id="zero-then"),
@@ -96,7 +96,7 @@ def test_it_says_what_was_compared_with_what() -> None:
     asked = compared(minutes(BUSY, WORSE), ending="incident.starts_at").query
     assert asked == (
         "avg of num_requests_running over 60 s, sum across replicas, "
-        "per the same in the 8 m ending at incident.starts_at at arrivals within ±20%"
+        "per the same in the 8 min ending at incident.starts_at at arrivals within ±20%"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.incidents.series import line_of
-from bot.domain.signals.labels import words_for
+from bot.domain.signals.labels import PROBES, words_for
 from bot.domain.signals.specs import (
     MeanSignal,
     MetricSignal,
@@ -15,6 +15,7 @@ from bot.domain.signals.specs import (
     ShareSignal,
     SignalSpec,
 )
+from bot.probes import catalogue
 from tests.kit.packaged import library as packaged_library
 
 pytestmark = pytest.mark.fast
@@ -37,7 +38,8 @@ pytestmark = pytest.mark.fast
             ("Time per token slower than its target", "lower"),
         ),
         (MetricSignal(metric="my_own_metric"), ("", "")),
-        (ProbeSignal(probe="capacity"), ("", "")),
+        (ProbeSignal(probe="capacity"), ("Room for replicas", "")),
+        (ProbeSignal(probe="my_own_probe"), ("", "")),
     ],
 )
 def test_a_signal_has_the_words_of_its_metric(spec: SignalSpec, words: tuple[str, str]) -> None:
@@ -52,3 +54,7 @@ def test_everything_that_a_packaged_playbook_may_draw_has_words() -> None:
         if (spec := line_of(playbook, name)) is not None and not words_for(spec).label
     ]
     assert without == []
+
+
+def test_every_probe_has_words() -> None:
+    assert sorted(PROBES) == sorted(catalogue.PROBES)

@@ -255,7 +255,7 @@ def test_an_old_sample_says_nothing_about_now() -> None:
 
 def test_a_hole_in_a_gauges_history_is_not_covered_by_its_ends() -> None:
     samples = [scrape(NOW - 300, kv_cache_usage_perc=0.1), scrape(NOW, kv_cache_usage_perc=0.1)]
-    assert read(MetricSignal(metric=USAGE), samples, seconds=300).unknown.startswith("only 60 s of 5 m")
+    assert read(MetricSignal(metric=USAGE), samples, seconds=300).unknown.startswith("only 60 s of 5 min")
 
 
 def test_replicas_that_failed_are_named_beside_the_value_of_the_others() -> None:
@@ -454,7 +454,7 @@ def test_a_chart_has_no_more_points_than_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(12.4, "12 s"), (60, "60 s"), (119, "119 s"), (300, "5 m"), (5400, "90 m"), (7200, "2 h")]
+    ("seconds", "text"), [(12.4, "12 s"), (60, "60 s"), (119, "119 s"), (300, "5 min"), (5400, "90 min"), (7200, "2 h")]
 )
 def test_durations_read_as_people_write_them(seconds: float, text: str) -> None:
     assert short(seconds) == text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BOT = Path(__file__).parents[3] / "bot"
-SIGN = re.compile("[\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff]")
+SIGN = re.compile("[\u2139\u231a-\u23ff\u25b6\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]")
 
 
 @pytest.mark.fast

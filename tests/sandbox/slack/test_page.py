@@ -217,6 +217,29 @@ async def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(page: Page, s
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+async def test_an_open_menu_of_the_last_message_is_all_in_sight(
+    page: Page, slack_with_bot: StandIn, size: tuple[int, int]
+) -> None:
+    await page.set_viewport_size({"width": size[0], "height": size[1]})
+    options = [{"text": plain(word), "value": word} for word in ("Details", "Edit values…", "More time")]
+    menu = {"type": "overflow", "action_id": "more", "options": options}
+    buttons = actions(approve={}, refuse={})
+    for _ in range(20):
+        await slack_with_bot.post(section("long ago"))
+    await slack_with_bot.post(section("now"), {**buttons, "elements": [*buttons["elements"], menu]})
+    await page.get_by_role("button", name="More").click()
+    for item in await page.get_by_role("menuitem").all():
+        await expect(item).to_be_in_viewport(ratio=1)
+
+
+async def test_a_long_line_of_code_is_wrapped_as_in_slack(page: Page, slack_with_bot: StandIn) -> None:
+    await slack_with_bot.post(section(f"```\n{'--a-flag=value ' * 40}\n```"))
+    block = page.locator("#messages pre")
+    await expect(block).to_be_visible()
+    assert await block.evaluate("it => it.scrollWidth <= it.clientWidth")
+
+
 async def test_a_permalink_to_a_reply_opens_its_thread(page: Page, slack_with_bot: StandIn) -> None:
     root = await slack_with_bot.post(section("the card"))
     reply = await slack_with_bot.post(section("the note"), thread_ts=root)

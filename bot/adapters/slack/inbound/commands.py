@@ -95,6 +95,25 @@ WORDS = {
 """Every `/incident` command: who may use it, and whether it works once its incident is closed."""
 
 
+EXAMPLES = {
+    "note": "INC-7 the load test is ours",
+    "followup": "INC-7 raise the limit when the new nodes are there",
+    "halt": "INC-7 we repair the node ourselves",
+    "resolve": "INC-7 the load test has ended",
+    "divert": "INC-7 gpu-fault",
+    "lead": "INC-7 @Ben",
+    "handover": "INC-7 @Ben the rollout runs, please watch it",
+    "status": "INC-7 The rollout runs; answers are slow until about 14:30.",
+    "silence": "INC-7 30m the load test goes on until noon",
+    "maintenance": "serving/llm for 1h new drivers",
+    "freeze": "serving/llm for 2h the launch",
+    "reopen": "INC-7 it came back",
+    "open": "kv-cache-oom serving/llm",
+    "stats": "30",
+}
+"""What people type for the words whose arguments are not obvious."""
+
+
 GROUPS = {
     "See": (NOTHING, "list", "show", "timeline", "export", "graph", "stats"),
     "Look up": ("playbooks", "settings", "unmatched", "help"),
@@ -404,7 +423,7 @@ def _explained(word: str) -> list[str]:
     people = {
         "anybody": "Everybody may use it.",
         "members": "Members of this workspace may use it, guests and bots may not.",
-        "steerers": "Only the people whom the settings name as operators or approvers may use it.",
+        "steerers": "Operators and approvers may use it: the settings name them.",
         "halters": "Operators and approvers may use it, also while Slack does not answer.",
     }
     which = (
@@ -413,7 +432,8 @@ def _explained(word: str) -> list[str]:
         else ""
     )
     closed_too = "It also works on a closed incident." if spec.when_closed and "INC" in spec.arguments else ""
-    return [f"`{_usage(word)}`: {spec.does}.", *filter(None, (people[spec.who], which, closed_too))]
+    example = f"For example: `/incident {word} {EXAMPLES[word]}`." if word in EXAMPLES else ""
+    return [f"`{_usage(word)}`: {spec.does}.", *filter(None, (example, people[spec.who], which, closed_too))]
 
 
 def _usage(word: str) -> str:

@@ -152,7 +152,7 @@ def _opens(compiled: CompiledPlaybook) -> str:
     by_hand = f"`/incident open {line(playbook.playbook, 80)}`"
     alerts = [code(each, 150) for each in playbook.opens_on[:3]]
     opens = f"alerts with {' or '.join(alerts)} or {by_hand}" if alerts else by_hand
-    return f"opened by {opens}, {len(playbook.states)} states"
+    return f"opened by {opens}"
 
 
 def _broken(file: str, faults: tuple[Fault, ...]) -> str:

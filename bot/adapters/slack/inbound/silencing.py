@@ -96,11 +96,11 @@ class Silencing:
 
 
 def _duration(how_long: str, why: str, run: Run) -> float:
-    usage = f"`/incident silence {run.incident_id} 30m why`, at most 2h, or `off`"
+    usage = f"`/incident silence {run.incident_id} 30m WHY`"
     try:
         duration = seconds(how_long)
     except ValueError:
-        raise NotDoneError(f"Give a duration and a reason: {usage}.") from None
+        raise NotDoneError(f"Give a duration and a reason: {usage}, or `off` to end it.") from None
     if not 0 < duration <= MAX_SILENCE_LENGTH or not why.strip():
         raise NotDoneError(f"A silence lasts at most two hours and needs a reason: {usage}.")
     return duration

@@ -78,7 +78,9 @@ class SteeringWords:
             raise NotDoneError("No incident is open: there is nothing to hand over.")
         named = re.match(rf"{PERSON.pattern}\s*", rest)
         if not named and rest.startswith("@"):
-            raise NotDoneError(f"{code(rest, 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`.")
+            raise NotDoneError(
+                f"{code(rest.split()[0], 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`."
+            )
         whom, note = (named[1], rest[named.end() :]) if named else ("", rest)
         for run in runs:
             event = event_of(command, "handover", to=whom, text=note)

@@ -12,6 +12,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
     channel_mention,
     code,
+    flags_as_code,
     is_link,
     line,
     link,
@@ -107,12 +108,16 @@ def _situation(run: Run) -> list[str]:
     """What users feel, since when, and why: the first lines."""
     since = f"since {time_of_day(run.starts_at) if run.is_open else day(run.starts_at)}"
     if run.users:
-        read = f" · read {ago(run.users_at)}" if run.is_open else ""
+        # A closed incident is not read again: its last number keeps its time.
+        read = f" · read {ago(run.users_at) if run.is_open else day(run.users_at)}" if run.users_at else ""
         users = [f"*{line(run.users, 400)}* · {since}{read}"]
     else:
         moved = numbers(run.findings.baseline, run.latest)[:NUMBERS]
         read = when(run.findings.baseline, run.latest) if moved else ""
-        users = [" · ".join([*moved, since]), f"_{capitalized(read)}_" if read else ""]
+        users = [
+            " · ".join([*(moved or ["What users feel is not known"] * run.is_open), since]),
+            f"_{capitalized(read)}_" if read else "",
+        ]
     ruled_out = [line(each.text, 80) for each in run.findings.checks if each.found == "ruled_out"]
     checks = f"Ruled out: {', '.join(ruled_out[:NAMES])}." if ruled_out and run.is_open else ""
     return [*users, " ".join(filter(None, (line(run.cause, 400), checks)))]
@@ -144,7 +149,7 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
         title = line(called(run, request), 200) if request is not None else ""
-        return f"🔧 {'Applying' if run.change.begun else 'Planning'} *{title or line(run.doing, 150)}*"
+        return f"🔧 {'Applying' if run.change.begun else 'Planning'}: *{title or line(run.doing, 150)}*"
     doing = line(run.doing, 150) or NOT_BEGUN
     if run.watch is not None:
         return f"👀 Checking: *{doing}*, until {time_of_day(run.watch.until)} at the latest"
@@ -154,7 +159,7 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
 def progress_of(run: Run) -> str:
     """How far the change or the watch under way is; it moves by itself."""
     under_way = None if run.open_question or run.open_request else run.change or run.watch
-    return f": {line(under_way.progress, 300)}" if under_way is not None and under_way.progress else ""
+    return f" · {line(under_way.progress, 300)}" if under_way is not None and under_way.progress else ""
 
 
 def _by(at: float | None) -> str:
@@ -174,7 +179,7 @@ def _path(run: Run) -> str:
         return ""
     if not run.is_open:
         return " › ".join(f"✔ {phase}" for phase in phases)
-    return " › ".join([*(f"✔ {phase}" for phase in phases[:-1]), f"▸ *{phases[-1]}*"])
+    return " › ".join([*(f"✔ {phase}" for phase in phases[:-1]), f"*{phases[-1]}*"])
 
 
 def _changes(run: Run) -> Iterator[str]:
@@ -220,7 +225,7 @@ def _banners(run: Run) -> list[Block]:
 
 
 def _held(run: Run) -> list[str]:
-    titles = [line(entry.title, 160) + (" (no undo)" if not entry.undo else "") for entry in run.held]
+    titles = [flags_as_code(line(entry.title, 160)) + (" (no undo)" if not entry.undo else "") for entry in run.held]
     more = f" and {len(titles) - HELD} more" if len(titles) > HELD else ""
     return [f"*Changes in place:* {'; '.join(titles[:HELD])}{more}"] if titles else []
 
@@ -238,9 +243,9 @@ def _about(run: Run) -> list[str]:
 
 def _pages(run: Run) -> str:
     """Who was paged, and whether somebody answered."""
-    states = {"trigger": "nobody has answered yet", "acknowledge": "answered", "resolve": "resolved"}
+    states = {"trigger": "no answer yet", "acknowledge": "answered", "resolve": "resolved"}
     sent = [page for page in run.pages.values() if page.sent is not None]
-    each = (f"{line(page.team, 40)} at {moment(page.since)} ({states[page.sent or 'trigger']})" for page in sent)
+    each = (f"{line(page.team, 40)} at {time_of_day(page.since)} ({states[page.sent or 'trigger']})" for page in sent)
     return f"paged {', '.join(each)}" if sent else ""
 
 
@@ -260,7 +265,7 @@ def _alerts(run: Run) -> str:
 def _links(run: Run) -> list[str]:
     """The step of the runbook, and the alerts' runbooks, queries and dashboard; a too long address is left out."""
     every = links_of(run.alerts.values(), run.dashboard, starts_at=run.starts_at, closed_at=run.closed_at)
-    shown = [f"📋 {runbook_step(run.runbook)}"] if run.runbook else []
+    shown = [f"📋 Runbook step: {runbook_step(run.runbook)}"] if run.runbook else []
     for each in every:
         made = link(line(each.label, 80), each.url)
         if len(" · ".join([*shown, made])) <= LINKS_CHARACTERS:

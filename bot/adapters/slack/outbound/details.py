@@ -9,19 +9,20 @@ from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.request_message import difference
-from bot.adapters.slack.outbound.words import GRADES, moment, reasons_of, rows_of, table
+from bot.adapters.slack.outbound.words import GRADES, capitalized, moment, reasons_of, value
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Looked, News, Post, Run
 from bot.domain.playbooks import text_sizes
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
 from bot.domain.signals.window import clock, short
 
 WORST_FIRST = ("warning", "note", "fine")
-ROWS, REASONS = 20, 15
+REASONS = 15
+SENTENCES = ("summary", "detail")
+"""Parts that say in words what the others say: they come first, without their name."""
 NAMES = 12
 """How many names one reason is given for."""
-WIDEST = 30
 ALL_OF_IT = "All of it is on the timeline: `/incident export`."
 
 
@@ -48,18 +49,27 @@ def _of_request(request: Request) -> list[Block]:
             body += section([code_block(map(difference, step.differences), limits.SECTION)])
     weighed = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))
     body += section([f"{GRADES[each.grade]} {line(each.text, 400)}" for each in weighed])
-    options = [_option(each.label, each.effect, each.why_not) for each in request.alternatives]
-    body += section(["*Other options*", *options]) if options else []
+    for heading, options in _options(request):
+        body += section([f"*{heading}*", *options]) if options else []
     checked = "Reason" if request.advice else "Checked again right before the first call"
     still = f"{checked}: {code(request.still, 300)}" if request.still else ""
     evidence = [f"• {line(each, 300)}" for each in request.evidence[:20]]
     return body + context([*evidence, still, f"plan {code(request.digest[:12])}"])
 
 
-def _option(label: str, effect: str, why_not: str) -> str:
-    if why_not:
-        return f"• {line(label, 120)} — _not possible: {line(why_not, text_sizes.WHY_NOT)}_"
-    return f"• *{line(label, 120)}*" + (f": {line(effect, text_sizes.EFFECT)}" if effect else "")
+def _options(request: Request) -> list[tuple[str, list[str]]]:
+    """What can be chosen before what cannot."""
+    possible = [
+        f"• *{line(each.label, 120)}*" + (f": {line(each.effect, text_sizes.EFFECT)}" if each.effect else "")
+        for each in request.alternatives
+        if not each.why_not
+    ]
+    impossible = [
+        f"• {line(each.label, 120)}: {line(each.why_not, text_sizes.WHY_NOT)}"
+        for each in request.alternatives
+        if each.why_not
+    ]
+    return [("Other options", possible), ("Not possible now", impossible)]
 
 
 def _parts(news: Iterable[News]) -> list[Block]:
@@ -80,10 +90,8 @@ def _looked(run: Run, looked: Looked) -> list[Block]:
     readings = list(looked.readings.values())
     newest = max((each.at for each in readings if each.is_known), default=0.0)
     body = section([f"*What was read* at {moment(newest)}" if newest else "*What was read*"])
-    rows = [row for each in readings if each.is_known for row in _rows(run, each, newest)]
-    heads = ("signal", "value", "before", "window", "from", "at (UTC)")
-    for start in range(0, len(rows), ROWS):
-        body += section([code_block(table(heads, rows[start : start + ROWS], widest=WIDEST), limits.SECTION)])
+    for heading, lines in _by_source(run, readings, newest).items():
+        body += context([heading, *lines])
     body += context(_unread(readings))
     return body + context([f"*{line(state, 60)}* {line(why, 200)}" for state, why in looked.ways])
 
@@ -100,16 +108,33 @@ def _unread(readings: Iterable[Reading]) -> list[str]:
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return ", ".join(code(name, 80) for name in names[:NAMES]) + more
+    return ", ".join(line(capitalized(name), 80) for name in names[:NAMES]) + more
 
 
-def _rows(run: Run, reading: Reading, newest: float) -> list[tuple[str, ...]]:
+def _by_source(run: Run, readings: Iterable[Reading], newest: float) -> dict[str, list[str]]:
+    """One line per reading, under where it is from: it can be read on a phone, where a table cannot."""
+    found: dict[str, list[str]] = {}
+    for each in readings:
+        if each.is_known and (said := _said(run, each)):
+            over = f" over {short(each.window_seconds)}" if each.window_seconds else ""
+            at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > SAME_LOOK_SECONDS else ""
+            found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(said)
+    return found
+
+
+def _said(run: Run, reading: Reading) -> str:
+    """`• Preemptions: 3.6 per finished request (3.5 before)`; parts in words; empty if nothing of it is known."""
     old = run.findings.baseline.get(reading.name)
-    before = dict(rows_of(old)) if old is not None and old.is_known else {}
-    window = short(reading.window_seconds) if reading.window_seconds else ""
-    at = clock(reading.at, newest) if reading.at else ""
-    shown = [(name, text) for name, text in rows_of(reading) if text != "?"]
-    return [
-        (name, text, then if (then := before.get(name, "")) != text else "", window, reading.source, at)
-        for name, text in shown
+    then = value(old.value, old.unit) if old is not None and old.is_known and old.value is not None else ""
+    now = value(reading.value, reading.unit) if reading.value is not None else ""
+    before = f" ({then.removesuffix(f' {reading.unit}')} before)" if then and then != now else ""
+    shown = [now + before] if now else []
+    parts = sorted(reading.fields.items(), key=lambda part: part[0] not in SENTENCES)
+    shown += [
+        value(part) if name in SENTENCES else f"{name.replace('_', ' ')} {value(part)}"
+        for name, part in parts
+        if part != ""
     ]
+    return (
+        f"• {line(capitalized(reading.called.replace('_', ' ')), 80)}: {line(', '.join(shown), 400)}" if shown else ""
+    )

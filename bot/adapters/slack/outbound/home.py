@@ -231,7 +231,7 @@ def week(runs: Iterable[Run], *, now: float) -> list[str]:
     good = sum(count for endings in found.outcomes.values() for ending, count in endings.items() if ending in GOOD)
     return [
         f"*Opened*\n{found.opened} ({found.paged} paged)",
-        f"*Closed*\n{found.closed} ({good} fixed, recovered or accepted)",
+        f"*Closed*\n{found.closed}" + (f" ({good} fixed, recovered or accepted)" if found.closed else ""),
         f"*Time to the first action (MTTA)*\n{found.until_acted}",
         f"*Time to the close (MTTR)*\n{found.until_closed}",
         f"*Time spent waiting for people*\n{found.waited}",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.escape import code, code_block, line, mention, of_id, plain, prose
+from bot.adapters.slack.escape import code, code_block, flags_as_code, line, mention, of_id, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
 from bot.adapters.slack.outbound.card import GOOD_ENDINGS
@@ -179,7 +179,7 @@ def _outcome(run: Run, post: Post) -> Message:
     request = run.requests.get(post.ref)
     title = str(post.data.get("title", "")) or (request.plan.title if request else post.ref.replace("_", " "))
     in_words = RESULTS.get(result, result.replace("_", " ") or "outcome")
-    body = section([f"{OUTCOMES.get(result, '•')} *{line(title, 300)}*: {line(in_words, 80)}"])
+    body = section([f"{OUTCOMES.get(result, '•')} *{line(capitalized(title), 300)}*: {line(in_words, 80)}"])
     body += section([prose(text, 2_000, people=people_of(run)) if text != title else ""])
     if patch := str(post.data.get("patch", "")):
         body += section([code_block(patch.split("\n"), PATCH_CHARACTERS)])
@@ -239,7 +239,7 @@ def _closed(run: Run, post: Post) -> Message:
     sign = "✅" if ending in GOOD_ENDINGS else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
     body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*" if users else ""])
-    held = [f"{line(title, 160)}" for title in post.data.get("held", ())]
+    held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
     body += section([f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."])
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]
@@ -247,9 +247,8 @@ def _closed(run: Run, post: Post) -> Message:
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     foot = [*context([times]), *_details(run, post.slot)]
-    said = ": ".join(
-        filter(None, (f"{line(run.incident_id, 40)} {line(called.lower(), 80)}", prose(text), line(users, 400)))
-    )
+    more = " ".join(filter(None, (prose(text), line(users, 400))))
+    said = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(said[: limits.TEXT], limits.fitted(body, foot))
 
 

@@ -13,6 +13,7 @@ from bot.adapters.slack.escape import (
     channel_mention,
     code,
     code_block,
+    flags_as_code,
     group_mention,
     line,
     mention,
@@ -125,7 +126,7 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
         body += section([prose(request.why, text_sizes.TEXT, people=people_of(run))])
     body += section(_steps(run, request))
     if is_waiting:
-        body += section([*_impact(request), f"*Undo:* {line(_undo_text(request), 300)}"])
+        body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_calmly(_undo_text(request)), 300))}"])
         body += context(_notes(request))
     if request.plan.commit:
         body += section(["*To commit*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)])
@@ -141,7 +142,7 @@ def _heading(run: Run, request: Request) -> str:
     title = called(run, request)
     if request.advice:
         return f"Would propose: {title}"
-    return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option else title
+    return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option and not request.edited_by else title
 
 
 def news_lines(news: Sequence[News]) -> list[str]:
@@ -154,11 +155,13 @@ def news_line(each: News) -> str:
     said = prose(each.text, 700).replace("\n", " ")
     if each.result not in VERDICTS:
         result = RESULTS.get(each.result, each.result.replace("_", " "))
-        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (f". {said}" if said else "")
+        return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (
+            f". {capitalized(said)}" if said else ""
+        )
     sign, answer, became = VERDICTS[each.result]
     if each.title.endswith("?"):
         return f"{sign} *{title}* {answer}" + (f": {said}" if said else ".")
-    return f"{sign} *{title}*: {became}" + (f". {said}" if said else ".")
+    return f"{sign} *{title}*: {became}" + (f". {capitalized(said)}" if said else ".")
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
@@ -170,8 +173,13 @@ def _impact(request: Request) -> list[str]:
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
     said = "; ".join(filter(None, (_expected(request), _streams(drain.text) if drain is not None else "")))
     sign = _danger(drain.text, drain.grade) if drain is not None else ""
-    first = [f"{sign}*Impact:* {line(said, text_sizes.EXPECTED)}"] if said else []
+    first = [f"{sign}*Impact:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
+
+
+def _calmly(said: str) -> str:
+    """`none, pods keep running`: it follows a colon already."""
+    return said.replace("none: ", "none, ", 1) if said.startswith("none: ") else said
 
 
 def _danger(drain: str, grade: str) -> str:
@@ -213,7 +221,7 @@ def _steps(run: Run, request: Request) -> list[str]:
             return []
         at = f" (step {come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
         progress = run.change.progress if run.change is not None else ""
-        return [f"🔧 {line(progress or steps[come_to].title, 400)}{at}"]
+        return [f"🔧 {flags_as_code(line(progress or _under_way(steps[come_to]), 400))}{at}"]
     if request.status not in ("open", "advised"):
         return []
     title = request_title(run, request)
@@ -224,15 +232,26 @@ def _steps(run: Run, request: Request) -> list[str]:
     return shown
 
 
+def _under_way(step: Step) -> str:
+    return step.title if isinstance(step, Call) else f"Waiting until {_clause(step.title)}"
+
+
 def _step(step: Step, title: str) -> str:
     """One step with its differences, without those that the title of the request or of the step says."""
     if not isinstance(step, Call):
         return f"Wait up to {span(step.within_seconds)} until {line(_clause(step.title), 300)}"
-    edits = [difference(each) for each in step.differences if each.text]
+    edits = [difference(each) for each in step.differences if each.text and each.path]
     if len(edits) > EDITS:
-        return line(step.title, 300)
+        return flags_as_code(line(step.title, 300))
     new = [each for each in edits if each not in title and each.rpartition(": ")[2] not in step.title]
-    return line(step.title, 300) + (f": {', '.join(code(each, SIDE) for each in new)}" if new else "")
+    shown = ", ".join(code(_beside(step.title, each), SIDE) for each in new)
+    return flags_as_code(line(step.title, 300)) + (f": {shown}" if shown else "")
+
+
+def _beside(title: str, edit: str) -> str:
+    """The difference without the name of its object where the title says it."""
+    name, _, rest = edit.partition(": ")
+    return rest if rest and name in title else edit
 
 
 def _clause(title: str) -> str:
@@ -400,7 +419,8 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
 def consequence(request: Request) -> tuple[str, str]:
     """What users feel of it, and how it is taken back."""
     drain = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
-    return "; ".join(filter(None, (_expected(request), *drain))) or "none expected", _undo_text(request)
+    impact = "; ".join(filter(None, (_expected(request), *drain))) or "none expected"
+    return _calmly(impact), _calmly(_undo_text(request))
 
 
 def approve_label(request: Request) -> str:

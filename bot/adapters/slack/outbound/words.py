@@ -99,32 +99,15 @@ def value(shown: object, unit: str = "") -> str:
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def rows_of(reading: Reading) -> list[tuple[str, str]]:
-    """Name and value of a reading and of each of its parts; `?` for an unreadable one."""
-    if not reading.is_known:
-        return [(reading.called, "?")]
-    rows = [] if reading.value is None else [(reading.called, value(reading.value, reading.unit))]
-    rows += [(f"{reading.called}.{part}", value(known)) for part, known in reading.fields.items() if known != ""]
-    return rows + [(f"{reading.called}.{part}", "?") for part in reading.unknown_parts]
-
-
 def reasons_of(reading: Reading) -> list[tuple[str, str]]:
     """The parts that could not be read, and why."""
     if not reading.is_known:
-        return [(reading.called, reading.unknown)]
-    return [(f"{reading.called}.{part}", why) for part, why in reading.unknown_parts.items()]
+        return [(_name(reading), reading.unknown)]
+    return [(f"{_name(reading)} ({part.replace('_', ' ')})", why) for part, why in reading.unknown_parts.items()]
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]], *, widest: int = 34) -> list[str]:
-    """Lines of equal columns; a cell that is too wide is cut."""
-    cells = [tuple(_cell(text, widest) for text in row) for row in (heads, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def _cell(text: str, widest: int) -> str:
-    shown = " ".join(text.split())
-    return shown if len(shown) <= widest else shown[: widest - 1] + "…"
+def _name(reading: Reading) -> str:
+    return reading.called.replace("_", " ")
 
 
 def _is_number(item: Any) -> bool:

@@ -35,5 +35,5 @@ def gone(target: ObjectRef, context: PlanContext) -> Wait:
         condition="gone",
         about=target,
         within_seconds=context.drain_seconds + MARGIN_SECONDS,
-        title=f"{target.name} and its pods are gone",
+        title="The canary and its pods are gone",
     )

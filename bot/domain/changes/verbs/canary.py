@@ -62,7 +62,7 @@ def plan_canary(situation: Situation) -> Plan:
         title=f"Start one canary replica of {name_of(workload)} with {edited.summary}"
         + (", out of rotation" if rotation == "out" else ""),
         choices={"edits": edited.choices, "name": name_of(body), "rotation": rotation},
-        steps=(call, canary_ready(call.target, context)),
+        steps=(call, canary_ready(call.target, workload, context)),
         circumstances=(room_for(snapshot, edited.template, 1, "canary"), *edited.notes),
         risk=VERB.risk,
         expected="none: nothing that runs is touched; "
@@ -71,7 +71,7 @@ def plan_canary(situation: Situation) -> Plan:
             if rotation == "out"
             else "the canary takes its share of new requests when Ready"
         ),
-        undo_text="the canary is removed",
+        undo_text="remove the canary",
     )
 
 
@@ -130,24 +130,25 @@ def _there_already(canary: Obj, body: Obj) -> Exception:
 
 def create_call(body: Obj, edited: EditedTemplate) -> Call:
     target = ObjectRef(kind="Deployment", namespace=namespace_of(body), name=name_of(body))
-    undo = delete_call(target, title=f"Remove the canary {target.name}", no_undo=TAKES_BACK)
+    of = annotations_of(body)[CANARY_OF_ANNOTATION]
+    undo = delete_call(target, title=f"Remove the canary of {of}", no_undo=TAKES_BACK)
     one = Difference(path="", after=target.name, text=f"one more replica: {target.name}")
     return Call(
         method="create",
         target=target,
         body=body,
         differences=(one, *edited.differences),
-        title=f"Create the canary {target.name}",
+        title=f"Start a canary of {of}",
         undo=(undo,),
     )
 
 
-def canary_ready(target: ObjectRef, context: PlanContext) -> Wait:
+def canary_ready(target: ObjectRef, workload: Obj, context: PlanContext) -> Wait:
     return Wait(
         condition="canary_ready",
         about=target,
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
-        title=f"The canary {target.name} is Ready",
+        title=f"The canary of {name_of(workload)} is Ready",
     )
 
 

@@ -32,7 +32,7 @@ def plan_cordon(situation: Situation) -> Plan:
         circumstances=(schedulable_without(situation.snapshot, node), _passengers(situation.snapshot, node)),
         risk=VERB.risk,
         expected="none: pods that run there keep running",
-        undo_text="the node takes new pods again",
+        undo_text="uncordon the node",
     )
 
 

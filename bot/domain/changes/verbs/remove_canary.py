@@ -13,6 +13,7 @@ from bot.domain.changes.steps.replica_steps import emptied_steps
 from bot.domain.changes.verb import DELETE, PATCH_POD, ChangeKind, Stub, Verb
 from bot.domain.cluster.json_patch import edit_of, pointer
 from bot.domain.cluster.objects import (
+    CANARY_OF_ANNOTATION,
     INCIDENT_ANNOTATION,
     annotations_of,
     dig,
@@ -39,15 +40,16 @@ def plan_remove_canary(situation: Situation) -> Plan:
     drain = drain_mode(snapshot, dig(canary, "spec", "template"))
     first = _out_first(snapshot, context) if drain.cuts_streams else ()
     target = ref_of(canary, "Deployment")
+    of = annotations_of(canary).get(CANARY_OF_ANNOTATION) or name_of(canary)
     delete = delete_call(
         target,
-        title=f"Remove the canary {target.name}",
+        title=f"Remove the canary of {of}",
         no_undo="a canary is started again with its own change",
     ).model_copy(update={"differences": (Difference(path="", before=target.name, text=f"{target.name} ends"),)})
     return Plan(
         verb="remove_canary",
         disrupts="nothing",
-        title=f"Remove the canary {target.name}",
+        title=f"Remove the canary of {of}",
         choices={"uid": target.uid},
         steps=(*first, delete, gone(target, context)),
         circumstances=(drain_circumstance(snapshot, drain, pods_of_canary(snapshot), is_empty=bool(first)),),

@@ -70,7 +70,7 @@ def plan_rollback(situation: Situation) -> Plan:
         risk=VERB.risk,
         told=deployers,
         expected=expected_downtime(snapshot, template),
-        undo_text="the present template is written back, which is another rolling restart",
+        undo_text="put the present template back, which is another rolling restart",
         commit=owned.commit,
     )
 

@@ -67,7 +67,7 @@ def plan_set_flags(situation: Situation) -> Plan:
         ),
         risk=VERB.risk,
         expected=expected_downtime(snapshot, edited.template),
-        undo_text="the old flags are written back, which is another rolling restart",
+        undo_text="put the old flags back, which is another rolling restart",
         commit="\n---\n".join(filter(None, dict.fromkeys(one.commit for one in drifting))),
     )
 

@@ -32,7 +32,7 @@ def plan_uncordon(situation: Situation) -> Plan:
         risk=VERB.risk,
         approved_by=VERB.teams,
         expected="none: nothing moves by itself",
-        undo_text="the node is cordoned again",
+        undo_text="cordon the node again",
     )
 
 

@@ -31,6 +31,7 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
+from bot.domain.signals.specs import ProbeSignal
 
 CRITICAL = "page"
 """The severity in which one lead may break the glass."""
@@ -214,13 +215,15 @@ def _not_known(draft: Draft, names: tuple[str, ...]) -> tuple[Circumstance, ...]
     """Returns a note for each labelled reading among these that is unknown, or has a part that is.
 
     It is no warning: a fleet without an exporter must get its relief too, as its settings say.
+    A probe counts where the playbook itself labels it: most have a part that is seldom known.
     """
     found = []
     for name in names:
         read = draft.run.readings.get(name) or draft.run.latest.get(name)
+        spec = draft.playbook.playbook.signals.get(name)
         if (
             read is not None
-            and read.label
+            and (read.label if not isinstance(spec, ProbeSignal) else spec.label)
             and (why := read.unknown or "; ".join(dict.fromkeys(read.unknown_parts.values())))
         ):
             found.append(Circumstance(name="not_known", grade="note", text=f"{read.label} is not known: {why}"))
@@ -439,7 +442,8 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
     draft.record(
         "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
-        "differences": [d.model_dump(mode="json") for d in step.differences]},
+        "differences": [d.model_dump(mode="json") for d in step.differences],
+        "held": [one.title for one in draft.run.held]},
     )  # fmt: skip
 
 

@@ -270,7 +270,7 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.state)
-        entering.close(draft, getattr(state, "end", "handed_over"), "a person took over the changes still in place")
+        entering.close(draft, getattr(state, "end", "handed_over"), "A person took over the changes still in place.")
     elif answer == "hand_over":
         draft.set(lead=press.user)
         questions.ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")

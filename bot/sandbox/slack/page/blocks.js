@@ -163,7 +163,10 @@ const ELEMENTS = {
     opener.addEventListener("click", (event) => {
       event.stopPropagation();
       list.hidden = !list.hidden;
-      if (!list.hidden) document.addEventListener("click", () => (list.hidden = true), { once: true });
+      if (list.hidden) return;
+      placeMenu(list, opener);
+      document.addEventListener("click", () => (list.hidden = true), { once: true });
+      list.closest(".messages, .modal-body")?.addEventListener("scroll", () => (list.hidden = true), { once: true });
     });
     for (const option of element.options) {
       const choose = async () => {
@@ -213,6 +216,15 @@ const ELEMENTS = {
     return typed(field, element, block, context);
   },
 };
+
+// Under its button, or above it where there is no room; never beyond an edge of the window.
+function placeMenu(list, opener) {
+  const at = opener.getBoundingClientRect();
+  const below = at.bottom + 4;
+  const top = below + list.offsetHeight < innerHeight ? below : at.top - 4 - list.offsetHeight;
+  list.style.top = `${Math.max(top, 4)}px`;
+  list.style.left = `${Math.max(Math.min(at.left, innerWidth - list.offsetWidth - 8), 8)}px`;
+}
 
 function typed(field, element, block, context) {
   field.read = () => field.value;

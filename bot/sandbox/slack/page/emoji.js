@@ -90,6 +90,7 @@ const DRAWN = {
   zap: [path("M13.5 2L4.5 13.5h6L9.5 22l9.5-12h-6.3z", YELLOW)],
   seedling: [line("M12 21v-9", GREEN, 2.2), path("M12 13c0-4-3-6.5-8.5-6.5C3.5 11 7 13.5 12 13z", GREEN), path("M12 11c0-4 3-6.5 8.5-6.5 0 5-3.5 7-8.5 6.5z", "#34b978")],
   bulb: [path("M12 2a7 7 0 0 1 4.2 12.6c-.8.6-1.2 1.5-1.2 2.4H9c0-.9-.4-1.8-1.2-2.4A7 7 0 0 1 12 2z", YELLOW), box(9, 18, 6, 3.5, 1.2, GREY)],
+  parking: badge(BLUE, line("M9 17.5V6.5h3.6a3.4 3.4 0 0 1 0 6.8H9", WHITE, 2.6)),
   package: [path("M12 2l9 4.5v11L12 22l-9-4.5v-11z", "#c08a4e"), line("M3.5 6.8L12 11l8.5-4.2M12 11v10.5", "#8a5f30", 1.6)],
   computer: [box(2.5, 4, 19, 12.5, 1.8, INK), box(4.3, 5.8, 15.4, 9, 0.6, "#cfe0fb"), box(1, 18, 22, 2.6, 1.3, GREY)],
 };
@@ -124,7 +125,7 @@ const CHARACTERS = {
   "⏸": "double_vertical_bar", "▶": "arrow_forward", "ℹ": "information_source", "❓": "question", "❗": "exclamation", "↩": "leftwards_arrow_with_hook",
   "⏪": "rewind", "🔄": "arrows_counterclockwise", "🔁": "arrows_counterclockwise", "➡": "arrow_right", "⬆": "arrow_up", "⬇": "arrow_down",
   "👀": "eyes", "🤖": "robot_face", "👤": "bust_in_silhouette", "👥": "busts_in_silhouette", "🚀": "rocket", "🔗": "link", "⚡": "zap", "🌱": "seedling",
-  "💡": "bulb", "📦": "package", "💻": "computer",
+  "💡": "bulb", "📦": "package", "💻": "computer", "🅿": "parking",
 };
 
 export const EMOJI_CHARACTER = new RegExp(`(?:${Object.keys(CHARACTERS).join("|")})\\uFE0F?`, "u");

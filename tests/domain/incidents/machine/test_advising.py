@@ -87,7 +87,7 @@ def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, said: s
     assert story.texts("decided") == [f"R2 was only advised; a person {said}"]
     story.sees("recovered", recovered_at=story.run.requests["R2"].asked_at + 600)
     assert story.run.ending == "observed"
-    assert story.texts("closed") == [f"closed: observed — the trouble ended 10 m after the advice; {ended}"]
+    assert story.texts("closed") == [f"closed: observed — the trouble ended 10 min after the advice; {ended}"]
 
 
 def test_a_stranger_does_not_carry_anything_out() -> None:

@@ -40,7 +40,8 @@ WELL = Reading(name="node", label="Health of the nodes", fields={"healthy": True
 def notes_with(node: Reading) -> tuple[Request, list[str]]:
     story = Story(Bundle.of(load_text(TEXT, file="small.yaml"))).opened()
     usage = Reading(name="usage", label="KV cache in use", value=0.95, at=story.at)
-    room = unknown("room", "nodes cannot be listed", at=story.at)
+    # A probe has words of its own too, but the playbook does not ask people to look at it.
+    room = unknown("room", "nodes cannot be listed", at=story.at).model_copy(update={"label": "Room for replicas"})
     readings = {"usage": usage, "node": node, "room": room}
     story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit}/read", readings=readings))
     request = story.planned().run.requests[story.request]
