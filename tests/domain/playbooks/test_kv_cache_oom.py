@@ -141,7 +141,8 @@ def test_the_request_for_the_fleet_tells_what_the_canary_paid(
     units = {"canary_ttft": "s", "peers_ttft": "s", "canary_hits": "ratio"}
     said = PLAYBOOK.text("roll_out_judge", "say", read, units)
     assert said.endswith(
-        f"{finished} requests/s (an average replica 0.95), 330 tokens/s (560), first token {first_token:g} s (2.1 s)"
+        f"finishes {finished} requests/s (an average replica 0.95) and 330 tokens/s (560); "
+        f"first token {first_token:g} s (the fleet 2.1 s)"
     )
     assert ("is high." in PLAYBOOK.text("roll_out_roll_out", "why", read)) == is_high
 
@@ -234,5 +235,5 @@ def test_it_opens_on_kv_cache_alerts_that_are_more_than_information(labels: dict
 def test_the_request_and_the_outcome_tell_how_often_the_prefix_cache_is_hit() -> None:
     read: dict[str, Value] = {"canary_hits": 0.42, "baseline.hit_rate": 0.02, "results.kept.hit_rate": 0.4}
     units = {"canary_hits": "ratio", "hit_rate": "ratio"}
-    assert "prefix cache hits 42.0% (before 2.0%)" in PLAYBOOK.text("roll_out_judge", "say", read, units)
+    assert "prefix cache hits 42.0% (2.0% before)" in PLAYBOOK.text("roll_out_judge", "say", read, units)
     assert "prefix cache hits 2.0% → 40.0%." in PLAYBOOK.text("fixed_end", "say", read, units)
