@@ -93,7 +93,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             accept=runtime.accept(reconcile),
             not_ready=health.not_ready,
             metrics=health.metrics,
-            slack=endpoint(app, secret),
+            slack=endpoint(app, secret, runtime.wake.answering),
             degraded=health.degraded,
             pages=IncidentPages(page_links(settings), on.storage.store.load, runtime.page, time.time).routes,
         )

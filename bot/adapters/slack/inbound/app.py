@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
@@ -97,9 +98,20 @@ def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services, comm
     app.view(SILENCE_FORM)(form(Silencing(services, commands.pointed_at).confirmed, steering_words.NOT_STORED))
 
 
-def endpoint(app: AsyncApp, signing_secret: str) -> Callable[[Request], Awaitable[Response]]:
-    """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends."""
-    return only_signed(AsyncSlackRequestHandler(app).handle, signing_secret)
+def endpoint(
+    app: AsyncApp, signing_secret: str, answering: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Callable[[Request], Awaitable[Response]]:
+    """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends.
+
+    `answering` is entered while Slack waits for the answer to a request that it signed.
+    """
+    handler = AsyncSlackRequestHandler(app)
+
+    async def handle(request: Request) -> Response:
+        with answering():
+            return await handler.handle(request)
+
+    return only_signed(handle, signing_secret)
 
 
 async def _acknowledge(ack: AsyncAck) -> None:
