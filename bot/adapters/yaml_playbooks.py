@@ -17,8 +17,6 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from bot.domain.incidents.rehearsed import Origin
 from bot.domain.kernel.errors import Fault, PlaybookError
@@ -372,7 +370,14 @@ def _events(text: str, file: str) -> list[Event]:
     try:
         return _plain(list(yaml.parse(text, Loader=yaml.CSafeLoader)), file)
     except yaml.YAMLError:
-        pass
+        return _events_of_the_slow_reader(text, file)
+
+
+def _events_of_the_slow_reader(text: str, file: str) -> list[Event]:
+    # Imported only for a file that is not YAML.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
         return _plain(YAML(typ="safe", pure=True).parse(text), file)
     except MarkedYAMLError as error:
