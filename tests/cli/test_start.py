@@ -13,7 +13,9 @@ from bot.cli import wiring_alone
 wiring_alone()
 from bot.adapters.yaml_playbooks import load_folders
 from bot.domain.playbooks.packaged import packaged_playbooks
-import kubernetes.aio.client.api_client
+from bot.adapters.kubernetes.library import library
+for name in ("client.api_client", "config", "stream"):
+    library(name)
 load_folders((packaged_playbooks(),))
 print(*(name for name, module in sys.modules.items() if module is not None))
 """
@@ -26,7 +28,8 @@ MAY_BE_NEVER_NEEDED = {
     "jinja2": "reports as a page",
     "obstore": "reports in a bucket",
     "jsonschema": "tests",
-    "kubernetes.client.models.v1_pod": "models of the Kubernetes client, which sends and reads plain JSON here",
+    "kubernetes.client": "the synchronous client",
+    "requests": "the synchronous client",
     "kubernetes.aio.client.models.v1_pod": "models of the Kubernetes client, which sends and reads plain JSON here",
 }
 
