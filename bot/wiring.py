@@ -236,5 +236,4 @@ async def serve(settings: Settings) -> None:
         # The playbooks and the libraries are never freed; without them a collection takes no time.
         gc.collect()
         gc.freeze()
-        gc.enable()
         await serve_until_stopped(app, host=settings.http.host, port=settings.http.port)

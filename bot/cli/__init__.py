@@ -79,15 +79,15 @@ def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
     """Run the bot: receive alerts, decide with people in Slack, change, verify."""
     import gc
 
-    # What is imported and compiled now stays, so it is not worth looking through again and again. The collector is
-    # enabled when the bot listens.
+    # What is imported now stays, so it is not worth looking through again and again.
     gc.disable()
     wanted = _settings(settings, overrides)
     import uvloop
 
     wiring = wiring_alone()
-    # The collection before the bot listens then looks only at what the start itself has made.
     gc.freeze()
+    # Each playbook then uses the memory again that compiling the one before it took.
+    gc.enable()
     uvloop.run(wiring.serve(wanted))
 
 
