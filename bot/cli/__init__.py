@@ -93,8 +93,8 @@ def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
 
 def wiring_alone() -> ModuleType:
     """`bot.wiring`, without what its libraries import only because it is installed."""
-    # structlog and httpx would import them: 3 MB for colours that no log of the bot has.
-    for name in ("rich", "pygments"):
+    # structlog, httpx and uvicorn would import them: 4 MB for colours that no log has and reloads that nobody wants.
+    for name in ("rich", "pygments", "watchfiles"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     return importlib.import_module("bot.wiring")
 

@@ -22,6 +22,7 @@ print(*(name for name, module in sys.modules.items() if module is not None))
 MAY_BE_NEVER_NEEDED = {
     "rich": "colours in a terminal",
     "pygments": "colours in a terminal",
+    "watchfiles": "a server that starts again when its code changes",
     "ruamel.yaml": "a settings file, or a playbook that is not YAML",
     "matplotlib": "pictures",
     "numpy": "pictures",
