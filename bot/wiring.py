@@ -93,7 +93,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             accept=runtime.accept(reconcile),
             not_ready=health.not_ready,
             metrics=health.metrics,
-            slack=endpoint(app, secret),
+            slack=endpoint(app, secret, runtime.wake.answering),
             degraded=health.degraded,
             pages=IncidentPages(page_links(settings), on.storage.store.load, runtime.page, time.time).routes,
         )
@@ -236,5 +236,4 @@ async def serve(settings: Settings) -> None:
         # The playbooks and the libraries are never freed; without them a collection takes no time.
         gc.collect()
         gc.freeze()
-        gc.enable()
         await serve_until_stopped(app, host=settings.http.host, port=settings.http.port)

@@ -17,8 +17,6 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from bot.domain.incidents.rehearsed import Origin
 from bot.domain.kernel.errors import Fault, PlaybookError
@@ -30,7 +28,7 @@ from bot.domain.playbooks.loading.check import Checked, check, recompile
 from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
 from bot.domain.playbooks.loading.fragment import Fragments, ReadFragment, read_fragment
 from bot.domain.playbooks.loading.include import expand
-from bot.domain.playbooks.loading.link import Known, link_faults
+from bot.domain.playbooks.loading.link import Known, link_faults, slim
 from bot.domain.playbooks.loading.overrides import faults_of_override, settings_of_override
 from bot.domain.playbooks.loading.yaml_words import Spot, told
 from bot.domain.playbooks.mistakes import Path
@@ -169,7 +167,7 @@ def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
         elif found is not None:
-            playbooks[found.name] = found
+            playbooks[found.name] = slim(found)
         else:
             faults[str(path)] = checked.faults
         if checked.warnings:
@@ -294,7 +292,7 @@ def _read_fragment(name: str, text: str | Fault, file: str) -> ReadFragment:
     if isinstance(text, Fault):
         return ReadFragment(None, None, (text,))
     try:
-        return read_fragment(name, _read_source(text, file))
+        return read_fragment(name, _read_source(text, file, is_included=True))
     except PlaybookError as error:
         return ReadFragment(None, None, error.faults)
 
@@ -358,9 +356,9 @@ def _sound(checked: Checked) -> CompiledPlaybook:
     return checked.compiled
 
 
-def _read_source(text: str, file: str) -> Source:
+def _read_source(text: str, file: str, *, is_included: bool = False) -> Source:
     """The data with the position of everything in it; raises `PlaybookError` for anything but plain YAML."""
-    reader = _Reader(text, file)
+    reader = _Reader(text, file, names_file=is_included)
     data = reader.document()
     if not isinstance(data, dict):
         raise PlaybookError((Fault(f"{file}:1:1", "a playbook is a mapping of keys", "Begin with 'language: 1'."),))
@@ -372,7 +370,14 @@ def _events(text: str, file: str) -> list[Event]:
     try:
         return _plain(list(yaml.parse(text, Loader=yaml.CSafeLoader)), file)
     except yaml.YAMLError:
-        pass
+        return _events_of_the_slow_reader(text, file)
+
+
+def _events_of_the_slow_reader(text: str, file: str) -> list[Event]:
+    # Imported only for a file that is not YAML.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
         return _plain(YAML(typ="safe", pure=True).parse(text), file)
     except MarkedYAMLError as error:
@@ -434,8 +439,10 @@ def _kind(event: Event) -> str:
 class _Reader:
     """Turns a file into plain data, and records the position of each key and value."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, *, names_file: bool = False) -> None:
+        """`names_file`: positions name the file, since others include them."""
         self._lines, self._file = text.splitlines(), file
+        self._named = file if names_file else ""
         self._events = iter(_events(text, file))
         self.values: dict[Path, Position] = {}
         self.keys: dict[Path, Position] = {}
@@ -488,7 +495,7 @@ class _Reader:
             # Folded and escaped texts differ from the text in the file: only their beginning has a position.
             if event.value and self._lines[line][begins : begins + len(event.value)] == event.value:
                 text_column = begins + 1
-        return Position(line + 1, column + 1, text_column)
+        return Position(line + 1, column + 1, text_column, self._named)
 
 
 def _scalar(event: Event) -> Any:

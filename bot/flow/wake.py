@@ -2,7 +2,8 @@
 
 The number of advances and effects that run at once is limited, so that accepting alerts is never starved. Each lane has
 its own limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts. Routing alerts
-and showing the cards of new incidents goes before readings and later messages.
+and showing the cards of new incidents goes before readings and later messages. While people wait for the answer to a
+press or a command, incidents advance and presses are judged one after the other: a flood of presses is stored first.
 
 A deadline or a wait that ends soon gets a timer here. The others, and those of a process that is gone, are found by
 `reconcile` in the ordered indexes of the storage.
@@ -11,7 +12,8 @@ A deadline or a wait that ends soon gets a timer here. The others, and those of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import structlog
 
@@ -25,6 +27,8 @@ from bot.flow.priority import Priority
 log = structlog.get_logger()
 AT_ONCE = 8
 SOON_SECONDS = 60.0
+GAP_SECONDS = 0.05
+"""A flood of presses has gaps between one answer and the next request."""
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
 GIVE_WAY: frozenset[Lane] = frozenset({"cards", "reads"})
@@ -48,7 +52,7 @@ class Wake:
         self._advances = asyncio.Semaphore(AT_ONCE)
         self._lanes = {lane: asyncio.Semaphore(EFFECTS_AT_ONCE[lane]) for lane in LANES}
         self._first_cards = asyncio.Semaphore(EFFECTS_AT_ONCE["cards"])
-        self.priority = Priority()
+        self.priority, self._answers = Priority(), Priority()
         self._again: set[str] = set()
         self._timers: set[str] = set()
         self._advancing: dict[str, asyncio.Task[None]] = {}
@@ -81,6 +85,16 @@ class Wake:
             name=f"perform {incident_id} {effect_id}",
         )
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """While somebody waits for the answer to a press or a command."""
+        with ExitStack() as until_answered:
+            until_answered.enter_context(self._answers.urgent())
+            try:
+                yield
+            finally:
+                self._call_later(GAP_SECONDS, until_answered.pop_all().close)
+
     @property
     def is_busy(self) -> bool:
         """Whether more work is queued here than may run at once: then work that is not urgent should wait."""
@@ -103,7 +117,7 @@ class Wake:
         try:
             while True:
                 self._again.discard(incident_id)
-                async with self._advances:
+                async with self._advances, self._answers.other("advances"):
                     advanced = await self._advance(incident_id, waiting)
                 waiting = None
                 for effect in advanced.effects:
@@ -124,7 +138,10 @@ class Wake:
     async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool) -> None:
         performed = Performed()
         try:
-            if lane not in GIVE_WAY:
+            if lane == "people":
+                async with self._lanes[lane], self._answers.other(lane):
+                    performed = await self._perform(incident_id, effect_id)
+            elif lane not in GIVE_WAY:
                 async with self._lanes[lane]:
                     performed = await self._perform(incident_id, effect_id)
             elif is_first and lane == "cards":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -62,6 +63,8 @@ def table(measured: Measured) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = options(arguments)
+    # As in the image, whose bytecode is compiled: else each process compiles every library again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     size = Size(**{field.name: getattr(chosen, field.name) for field in fields(Size)})
     try:
         with surroundings() as around:

@@ -202,3 +202,34 @@ async def test_what_waited_behind_urgent_work_and_was_dropped_leaves_its_room() 
         assert work.performed == ["read-0", "read-5"]
     work.may_end.set()
     await other.settled()
+
+
+async def test_the_answers_that_people_wait_for_go_before_the_work_of_earlier_presses() -> None:
+    work = Work(is_news=False)
+    wake = work.waker()
+    with wake.answering():
+        for number in range(3):
+            wake.incident(f"INC-{number}")
+            wake.effect(f"INC-{number}", f"judge-{number}", "people")
+        wake.effect("INC-9", "apply", "waits")
+        await begun()
+        assert (work.advanced, work.performed) == (["INC-0"], ["judge-0", "apply"]), "slowed, not stopped"
+    await begun()
+    assert work.advanced == ["INC-0"], "the next press of a flood may be on its way"
+    [(_, is_answered)] = work.later
+    is_answered()
+    await begun()
+    assert (len(work.advanced), len(work.performed)) == (3, 4)
+    work.may_end.set()
+    await wake.settled()
+
+
+async def test_a_lone_press_is_processed_at_once() -> None:
+    work = Work()
+    wake = work.waker()
+    with wake.answering():
+        wake.incident("INC-1")
+    await begun()
+    assert work.advanced == ["INC-1"]
+    work.may_end.set()
+    await wake.settled()

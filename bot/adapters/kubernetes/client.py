@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import math
 import time
@@ -23,6 +22,7 @@ import aiohttp
 import structlog
 
 from bot.adapters.kubernetes.credentials import Connection, Credentials, NotSentError, load
+from bot.adapters.kubernetes.library import library
 from bot.domain.kernel.errors import BotError, CircuitOpenError
 from bot.flow.circuit import Circuit
 
@@ -246,7 +246,7 @@ class KubernetesClient:
         """A request that upgrades, as exec does. Raises aiohttp's own errors: a refusal has its status there."""
         if self._reads_only:
             raise NotSentError(READS_ONLY)
-        stream = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.stream")
+        stream = await asyncio.to_thread(library, "stream")
         async with contextlib.AsyncExitStack() as stack:
             api, shown = await self._opened()
             try:
@@ -351,8 +351,8 @@ def _proxy_from_environment(url: str) -> str | None:
 
 
 async def _transport(credentials: Credentials) -> ApiClient:
-    # Importing takes most of a second of CPU time: not on the loop that serves Slack and webhooks.
-    transport = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.api_client")
+    # Importing takes a while: not on the loop that serves Slack and webhooks.
+    transport = await asyncio.to_thread(library, "client.api_client")
     configuration = credentials.configuration
     configuration.connection_pool_maxsize = POOL_SIZE
     # The client's own retries would send a DELETE again; the caller knows the precondition and decides.

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bot.adapters.kubernetes.library import library
 from bot.domain.kernel.errors import BotError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ async def load(connection: Connection, *, now: Callable[[], float]) -> Credentia
 
 
 async def _load(connection: Connection, now: float) -> Credentials:
-    module = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client.configuration")
+    module = await asyncio.to_thread(library, "client.configuration")
     configuration: Configuration = module.Configuration()
     if connection.url:
         configuration.host = connection.url.rstrip("/")
@@ -76,7 +77,7 @@ async def _load(connection: Connection, now: float) -> Credentials:
         if connection.token:
             configuration.api_key = {"BearerToken": f"Bearer {connection.token}"}
         return Credentials(configuration)
-    config = await asyncio.to_thread(importlib.import_module, "kubernetes.aio.config")
+    config = await asyncio.to_thread(library, "config")
     # The client's errors for a file that is not YAML, or does not have the structure of a kubeconfig.
     malformed = (importlib.import_module("yaml").YAMLError, AttributeError, KeyError, TypeError, ValueError)
     try:

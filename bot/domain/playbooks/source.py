@@ -29,13 +29,9 @@ class Position:
     text_column: int | None = None
     """Where the text itself starts, after its quote; None if it is not in the file in this form."""
     file: str = ""
-    """A file other than the source's: an included fragment."""
+    """The file of a fragment, whose positions may be included in other files; empty for the source's own."""
     stretches: tuple[Stretch, ...] = ()
     """Origin of each part of a text into which parameters were inserted."""
-
-    def in_file(self, file: str) -> Position:
-        # `dataclasses.replace` takes three times as long, and an include copies each position of its fragment.
-        return Position(self.line, self.column, self.text_column, file, self.stretches)
 
     def of(self, file: str) -> str:
         return f"{self.file or file}:{self.line}:{self.column}"

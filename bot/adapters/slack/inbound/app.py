@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.async_app import AsyncAck, AsyncApp
@@ -16,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.adapters.slack.inbound import card_buttons, opening, pins, presses, steering_words
+from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import Boundary
 from bot.adapters.slack.inbound.card_buttons import card_button
 from bot.adapters.slack.inbound.commands import Commands
@@ -46,7 +49,8 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
         signing_secret=signing_secret,
         # One workspace and one token: Bolt would otherwise call `auth.test` before it stores the first press.
         authorize=_authorize_with(client.token or ""),
-        process_before_response=False,
+        # Else Bolt looks every 10 ms whether the listener has acknowledged: most of what a press waited for.
+        process_before_response=True,
         ignoring_self_events_enabled=False,
     )
     boundary, commands = Boundary(client, services.messenger), Commands(services)
@@ -58,7 +62,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
     app.shortcut(SHORTCUT)(boundary.click(pinned.shortcut, pins.NOT_STORED, again=""))
     app.view(PIN_FORM)(boundary.form(pinned.chosen, pins.NOT_STORED))
     app.event(REACTION_ADDED, middleware=[pinned.reaction])(_acknowledge)
-    app.event(HOME_OPENED)(homes.opened)
+    app.event(HOME_OPENED)(_published_afterwards(homes))
     app.view(ANYTHING)(_acknowledge)
     # Slack resends an unanswered event three times.
     app.event(ANYTHING)(_acknowledge)
@@ -94,13 +98,34 @@ def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services, comm
     app.view(SILENCE_FORM)(form(Silencing(services, commands.pointed_at).confirmed, steering_words.NOT_STORED))
 
 
-def endpoint(app: AsyncApp, signing_secret: str) -> Callable[[Request], Awaitable[Response]]:
-    """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends."""
-    return only_signed(AsyncSlackRequestHandler(app).handle, signing_secret)
+def endpoint(
+    app: AsyncApp, signing_secret: str, answering: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Callable[[Request], Awaitable[Response]]:
+    """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends.
+
+    `answering` is entered while Slack waits for the answer to a request that it signed.
+    """
+    handler = AsyncSlackRequestHandler(app)
+
+    async def handle(request: Request) -> Response:
+        with answering():
+            return await handler.handle(request)
+
+    return only_signed(handle, signing_secret)
 
 
 async def _acknowledge(ack: AsyncAck) -> None:
     await ack()
+
+
+def _published_afterwards(homes: Homes) -> Callable[..., Awaitable[None]]:
+    afterwards = Afterwards()
+
+    async def listener(ack: AsyncAck, event: dict[str, Any]) -> None:
+        await ack()
+        afterwards.begin(homes.opened(event), "home")
+
+    return listener
 
 
 def _authorize_with(token: str) -> Callable[..., Awaitable[AuthorizeResult]]:

@@ -1,6 +1,7 @@
 """Runs every command, click and form: under a deadline it does the work, acknowledges and replies.
 
 A handler returns its reply, or raises `NotDoneError` with the reason. Storage is confirmed before the acknowledgement.
+Slack gets its answer when the listener returns, so forms and replies that are calls to Slack follow afterwards.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound import forms
+from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.message import Message
@@ -147,7 +149,7 @@ class Boundary:
     """Makes listeners for Bolt from handlers. `not_stored` is the reply when the storage does not answer in time."""
 
     def __init__(self, client: AsyncWebClient, messenger: Messenger) -> None:
-        self._client, self._messenger = client, messenger
+        self._client, self._messenger, self._afterwards = client, messenger, Afterwards()
 
     def command(self, handle: Callable[[Command], Awaitable[Answer]], not_stored: str) -> Listener:
         async def listener(ack: AsyncAck, body: Json) -> None:
@@ -160,10 +162,13 @@ class Boundary:
                 await ack(text=answer.text, blocks=list(answer.blocks), response_type="ephemeral")
                 return
             await ack()
-            if problem := await self._open(body, answer, COMMAND_AGAIN):
-                await notify(self._messenger, command.user, command.channel, problem, command.response_url)
+            self._afterwards.begin(self._form_of_command(body, answer, command), "form of a command")
 
         return listener
+
+    async def _form_of_command(self, body: Json, form: Modal, command: Command) -> None:
+        if problem := await self._open(body, form, COMMAND_AGAIN):
+            await notify(self._messenger, command.user, command.channel, problem, command.response_url)
 
     def click(
         self, handle: Callable[[Click], Awaitable[Reply]], not_stored: str, *, again: str = PRESS_AGAIN
@@ -177,13 +182,17 @@ class Boundary:
             except NotDoneError as error:
                 answer = f"{WARNING} {error}"
             await ack()
-            if isinstance(answer, Modal):
-                answer = await self._open(body, answer, again)
             if answer:
-                text = answer.text if isinstance(answer, Message) else answer
-                await notify(self._messenger, click.user, click.channel, text, click.response_url)
+                self._afterwards.begin(self._reply_to_click(body, answer, click, again), "reply to a click")
 
         return listener
+
+    async def _reply_to_click(self, body: Json, answer: Answer | str, click: Click, again: str) -> None:
+        if isinstance(answer, Modal):
+            answer = await self._open(body, answer, again)
+        if answer:
+            text = answer.text if isinstance(answer, Message) else answer
+            await notify(self._messenger, click.user, click.channel, text, click.response_url)
 
     def form(self, handle: Callable[[Submission], Awaitable[Modal | str | None]], not_stored: str) -> Listener:
         """A rejected form stays open with its answers, and shows the reasons below its fields."""
@@ -199,7 +208,8 @@ class Boundary:
                 await ack(response_action="push", view=answer.view)
             elif answer:
                 await ack(response_action="clear")
-                await notify(self._messenger, sent.user, sent.kept["channel"], answer, sent.kept["response_url"])
+                reply_to = sent.kept["channel"], answer, sent.kept["response_url"]
+                self._afterwards.begin(notify(self._messenger, sent.user, *reply_to), "reply to a form")
             else:
                 await ack()
 

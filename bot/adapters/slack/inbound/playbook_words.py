@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import difflib
 from collections.abc import Awaitable, Callable
@@ -11,6 +10,7 @@ import structlog
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, line, mention
+from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import NotDoneError
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, reply
 from bot.adapters.slack.outbound.blocks import section
@@ -36,7 +36,7 @@ class PlaybookWords:
     def __init__(self, services: Services, pointed_at: PointedAt) -> None:
         self._playbooks, self._incidents, self._pointed_at = services.playbooks, services.incidents, pointed_at
         self._draw, self._messenger = services.draw, services.messenger
-        self._drawing: set[asyncio.Task[None]] = set()
+        self._afterwards = Afterwards()
 
     async def list(self, command: Command) -> Message:
         del command
@@ -81,9 +81,7 @@ class PlaybookWords:
         if self._draw is None:
             return _drawn(about, compiled.playbook)
         # Slack waits three seconds for the answer, and drawing and uploading may take longer.
-        task = asyncio.create_task(self._share(self._draw, command, compiled), name=f"drawing {compiled.name}")
-        self._drawing.add(task)
-        task.add_done_callback(self._drawing.discard)
+        self._afterwards.begin(self._share(self._draw, command, compiled), f"drawing {compiled.name}")
         return _drawn(f"{about} will be posted as a picture in this channel.", compiled.playbook)
 
     async def _share(self, draw: Draw, command: Command, compiled: CompiledPlaybook) -> None:

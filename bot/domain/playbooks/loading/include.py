@@ -118,12 +118,13 @@ class _Site:
     inside: dict[str, _Site] = field(default_factory=dict)
 
     def place(self, path: Path) -> Position:
-        at = self.source.values.get(path, Position(1, 1))
-        return at.in_file(self.source.file) if self.fragment else at
+        return self.source.values.get(path) or self._beginning()
 
     def place_of_key(self, path: Path) -> Position:
-        at = self.source.keys.get(path, Position(1, 1))
-        return at.in_file(self.source.file) if self.fragment else at
+        return self.source.keys.get(path) or self._beginning()
+
+    def _beginning(self) -> Position:
+        return Position(1, 1, file=self.source.file if self.fragment else "")
 
 
 @dataclass(frozen=True)
@@ -333,24 +334,31 @@ class _Expansion:
         self._size += 1 + (len(value) // 100 if isinstance(value, str) else 0)
         if self._size > MAX:
             raise _TooBigError("with its fragments the playbook becomes too big")
-        stands_for = self._stands_for(written, role_of(out)) if isinstance(value, str) else None
-        if stands_for is not None:
-            return self._copy(stands_for, out, sheet)
+        if isinstance(value, str):
+            return self._copy_text(written, out, sheet)
         sheet.values[out] = site.place(path)
         if isinstance(value, Mapping):
-            for key in value:
-                sheet.keys[*out, key] = site.place_of_key((*path, key))
-            return {k: self._copy(_Written(site, (*path, k), item), (*out, k), sheet) for k, item in value.items()}
+            copied: dict[str, Any] = {}
+            for key, item in value.items():
+                here, there = (*path, key), (*out, key)
+                sheet.keys[there] = site.place_of_key(here)
+                copied[key] = self._copy(_Written(site, here, item), there, sheet)
+            return copied
         if isinstance(value, list):
             return [self._copy(_Written(site, (*path, i), item), (*out, i), sheet) for i, item in enumerate(value)]
-        if isinstance(value, str):
-            woven = self._woven(written, role_of(out))
-            text = "".join(part for part, _ in woven)
-            if text != value:
-                stretches = tuple(stretch for _, stretch in woven)
-                sheet.values[out] = replace(site.place(path), text_column=None, stretches=stretches)
-            return text
         return value
+
+    def _copy_text(self, written: _Written, out: Path, sheet: _Sheet) -> Any:
+        role = role_of(out)
+        stands_for = self._stands_for(written, role)
+        if stands_for is not None:
+            return self._copy(stands_for, out, sheet)
+        place = sheet.values[out] = written.site.place(written.path)
+        woven = self._woven(written, role)
+        text = "".join(part for part, _ in woven)
+        if text != written.value:
+            sheet.values[out] = replace(place, text_column=None, stretches=tuple(stretch for _, stretch in woven))
+        return text
 
     def _stands_for(self, written: _Written, role: Role) -> _Written | None:
         """Returns what a text stands for that is only the name of a parameter or of an exit."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from bot.domain.kernel.errors import Fault
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import PEOPLE, DivertState, EndState
-from bot.domain.playbooks.mistakes import Mistake
+from bot.domain.playbooks.mistakes import Mistake, Path
 
 Known = Mapping[str, CompiledPlaybook | None]
 """All playbooks by name. None: the playbook has faults, or was not read."""
@@ -33,6 +34,17 @@ def link_faults(playbook: CompiledPlaybook, known: Known) -> Iterator[Fault]:
                 what = f"'{state.divert}' never ends with '{end}'"
                 mistake = Mistake(("states", name, "returns", end), what, did_you_mean(end, ends), at_key=True)
                 yield playbook.fault(mistake)
+
+
+def slim(playbook: CompiledPlaybook) -> CompiledPlaybook:
+    """Keeps only the places of states and of what `link_faults` may report: the others are most of its memory."""
+    source = playbook.source
+    values, keys = ({at: place for at, place in each.items() if _is_kept(at)} for each in (source.values, source.keys))
+    return replace(playbook, source=replace(source, data={}, values=values, keys=keys))
+
+
+def _is_kept(path: Path) -> bool:
+    return len(path) <= 2 or path[0] == "related" or path[2] in ("divert", "returns")
 
 
 def ends_of(name: str, known: Known) -> frozenset[str] | None:

@@ -91,7 +91,7 @@ def _added(source: Source, libraries: list[Source], probes: Probes) -> Source:
 
 def _copy_places(library: Source, path: Path, values: dict[Path, Position], keys: dict[Path, Position]) -> None:
     for there, here in ((library.values, values), (library.keys, keys)):
-        here |= {each: at.in_file(library.file) for each, at in there.items() if each[: len(path)] == path}
+        here |= {each: at for each, at in there.items() if each[: len(path)] == path}
 
 
 def _signals_mentioned(data: Mapping[str, Any]) -> set[str]:

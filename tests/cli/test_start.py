@@ -1,0 +1,48 @@
+"""A bot that serves imports what every incident needs, and nothing that many never need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SERVES = """
+import sys
+from bot.cli import wiring_alone
+wiring_alone()
+from bot.adapters.yaml_playbooks import load_folders
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.adapters.kubernetes.library import library
+for name in ("client.api_client", "config", "stream"):
+    library(name)
+load_folders((packaged_playbooks(),))
+print(*(name for name, module in sys.modules.items() if module is not None))
+"""
+MAY_BE_NEVER_NEEDED = {
+    "rich": "colours in a terminal",
+    "pygments": "colours in a terminal",
+    "watchfiles": "a server that starts again when its code changes",
+    "ruamel.yaml": "a settings file, or a playbook that is not YAML",
+    "matplotlib": "pictures",
+    "numpy": "pictures",
+    "jinja2": "reports as a page",
+    "obstore": "reports in a bucket",
+    "jsonschema": "tests",
+    "kubernetes.client": "the synchronous client",
+    "requests": "the synchronous client",
+    "kubernetes.aio.client.models.v1_pod": "models of the Kubernetes client, which sends and reads plain JSON here",
+}
+
+
+@pytest.fixture(scope="module")
+def imported() -> frozenset[str]:
+    """What a fresh interpreter has imported before the bot listens."""
+    printed = subprocess.run([sys.executable, "-c", SERVES], check=True, capture_output=True, text=True).stdout
+    return frozenset(printed.split())
+
+
+@pytest.mark.parametrize("name", MAY_BE_NEVER_NEEDED)
+def test_what_may_never_be_needed_is_not_imported_at_the_start(name: str, imported: frozenset[str]) -> None:
+    assert "bot.wiring" in imported
+    assert name not in imported, f"import it where it is used: {MAY_BE_NEVER_NEEDED[name]}"
