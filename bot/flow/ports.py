@@ -67,6 +67,8 @@ class Owed:
     """The run when the effect was taken; None if it is not stored any more."""
     taken_at: float = 0.0
     """The storage's time."""
+    version: int = 0
+    """The version of the run that owed it last."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,16 @@ class Waiting:
     events: Sequence[Event]
     now: float
     """The storage's time."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a decision has left to do."""
+
+    waiting: Waiting
+    """The incident after it, with the events that came meanwhile."""
+    taken: Sequence[Owed] = ()
+    """Its effects that this process now has under a lease; another process performs the others."""
 
 
 @dataclass(frozen=True)
@@ -246,10 +258,10 @@ class RunStore(Protocol):
 
     async def commit(
         self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]
-    ) -> Waiting | None:
+    ) -> Committed:
         """Writes the run, its timeline entries and its effects, and drops the oldest `consumed` events: all or nothing.
 
-        Returns the incident after that if no event waits; None if one does, which `look` shows.
+        Its effects are leased to this process, as if it had taken each, unless another process performs one.
 
         Raises `StaleRunError` unless `run.version` is one ahead of the stored version, and if a parked or closed
         incident would continue while another one has its target. Effects of earlier visits are void. A parked incident

@@ -21,7 +21,7 @@ from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled, Standing, Waiting
+from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled, Standing, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -302,7 +302,7 @@ class RedisStore:
         consumed: int,
         entries: Sequence[Chained],
         effects: Sequence[Effect],
-    ) -> Waiting | None:
+    ) -> Committed:
         incident = run.incident_id
         keys = [
             *self._of(incident, "run", "inbox", "timeline", "effects"),
@@ -326,13 +326,19 @@ class RedisStore:
             len(entries),
             *(entry.model_dump_json() for entry in entries),
         ]
-        for effect in effects:
-            arguments += [effect.effect_id, self._form.text(effect)]
+        bodies = {effect.effect_id: self._form.text(effect) for effect in effects}
+        arguments += [part for pair in bodies.items() for part in pair]
         answer, *after = await self._redis.script("commit", keys, arguments)
         if answer != "committed":
             raise StaleRunError(f"{incident} version {run.version}: {answer}")
-        left, now = after
-        return None if int(left) else Waiting(run, (), float(now))
+        now, events, ids = after
+        tokens = {effect_id: f"0|{run.version}|{bodies[effect_id]}" for effect_id in map(str, ids)}
+        taken = [
+            Owed(incident, effect, 0, tokens[effect.effect_id], run, float(now), run.version)
+            for effect in effects
+            if effect.effect_id in tokens
+        ]
+        return Committed(Waiting(run, [self._event(item) for item in events], float(now)), taken)
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("timeline", incident_id), 0, -1))
@@ -399,9 +405,9 @@ class RedisStore:
             return None
         # Lua ends a list at its first nil: a missing run needs a placeholder.
         value, at, *stored = taken
-        attempts, _version, body = str(value).split("|", 2)
+        attempts, version, body = str(value).split("|", 2)
         run = self._form.run(stored[0]) if stored and stored[0] else None
-        return Owed(incident_id, self._form.effect(body), int(attempts), str(value), run, float(at))
+        return Owed(incident_id, self._form.effect(body), int(attempts), str(value), run, float(at), int(version))
 
     async def owe_now(self, incident_id: str, effect: Effect, *, again: bool) -> bool:
         keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]
