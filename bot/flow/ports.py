@@ -18,6 +18,7 @@ from bot.domain.incidents.event import Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, PageAction, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import Epoch
+from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
@@ -82,6 +83,14 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Routed:
+    """An alert that was given to an incident."""
+
+    waiting: Waiting | None = None
+    """The incident with the alert in its inbox; None if another process has routed it."""
+
+
+@dataclass(frozen=True)
 class Committed:
     """What a decision has left to do."""
 
@@ -124,12 +133,12 @@ class AlertStore(Protocol):
 
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
-    ) -> bool:
+    ) -> Routed | None:
         """In one step: creates, extends or reopens the incident, appends the alert event, ends the intake entry.
 
         The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
-        Returns False, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
+        Returns None, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
         another process has routed since then counts as routed.
         """
         ...
@@ -787,11 +796,20 @@ class Impatient(Protocol):
 Draw = Callable[[], Awaitable[bytes]]
 
 
+class PartlyShownError(MessengerError):
+    """Some messages are there, as `events` report; the rest is shown later."""
+
+    def __init__(self, reason: str, events: Sequence[Event], *, retry_after_seconds: float) -> None:
+        super().__init__(reason, lasting=False, retry_after_seconds=retry_after_seconds)
+        self.events = tuple(events)
+
+
 class Messenger(Protocol):
     async def show(self, run: Run) -> Sequence[Event]:
         """Brings the incident's card and thread up to date; returns `Posted` for new messages.
 
-        Raises `MessengerError` if Slack refused; what was shown before that stays recorded.
+        Raises `PartlyShownError` if something is left to show later, and `MessengerError` if Slack refused; what was
+        shown before that stays recorded.
         """
         ...
 

@@ -279,7 +279,7 @@ class Bot:
         if scene.cards:
             waiting = RedisSummary(self._redis, scene.cards)
             digest = Summary(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
-        shown = RedisShown(self._redis, Shown, dataclasses.asdict)
+        shown = RedisShown(self._redis, Shown, dataclasses.asdict, pace)
         place = Place(channel=CHANNEL, deployment=scene.tag, incident_channels=scene.own)
         return SlackMessenger(client, shown, pace, scene.time, place, digest)
 

@@ -17,7 +17,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Committed, Intake, RouteKind, Standing, Waiting
+from bot.flow.ports import Committed, Intake, Routed, RouteKind, Standing, Waiting
 
 SEEN_SECONDS = 3600.0
 
@@ -78,18 +78,18 @@ class MemoryStore:
 
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
-    ) -> bool:
+    ) -> Routed | None:
         name, key = run.incident_id, run.target.key
         current = self._open.get(key)
         if how == "extends":
             if current != name:
-                return False
+                return None
         elif current and not (how == "reopens" and current == name):
-            return False
+            return None
         known = self.runs.get(name)
         is_parked = how == "tells" and known is not None and known.parked is not None
         if how in ("reopens", "tells") and not is_parked and self._last.get(key) != name:
-            return False
+            return None
         self._intake.remove(entry)
         if how == "opens":
             self.runs[name] = run
@@ -100,7 +100,7 @@ class MemoryStore:
         if event_id not in self._known[name] and how in ("opens", "reopens"):
             self._open[key] = name
         await self.append(name, [event])
-        return True
+        return Routed()
 
     # --- runs --------------------------------------------------------------------------------------------------------
 

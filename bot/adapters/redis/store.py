@@ -21,7 +21,7 @@ from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled, Standing, Waiting
+from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, Routed, RouteKind, Settled, Standing, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -99,7 +99,7 @@ class RedisStore:
 
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
-    ) -> bool:
+    ) -> Routed | None:
         incident = run.incident_id
         # By its number in the intake: an incident may receive one alert many times, with or without a close between.
         event = AlertChanged(
@@ -124,20 +124,26 @@ class RedisStore:
             event.event_id,
             self._form.text(event),
         ]
-        return await self._route(keys, arguments, bundle if how == "opens" or offer else None) != "changed"
+        answer, *found = await self._route(keys, arguments, bundle if how == "opens" or offer else None)
+        if answer == "changed":
+            return None
+        is_ours = bool(found) and not self._form.is_newer(found[0])
+        return Routed(self._waiting(*found) if is_ours else None)
 
     async def _route(
         self, keys: Sequence[str], arguments: Sequence[Any], bundle: Bundle | None, *remember_seconds: int
-    ) -> str:
+    ) -> Sequence[Any]:
         """Sends a bundle that this process has stored before only if Redis lost it: it is hundreds of kilobytes."""
+
+        async def sent(text: str) -> Sequence[Any]:
+            answer = await self._redis.script("route", keys, [*arguments, text, *remember_seconds])
+            return [answer] if isinstance(answer, str) else list(answer)
+
         if bundle is None:
-            return str(await self._redis.script("route", keys, [*arguments, "", *remember_seconds]))
-        if bundle.digest in self._bundles_stored:
-            answer = str(await self._redis.script("route", keys, [*arguments, "stored", *remember_seconds]))
-            if answer != "no bundle":
-                return answer
-        text = json.dumps(bundle.stored())
-        answer = str(await self._redis.script("route", keys, [*arguments, text, *remember_seconds]))
+            return await sent("")
+        if bundle.digest in self._bundles_stored and (answer := await sent("stored")) != ["no bundle"]:
+            return answer
+        answer = await sent(json.dumps(bundle.stored()))
         self._bundles_stored.add(bundle.digest)
         return answer
 
@@ -159,7 +165,7 @@ class RedisStore:
             event.event_id,
             self._form.text(event),
         ]
-        answer = await self._route(keys, arguments, bundle, self._limits.remember_alerts_seconds)
+        answer, *_ = await self._route(keys, arguments, bundle, self._limits.remember_alerts_seconds)
         return {"changed": None, "routed": run.incident_id}.get(answer, answer)
 
     async def reopen(self, run: Run, event: Commanded) -> bool:
@@ -171,7 +177,8 @@ class RedisStore:
             self._redis.key("parked"),
         ]
         arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, self._form.text(event)]
-        return await self._route(keys, arguments, None) == "routed"
+        answer, *_ = await self._route(keys, arguments, None)
+        return bool(answer == "routed")
 
     async def hold(self, entry: Intake, target: Target) -> None:
         kept = json.dumps(

@@ -15,7 +15,7 @@ from bot.domain.reports.chart import Chart
 from bot.domain.reports.present import present
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
+from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, PartlyShownError, RunStore
 from bot.flow.whole_timeline import whole_timeline
 
 
@@ -28,6 +28,8 @@ class ShowHandler:
         self._changed()
         try:
             return Done(tuple(await self._messenger.show(context.run)))
+        except PartlyShownError as partly:
+            return Later(partly.retry_after_seconds, partly.events)
         except OvertakenError as error:
             # The process that took over has ended the effect, and does not know what came after it.
             await self._effects.owe_now(context.incident_id, effect, again=True)

@@ -1,5 +1,5 @@
 -- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
--- caller saw it.
+-- caller saw it; returns why. Otherwise 'routed', the run JSON, the time and the waiting events.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
 -- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle (JSON, or
@@ -36,4 +36,4 @@ if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])
   redis.call('ZADD', KEYS[8], 'NX', now[1], ARGV[3])
 end
-return 'routed'
+return {'routed', redis.call('GET', KEYS[4]), at, redis.call('LRANGE', KEYS[5], 0, -1)}

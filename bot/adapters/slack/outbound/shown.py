@@ -43,6 +43,13 @@ class ShownStore(Protocol):
         """Stored when it returns. Raise `LostRunError` when the incident itself is not stored."""
         ...
 
+    async def attempt(self, incident_id: str, slot: str, shown: Shown, *, channel: str) -> float:
+        """Take a token of the pace of posts in this channel, store the attempt, and return 0; as `save` if not stored.
+
+        Without a token store nothing, and return the seconds until there is one.
+        """
+        ...
+
 
 class Pace(Protocol):
     async def take(self, kind: Literal["post", "update", "home"], key: str) -> float:
