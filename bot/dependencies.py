@@ -21,7 +21,7 @@ from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.kubernetes.client import KubernetesClient
-from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.cluster import KubernetesCluster, SharedSnapshots
 from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
 from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
@@ -288,6 +288,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
     pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
     recent = CachedSnapshots(cluster.port, clock.now)
+    shared = CachedSnapshots(SharedSnapshots(cluster.port.reader), clock.now)
     replicas = SnapshotReplicas(CachedSnapshots(ServingReader(cluster.port.reader), clock.now))
     samples = RedisSamples(storage.connection)
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
@@ -327,7 +328,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         only_reads=only_reads,
         amd_labels=settings.gpu.amd_exporter,
     )
-    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)
+    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, shared=shared, now=clock.now)
     return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack))
 
 

@@ -20,8 +20,8 @@ SHARED: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     "endpoint_slices": ("EndpointSlice", None),
     "inference_pools": ("InferencePool", None),
     "older_pools": (OLDER_POOL, None),
-    "canaries": ("Pod", {"labelSelector": CANARY_LABEL}),
-    "released": ("Pod", {"labelSelector": TAKEN_FROM_LABEL}),
+    "canary_pods": ("Pod", {"labelSelector": CANARY_LABEL}),
+    "released_pods": ("Pod", {"labelSelector": TAKEN_FROM_LABEL}),
 }
 """Lists of a namespace, by kind and query. Pods that the bot labelled are few."""
 
@@ -51,7 +51,7 @@ class ServingReader:
         )
         parts: dict[str, Part] = dict(zip(SHARED, lists, strict=True))
         parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
-        labelled = (parts.pop("canaries"), parts.pop("released"))
+        labelled = (parts.pop("canary_pods"), parts.pop("released_pods"))
         pods = {uid_of(pod): pod for pod in (*own.items, *_ours(workload, slug, *labelled))}
         unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}
         if reason := next((part.unreadable for part in (own, *labelled) if part.unreadable), ""):
