@@ -31,9 +31,11 @@ LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
 """How often a workload is read until its controller has observed its last change, and the interval."""
 CLUSTER_WIDE_SECONDS = 2.0
 SHARED_SECONDS = 1.0
-"""How old the lists of a namespace may be that incidents share."""
+"""How old answers about a namespace and its workloads may be that incidents share."""
 STATUS_SECONDS = 30.0
 """Whether the cluster has a node autoscaler changes rarely."""
+MAX_KEPT = 512
+"""Answers; from here on those that nobody may use any more are dropped."""
 
 KEPT_AS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("replica_sets", "ReplicaSet"),
@@ -102,10 +104,11 @@ class KubernetesReader:
         *,
         now: Callable[[], float] = time.time,
         cluster_wide_seconds: float = CLUSTER_WIDE_SECONDS,
+        shared_seconds: float = SHARED_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client, self.now, self._pause = client, now, pause
-        self._keep_seconds = cluster_wide_seconds
+        self._keep_seconds, self._shared_seconds = cluster_wide_seconds, shared_seconds
         self._kept: dict[str, tuple[float, asyncio.Future[Part]]] = {}
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
@@ -120,7 +123,7 @@ class KubernetesReader:
 
     async def _world(self, target: Target, slug: str, *, shared: bool = False) -> ClusterSnapshot:
         namespace, at = target.namespace, self.now()
-        workload = await self._workload(target)
+        workload = await self._workload(target, shared=shared)
         of_workload = pods_query(target, workload)
         reads: dict[str, Awaitable[Part]] = {
             **(self._shared_lists(namespace) if shared else self._lists(namespace)),
@@ -146,7 +149,7 @@ class KubernetesReader:
 
     def _shared_lists(self, namespace: str) -> dict[str, Awaitable[Part]]:
         return {
-            name: self.shared_part(f"{namespace}/{name}", kind, namespace, query, seconds=SHARED_SECONDS)
+            name: self.shared_part(f"{namespace}/{name}", kind, namespace, query, seconds=self._shared_seconds)
             for name, (kind, query) in LISTS.items()
         }
 
@@ -164,19 +167,20 @@ class KubernetesReader:
 
         async def of_this(name: str, kind: str, label: str) -> Part:
             query = {"labelSelector": label}
-            part = await self.shared_part(f"{namespace}/{name}", kind, namespace, query, seconds=SHARED_SECONDS)
+            part = await self.shared_part(f"{namespace}/{name}", kind, namespace, query, seconds=self._shared_seconds)
             mine = tuple(obj for obj in part.items if labels_of(obj).get(label) == wanted[label])
             return Part(mine, part.unreadable)
 
         return {name: of_this(name, kind, label) for name, (kind, label) in OURS.items()}
 
-    async def _workload(self, target: Target) -> Obj | None:
+    async def _workload(self, target: Target, *, shared: bool) -> Obj | None:
         """The workload as its controller has observed it.
 
         Even an annotation raises the generation, and the status follows later. If the controller has not caught up
         after a second, the workload is returned as it is.
         """
-        workload = await self.find(target.kind, target.namespace, target.name)
+        find = self.shared_find if shared else self.find
+        workload = await find(target.kind, target.namespace, target.name)
         for _ in range(LOOKS - 1):
             if workload is None or rollout_state(workload).is_observed:
                 break
@@ -195,14 +199,9 @@ class KubernetesReader:
     async def _autoscaler_status(self) -> Part:
         """Cluster Autoscaler's ConfigMap: the only object outside of the workload's namespace that is read by name."""
 
-        async def read() -> Part:
-            try:
-                found = await self.find("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
-            except ClusterError as error:
-                return Part(unreadable=str(error))
-            return Part((found,) if found is not None else ())
-
-        return await self._kept_for(STATUS_SECONDS, STATUS_NAME, read)
+        return await self._kept_for(
+            STATUS_SECONDS, STATUS_NAME, lambda: self._one("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
+        )
 
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         """One object, None if it does not exist. Raises `ClusterError` on anything else."""
@@ -210,6 +209,22 @@ class KubernetesReader:
         if answer.status == 404:
             return None
         return _object(answer)
+
+    async def shared_find(self, kind: str, namespace: str, name: str) -> Obj | None:
+        """As `find`, and it may be a second old: alerts, samples and readings of one moment share the answer."""
+        key = f"{namespace}/{kind}/{name}"
+        part = await self._kept_for(self._shared_seconds, key, lambda: self._one(kind, namespace, name))
+        if part.unreadable:
+            self._kept.pop(key, None)
+            raise ClusterError(part.unreadable)
+        return next(iter(part.items), None)
+
+    async def _one(self, kind: str, namespace: str, name: str) -> Part:
+        try:
+            found = await self.find(kind, namespace, name)
+        except ClusterError as error:
+            return Part(unreadable=str(error))
+        return Part((found,) if found is not None else ())
 
     async def listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> tuple[Obj, ...]:
         """Raises `ClusterError` if the list cannot be read."""
@@ -268,7 +283,7 @@ class KubernetesReader:
         seconds: float | None = None,
     ) -> Part:
         """As `part`, and it may be `seconds` old, by default a few: callers with the same `name` share one list."""
-        old = self._keep_seconds if seconds is None else min(seconds, self._keep_seconds)
+        old = self._keep_seconds if seconds is None else seconds
         part = await self._kept_for(old, name, lambda: self.part(kind, namespace, query))
         if part.unreadable:
             self._kept.pop(name, None)
@@ -277,6 +292,8 @@ class KubernetesReader:
     async def _kept_for(self, seconds: float, name: str, read: Callable[[], Coroutine[Any, Any, Part]]) -> Part:
         kept = self._kept.get(name)
         if kept is None or _is_over(kept, seconds):
+            if len(self._kept) >= MAX_KEPT:
+                self._kept = {key: each for key, each in self._kept.items() if not _is_over(each, STATUS_SECONDS)}
             kept = self._kept[name] = (time.monotonic(), asyncio.ensure_future(read()))
         # A caller that gives up does not cancel the read for the others.
         return await asyncio.shield(kept[1])

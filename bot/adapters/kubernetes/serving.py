@@ -1,7 +1,7 @@
 """The part of the cluster that shows which replicas serve: what sampling reads every few seconds.
 
 A whole snapshot takes two dozen requests. This takes two for each workload, and six lists that all workloads of a
-namespace share for a moment.
+namespace share for a moment. The workload itself may be a second old.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ServingReader:
 
     async def _serving(self, target: Target, slug: str) -> ClusterSnapshot:
         reader, at = self._reader, self._reader.now()
-        workload = await reader.find(target.kind, target.namespace, target.name)
+        workload = await reader.shared_find(target.kind, target.namespace, target.name)
         if workload is None:
             return ClusterSnapshot(at=at, workload=None)
         own, *lists = await asyncio.gather(
