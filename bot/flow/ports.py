@@ -21,7 +21,7 @@ from bot.domain.kernel.epoch import Epoch
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.target import Target
-from bot.domain.kernel.timeline import Chained
+from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import NO_LABELS
@@ -70,6 +70,8 @@ class Owed:
     """The storage's time."""
     version: int = 0
     """The version of the run that owed it last."""
+    shown: Mapping[str, str] | None = None
+    """With an effect that shows the incident: the messenger's record of it, as stored."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,8 @@ class Standing(NamedTuple):
     """Oldest first."""
     at: float
     """The storage's time."""
+    windows: Sequence[PlannedWindow] = ()
+    """Those that people planned, including any that have ended."""
 
 
 class RunStore(Protocol):
@@ -279,6 +283,10 @@ class RunStore(Protocol):
         ...
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]: ...
+
+    async def whole_timeline(self, incident_id: str) -> tuple[Sequence[Chained], StoredHead | None]:
+        """A timeline and its head as the run has stored it, both of one moment; no head if the run is gone."""
+        ...
 
     async def bundle(self, digest: str) -> Mapping[str, str] | None:
         """The resolved playbook source and effective settings that runs with this digest keep."""
@@ -807,8 +815,10 @@ class PartlyShownError(MessengerError):
 
 
 class Messenger(Protocol):
-    async def show(self, run: Run) -> Sequence[Event]:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Sequence[Event]:
         """Brings the incident's card and thread up to date; returns `Posted` for new messages.
+
+        `shown`: what is stored about its messages, if it has just been read.
 
         Raises `PartlyShownError` if something is left to show later, and `MessengerError` if Slack refused; what was
         shown before that stays recorded.

@@ -163,7 +163,7 @@ class RouteAlerts:
         if entry.alert.status == "resolved":
             await self._alerts.let_go(entry.alert.fingerprint)
         elif how in ("opens", "reopens"):
-            windows = await self._restrictions.open(standing.at)
+            windows = self._restrictions.open_of(standing.windows, standing.at)
             if (window := last_of(windows, "maintenance", target)) is not None:
                 if not playbook.playbook.urgent:
                     await self._alerts.hold(_marked(entry, f"held back during {window}"), target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Literal
 
@@ -18,6 +19,9 @@ class MemoryShownStore:
 
     async def load(self, incident_id: str) -> Mapping[str, Shown]:
         return dict(self.slots.get(incident_id, {}))
+
+    def read(self, incident_id: str, stored: Mapping[str, str]) -> Mapping[str, Shown]:
+        return {slot: Shown(**json.loads(record)) for slot, record in stored.items()}
 
     async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
         self.slots.setdefault(incident_id, {})[slot] = shown

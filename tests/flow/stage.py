@@ -50,6 +50,7 @@ READS = frozenset(
         "keep_time",
         "llen",
         "look",
+        "whole_timeline",
         "lrange",
         "mget",
         "zrangebyscore",

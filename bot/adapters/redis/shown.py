@@ -24,9 +24,14 @@ class RedisShown(Generic[S]):
 
     async def load(self, incident_id: str) -> dict[str, S]:
         """Raises `NewerFormError` if a record has fields that this version of the bot does not know."""
-        raw = await self._redis.ask(self._redis.client.hgetall(self._redis.key("shown", incident_id)))
+        return self.read(
+            incident_id, await self._redis.ask(self._redis.client.hgetall(self._redis.key("shown", incident_id)))
+        )
+
+    def read(self, incident_id: str, stored: Mapping[str, str]) -> dict[str, S]:
+        """As `load`, from the text of the storage."""
         try:
-            return {slot: self._make(**json.loads(record)) for slot, record in raw.items()}
+            return {slot: self._make(**json.loads(record)) for slot, record in stored.items()}
         except TypeError as unknown:
             raise NewerFormError(f"a message of {incident_id}") from unknown
 

@@ -106,9 +106,12 @@ class SlackMessenger:
         """Why Slack refuses the bot's messages until a person fixes it; empty while it accepts them."""
         return self._door.reason
 
-    async def show(self, run: Run) -> Sequence[Event]:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Sequence[Event]:
         pulse = Pulse(self._clock.now, self._clock.now())
-        shown = self._slots(run, await self._store.load(run.incident_id), pulse)
+        known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
+        return await self._show(run, self._slots(run, known, pulse))
+
+    async def _show(self, run: Run, shown: _Slots) -> Sequence[Event]:
         await self._hold_back(run, shown)
         posted: list[Event] = []
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):

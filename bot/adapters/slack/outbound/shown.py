@@ -39,6 +39,10 @@ class ShownStore(Protocol):
         """Every slot of the incident. Raise `StorageUnavailableError` on no answer."""
         ...
 
+    def read(self, incident_id: str, stored: Mapping[str, str]) -> Mapping[str, Shown]:
+        """What `load` returns, from text that was read already."""
+        ...
+
     async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
         """Stored when it returns. Raise `LostRunError` when the incident itself is not stored."""
         ...
