@@ -53,6 +53,8 @@ READS = frozenset(
         "whole_timeline",
         "lrange",
         "mget",
+        "owed_now",
+        "pending",
         "zrangebyscore",
         "zrevrange",
     }

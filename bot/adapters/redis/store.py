@@ -369,10 +369,7 @@ class RedisStore:
         return None if raw is None else dict(json.loads(raw))
 
     async def pending(self, limit: int) -> Sequence[str]:
-        now = await self.now()
-        client = self._redis.client
-        waiting = await self._redis.ask(client.zrangebyscore(self._redis.key("pending"), "-inf", now - 1, 0, limit))
-        due = await self._redis.ask(client.zrangebyscore(self._redis.key("due"), "-inf", now, 0, limit))
+        waiting, due = await self._redis.script("pending", self._keys("pending", "due"), [limit])
         return list(dict.fromkeys([*map(str, waiting), *map(str, due)]))
 
     async def now(self) -> float:
@@ -395,8 +392,8 @@ class RedisStore:
 
     async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
         """(incident, effect id, lane) of effects that are due, oldest first; taking them is another step."""
-        client, now = self._redis.client, await self.now()
-        members = await self._redis.ask(client.zrangebyscore(self._redis.key("owed"), "-inf", now, 0, limit))
+        client = self._redis.client
+        members = await self._redis.script("owed_now", self._keys("owed"), [limit])
         due = [(incident, effect_id) for incident, _, effect_id in (str(member).partition("|") for member in members)]
         if not due:
             return []
