@@ -43,9 +43,9 @@ class RouteAlerts:
         *,
         restrictions: Restrictions,
         reopen_within_seconds: float = 900.0,
-        wake: Callable[[str, Waiting | None], None],
+        wake: Callable[[str, Waiting | None, bool], None],
     ) -> None:
-        """`clusters`: by the value of the alerts' `cluster` label."""
+        """`clusters`: by the value of the alerts' `cluster` label. `wake`: as `Wake.incident`."""
         self._alerts, self._runs, self._playbooks, self._clusters = alerts, runs, playbooks, clusters
         self._reopen_within, self._wake = reopen_within_seconds, wake
         self._restrictions = restrictions
@@ -179,7 +179,7 @@ class RouteAlerts:
             run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, parked)))
         routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
         if routed is not None:
-            self._wake(run.incident_id, routed.waiting)
+            self._wake(run.incident_id, routed.waiting, how == "extends")
         return routed is not None
 
     async def knows(self, alert: Alert) -> bool:

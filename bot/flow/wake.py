@@ -14,6 +14,7 @@ A deadline or a wait that ends soon gets a timer here. The others, and those of 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -35,6 +36,9 @@ GAP_SECONDS = 0.05
 """A flood of presses has gaps between one answer and the next request."""
 FRESH_SECONDS = 0.5
 """An effect that begins later than this after its decision is taken again: the run may have gone on meanwhile."""
+REST_SECONDS = 0.5
+"""How long further alerts of an incident wait after its last advance: one decision and one look at its card for all."""
+MAX_NOTED = 1000
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
 GIVE_WAY: frozenset[Lane] = frozenset({"cards", "reads"})
@@ -73,22 +77,43 @@ class Wake:
         self._ended: dict[str, set[str]] = {}
         """Effects of an incident that ended during its advance."""
         self._timers: set[str] = set()
+        self._advanced_at: dict[str, float] = {}
+        self._resting: dict[str, Waiting | None] = {}
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopping = False
 
-    def incident(self, incident_id: str, waiting: Waiting | None = None) -> None:
+    def incident(self, incident_id: str, waiting: Waiting | None = None, may_rest: bool = False) -> None:
         """Advances this incident soon; a wake during an advance makes it run once more.
 
-        `waiting`: the incident with its inbox, if it was just read.
+        `waiting`: the incident with its inbox, if it was just read. `may_rest`: alerts of an open incident come in
+        rows, so they wait together until some time has passed since its last advance.
         """
-        if self._stopping:
+        if self._stopping or (may_rest and self._rests(incident_id, waiting)):
             return
         if incident_id in self._advancing:
             self._again[incident_id] = _newest(waiting, self._again.get(incident_id, waiting))
             return
         task = asyncio.create_task(self._advance_one(incident_id, waiting), name=f"advance {incident_id}")
         self._advancing[incident_id] = task
+
+    def _rests(self, incident_id: str, waiting: Waiting | None) -> bool:
+        """Whether the incident was advanced just now; then a timer wakes it, unless one does already."""
+        if incident_id in self._resting:
+            self._resting[incident_id] = _newest(waiting, self._resting[incident_id])
+            return True
+        since = (
+            0.0 if incident_id in self._advancing else self._elapsed() - self._advanced_at.get(incident_id, -math.inf)
+        )
+        if since >= REST_SECONDS:
+            return False
+        self._resting[incident_id] = waiting
+
+        def wake() -> None:
+            self.incident(incident_id, self._resting.pop(incident_id))
+
+        self._call_later(REST_SECONDS - since, wake)
+        return True
 
     def effect(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool = False) -> None:
         """Performs this effect soon, when its lane has room, unless this process is performing it.
@@ -161,6 +186,13 @@ class Wake:
         finally:
             del self._advancing[incident_id]
             self._ended.pop(incident_id, None)
+            self._note_advance(incident_id)
+
+    def _note_advance(self, incident_id: str) -> None:
+        now = self._elapsed()
+        if len(self._advanced_at) >= MAX_NOTED:
+            self._advanced_at = {each: at for each, at in self._advanced_at.items() if now - at < REST_SECONDS}
+        self._advanced_at[incident_id] = now
 
     def _note(self, incident_id: str, advanced: Advanced, began: float) -> None:
         """Keep what the advance took. What was performed meanwhile may have given that very lease back since."""

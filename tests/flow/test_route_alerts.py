@@ -47,7 +47,7 @@ def route(store: RedisStore, cluster: MemoryCluster, woken: list[str]) -> RouteA
     library = Library({"drill": drill_playbook()})
     return RouteAlerts(
         store, store, library, {"test": cluster},
-        restrictions=FREE, reopen_within_seconds=REOPEN_SECONDS, wake=lambda incident, _: woken.append(incident),
+        restrictions=FREE, reopen_within_seconds=REOPEN_SECONDS, wake=lambda incident, *_: woken.append(incident),
     )  # fmt: skip
 
 

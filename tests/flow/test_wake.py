@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
 from bot.flow.ports import Owed, Waiting
-from bot.flow.wake import AT_ONCE, FRESH_SECONDS, Wake
+from bot.flow.wake import AT_ONCE, FRESH_SECONDS, REST_SECONDS, Wake
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -122,6 +122,46 @@ async def test_after_a_wake_without_an_inbox_it_is_read() -> None:
     work.may_end.set()
     await wake.settled()
     assert (len(work.advanced), work.waiting) == (2, None)
+
+
+async def test_alerts_of_an_incident_that_was_just_advanced_wait_together() -> None:
+    work = Work()
+    work.may_end.set()
+    wake = work.waker()
+    wake.incident("INC-1", None, may_rest=True)
+    await wake.settled()
+    work.time += 0.1
+    for _ in range(3):
+        wake.incident("INC-1", None, may_rest=True)
+    await wake.settled()
+    assert work.advanced == ["INC-1"]
+    ((seconds, call),) = work.later
+    assert seconds == pytest.approx(REST_SECONDS - 0.1)
+    wake.incident("INC-1")
+    await wake.settled()
+    assert work.advanced == ["INC-1", "INC-1"], "a press waits for nothing"
+    call()
+    await wake.settled()
+    assert work.advanced == ["INC-1"] * 3
+    work.time += REST_SECONDS
+    wake.incident("INC-1", None, may_rest=True)
+    await wake.settled()
+    assert work.advanced == ["INC-1"] * 4
+
+
+async def test_alerts_that_come_during_an_advance_wait_for_the_next_one() -> None:
+    work = Work()
+    wake = work.waker()
+    wake.incident("INC-1")
+    await begun()
+    wake.incident("INC-1", None, may_rest=True)
+    work.may_end.set()
+    await wake.settled()
+    assert work.advanced == ["INC-1"]
+    ((_, call),) = work.later
+    call()
+    await wake.settled()
+    assert work.advanced == ["INC-1", "INC-1"]
 
 
 async def test_only_so_many_advance_at_once_and_each_of_them_does() -> None:
