@@ -47,7 +47,7 @@ Timer = Callable[[float, Callable[[], None]], None]
 
 
 class Performs(Protocol):
-    async def __call__(self, incident_id: str, effect_id: str, taken: Owed | None = None) -> Performed: ...
+    async def __call__(self, incident_id: str, effect_id: str, taken: Owed | None = None, /) -> Performed: ...
 
 
 class Wake:
