@@ -21,7 +21,7 @@ from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
 from bot.adapters.http_client import CircuitClient
 from bot.adapters.kubernetes.client import KubernetesClient
-from bot.adapters.kubernetes.cluster import KubernetesCluster
+from bot.adapters.kubernetes.cluster import KubernetesCluster, SharedSnapshots
 from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
 from bot.adapters.kubernetes.pod_exec import PodExec
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
@@ -253,11 +253,11 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     stack.push_async_callback(session.close)
     client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
     clock = SystemClock()
-    shown = RedisShown(storage.connection, Shown, dataclasses.asdict)
+    pace = RedisPace(storage.connection, paces_of(settings.slack))
+    shown = RedisShown(storage.connection, Shown, dataclasses.asdict, pace)
     own = channel_rules_of(settings)
     pages = page_links(settings)
     place = Place(settings.slack.channel, settings.redis_tag, own, pages, settings.channels)
-    pace = RedisPace(storage.connection, paces_of(settings.slack))
     waiting = RedisSummary(storage.connection, cards_in_a_period(settings.slack.cards_per_minute))
     summary = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, summary)
@@ -288,6 +288,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
     pages = open_pages(settings, cluster, stack)
     clock = SystemClock()
     recent = CachedSnapshots(cluster.port, clock.now)
+    shared = CachedSnapshots(SharedSnapshots(cluster.port.reader), clock.now)
     replicas = SnapshotReplicas(CachedSnapshots(ServingReader(cluster.port.reader), clock.now))
     samples = RedisSamples(storage.connection)
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
@@ -327,7 +328,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         only_reads=only_reads,
         amd_labels=settings.gpu.amd_exporter,
     )
-    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, now=clock.now)
+    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, shared=shared, now=clock.now)
     return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -102,6 +103,7 @@ class Time:
 
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     later: Timer | None = None
+    elapsed: Callable[[], float] = time.monotonic
     aside: Callable[..., Awaitable[Any]] = asyncio.to_thread
     """Runs a slow function so that it delays no button press."""
 
@@ -152,7 +154,7 @@ class Runtime:
         self._of_clusters = {name: self._handlers_on(own) for name, own in ports.clusters.items()}
         self.handlers = self._handlers()
         self.perform = PerformEffect(store, store, self.handlers)
-        self.wake = Wake(self.advance, self.perform, later=ports.time.later)
+        self.wake = Wake(self.advance, self.perform, later=ports.time.later, elapsed=ports.time.elapsed)
         wake = self.wake.incident
         self.route = RouteAlerts(
             store, store, ports.playbooks, {name: each.cluster for name, each in ports.clusters.items()},

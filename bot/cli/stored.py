@@ -23,7 +23,6 @@ from bot.flow.clusters import absent
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.ports import History
 from bot.flow.receive_input import ReceiveInput
-from bot.flow.whole_timeline import whole_timeline
 from bot.settings import Settings
 
 T = TypeVar("T")
@@ -68,7 +67,7 @@ async def load_whole_timeline(
 ) -> tuple[Sequence[Chained], StoredHead | None]:
     """The timeline, and the head that its run has stored."""
     async with _store(redis_url, tag) as store:
-        return await whole_timeline(store, incident_id)
+        return await store.whole_timeline(incident_id)
 
 
 async def load_unmatched(redis_url: str, *, tag: str = "bot") -> Sequence[tuple[Alert, str]]:

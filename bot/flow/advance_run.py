@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -15,7 +15,7 @@ from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunErr
 from bot.domain.kernel.timeline import Entry, chain
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import RunStore, Waiting
+from bot.flow.ports import Committed, Owed, RunStore, Waiting
 
 log = structlog.get_logger()
 FAILURES_BEFORE_SET_ASIDE = 3
@@ -30,6 +30,10 @@ class Advanced:
     """The effects that became owed, and in how many seconds the run's next deadline passes."""
 
     effects: tuple[Effect, ...] = ()
+    taken: Mapping[str, Owed] = field(default_factory=dict)
+    """Those of them, by id, that this process has under a lease since then, with the run as it is now."""
+    version: int = 0
+    """Of the run. All that was appended before this version was stored has been decided."""
     wake_after: float | None = None
     is_first: bool = False
     """Whether it made the run's first decision."""
@@ -43,8 +47,9 @@ class AdvanceRun:
     async def __call__(self, incident_id: str, waiting: Waiting | None = None) -> Advanced:
         """`waiting`: the incident as it was a moment ago, to save a look; a commit on an older version is refused."""
         owed: dict[str, Effect] = {}
+        taken: dict[str, Owed] = {}
         wake_after: float | None = None
-        is_first = False
+        is_first, version = False, 0
         for _ in range(STALE_ATTEMPTS):
             waiting = waiting or await self._store.look(incident_id)
             if waiting is None:
@@ -55,16 +60,21 @@ class AdvanceRun:
                 if not await self._append_overdue(run, waiting.now):
                     if run.deadlines:
                         wake_after = min(run.deadlines.values()) - waiting.now
+                    version = run.version
                     break
                 waiting = None
                 continue
             events, waiting = waiting.events, None
             try:
-                effects, waiting = await self._commit(run, events, await self._other(run, events))
-                owed |= {effect.effect_id: effect for effect in effects}
+                effects, committed = await self._commit(run, events, await self._other(run, events))
             except StaleRunError as error:
                 log.info("run.stale", incident=incident_id, reason=str(error))
-        return Advanced(tuple(owed.values()), wake_after, is_first)
+                continue
+            if committed is not None:
+                waiting = committed.waiting
+                owed |= {effect.effect_id: effect for effect in effects}
+                taken = _still_taken(taken, committed)
+        return Advanced(tuple(owed.values()), taken, version, wake_after, is_first)
 
     async def _other(self, run: Run, events: Sequence[Event]) -> str:
         """The incident that has the target of a parked or closed run; empty if it is free. The commit checks it."""
@@ -105,8 +115,10 @@ class AdvanceRun:
             self._bundles[digest] = self._from_bundle(stored)
         return self._bundles[digest]
 
-    async def _commit(self, run: Run, events: Sequence[Event], other: str) -> tuple[tuple[Effect, ...], Waiting | None]:
-        """Returns the effects that are owed now, and the incident as it is after that if no event waits."""
+    async def _commit(
+        self, run: Run, events: Sequence[Event], other: str
+    ) -> tuple[tuple[Effect, ...], Committed | None]:
+        """Returns the effects that are owed now, and what the storage answered; None if nothing was decided."""
         entries: list[Entry] = []
         effects: dict[str, Effect] = {}
         moved, consumed = run, 0
@@ -150,3 +162,14 @@ class AdvanceRun:
             reason = f"{type(error).__name__}: {error}"
             log.error("event.set_aside", incident=run.incident_id, event_kind=event.kind, reason=reason)
             return set_aside(run, event, reason, bundle, self._rules)
+
+
+def _still_taken(before: Mapping[str, Owed], committed: Committed) -> dict[str, Owed]:
+    """What is under a lease after one more decision, with its run: effects of earlier visits are void."""
+    run, now = committed.waiting.run, committed.waiting.now
+    kept = {
+        effect_id: replace(owed, run=run, taken_at=now)
+        for effect_id, owed in before.items()
+        if owed.effect.visit in (None, run.visit)
+    }
+    return kept | {owed.effect.effect_id: owed for owed in committed.taken}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -66,6 +66,8 @@ class Performed:
     """Whether it left an event in the inbox."""
     waiting: Waiting | None = field(default=None, compare=False)
     """The incident with that event, if the storage told it."""
+    version: int = field(default=0, compare=False)
+    """The run's version that owed what was performed; 0 if nothing was."""
 
 
 class PerformEffect:
@@ -81,9 +83,9 @@ class PerformEffect:
         self._runs, self._effects, self._handlers = runs, effects, handlers
         self._renew_every, self._cancel_again_after = renew_every, cancel_again_after
 
-    async def __call__(self, incident_id: str, effect_id: str) -> Performed:
-        """Performs one effect if it is free."""
-        owed = await self._effects.take(incident_id, effect_id)
+    async def __call__(self, incident_id: str, effect_id: str, taken: Owed | None = None) -> Performed:
+        """Performs one effect if it is free. `taken`: this process has just got its lease."""
+        owed = taken or await self._effects.take(incident_id, effect_id)
         if owed is None:
             return Performed()
         if owed.run is None or _is_void(owed.run, owed.effect):
@@ -91,7 +93,7 @@ class PerformEffect:
             return Performed()
         context = EffectContext(owed.run, owed, owed.taken_at)
         result = await self._run(context)
-        return await self._record(context, result)
+        return replace(await self._record(context, result), version=owed.version)
 
     async def _run(self, context: EffectContext) -> Done | Later:
         effect = context.owed.effect

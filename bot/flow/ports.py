@@ -18,9 +18,10 @@ from bot.domain.incidents.event import Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, PageAction, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import Epoch
+from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.target import Target
-from bot.domain.kernel.timeline import Chained
+from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import NO_LABELS
@@ -67,6 +68,10 @@ class Owed:
     """The run when the effect was taken; None if it is not stored any more."""
     taken_at: float = 0.0
     """The storage's time."""
+    version: int = 0
+    """The version of the run that owed it last."""
+    shown: Mapping[str, str] | None = None
+    """With an effect that shows the incident: the messenger's record of it, as stored."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,24 @@ class Waiting:
     events: Sequence[Event]
     now: float
     """The storage's time."""
+
+
+@dataclass(frozen=True)
+class Routed:
+    """An alert that was given to an incident."""
+
+    waiting: Waiting | None = None
+    """The incident with the alert in its inbox; None if another process has routed it."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a decision has left to do."""
+
+    waiting: Waiting
+    """The incident after it, with the events that came meanwhile."""
+    taken: Sequence[Owed] = ()
+    """Its effects that this process now has under a lease; another process performs the others."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +135,12 @@ class AlertStore(Protocol):
 
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
-    ) -> bool:
+    ) -> Routed | None:
         """In one step: creates, extends or reopens the incident, appends the alert event, ends the intake entry.
 
         The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
-        Returns False, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
+        Returns None, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
         another process has routed since then counts as routed.
         """
         ...
@@ -163,6 +186,8 @@ class Standing(NamedTuple):
     """Oldest first."""
     at: float
     """The storage's time."""
+    windows: Sequence[PlannedWindow] = ()
+    """Those that people planned, including any that have ended."""
 
 
 class RunStore(Protocol):
@@ -246,10 +271,10 @@ class RunStore(Protocol):
 
     async def commit(
         self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]
-    ) -> Waiting | None:
+    ) -> Committed:
         """Writes the run, its timeline entries and its effects, and drops the oldest `consumed` events: all or nothing.
 
-        Returns the incident after that if no event waits; None if one does, which `look` shows.
+        Its effects are leased to this process, as if it had taken each, unless another process performs one.
 
         Raises `StaleRunError` unless `run.version` is one ahead of the stored version, and if a parked or closed
         incident would continue while another one has its target. Effects of earlier visits are void. A parked incident
@@ -258,6 +283,10 @@ class RunStore(Protocol):
         ...
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]: ...
+
+    async def whole_timeline(self, incident_id: str) -> tuple[Sequence[Chained], StoredHead | None]:
+        """A timeline and its head as the run has stored it, both of one moment; no head if the run is gone."""
+        ...
 
     async def bundle(self, digest: str) -> Mapping[str, str] | None:
         """The resolved playbook source and effective settings that runs with this digest keep."""
@@ -495,6 +524,8 @@ class ReadContext:
     """The incident's alerts."""
     handed_out: Sequence[Mapping[str, Any]] = ()
     """The flag edits that the owner of the workload was last given to make."""
+    shares_lists: bool = False
+    """Whether lists of the cluster may be a second old. Never for a change, nor once the incident changed something."""
 
     @property
     def began_at(self) -> float:
@@ -775,11 +806,22 @@ class Impatient(Protocol):
 Draw = Callable[[], Awaitable[bytes]]
 
 
+class PartlyShownError(MessengerError):
+    """Some messages are there, as `events` report; the rest is shown later."""
+
+    def __init__(self, reason: str, events: Sequence[Event], *, retry_after_seconds: float) -> None:
+        super().__init__(reason, lasting=False, retry_after_seconds=retry_after_seconds)
+        self.events = tuple(events)
+
+
 class Messenger(Protocol):
-    async def show(self, run: Run) -> Sequence[Event]:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Sequence[Event]:
         """Brings the incident's card and thread up to date; returns `Posted` for new messages.
 
-        Raises `MessengerError` if Slack refused; what was shown before that stays recorded.
+        `shown`: what is stored about its messages, if it has just been read.
+
+        Raises `PartlyShownError` if something is left to show later, and `MessengerError` if Slack refused; what was
+        shown before that stays recorded.
         """
         ...
 

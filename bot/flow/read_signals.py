@@ -38,10 +38,12 @@ class ReadSignals:
         probes: Mapping[str, ProbeReader],
         cluster: Snapshots,
         now: Callable[[], float],
+        shared: Snapshots | None = None,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
+        """`shared`: the cluster for contexts that share lists; None: the same."""
         self._history, self._probes, self._cluster, self._now = history, probes, cluster, now
-        self._deadline = deadline_seconds
+        self._shared, self._deadline = shared or cluster, deadline_seconds
 
     async def sample(self, context: ReadContext) -> None:
         try:
@@ -55,7 +57,8 @@ class ReadSignals:
         sampled = {name: spec for name, spec in wanted.items() if not isinstance(spec, ProbeSignal | ComparedSignal)}
         compared = {name: spec for name, spec in wanted.items() if isinstance(spec, ComparedSignal)}
         probed = {name: spec for name, spec in wanted.items() if isinstance(spec, ProbeSignal)}
-        snapshot = _ReadOnce(lambda: self._cluster.snapshot(context.target, incident_id=context.incident_id))
+        cluster = self._shared if context.shares_lists else self._cluster
+        snapshot = _ReadOnce(lambda: cluster.snapshot(context.target, incident_id=context.incident_id))
         windows, comparisons, answers = await asyncio.gather(
             self._read_windows(sampled, context),
             asyncio.gather(*(self._compare(name, spec, context) for name, spec in compared.items())),

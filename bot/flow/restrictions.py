@@ -21,7 +21,11 @@ class Restrictions:
 
     async def open(self, at: float) -> Sequence[PlannedWindow]:
         """The windows that are open now, those that end first before the others."""
-        return open_windows(await self._windows.planned(at=at), self._rules, at)
+        return self.open_of(await self._windows.planned(at=at), at)
+
+    def open_of(self, planned: Sequence[PlannedWindow], at: float) -> Sequence[PlannedWindow]:
+        """As `open`, where these windows are planned."""
+        return open_windows(planned, self._rules, at)
 
     async def maintenance(self, target: Target, at: float) -> PlannedWindow | None:
         return last_of(await self.open(at), "maintenance", target)

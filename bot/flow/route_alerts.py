@@ -23,7 +23,7 @@ from bot.domain.kernel.redaction import redacted
 from bot.domain.kernel.target import Target, cluster_named, named_by
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore, Standing
+from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore, Standing, Waiting
 from bot.flow.restrictions import Restrictions
 
 log = structlog.get_logger()
@@ -43,9 +43,9 @@ class RouteAlerts:
         *,
         restrictions: Restrictions,
         reopen_within_seconds: float = 900.0,
-        wake: Callable[[str], None],
+        wake: Callable[[str, Waiting | None, bool], None],
     ) -> None:
-        """`clusters`: by the value of the alerts' `cluster` label."""
+        """`clusters`: by the value of the alerts' `cluster` label. `wake`: as `Wake.incident`."""
         self._alerts, self._runs, self._playbooks, self._clusters = alerts, runs, playbooks, clusters
         self._reopen_within, self._wake = reopen_within_seconds, wake
         self._restrictions = restrictions
@@ -163,7 +163,7 @@ class RouteAlerts:
         if entry.alert.status == "resolved":
             await self._alerts.let_go(entry.alert.fingerprint)
         elif how in ("opens", "reopens"):
-            windows = await self._restrictions.open(standing.at)
+            windows = self._restrictions.open_of(standing.windows, standing.at)
             if (window := last_of(windows, "maintenance", target)) is not None:
                 if not playbook.playbook.urgent:
                     await self._alerts.hold(_marked(entry, f"held back during {window}"), target)
@@ -178,9 +178,9 @@ class RouteAlerts:
             advice = self._restrictions.advice_in(windows, run.playbook, target)
             run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, parked)))
         routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
-        if routed:
-            self._wake(run.incident_id)
-        return routed
+        if routed is not None:
+            self._wake(run.incident_id, routed.waiting, how == "extends")
+        return routed is not None
 
     async def knows(self, alert: Alert) -> bool:
         """Whether the newest incident of its target has received exactly this alert; also if it would open none."""

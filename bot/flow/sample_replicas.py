@@ -60,8 +60,11 @@ class SampledHistory:
             found = await self._replicas.replicas(context.target, incident_id=context.incident_id)
             if found:
                 await self._store.add(workload, await self._scraper.scrape(found))
+            is_first = workload not in self._sampled_at
             self._sampled_at[workload] = self._now()
-            await self._keep_load(workload)
+            if not is_first:
+                # The first sample is part of an incident's first reading, which people wait for.
+                await self._keep_load(workload)
 
     async def _keep_load(self, workload: str) -> None:
         """Once a slot: stores the load that its samples show, before they expire."""

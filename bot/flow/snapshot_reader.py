@@ -27,7 +27,7 @@ SAMPLES_APART_SECONDS = 2.0
 """A quiet time is proved by samples on both sides of it: the window begins this much earlier."""
 
 
-def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
+def context_of(run: Run, settings: dict[str, Value], *, shares_lists: bool = False) -> ReadContext:
     plain = {name: value for name, value in settings.items() if not isinstance(value, dict)}
     return ReadContext(
         target=run.target,
@@ -38,6 +38,7 @@ def context_of(run: Run, settings: dict[str, Value]) -> ReadContext:
         moments=Moments(run),
         alerts=tuple(run.alerts.values()),
         handed_out=run.findings.handed_out,
+        shares_lists=shares_lists,
     )
 
 

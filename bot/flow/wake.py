@@ -5,6 +5,8 @@ its own limit: incidents that read a frozen API server leave room for presses, c
 and showing the cards of new incidents goes before readings and later messages. While people wait for the answer to a
 press or a command, incidents advance and presses are judged one after the other: a flood of presses is stored first.
 
+An effect whose lease came with the decision begins without another step, unless it had to wait for room.
+
 A deadline or a wait that ends soon gets a timer here. The others, and those of a process that is gone, are found by
 `reconcile` in the ordered indexes of the storage.
 """
@@ -12,8 +14,11 @@ A deadline or a wait that ends soon gets a timer here. The others, and those of 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Protocol
 
 import structlog
 
@@ -21,7 +26,7 @@ from bot.domain.incidents.effect import LANES, Lane
 from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
-from bot.flow.ports import Waiting
+from bot.flow.ports import Owed, Waiting
 from bot.flow.priority import Priority
 
 log = structlog.get_logger()
@@ -29,11 +34,20 @@ AT_ONCE = 8
 SOON_SECONDS = 60.0
 GAP_SECONDS = 0.05
 """A flood of presses has gaps between one answer and the next request."""
+FRESH_SECONDS = 0.5
+"""An effect that begins later than this after its decision is taken again: the run may have gone on meanwhile."""
+REST_SECONDS = 0.5
+"""How long further alerts of an incident wait after its last advance: one decision and one look at its card for all."""
+MAX_NOTED = 1000
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
 GIVE_WAY: frozenset[Lane] = frozenset({"cards", "reads"})
 """What gives way to new alerts. Presses, calls of people and approved changes never do."""
 Timer = Callable[[float, Callable[[], None]], None]
+
+
+class Performs(Protocol):
+    async def __call__(self, incident_id: str, effect_id: str, taken: Owed | None = None, /) -> Performed: ...
 
 
 class Wake:
@@ -42,35 +56,64 @@ class Wake:
     def __init__(
         self,
         advance: Callable[[str, Waiting | None], Awaitable[Advanced]],
-        perform: Callable[[str, str], Awaitable[Performed]],
+        perform: Performs,
         *,
         later: Timer | None = None,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """`later` calls back after so many seconds: by default the event loop, in tests a simulated clock."""
-        self._advance, self._perform = advance, perform
+        self._advance, self._perform, self._elapsed = advance, perform, elapsed
         self._call_later = later or _by_the_loop
         self._advances = asyncio.Semaphore(AT_ONCE)
         self._lanes = {lane: asyncio.Semaphore(EFFECTS_AT_ONCE[lane]) for lane in LANES}
         self._first_cards = asyncio.Semaphore(EFFECTS_AT_ONCE["cards"])
         self.priority, self._answers = Priority(), Priority()
-        self._again: set[str] = set()
+        self._again: dict[str, Waiting | None] = {}
+        """The incidents that were woken during their advance, with the newest that is known of each."""
+        self._taken: dict[str, dict[str, tuple[Owed, float]]] = {}
+        """By incident and effect: what the last advance took, and when it began, until it is performed."""
+        self._begun: dict[tuple[str, str], int] = {}
+        """Effects that are being performed, with the run's version that owed one of them again meanwhile, or 0."""
+        self._ended: dict[str, set[str]] = {}
+        """Effects of an incident that ended during its advance."""
         self._timers: set[str] = set()
+        self._advanced_at: dict[str, float] = {}
+        self._resting: dict[str, Waiting | None] = {}
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopping = False
 
-    def incident(self, incident_id: str, waiting: Waiting | None = None) -> None:
+    def incident(self, incident_id: str, waiting: Waiting | None = None, may_rest: bool = False) -> None:
         """Advances this incident soon; a wake during an advance makes it run once more.
 
-        `waiting`: the incident with its inbox, if it was just read.
+        `waiting`: the incident with its inbox, if it was just read. `may_rest`: alerts of an open incident come in
+        rows, so they wait together until some time has passed since its last advance.
         """
-        if self._stopping:
+        if self._stopping or (may_rest and self._rests(incident_id, waiting)):
             return
         if incident_id in self._advancing:
-            self._again.add(incident_id)
+            self._again[incident_id] = _newest(waiting, self._again.get(incident_id, waiting))
             return
         task = asyncio.create_task(self._advance_one(incident_id, waiting), name=f"advance {incident_id}")
         self._advancing[incident_id] = task
+
+    def _rests(self, incident_id: str, waiting: Waiting | None) -> bool:
+        """Whether the incident was advanced just now; then a timer wakes it, unless one does already."""
+        if incident_id in self._resting:
+            self._resting[incident_id] = _newest(waiting, self._resting[incident_id])
+            return True
+        since = (
+            0.0 if incident_id in self._advancing else self._elapsed() - self._advanced_at.get(incident_id, -math.inf)
+        )
+        if since >= REST_SECONDS:
+            return False
+        self._resting[incident_id] = waiting
+
+        def wake() -> None:
+            self.incident(incident_id, self._resting.pop(incident_id))
+
+        self._call_later(REST_SECONDS - since, wake)
+        return True
 
     def effect(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool = False) -> None:
         """Performs this effect soon, when its lane has room, unless this process is performing it.
@@ -116,15 +159,23 @@ class Wake:
     async def _advance_one(self, incident_id: str, waiting: Waiting | None) -> None:
         try:
             while True:
-                self._again.discard(incident_id)
+                self._again.pop(incident_id, None)
                 async with self._advances, self._answers.other("advances"):
+                    self._ended.pop(incident_id, None)
+                    began = self._elapsed()
                     advanced = await self._advance(incident_id, waiting)
-                waiting = None
+                self._note(incident_id, advanced, began)
                 for effect in advanced.effects:
+                    if (incident_id, effect.effect_id) in self._begun:
+                        self._begun[incident_id, effect.effect_id] = advanced.version
                     self.effect(incident_id, effect.effect_id, effect.lane, is_first=advanced.is_first)
                 if advanced.wake_after is not None and advanced.wake_after <= SOON_SECONDS:
                     self._incident_later(incident_id, advanced.wake_after)
                 if incident_id not in self._again:
+                    return
+                waiting = self._again[incident_id]
+                if waiting is not None and waiting.run.version < advanced.version:
+                    # The last commit came after it, and has shown what it brought.
                     return
         except BotError as error:
             # The event stays in the inbox; reconcile calls again.
@@ -134,30 +185,69 @@ class Wake:
             log.exception("advance.failed", incident=incident_id)
         finally:
             del self._advancing[incident_id]
+            self._ended.pop(incident_id, None)
+            self._note_advance(incident_id)
+
+    def _note_advance(self, incident_id: str) -> None:
+        now = self._elapsed()
+        if len(self._advanced_at) >= MAX_NOTED:
+            self._advanced_at = {each: at for each, at in self._advanced_at.items() if now - at < REST_SECONDS}
+        self._advanced_at[incident_id] = now
+
+    def _note(self, incident_id: str, advanced: Advanced, began: float) -> None:
+        """Keep what the advance took. What was performed meanwhile may have given that very lease back since."""
+        ended = self._ended.pop(incident_id, set())
+        taken = {
+            effect_id: (owed, began)
+            for effect_id, owed in advanced.taken.items()
+            if effect_id not in ended and (incident_id, effect_id) not in self._begun
+        }
+        # What an earlier advance took belongs to an older run: it is taken again.
+        self._taken.pop(incident_id, None)
+        if taken:
+            self._taken[incident_id] = taken
+
+    def _noted(self, incident_id: str, effect_id: str) -> Owed | None:
+        """What was just taken, once; None if the effect must be taken."""
+        taken = self._taken.get(incident_id, {})
+        owed, began = taken.pop(effect_id, (None, 0.0))
+        if not taken:
+            self._taken.pop(incident_id, None)
+        return owed if self._elapsed() - began <= FRESH_SECONDS else None
+
+    async def _begin(self, incident_id: str, effect_id: str) -> Performed:
+        self._begun[incident_id, effect_id] = 0
+        return await self._perform(incident_id, effect_id, self._noted(incident_id, effect_id))
 
     async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool) -> None:
-        performed = Performed()
+        performed, key = Performed(), (incident_id, effect_id)
         try:
             if lane == "people":
                 async with self._lanes[lane], self._answers.other(lane):
-                    performed = await self._perform(incident_id, effect_id)
+                    performed = await self._begin(incident_id, effect_id)
             elif lane not in GIVE_WAY:
                 async with self._lanes[lane]:
-                    performed = await self._perform(incident_id, effect_id)
+                    performed = await self._begin(incident_id, effect_id)
             elif is_first and lane == "cards":
                 with self.priority.urgent():
                     async with self._first_cards:
-                        performed = await self._perform(incident_id, effect_id)
+                        performed = await self._begin(incident_id, effect_id)
             else:
                 async with self._lanes[lane], self.priority.other(lane):
-                    performed = await self._perform(incident_id, effect_id)
+                    performed = await self._begin(incident_id, effect_id)
         except BotError as error:
             log.warning("perform.failed", incident=incident_id, effect=effect_id, reason=str(error))
         except Exception:
             # As above: the effect stays owed, and its lease lapses.
             log.exception("perform.failed", incident=incident_id, effect=effect_id)
         finally:
-            del self._performing[incident_id, effect_id]
+            del self._performing[key]
+            owed_by = self._begun.pop(key, 0)
+        if incident_id in self._advancing:
+            self._ended.setdefault(incident_id, set()).add(effect_id)
+        if performed.again_after is None and owed_by > performed.version:
+            # It was owed again right after its end, while it still counted as under way here.
+            self.effect(incident_id, effect_id, lane)
         if performed.is_news:
             self.incident(incident_id, performed.waiting)
         if performed.again_after is not None:
@@ -181,6 +271,13 @@ class Wake:
             self.effect(incident_id, effect_id, lane)
         elif not self._stopping:
             self._call_later(seconds, lambda: self.effect(incident_id, effect_id, lane))
+
+
+def _newest(one: Waiting | None, other: Waiting | None) -> Waiting | None:
+    """None, which is read from the storage, if one of them is not known."""
+    if one is None or other is None:
+        return None
+    return max(one, other, key=lambda waiting: waiting.now)
 
 
 def _by_the_loop(seconds: float, call: Callable[[], None]) -> None:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Literal
 
-from bot.adapters.slack.outbound.shown import Shown
+from bot.adapters.slack.outbound.shown import Pace, Shown
 
 
 class MemoryShownStore:
     """`ShownStore`; `saved` tells in which order slots were written."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.pace: Pace = pace or MemoryPace()
         self.slots: dict[str, dict[str, Shown]] = {}
         self.saved: list[tuple[str, Shown]] = []
 
     async def load(self, incident_id: str) -> Mapping[str, Shown]:
         return dict(self.slots.get(incident_id, {}))
 
+    def read(self, incident_id: str, stored: Mapping[str, str]) -> Mapping[str, Shown]:
+        return {slot: Shown(**json.loads(record)) for slot, record in stored.items()}
+
     async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
         self.slots.setdefault(incident_id, {})[slot] = shown
         self.saved.append((slot, shown))
+
+    async def attempt(self, incident_id: str, slot: str, shown: Shown, *, channel: str) -> float:
+        wait = await self.pace.take("post", channel)
+        if not wait:
+            await self.save(incident_id, slot, shown)
+        return wait
 
 
 class MemoryPace:

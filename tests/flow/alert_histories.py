@@ -123,7 +123,7 @@ class History:
             cluster = MemoryCluster(self.time.now)
             clusters = {"test": cluster}
             self.routes.append(
-                RouteAlerts(store, store, library, clusters, restrictions=restrictions(), wake=lambda incident: None)
+                RouteAlerts(store, store, library, clusters, restrictions=restrictions(), wake=lambda *_: None)
             )
             advance = Recording(store, compiled_once, RULES)
             advance.heard = self.heard

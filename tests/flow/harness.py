@@ -254,7 +254,7 @@ class Bot:
             links=self.messenger.links,
             from_bundle=compiled_once,
             restrictions=Restrictions(RedisPlannedWindows(self._redis), scene.observing, scene.window_rules),
-            time=Time(pause=self._pause, later=_left_to_the_net, aside=_at_once),
+            time=Time(pause=self._pause, later=_left_to_the_net, elapsed=scene.time.now, aside=_at_once),
         )
 
     def _of_cluster(self) -> ClusterPorts:
@@ -279,7 +279,7 @@ class Bot:
         if scene.cards:
             waiting = RedisSummary(self._redis, scene.cards)
             digest = Summary(client, waiting, pace, scene.time, channel=CHANNEL, deployment=scene.tag)
-        shown = RedisShown(self._redis, Shown, dataclasses.asdict)
+        shown = RedisShown(self._redis, Shown, dataclasses.asdict, pace)
         place = Place(channel=CHANNEL, deployment=scene.tag, incident_channels=scene.own)
         return SlackMessenger(client, shown, pace, scene.time, place, digest)
 

@@ -138,7 +138,7 @@ async def storm_at(client: aioredis.Redis, tag: str, paces: dict[str, tuple[floa
     pace = RedisPace(connection, paces)
     waiting = RedisSummary(connection, (CARDS, PERIODS[paces["post"]]))
     digest = Summary(slack, waiting, pace, time, channel=CHANNEL, deployment="tests")
-    shown = RedisShown(connection, Shown, dataclasses.asdict)
+    shown = RedisShown(connection, Shown, dataclasses.asdict, pace)
     messenger = SlackMessenger(slack, shown, pace, time, Place(CHANNEL, "tests"), digest)
     return Storm(time, team, slack, messenger, waiting, connection)
 

@@ -50,8 +50,11 @@ READS = frozenset(
         "keep_time",
         "llen",
         "look",
+        "whole_timeline",
         "lrange",
         "mget",
+        "owed_now",
+        "pending",
         "zrangebyscore",
         "zrevrange",
     }

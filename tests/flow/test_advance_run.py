@@ -18,6 +18,7 @@ from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
 from bot.domain.kernel.timeline import Chained, first_break
 from bot.domain.playbooks.bundle import Bundle
 from bot.flow.advance_run import AdvanceRun
+from bot.flow.ports import Committed
 from tests import builders
 from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until
 from tests.flow.scenes import DRILL, drill_playbook
@@ -34,11 +35,13 @@ class Overtaken(RedisStore):
 
     commits = 0
 
-    async def commit(self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]) -> None:
+    async def commit(
+        self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]
+    ) -> Committed:
         self.commits += 1
         if self.commits == 1:
             raise StaleRunError("somebody else was first")
-        await super().commit(run, consumed=consumed, entries=entries, effects=effects)
+        return await super().commit(run, consumed=consumed, entries=entries, effects=effects)
 
 
 async def opened(store: RedisStore) -> None:

@@ -79,8 +79,10 @@ async def test_in_any_interleaving_each_call_wins_once(
         ending = await play(scene, bots=2, at_once=True)
     event(f"{len(scene.stage.points) // 50 * 50}+ steps")
     assert set(scene.cluster.applied.values()) == {1}
-    if "unclear" in await told(scene):
-        # Three looks without an answer: a person was asked and said "again", so that the way is another one.
+    said = await told(scene)
+    if "unclear" in said or "got worse" in said:
+        # Three looks without an answer: a person was asked and said "again", so that the way is another one. Where a
+        # sample was lost, the load looked different at the call, and people were asked again.
         assert ending.ending == wanted.ending
         assert scene.cluster.flags().count("--max-num-seqs=6") == 1
     else:

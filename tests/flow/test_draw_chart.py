@@ -92,8 +92,9 @@ class Timelines:
     def __init__(self, entries: Sequence[Chained]) -> None:
         self.entries = entries
 
-    async def load(self, incident_id: str) -> None:
-        """It is not stored any more."""
+    async def whole_timeline(self, incident_id: str) -> tuple[Sequence[Chained], None]:
+        """The run is not stored any more."""
+        return self.entries, None
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]:
         return self.entries

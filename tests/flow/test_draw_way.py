@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
@@ -46,7 +48,7 @@ class Uploads:
     async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
         raise AssertionError("the path is a file of its own")
 
-    async def show(self, run: Run) -> tuple[()]:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> tuple[()]:
         return ()
 
     async def want_card(self, incident_id: str) -> None:

@@ -11,6 +11,7 @@ import redis.asyncio as aioredis
 from structlog.testing import capture_logs
 
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.slack.outbound.shown import Shown
 from tests.flow.harness import Bot, Scene, differences, play
@@ -39,7 +40,8 @@ async def outdated(client: aioredis.Redis, scene: Scene) -> list[str]:
     """The messages that are not as the run has them: everything is shown once more, as if nothing were recorded."""
     run = await scene.run()
     assert run is not None
-    store = RedisShown(Connection(client, tag=scene.tag), Shown, dataclasses.asdict)
+    connection = Connection(client, tag=scene.tag)
+    store = RedisShown(connection, Shown, dataclasses.asdict, RedisPace(connection, {}))
     before = contents(scene)
     for slot, entry in (await store.load(run.incident_id)).items():
         if not slot.startswith("file:"):

@@ -74,7 +74,7 @@ class Process:
         cluster = MemoryCluster(time.now)
         clusters = {"test": cluster}
         self.route = RouteAlerts(
-            self.store, self.store, library, clusters, restrictions=restrictions(), wake=lambda incident: None
+            self.store, self.store, library, clusters, restrictions=restrictions(), wake=lambda *_: None
         )
         self.epoch = KeepEpoch(
             epochs, time,

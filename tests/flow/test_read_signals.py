@@ -427,3 +427,20 @@ async def test_a_probe_that_comes_to_nothing_still_says_who_was_asked_and_when(p
     reading = (await scene.signals(rotation=probe).read({"it": ProbeSignal(probe="rotation")}, CONTEXT))["it"]
     assert reading.unknown
     assert (reading.source, reading.query, reading.at) == ("rotation", "rotation", scene.now)
+
+
+async def test_only_a_context_that_shares_lists_reads_the_shared_cluster() -> None:
+    whole, shared = Scene(), Scene()
+
+    async def probe(request: ProbeRequest) -> Reading:
+        await request.snapshot()
+        return Reading(name="room", value=1.0, at=0.0)
+
+    signals = ReadSignals(
+        history=whole.history(), probes={"capacity": probe}, cluster=whole, shared=shared, now=lambda: whole.now
+    )
+    wanted = {"room": ProbeSignal(probe="capacity")}
+    await signals.read(wanted, CONTEXT)
+    assert (whole.snapshots, shared.snapshots) == (1, 0)
+    await signals.read(wanted, dataclasses.replace(CONTEXT, shares_lists=True))
+    assert (whole.snapshots, shared.snapshots) == (1, 1)

@@ -47,7 +47,7 @@ def route(store: RedisStore, cluster: MemoryCluster, woken: list[str]) -> RouteA
     library = Library({"drill": drill_playbook()})
     return RouteAlerts(
         store, store, library, {"test": cluster},
-        restrictions=FREE, reopen_within_seconds=REOPEN_SECONDS, wake=woken.append,
+        restrictions=FREE, reopen_within_seconds=REOPEN_SECONDS, wake=lambda incident, *_: woken.append(incident),
     )  # fmt: skip
 
 
@@ -271,7 +271,7 @@ async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
     store: RedisStore, time: VirtualTime, kind: type[MemoryCluster], alert: Alert, target: Target
 ) -> None:
     library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda _: None)
+    route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
     await store.accept([alert], truncated=0)
     await route()
     run = await store.load("INC-1")
@@ -282,7 +282,7 @@ async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
 async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: RedisStore, time: VirtualTime) -> None:
     cluster = SilentCluster(time.now)
     library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda _: None)
+    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
     storm = [builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(5)]
     await store.accept(storm, truncated=0)
     await route()
@@ -316,7 +316,7 @@ async def test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other
     store: RedisStore, time: VirtualTime
 ) -> None:
     library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": Stumbling(time.now)}, restrictions=FREE, wake=lambda _: None)
+    route = RouteAlerts(store, store, library, {"test": Stumbling(time.now)}, restrictions=FREE, wake=lambda *_: None)
     odd, even = builders.alert(deployment="odd"), builders.alert(fingerprint="f2", deployment="even")
     await store.accept([odd, even], truncated=0)
     await route()
@@ -342,7 +342,7 @@ async def test_an_incident_that_the_storage_lost_holds_up_only_its_own_alerts(
 
 def of_two(store: RedisStore, east: MemoryCluster, west: MemoryCluster) -> RouteAlerts:
     library = Library({"drill": drill_playbook()})
-    return RouteAlerts(store, store, library, {"east": east, "west": west}, restrictions=FREE, wake=lambda _: None)
+    return RouteAlerts(store, store, library, {"east": east, "west": west}, restrictions=FREE, wake=lambda *_: None)
 
 
 async def test_one_workload_name_in_two_clusters_has_an_incident_in_each(store: RedisStore, time: VirtualTime) -> None:
@@ -396,7 +396,7 @@ async def test_a_cluster_that_does_not_answer_delays_no_alert_of_another(store: 
     opened = asyncio.Event()
     library = Library({"drill": drill_playbook()})
     clusters = {"east": east, "west": west}
-    route = RouteAlerts(store, store, library, clusters, restrictions=FREE, wake=lambda _: opened.set())
+    route = RouteAlerts(store, store, library, clusters, restrictions=FREE, wake=lambda *_: opened.set())
     await store.accept([builders.alert(fingerprint=each, cluster=each) for each in ("west", "east")], truncated=0)
     routing = asyncio.create_task(route())
     await opened.wait()

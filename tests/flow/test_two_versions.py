@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.slack.outbound.shown import Shown
@@ -133,7 +134,7 @@ async def test_an_alert_for_an_incident_of_the_newer_version_waits_for_it_and_ho
     def routing(store: RedisStore) -> RouteAlerts:
         return RouteAlerts(
             store, store, Library({"drill": drill_playbook()}), {"test": cluster},
-            restrictions=restrictions(), wake=lambda incident_id: None,
+            restrictions=restrictions(), wake=lambda *_: None,
         )  # fmt: skip
 
     await open_one(new, "INC-1", "llm")
@@ -187,4 +188,4 @@ async def test_a_record_of_slack_by_a_newer_version_is_left_to_it(redis: Connect
     key = redis.key("shown", "INC-1")
     await redis.ask(redis.client.hset(key, "card", '{"ts": "1.0", "never_heard_of": 1}'))
     with pytest.raises(NewerFormError, match="a message of INC-1 was stored by a newer version"):
-        await RedisShown(redis, Shown, dataclasses.asdict).load("INC-1")
+        await RedisShown(redis, Shown, dataclasses.asdict, RedisPace(redis, {})).load("INC-1")

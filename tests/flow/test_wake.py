@@ -12,8 +12,9 @@ from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
-from bot.flow.ports import Waiting
-from bot.flow.wake import AT_ONCE, Wake
+from bot.flow.ports import Owed, Waiting
+from bot.flow.wake import AT_ONCE, FRESH_SECONDS, REST_SECONDS, Wake
+from tests import builders
 
 pytestmark = pytest.mark.fast
 SHOW = ShowInSlack(effect_id="show")
@@ -25,29 +26,53 @@ class Work:
 
     advanced: list[str] = field(default_factory=list)
     performed: list[str] = field(default_factory=list)
+    taken: list[Owed | None] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     becomes: Callable[[str], Advanced] = lambda incident: Advanced()
     again: float | None = None
     is_news: bool = True
+    version: int = 0
+    waiting: Waiting | None = None
+    time: float = 0.0
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     async def advance(self, incident: str, waiting: Waiting | None) -> Advanced:
         self.advanced.append(incident)
+        self.waiting = waiting
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await self.may_end.wait()
         self.at_once -= 1
         return self.becomes(incident)
 
-    async def perform(self, incident: str, effect: str) -> Performed:
+    async def perform(self, incident: str, effect: str, taken: Owed | None = None) -> Performed:
         self.performed.append(effect)
+        self.taken.append(taken)
         await self.may_end.wait()
-        return Performed(self.again, is_news=self.is_news)
+        return Performed(self.again, is_news=self.is_news, version=self.version)
 
     def waker(self) -> Wake:
-        return Wake(self.advance, self.perform, later=lambda seconds, call: self.later.append((seconds, call)))
+        def later(seconds: float, call: Callable[[], None]) -> None:
+            self.later.append((seconds, call))
+
+        return Wake(self.advance, self.perform, later=later, elapsed=lambda: self.time)
+
+    def decides(self, *versions: int) -> None:
+        """Each advance owes the card and takes it, in a later version of the run; the last one is repeated."""
+        remaining = list(versions)
+
+        def becomes(incident: str) -> Advanced:
+            version = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+            owed = Owed(incident, SHOW, 0, f"0|{version}|", builders.run(version=version), version=version)
+            return Advanced((SHOW,), {"show": owed}, version)
+
+        self.becomes = becomes
+
+    @property
+    def versions(self) -> list[int | None]:
+        return [owed.version if owed else None for owed in self.taken]
 
 
 async def begun() -> None:
@@ -63,6 +88,78 @@ async def test_a_wake_during_an_advance_makes_it_run_once_more() -> None:
     for _ in range(3):
         wake.incident("INC-1")
     work.may_end.set()
+    await wake.settled()
+    assert work.advanced == ["INC-1", "INC-1"]
+
+
+@pytest.mark.parametrize(
+    ("version", "advances"),
+    [
+        pytest.param(2, 1, id="the commit has shown it already"),
+        pytest.param(3, 2, id="it came after the commit"),
+    ],
+)
+async def test_an_inbox_that_was_read_during_an_advance_is_read_no_second_time(version: int, advances: int) -> None:
+    work = Work(becomes=lambda incident: Advanced(version=3))
+    wake = work.waker()
+    wake.incident("INC-1")
+    await begun()
+    read = Waiting(builders.run(version=version), (), 5.0)
+    wake.incident("INC-1", read)
+    work.may_end.set()
+    await wake.settled()
+    assert len(work.advanced) == advances
+    assert work.waiting == (read if advances == 2 else None)
+
+
+async def test_after_a_wake_without_an_inbox_it_is_read() -> None:
+    work = Work(becomes=lambda incident: Advanced(version=3))
+    wake = work.waker()
+    wake.incident("INC-1")
+    await begun()
+    wake.incident("INC-1")
+    wake.incident("INC-1", Waiting(builders.run(version=2), (), 5.0))
+    work.may_end.set()
+    await wake.settled()
+    assert (len(work.advanced), work.waiting) == (2, None)
+
+
+async def test_alerts_of_an_incident_that_was_just_advanced_wait_together() -> None:
+    work = Work()
+    work.may_end.set()
+    wake = work.waker()
+    wake.incident("INC-1", None, may_rest=True)
+    await wake.settled()
+    work.time += 0.1
+    for _ in range(3):
+        wake.incident("INC-1", None, may_rest=True)
+    await wake.settled()
+    assert work.advanced == ["INC-1"]
+    ((seconds, call),) = work.later
+    assert seconds == pytest.approx(REST_SECONDS - 0.1)
+    wake.incident("INC-1")
+    await wake.settled()
+    assert work.advanced == ["INC-1", "INC-1"], "a press waits for nothing"
+    call()
+    await wake.settled()
+    assert work.advanced == ["INC-1"] * 3
+    work.time += REST_SECONDS
+    wake.incident("INC-1", None, may_rest=True)
+    await wake.settled()
+    assert work.advanced == ["INC-1"] * 4
+
+
+async def test_alerts_that_come_during_an_advance_wait_for_the_next_one() -> None:
+    work = Work()
+    wake = work.waker()
+    wake.incident("INC-1")
+    await begun()
+    wake.incident("INC-1", None, may_rest=True)
+    work.may_end.set()
+    await wake.settled()
+    assert work.advanced == ["INC-1"]
+    ((_, call),) = work.later
+    call()
     await wake.settled()
     assert work.advanced == ["INC-1", "INC-1"]
 
@@ -123,6 +220,87 @@ async def test_an_effect_that_is_being_performed_is_not_begun_beside_it() -> Non
     work.may_end.set()
     await wake.settled()
     assert work.performed == ["show"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "taken"),
+    [
+        pytest.param(FRESH_SECONDS, 1, id="at once"),
+        pytest.param(FRESH_SECONDS + 0.1, None, id="after a while: its process may have been frozen"),
+    ],
+)
+async def test_an_effect_that_came_with_its_lease_is_begun_with_it(seconds: float, taken: int | None) -> None:
+    work = Work(is_news=False)
+    work.decides(1)
+    wake = work.waker()
+    with wake.priority.urgent():
+        wake.effect("INC-9", "other", "cards")
+        wake.incident("INC-1")
+        await begun()
+        work.time += seconds
+        work.may_end.set()
+        await wake.settled()
+    assert work.versions == [None, taken]
+
+
+async def test_a_lease_of_an_earlier_decision_is_not_used() -> None:
+    work = Work(is_news=False)
+    work.decides(1)
+
+    async def advance(incident: str, waiting: Waiting | None) -> Advanced:
+        return work.becomes(incident)
+
+    wake = Wake(advance, work.perform)
+    with wake.priority.urgent():
+        wake.effect("INC-9", "other", "cards")
+        wake.incident("INC-1")
+        await begun()
+        work.becomes = lambda incident: Advanced(version=2)
+        wake.incident("INC-1")
+        await begun()
+        work.may_end.set()
+        await wake.settled()
+    assert (work.performed, work.versions) == (["other", "show"], [None, None])
+
+
+async def test_a_lease_that_its_effect_may_have_given_back_is_not_used() -> None:
+    """The card is being shown while it is owed again: what ends afterwards may end that lease too."""
+    work = Work(is_news=False)
+    wake = work.waker()
+    wake.effect("INC-1", "show", "cards")
+    await begun()
+    work.decides(2)
+    wake.incident("INC-1")
+    await begun()
+    work.version, work.again = 1, 0.0
+    work.may_end.set()
+    await begun()
+    work.version, work.again = 2, None
+    await wake.settled()
+    assert set(work.versions) == {None}
+    assert len(work.performed) >= 2
+
+
+async def test_what_is_owed_again_right_after_its_end_does_not_wait_for_its_lease_to_lapse() -> None:
+    work = Work(is_news=False, version=1)
+    work.decides(2)
+    shown = asyncio.Event()
+
+    async def perform(incident: str, effect: str, taken: Owed | None = None) -> Performed:
+        work.performed.append(effect)
+        if len(work.performed) == 1:
+            await shown.wait()
+        return Performed(version=len(work.performed))
+
+    work.may_end.set()
+    wake = Wake(work.advance, perform)
+    wake.effect("INC-1", "show", "cards")
+    await begun()
+    wake.incident("INC-1")
+    await begun()
+    shown.set()
+    await wake.settled()
+    assert work.performed == ["show", "show"], "the second time for the second version, and not a third time"
 
 
 async def test_an_effect_that_is_not_over_comes_back_when_it_says() -> None:

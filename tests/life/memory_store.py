@@ -17,7 +17,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Intake, RouteKind, Standing, Waiting
+from bot.flow.ports import Committed, Intake, Routed, RouteKind, Standing, Waiting
 
 SEEN_SECONDS = 3600.0
 
@@ -78,18 +78,18 @@ class MemoryStore:
 
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
-    ) -> bool:
+    ) -> Routed | None:
         name, key = run.incident_id, run.target.key
         current = self._open.get(key)
         if how == "extends":
             if current != name:
-                return False
+                return None
         elif current and not (how == "reopens" and current == name):
-            return False
+            return None
         known = self.runs.get(name)
         is_parked = how == "tells" and known is not None and known.parked is not None
         if how in ("reopens", "tells") and not is_parked and self._last.get(key) != name:
-            return False
+            return None
         self._intake.remove(entry)
         if how == "opens":
             self.runs[name] = run
@@ -100,7 +100,7 @@ class MemoryStore:
         if event_id not in self._known[name] and how in ("opens", "reopens"):
             self._open[key] = name
         await self.append(name, [event])
-        return True
+        return Routed()
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,9 @@ class MemoryStore:
                 self.inboxes[incident_id].append(event.model_copy(update={"at": self._now()}))
         return True
 
-    async def commit(self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]) -> None:
+    async def commit(
+        self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]
+    ) -> Committed:
         name, key, before = run.incident_id, run.target.key, self.runs[run.incident_id]
         held = self._open.get(key)
         was_in_slot = before.is_open and before.parked is None
@@ -159,6 +161,7 @@ class MemoryStore:
         for effect in effects:
             self.owed[name, effect.effect_id] = (self._now(), effect)
         self._keep_index(run, held)
+        return Committed(Waiting(run, tuple(self.inboxes[name]), self._now()))
 
     def _keep_index(self, run: Run, held: str | None) -> None:
         name, key = run.incident_id, run.target.key

@@ -171,7 +171,7 @@ class Month:
         self.advance = AdvanceRun(cast(RunStore, self.store), _stored_bundle, rules)
         self.route = RouteAlerts(
             cast(AlertStore, self.store), cast(RunStore, self.store), _Playbooks(),
-            {"test": MemoryCluster(self.now)}, restrictions=restrictions(), wake=lambda incident: None,
+            {"test": MemoryCluster(self.now)}, restrictions=restrictions(), wake=lambda *_: None,
         )  # fmt: skip
         store = cast(Any, self.store)
         self.handlers: Mapping[type, Any] = {

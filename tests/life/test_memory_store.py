@@ -31,7 +31,7 @@ async def _history(store: Any, time: VirtualTime, seed: int) -> list[object]:
     rng = random.Random(seed)
     library = Library({name: load_playbook(DRILL.with_name(f"{name}.yaml")) for name in ("parked", "urgent")})
     cluster = {"test": MemoryCluster(time.now)}
-    route = RouteAlerts(store, store, library, cluster, restrictions=restrictions(), wake=lambda incident: None)
+    route = RouteAlerts(store, store, library, cluster, restrictions=restrictions(), wake=lambda *_: None)
     advance = AdvanceRun(store, compiled_once, RULES)
     seen: list[object] = []
     for _ in range(60):

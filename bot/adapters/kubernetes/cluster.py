@@ -38,3 +38,13 @@ class KubernetesCluster:
 
     async def dry_run(self, call: Call) -> str:
         return await self._dry_run.dry_run(call)
+
+
+class SharedSnapshots:
+    """The `Snapshots` port, for incidents that have changed nothing: they share the lists of a namespace."""
+
+    def __init__(self, reader: KubernetesReader) -> None:
+        self._reader = reader
+
+    async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        return await self._reader.shared_snapshot(target, incident_id=incident_id)

@@ -1,6 +1,7 @@
 """The cluster state for planning and probes: everything read at once, each failed part with its own reason.
 
 Only reads. Nodes and all pods of the cluster are large lists: they are kept for a moment and shared between snapshots.
+An incident that has changed nothing also shares the lists of its namespace; plans and verification read all lists.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerErr
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import OLDER_POOL, path_of
 from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
-from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, name_of, uid_of
+from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, labels_of, name_of, uid_of
 from bot.domain.cluster.owner import APPLICATIONS, argo_application
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -29,19 +30,13 @@ WORLD_SECONDS = 10.0
 LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
 """How often a workload is read until its controller has observed its last change, and the interval."""
 CLUSTER_WIDE_SECONDS = 2.0
+SHARED_SECONDS = 1.0
+"""How old answers about a namespace and its workloads may be that incidents share."""
 STATUS_SECONDS = 30.0
 """Whether the cluster has a node autoscaler changes rarely."""
+MAX_KEPT = 512
+"""Answers; from here on those that nobody may use any more are dropped."""
 
-IN_NAMESPACE: Mapping[str, str] = {
-    "services": "Service",
-    "endpoint_slices": "EndpointSlice",
-    "pdbs": "PodDisruptionBudget",
-    "quotas": "ResourceQuota",
-    "autoscalers": "HorizontalPodAutoscaler",
-    "scaled_objects": "ScaledObject",
-    "inference_pools": "InferencePool",
-    "cron_jobs": "CronJob",
-}
 KEPT_AS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("replica_sets", "ReplicaSet"),
     "StatefulSet": ("revisions", "ControllerRevision"),
@@ -57,6 +52,29 @@ SCALE_UPS: Mapping[str, Mapping[str, str]] = {
     "failed": {"fieldSelector": "reason=FailedScheduling,source!=default-scheduler"},
 }
 """Events of node autoscalers about pods; a field selector takes one reason only."""
+LISTS: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
+    "services": ("Service", None),
+    "endpoint_slices": ("EndpointSlice", None),
+    "pdbs": ("PodDisruptionBudget", None),
+    "quotas": ("ResourceQuota", None),
+    "autoscalers": ("HorizontalPodAutoscaler", None),
+    "scaled_objects": ("ScaledObject", None),
+    "inference_pools": ("InferencePool", None),
+    "older_pools": (OLDER_POOL, None),
+    "cron_jobs": ("CronJob", None),
+    "failed_creates": ("Event", {"fieldSelector": "reason=FailedCreate"}),
+    "kills": ("Event", {"fieldSelector": "reason=Killing"}),
+    **{name: ("Event", query) for name, query in SCALE_UPS.items()},
+}
+"""Lists of a namespace that are the same for all its workloads, by kind and query."""
+OURS: Mapping[str, tuple[str, str]] = {
+    "canary": ("Deployment", CANARY_LABEL),
+    "canary_pods": ("Pod", CANARY_LABEL),
+    "released_pods": ("Pod", TAKEN_FROM_LABEL),
+    "jobs": ("Job", JOB_LABEL),
+}
+"""What the bot made or labelled, by kind and label."""
+MATCHES_NOTHING: Mapping[str, str] = {"labelSelector": "incident-bot/none=none"}
 
 
 @dataclass(frozen=True)
@@ -86,10 +104,11 @@ class KubernetesReader:
         *,
         now: Callable[[], float] = time.time,
         cluster_wide_seconds: float = CLUSTER_WIDE_SECONDS,
+        shared_seconds: float = SHARED_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client, self.now, self._pause = client, now, pause
-        self._keep_seconds = cluster_wide_seconds
+        self._keep_seconds, self._shared_seconds = cluster_wide_seconds, shared_seconds
         self._kept: dict[str, tuple[float, asyncio.Future[Part]]] = {}
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
@@ -97,23 +116,21 @@ class KubernetesReader:
         async with workload_read(target):
             return await self._world(target, incident_id.lower())
 
-    async def _world(self, target: Target, slug: str) -> ClusterSnapshot:
+    async def shared_snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
+        """As `snapshot`, and lists of the namespace may be a second old: all incidents there share them."""
+        async with workload_read(target):
+            return await self._world(target, incident_id.lower(), shared=True)
+
+    async def _world(self, target: Target, slug: str, *, shared: bool = False) -> ClusterSnapshot:
         namespace, at = target.namespace, self.now()
-        workload = await self._workload(target)
-        of_workload, of_canary = pods_query(target, workload), {"labelSelector": f"{CANARY_LABEL}={slug}"}
+        workload = await self._workload(target, shared=shared)
+        of_workload = pods_query(target, workload)
         reads: dict[str, Awaitable[Part]] = {
-            **{name: self.part(kind, namespace) for name, kind in IN_NAMESPACE.items()},
+            **(self._shared_lists(namespace) if shared else self._lists(namespace)),
+            **(self._shared_ours(workload, namespace, slug) if shared else self._ours(workload, namespace, slug)),
             **{name: self._cluster_wide(name, kind) for name, kind in CLUSTER_WIDE.items()},
             "pods": self.part("Pod", namespace, of_workload),
-            "canary": self.part("Deployment", namespace, of_canary),
-            "canary_pods": self.part("Pod", namespace, of_canary),
-            "released_pods": self.part("Pod", namespace, {"labelSelector": _released_from(workload)}),
-            "failed_creates": self.part("Event", namespace, {"fieldSelector": "reason=FailedCreate"}),
-            **{name: self.part("Event", namespace, query) for name, query in SCALE_UPS.items()},
             "autoscaler_status": self._autoscaler_status(),
-            "older_pools": self.part(OLDER_POOL, namespace),
-            "kills": self.part("Event", namespace, {"fieldSelector": "reason=Killing"}),
-            "jobs": self.part("Job", namespace, {"labelSelector": f"{JOB_LABEL}={slug}"}),
         }
         if kept := KEPT_AS.get(target.kind):
             reads[kept[0]] = self.part(kept[1], namespace, of_workload)
@@ -127,13 +144,43 @@ class KubernetesReader:
         parts["scale_up_events"] = merged(*(parts.pop(name) for name in SCALE_UPS))
         return _assembled(at, workload, parts | {"config_maps": named})
 
-    async def _workload(self, target: Target) -> Obj | None:
+    def _lists(self, namespace: str) -> dict[str, Awaitable[Part]]:
+        return {name: self.part(kind, namespace, query) for name, (kind, query) in LISTS.items()}
+
+    def _shared_lists(self, namespace: str) -> dict[str, Awaitable[Part]]:
+        return {
+            name: self.shared_part(f"{namespace}/{name}", kind, namespace, query, seconds=self._shared_seconds)
+            for name, (kind, query) in LISTS.items()
+        }
+
+    def _ours(self, workload: Obj | None, namespace: str, slug: str) -> dict[str, Awaitable[Part]]:
+        """What the bot made for this incident, and the pods that it released from this workload."""
+        wanted = _values_of_ours(workload, slug)
+        return {
+            name: self.part(kind, namespace, {"labelSelector": f"{label}={wanted[label]}"})
+            for name, (kind, label) in OURS.items()
+        }
+
+    def _shared_ours(self, workload: Obj | None, namespace: str, slug: str) -> dict[str, Awaitable[Part]]:
+        """The same, out of what the bot made for all incidents: these are few."""
+        wanted = _values_of_ours(workload, slug)
+
+        async def of_this(name: str, kind: str, label: str) -> Part:
+            query = {"labelSelector": label}
+            part = await self.shared_part(f"{namespace}/{name}", kind, namespace, query, seconds=self._shared_seconds)
+            mine = tuple(obj for obj in part.items if labels_of(obj).get(label) == wanted[label])
+            return Part(mine, part.unreadable)
+
+        return {name: of_this(name, kind, label) for name, (kind, label) in OURS.items()}
+
+    async def _workload(self, target: Target, *, shared: bool) -> Obj | None:
         """The workload as its controller has observed it.
 
         Even an annotation raises the generation, and the status follows later. If the controller has not caught up
         after a second, the workload is returned as it is.
         """
-        workload = await self.find(target.kind, target.namespace, target.name)
+        find = self.shared_find if shared else self.find
+        workload = await find(target.kind, target.namespace, target.name)
         for _ in range(LOOKS - 1):
             if workload is None or rollout_state(workload).is_observed:
                 break
@@ -152,14 +199,9 @@ class KubernetesReader:
     async def _autoscaler_status(self) -> Part:
         """Cluster Autoscaler's ConfigMap: the only object outside of the workload's namespace that is read by name."""
 
-        async def read() -> Part:
-            try:
-                found = await self.find("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
-            except ClusterError as error:
-                return Part(unreadable=str(error))
-            return Part((found,) if found is not None else ())
-
-        return await self._kept_for(STATUS_SECONDS, STATUS_NAME, read)
+        return await self._kept_for(
+            STATUS_SECONDS, STATUS_NAME, lambda: self._one("ConfigMap", STATUS_NAMESPACE, STATUS_NAME)
+        )
 
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         """One object, None if it does not exist. Raises `ClusterError` on anything else."""
@@ -167,6 +209,22 @@ class KubernetesReader:
         if answer.status == 404:
             return None
         return _object(answer)
+
+    async def shared_find(self, kind: str, namespace: str, name: str) -> Obj | None:
+        """As `find`, and it may be a second old: alerts, samples and readings of one moment share the answer."""
+        key = f"{namespace}/{kind}/{name}"
+        part = await self._kept_for(self._shared_seconds, key, lambda: self._one(kind, namespace, name))
+        if part.unreadable:
+            self._kept.pop(key, None)
+            raise ClusterError(part.unreadable)
+        return next(iter(part.items), None)
+
+    async def _one(self, kind: str, namespace: str, name: str) -> Part:
+        try:
+            found = await self.find(kind, namespace, name)
+        except ClusterError as error:
+            return Part(unreadable=str(error))
+        return Part((found,) if found is not None else ())
 
     async def listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> tuple[Obj, ...]:
         """Raises `ClusterError` if the list cannot be read."""
@@ -201,6 +259,8 @@ class KubernetesReader:
             raise ClusterError(str(error)) from error
 
     async def part(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> Part:
+        if query == MATCHES_NOTHING:
+            return Part()
         try:
             answer = await self._get(path_of(kind, namespace), query)
             # A cluster without this API has no such objects; neither does a missing namespace.
@@ -214,10 +274,17 @@ class KubernetesReader:
         return await self.shared_part(name, kind, query=query)
 
     async def shared_part(
-        self, name: str, kind: str, namespace: str = "", query: Mapping[str, str] | None = None
+        self,
+        name: str,
+        kind: str,
+        namespace: str = "",
+        query: Mapping[str, str] | None = None,
+        *,
+        seconds: float | None = None,
     ) -> Part:
-        """As `part`, and it may be a few seconds old: callers with the same `name` share one list."""
-        part = await self._kept_for(self._keep_seconds, name, lambda: self.part(kind, namespace, query))
+        """As `part`, and it may be `seconds` old, by default a few: callers with the same `name` share one list."""
+        old = self._keep_seconds if seconds is None else seconds
+        part = await self._kept_for(old, name, lambda: self.part(kind, namespace, query))
         if part.unreadable:
             self._kept.pop(name, None)
         return part
@@ -225,6 +292,8 @@ class KubernetesReader:
     async def _kept_for(self, seconds: float, name: str, read: Callable[[], Coroutine[Any, Any, Part]]) -> Part:
         kept = self._kept.get(name)
         if kept is None or _is_over(kept, seconds):
+            if len(self._kept) >= MAX_KEPT:
+                self._kept = {key: each for key, each in self._kept.items() if not _is_over(each, STATUS_SECONDS)}
             kept = self._kept[name] = (time.monotonic(), asyncio.ensure_future(read()))
         # A caller that gives up does not cancel the read for the others.
         return await asyncio.shield(kept[1])
@@ -242,19 +311,19 @@ def _object(answer: Answer) -> Obj:
     return answer.body
 
 
-def _released_from(workload: Obj | None) -> str:
-    """A query for the pods that the bot released from this workload."""
-    return f"{TAKEN_FROM_LABEL}={uid_of(workload or {}) or 'none'}"
+def _values_of_ours(workload: Obj | None, slug: str) -> dict[str, str]:
+    """The values of the bot's labels on what belongs to this incident, and to this workload."""
+    return {CANARY_LABEL: slug, JOB_LABEL: slug, TAKEN_FROM_LABEL: uid_of(workload or {}) or "none"}
 
 
 def pods_query(target: Target, workload: Obj | None) -> dict[str, str]:
-    """The workload's selector as a query; without a workload, a query that no object matches."""
+    """The workload's selector as a query; without a workload, the query that is answered with nothing."""
     if target.kind == "LeaderWorkerSet":
         return {"labelSelector": f"{SET_NAME_LABEL}={target.name}"}
     selector: Obj = dig(workload, "spec", "selector") or {"matchExpressions": []}
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     terms += [_term(expression) for expression in selector.get("matchExpressions") or []]
-    return {"labelSelector": ",".join(terms) if terms else "incident-bot/none=none"}
+    return {"labelSelector": ",".join(terms)} if terms else dict(MATCHES_NOTHING)
 
 
 def _term(expression: Mapping[str, Any]) -> str:

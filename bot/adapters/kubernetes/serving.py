@@ -1,7 +1,7 @@
 """The part of the cluster that shows which replicas serve: what sampling reads every few seconds.
 
 A whole snapshot takes two dozen requests. This takes two for each workload, and six lists that all workloads of a
-namespace share for a moment.
+namespace share for a moment. The workload itself may be a second old.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SHARED: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     "endpoint_slices": ("EndpointSlice", None),
     "inference_pools": ("InferencePool", None),
     "older_pools": (OLDER_POOL, None),
-    "canaries": ("Pod", {"labelSelector": CANARY_LABEL}),
-    "released": ("Pod", {"labelSelector": TAKEN_FROM_LABEL}),
+    "canary_pods": ("Pod", {"labelSelector": CANARY_LABEL}),
+    "released_pods": ("Pod", {"labelSelector": TAKEN_FROM_LABEL}),
 }
 """Lists of a namespace, by kind and query. Pods that the bot labelled are few."""
 
@@ -39,7 +39,7 @@ class ServingReader:
 
     async def _serving(self, target: Target, slug: str) -> ClusterSnapshot:
         reader, at = self._reader, self._reader.now()
-        workload = await reader.find(target.kind, target.namespace, target.name)
+        workload = await reader.shared_find(target.kind, target.namespace, target.name)
         if workload is None:
             return ClusterSnapshot(at=at, workload=None)
         own, *lists = await asyncio.gather(
@@ -51,7 +51,7 @@ class ServingReader:
         )
         parts: dict[str, Part] = dict(zip(SHARED, lists, strict=True))
         parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
-        labelled = (parts.pop("canaries"), parts.pop("released"))
+        labelled = (parts.pop("canary_pods"), parts.pop("released_pods"))
         pods = {uid_of(pod): pod for pod in (*own.items, *_ours(workload, slug, *labelled))}
         unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}
         if reason := next((part.unreadable for part in (own, *labelled) if part.unreadable), ""):

@@ -83,11 +83,11 @@ class TargetFinder:
     async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:
         for key, kind in WORKLOAD_LABELS:
             if name := _named(labels, key):
-                workload = await self._reader.find(kind, namespace, name)
+                workload = await self._reader.shared_find(kind, namespace, name)
                 # The StatefulSets of a LeaderWorkerSet are only parts of it.
                 return (await self._topmost(namespace, kind, workload)) if workload else None
         for key in POD_LABELS:
-            pod = await self._reader.find("Pod", namespace, name) if (name := _named(labels, key)) else None
+            pod = await self._reader.shared_find("Pod", namespace, name) if (name := _named(labels, key)) else None
             if pod is not None and (found := await self._topmost(namespace, "Pod", pod)):
                 return found
         for key in SERVICE_LABELS:

@@ -73,7 +73,7 @@ class Connection:
             except NoScriptError:
                 return await _heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
         except (RedisError, OSError, TimeoutError) as error:
-            raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
+            raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
 
     async def replicated_script(self, name: str, keys: Sequence[str], args: Sequence[Any], *, replicas: int) -> Any:
         """Like `script`, and returns only once `replicas` have what it wrote; raises if they do not within 2 s.
@@ -90,7 +90,7 @@ class Connection:
         try:
             answer, _, confirmed = await _heard(sent.execute())
         except (RedisError, OSError, TimeoutError) as error:
-            raise StorageUnavailableError(f"Redis did not do '{name}': {error}") from error
+            raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
         if confirmed < replicas:
             raise StorageUnavailableError(f"fewer than {replicas} replicas confirmed '{name}'")
         return answer

@@ -12,6 +12,8 @@ class RedisPace:
 
     async def take(self, kind: str, key: str) -> float:
         """Seconds to wait before one more of this kind; 0 if it may go now."""
-        per_second, burst = self._buckets[kind]
-        keys = [self._redis.key("pace")]
-        return float(await self._redis.script("pace", keys, [f"{kind}/{key}", per_second, burst]))
+        return float(await self._redis.script("pace", [self._redis.key("pace")], self.bucket(kind, key)))
+
+    def bucket(self, kind: str, key: str) -> tuple[str, float, float]:
+        """The arguments of a script that takes a token: the bucket's name, tokens a second, and its burst."""
+        return f"{kind}/{key}", *self._buckets[kind]

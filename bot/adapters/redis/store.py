@@ -6,22 +6,23 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.incidents.effect import Effect, Lane
+from bot.domain.incidents.effect import Effect, Lane, ShowInSlack
 from bot.domain.incidents.event import AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import NewerFormError, StaleRunError
+from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
-from bot.domain.kernel.timeline import Chained
+from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import HeldAlert, Intake, OpenPage, Owed, RouteKind, Settled, Standing, Waiting
+from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, Routed, RouteKind, Settled, Standing, Waiting
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -99,7 +100,7 @@ class RedisStore:
 
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
-    ) -> bool:
+    ) -> Routed | None:
         incident = run.incident_id
         # By its number in the intake: an incident may receive one alert many times, with or without a close between.
         event = AlertChanged(
@@ -124,20 +125,29 @@ class RedisStore:
             event.event_id,
             self._form.text(event),
         ]
-        return await self._route(keys, arguments, bundle if how == "opens" or offer else None) != "changed"
+        answer, *found = await self._route(keys, arguments, bundle if how == "opens" or offer else None, run.version)
+        if answer == "changed":
+            return None
+        if not found or self._form.is_newer(found[0]):
+            return Routed()
+        text, now, events = found
+        known = self._form.run(text) if text else run
+        return Routed(Waiting(known, [self._event(item) for item in events], float(now)))
 
     async def _route(
-        self, keys: Sequence[str], arguments: Sequence[Any], bundle: Bundle | None, *remember_seconds: int
-    ) -> str:
+        self, keys: Sequence[str], arguments: Sequence[Any], bundle: Bundle | None, version: int, *remember_seconds: int
+    ) -> Sequence[Any]:
         """Sends a bundle that this process has stored before only if Redis lost it: it is hundreds of kilobytes."""
+
+        async def sent(text: str) -> Sequence[Any]:
+            answer = await self._redis.script("route", keys, [*arguments, text, version, *remember_seconds])
+            return [answer] if isinstance(answer, str) else list(answer)
+
         if bundle is None:
-            return str(await self._redis.script("route", keys, [*arguments, "", *remember_seconds]))
-        if bundle.digest in self._bundles_stored:
-            answer = str(await self._redis.script("route", keys, [*arguments, "stored", *remember_seconds]))
-            if answer != "no bundle":
-                return answer
-        text = json.dumps(bundle.stored())
-        answer = str(await self._redis.script("route", keys, [*arguments, text, *remember_seconds]))
+            return await sent("")
+        if bundle.digest in self._bundles_stored and (answer := await sent("stored")) != ["no bundle"]:
+            return answer
+        answer = await sent(json.dumps(bundle.stored()))
         self._bundles_stored.add(bundle.digest)
         return answer
 
@@ -159,7 +169,7 @@ class RedisStore:
             event.event_id,
             self._form.text(event),
         ]
-        answer = await self._route(keys, arguments, bundle, self._limits.remember_alerts_seconds)
+        answer, *_ = await self._route(keys, arguments, bundle, run.version, self._limits.remember_alerts_seconds)
         return {"changed": None, "routed": run.incident_id}.get(answer, answer)
 
     async def reopen(self, run: Run, event: Commanded) -> bool:
@@ -171,7 +181,8 @@ class RedisStore:
             self._redis.key("parked"),
         ]
         arguments = ["", run.target.key, run.incident_id, "reopens", "", event.event_id, self._form.text(event)]
-        return await self._route(keys, arguments, None) == "routed"
+        answer, *_ = await self._route(keys, arguments, None, run.version)
+        return bool(answer == "routed")
 
     async def hold(self, entry: Intake, target: Target) -> None:
         kept = json.dumps(
@@ -218,9 +229,10 @@ class RedisStore:
         return int(await self._redis.ask(self._redis.client.incr(self._redis.key("counter"))))
 
     async def standing(self, target_key: str) -> Standing:
-        keys = [self._redis.key(name) for name in ("open", "last", "parked")]
-        current, last, at, parked = await self._redis.script("standing", keys, [target_key])
-        return Standing(current or None, last or None, sorted(map(str, parked), key=_number), float(at))
+        keys = self._keys("open", "last", "parked", "planned-windows")
+        current, last, at, parked, windows = await self._redis.script("standing", keys, [target_key])
+        planned = [PlannedWindow.model_validate_json(raw) for raw in windows]
+        return Standing(current or None, last or None, sorted(map(str, parked), key=_number), float(at), planned)
 
     async def open_incident(self, target_key: str) -> str | None:
         found = await self._redis.ask(self._redis.client.hget(self._redis.key("open"), target_key))
@@ -302,7 +314,7 @@ class RedisStore:
         consumed: int,
         entries: Sequence[Chained],
         effects: Sequence[Effect],
-    ) -> Waiting | None:
+    ) -> Committed:
         incident = run.incident_id
         keys = [
             *self._of(incident, "run", "inbox", "timeline", "effects"),
@@ -326,27 +338,38 @@ class RedisStore:
             len(entries),
             *(entry.model_dump_json() for entry in entries),
         ]
-        for effect in effects:
-            arguments += [effect.effect_id, self._form.text(effect)]
+        bodies = {effect.effect_id: self._form.text(effect) for effect in effects}
+        arguments += [part for pair in bodies.items() for part in pair]
         answer, *after = await self._redis.script("commit", keys, arguments)
         if answer != "committed":
             raise StaleRunError(f"{incident} version {run.version}: {answer}")
-        left, now = after
-        return None if int(left) else Waiting(run, (), float(now))
+        now, events, ids, shown = after
+        taken = [
+            Owed(
+                incident, effect, 0, f"0|{run.version}|{bodies[effect.effect_id]}", run, float(now), run.version,
+                _paired(shown) if isinstance(effect, ShowInSlack) else None,
+            )
+            for effect in effects
+            if effect.effect_id in ids
+        ]  # fmt: skip
+        return Committed(Waiting(run, [self._event(item) for item in events], float(now)), taken)
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("timeline", incident_id), 0, -1))
         return [Chained.model_validate_json(item) for item in raw]
+
+    async def whole_timeline(self, incident_id: str) -> tuple[Sequence[Chained], StoredHead | None]:
+        text, raw = await self._redis.script("whole_timeline", self._of(incident_id, "run", "timeline"), [])
+        entries = [Chained.model_validate_json(item) for item in raw]
+        run = self._form.run(text) if text else None
+        return entries, None if run is None else StoredHead(head=run.timeline_head, length=run.timeline_length)
 
     async def bundle(self, digest: str) -> Mapping[str, str] | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("bundle", digest)))
         return None if raw is None else dict(json.loads(raw))
 
     async def pending(self, limit: int) -> Sequence[str]:
-        now = await self.now()
-        client = self._redis.client
-        waiting = await self._redis.ask(client.zrangebyscore(self._redis.key("pending"), "-inf", now - 1, 0, limit))
-        due = await self._redis.ask(client.zrangebyscore(self._redis.key("due"), "-inf", now, 0, limit))
+        waiting, due = await self._redis.script("pending", self._keys("pending", "due"), [limit])
         return list(dict.fromkeys([*map(str, waiting), *map(str, due)]))
 
     async def now(self) -> float:
@@ -369,8 +392,8 @@ class RedisStore:
 
     async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
         """(incident, effect id, lane) of effects that are due, oldest first; taking them is another step."""
-        client, now = self._redis.client, await self.now()
-        members = await self._redis.ask(client.zrangebyscore(self._redis.key("owed"), "-inf", now, 0, limit))
+        client = self._redis.client
+        members = await self._redis.script("owed_now", self._keys("owed"), [limit])
         due = [(incident, effect_id) for incident, _, effect_id in (str(member).partition("|") for member in members)]
         if not due:
             return []
@@ -390,18 +413,18 @@ class RedisStore:
         keys = [
             self._redis.key("effects", incident_id),
             *self._keys("owed", "owners"),
-            self._redis.key("run", incident_id),
+            *self._of(incident_id, "run", "shown"),
         ]
         member = f"{incident_id}|{effect_id}"
         arguments = [member, effect_id, self._owner, self._limits.lease_seconds, self._form.number]
         taken = await self._redis.script("take", keys, arguments)
         if taken is None:
             return None
-        # Lua ends a list at its first nil: a missing run needs a placeholder.
-        value, at, *stored = taken
-        attempts, _version, body = str(value).split("|", 2)
-        run = self._form.run(stored[0]) if stored and stored[0] else None
-        return Owed(incident_id, self._form.effect(body), int(attempts), str(value), run, float(at))
+        value, at, text, shown = taken
+        attempts, version, body = str(value).split("|", 2)
+        run, effect = self._form.run(text) if text else None, self._form.effect(body)
+        found = Owed(incident_id, effect, int(attempts), str(value), run, float(at), int(version))
+        return replace(found, shown=_paired(shown)) if isinstance(effect, ShowInSlack) else found
 
     async def owe_now(self, incident_id: str, effect: Effect, *, again: bool) -> bool:
         keys = [*self._of(incident_id, "run", "effects"), *self._keys("owed", "owners")]
@@ -451,6 +474,11 @@ class RedisStore:
         failures = int(await self._redis.ask(self._redis.client.hincrby(key, event_id, 1)))
         await self._redis.ask(self._redis.client.expire(key, self._limits.retention_seconds))
         return failures
+
+
+def _paired(flat: Sequence[str]) -> dict[str, str]:
+    """A hash as scripts return it: each field before its value."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _number(incident_id: str) -> int:

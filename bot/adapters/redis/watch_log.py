@@ -17,9 +17,6 @@ class RedisWatchLog:
 
     async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
         key = self._redis.key("watch", incident_id, str(visit))
-        pipe = self._redis.client.pipeline(transaction=True)
-        pipe.rpush(key, json.dumps([sample.at, dict(sample.parts)]))
-        pipe.expire(key, KEEP_SECONDS)
-        pipe.lrange(key, 0, -1)
-        _, _, raw = await self._redis.ask(pipe.execute())
+        kept = json.dumps([sample.at, dict(sample.parts)])
+        raw = await self._redis.script("watch_sample", [key], [kept, KEEP_SECONDS])
         return [WatchSample(at, parts) for at, parts in map(json.loads, raw)]

@@ -62,7 +62,7 @@ class PlanHandler:
         state = playbook.state(change.state)
         if not isinstance(state, ChangeState):
             return PlanResult(outcome="failed", reason=f"'{change.state}' is not a change"), {}
-        readings = await self._read.readings(run, change.state)
+        readings = await self._read.readings(run, change.state, for_change=True)
         arguments = arguments_of(run, playbook, state, readings)
         if isinstance(arguments, PlanResult):
             return arguments, readings

@@ -21,9 +21,11 @@ class ReadHandler:
     def __init__(self, signals: Signals, playbook_of: PlaybookOf) -> None:
         self._signals, self._playbook_of = signals, playbook_of
 
-    async def readings(self, run: Run, state: str) -> Mapping[str, Reading]:
+    async def readings(self, run: Run, state: str, *, for_change: bool = False) -> Mapping[str, Reading]:
+        """`for_change`: a change depends on them."""
         playbook = await self._playbook_of(run)
-        return await self._read(run, playbook, playbook.wanted(state))
+        shares = not for_change and not run.ledger and run.change is None
+        return await self._read(run, playbook, playbook.wanted(state), shares_lists=shares)
 
     async def __call__(self, context: EffectContext, effect: ReadSignals) -> Done:
         readings = await self.readings(context.run, effect.state)
@@ -32,11 +34,15 @@ class ReadHandler:
 
     async def calm(self, context: EffectContext, effect: ReadCalm) -> Done:
         playbook = await self._playbook_of(context.run)
-        readings = await self._read(context.run, playbook, playbook.wanted_for_calm)
+        readings = await self._read(
+            context.run, playbook, playbook.wanted_for_calm, shares_lists=not context.run.ledger
+        )
         return Done((CalmRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=readings),))
 
-    async def _read(self, run: Run, playbook: CompiledPlaybook, wanted: Mapping[str, SignalSpec]) -> dict[str, Reading]:
-        found = await self._signals.read(wanted, context_of(run, playbook.settings))
+    async def _read(
+        self, run: Run, playbook: CompiledPlaybook, wanted: Mapping[str, SignalSpec], *, shares_lists: bool
+    ) -> dict[str, Reading]:
+        found = await self._signals.read(wanted, context_of(run, playbook.settings, shares_lists=shares_lists))
         words = playbook.words_of_signals
         return {
             name: reading.model_copy(update=words[name]) if name in words else reading

@@ -15,8 +15,7 @@ from bot.domain.reports.chart import Chart
 from bot.domain.reports.present import present
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, RunStore
-from bot.flow.whole_timeline import whole_timeline
+from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, PartlyShownError, RunStore
 
 
 class ShowHandler:
@@ -27,7 +26,9 @@ class ShowHandler:
     async def __call__(self, context: EffectContext, effect: ShowInSlack) -> Done | Later:
         self._changed()
         try:
-            return Done(tuple(await self._messenger.show(context.run)))
+            return Done(tuple(await self._messenger.show(context.run, context.owed.shown)))
+        except PartlyShownError as partly:
+            return Later(partly.retry_after_seconds, partly.events)
         except OvertakenError as error:
             # The process that took over has ended the effect, and does not know what came after it.
             await self._effects.owe_now(context.incident_id, effect, again=True)
@@ -70,7 +71,7 @@ class ExportHandler:
         self._messenger, self._runs, self._draw, self._series = messenger, runs, draw, series
 
     async def __call__(self, context: EffectContext, effect: ExportTimeline) -> Done:
-        entries, stored = await whole_timeline(self._runs, context.incident_id)
+        entries, stored = await self._runs.whole_timeline(context.incident_id)
         content = await self._written(context, entries, stored, effect.format)
         name = f"{context.incident_id}-timeline.{effect.format}"
         comment = f"Timeline of {context.incident_id}"
@@ -81,7 +82,7 @@ class ExportHandler:
 
     async def page(self, run: Run, now: float) -> str:
         """The page of an incident as it is at this moment, for people who read along in a browser."""
-        entries, stored = await whole_timeline(self._runs, run.incident_id)
+        entries, stored = await self._runs.whole_timeline(run.incident_id)
         lines = await self._series.lines_or_why_not(run, now) if run.is_open else ()
         return await asyncio.to_thread(html, entries, self._draw, lines, stored, live=present(run))
 

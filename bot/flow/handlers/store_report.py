@@ -16,7 +16,6 @@ from bot.domain.reports.roles import Roles
 from bot.flow.handlers.draw_chart import Aside
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import ReportSink, RunStore
-from bot.flow.whole_timeline import whole_timeline
 
 log = structlog.get_logger()
 TRIES = 40
@@ -38,7 +37,7 @@ class StoreReportHandler:
         self._runs, self._sinks, self._draw, self._redact, self._aside = runs, sinks, draw, redact, aside
 
     async def __call__(self, context: EffectContext, effect: StoreReport) -> Done | Later:
-        entries, stored = await whole_timeline(self._runs, context.incident_id)
+        entries, stored = await self._runs.whole_timeline(context.incident_id)
         files = await self._aside(self._written, context.incident_id, entries, stored)
         try:
             for sink in self._sinks:

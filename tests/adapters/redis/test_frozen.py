@@ -89,7 +89,7 @@ async def storage(proxy: Proxy, tag: str) -> AsyncIterator[Storage]:
 
 
 async def test_a_command_that_nobody_answers_is_not_sent_again(proxy: Proxy, storage: Storage) -> None:
-    with pytest.raises(StorageUnavailableError, match=r"Redis did not do 'now'"):
+    with pytest.raises(StorageUnavailableError, match=r"Redis did not answer 'now'"):
         await storage.connection.now()
     assert len(proxy.swallowed) == 1
 

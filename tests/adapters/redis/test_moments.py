@@ -171,6 +171,41 @@ async def test_an_effect_that_another_process_performs_is_not_taken_from_it_by_a
     assert await two.renew(theirs)
 
 
+async def test_a_commit_takes_what_it_owes_as_if_each_was_taken(
+    store: RedisStore, two: RedisStore, time: VirtualTime
+) -> None:
+    run = (await opened(store)).with_(version=1, visit=1)
+    first = await store.commit(run, consumed=1, entries=(), effects=[SHOW, READ])
+    assert [owed.effect for owed in first.taken] == [SHOW, READ]
+    assert await taken(store) == first.taken[0]
+    assert not (await store.settle(first.taken[1], ())).owed_again
+    await time.advance(14)
+    again = await store.commit(run.with_(version=2), consumed=0, entries=(), effects=[SHOW])
+    await time.advance(14)
+    assert await two.take("INC-1", "show") is None, "the lease is as long again"
+    assert (await store.settle(first.taken[0], ())).owed_again
+    assert again.taken[0].version == 2
+
+
+async def test_a_commit_does_not_take_what_another_process_performs(
+    store: RedisStore, two: RedisStore, time: VirtualTime
+) -> None:
+    run = await committed(store, await opened(store), SHOW)
+    await time.advance(16)
+    theirs = await taken(two)
+    again = await store.commit(run.with_(version=run.version + 1), consumed=0, entries=(), effects=[SHOW])
+    assert again.taken == []
+    assert await two.renew(theirs)
+
+
+async def test_a_commit_shows_what_waits_after_it(store: RedisStore) -> None:
+    run = (await opened(store)).with_(version=1)
+    await store.append("INC-1", [due("d1")])
+    after = await store.commit(run, consumed=1, entries=(), effects=())
+    assert (after.waiting.run, [event.event_id for event in after.waiting.events]) == (run, ["d1"])
+    assert after.waiting == await store.look("INC-1")
+
+
 async def test_an_effect_that_was_put_back_and_is_owed_again_is_due_at_once(store: RedisStore) -> None:
     run = await committed(store, await opened(store), SHOW)
     await store.put_back(await taken(store), after_seconds=500, failed=True)

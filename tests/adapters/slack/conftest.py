@@ -111,7 +111,8 @@ async def client(simulator: Running) -> AsyncIterator[AsyncWebClient]:
 
 @pytest.fixture
 async def bench(client: AsyncWebClient, slack: Sandbox) -> Bench:
-    store, pace, clock = MemoryShownStore(), MemoryPace(), MovableClock(time.time())
+    pace, clock = MemoryPace(), MovableClock(time.time())
+    store = MemoryShownStore(pace)
     messenger = SlackMessenger(client, store, pace, clock, Place(channel=CHANNEL, deployment="tests"))
     return Bench(messenger, store, pace, clock, slack, client)
 

@@ -14,6 +14,7 @@ from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.target import Target
+from bot.flow.ports import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, Counter
 from tests.adapters.slack.runs import BEGAN, approval, run, waiting
 from tests.fakes.shown import MemoryShownStore
@@ -159,7 +160,9 @@ async def test_a_name_that_somebody_else_took_gives_way_to_the_next(bench: Bench
 async def test_where_slack_refuses_channels_the_thread_serves_and_it_is_told_once(bench: Bench) -> None:
     await bench.slack.faults({"method": "conversations.create", "kind": "error:restricted_action"})
     speaker = messenger(bench)
-    assert await speaker.show(waiting())
+    with pytest.raises(PartlyShownError) as partly:
+        await speaker.show(waiting())
+    assert partly.value.events
     assert [message.get("thread_ts") is not None for message in await bench.slack.messages()][1:] == [True, True]
     heard = waiting().with_(card_posted=True)
     with pytest.raises(MessengerError, match="restricted_action") as told:

@@ -14,6 +14,7 @@ from bot.adapters.slack.outbound.messenger import PROCESSED_WITHIN_SECONDS, Plac
 from bot.domain.incidents.event import Posted
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
+from bot.flow.ports import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
 from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
 
@@ -166,6 +167,7 @@ async def test_an_attempt_that_lands_after_the_last_look_up_is_found_and_one_mes
     messenger = SlackMessenger(bench.client, bench.store, late, bench.clock, Place(CHANNEL, "tests"))
     await bench.slack.faults({"method": "chat.postMessage", "kind": "drop"})
     await refused(bench, run())
+    bench.store.pace = late
     for _ in range(2):
         bench.clock.move(SETTLE_SECONDS)
         with contextlib.suppress(MessengerError):
@@ -239,7 +241,9 @@ async def test_what_belongs_to_one_message_is_told_once_and_holds_up_none_of_the
     # A layout that is refused is tried once more, as plain text.
     fault = {"method": "chat.postMessage", "kind": f"error:{error}", "count": 2 if error == "msg_too_long" else 1}
     await bench.slack.faults(fault)
-    assert [event.slot for event in await show(bench, known)] == ["request:R3"]
+    with pytest.raises(PartlyShownError) as partly:
+        await show(bench, known)
+    assert [event.event_id for event in partly.value.events] == ["posted:request:R3"]
     await bench.slack.faults(fault)
     told = await refused(bench, known)
     assert told.lasting

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import socket
 import sys
 from pathlib import Path
 
 import httpx
 
+from bot.sandbox.slack.server import listening_socket
 from tests.processes import start
 from tests.sandbox.slack.stand_in import until
 
@@ -33,6 +35,12 @@ def test_messages_outlive_the_process_when_a_state_file_is_named(tmp_path: Path)
     with start("bot.sandbox.slack", *ARGUMENTS, *state) as second:
         (message,) = httpx.get(f"{second.url}/__sandbox__/messages").json()
         assert (message["ts"], message["text"]) == (ts, "before")
+
+
+def test_its_answers_do_not_wait_for_an_acknowledgement() -> None:
+    """asyncio turns the delay of small packets off only where the protocol is named."""
+    with listening_socket(0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'bot.sandbox.slack', *sys.argv[1:]])"

@@ -1,5 +1,6 @@
 -- Saves one decision: the run, its timeline, its effects; drops the events that it consumed. All of it, or nothing and why.
--- Returns 'committed', how many events wait now, and the time.
+-- Returns 'committed', the time, the waiting events, the ids of the effects that the owner now has under a lease, and the
+-- content of Slack if one of them shows it.
 -- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims, parked.
 -- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|parked|closed, target key, void before, owner,
 --       lease seconds, retention seconds, number of entries, entries..., then (effect id, effect JSON) pairs.
@@ -28,12 +29,16 @@ for _, id in ipairs(redis.call('HKEYS', KEYS[4])) do
     redis.call('HDEL', KEYS[6], ARGV[1] .. '|' .. id)
   end
 end
+local taken, shown = {}, {}
 for i = 13 + entries, #ARGV, 2 do
   local member = ARGV[1] .. '|' .. ARGV[i]
   redis.call('HSET', KEYS[4], ARGV[i], '0|' .. (version + 1) .. '|' .. ARGV[i + 1])
-  if not redis.call('ZSCORE', KEYS[5], member) or not redis.call('HGET', KEYS[6], member) then
+  local owner = redis.call('ZSCORE', KEYS[5], member) and redis.call('HGET', KEYS[6], member)
+  if not owner or owner == ARGV[9] then
     redis.call('ZADD', KEYS[5], seconds + tonumber(ARGV[10]), member)
     redis.call('HSET', KEYS[6], member, ARGV[9])
+    taken[#taken + 1] = ARGV[i]
+    if ARGV[i] == 'show' then shown = redis.call('HGETALL', KEYS[13]) end
   end
 end
 if ARGV[5] == '' then redis.call('ZREM', KEYS[8], ARGV[1]) else redis.call('ZADD', KEYS[8], ARGV[5], ARGV[1]) end
@@ -58,4 +63,4 @@ if ARGV[6] == 'closed' then
 else
   for _, key in ipairs({KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[12], KEYS[13], KEYS[14]}) do redis.call('PERSIST', key) end
 end
-return {'committed', left, STAMP(now)}
+return {'committed', STAMP(now), redis.call('LRANGE', KEYS[2], 0, -1), taken, shown}

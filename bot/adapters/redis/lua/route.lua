@@ -1,9 +1,11 @@
 -- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
--- caller saw it.
+-- caller saw it; returns why. Otherwise 'routed', the run JSON (empty if it is as
+-- the caller knows it), the time and the waiting events.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
 -- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle (JSON, or
--- 'stored' if it should be there already, or empty for none), and for a person: seconds to remember it.
+-- 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and for a person:
+-- seconds to remember it.
 if KEYS[11] then
   local before = redis.call('GET', KEYS[11])
   if before then return before end
@@ -21,7 +23,7 @@ if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and not is_parked and redis.call
 end
 if ARGV[8] == 'stored' and redis.call('EXISTS', KEYS[9]) == 0 then return 'no bundle' end
 if ARGV[1] ~= '' and redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
-if KEYS[11] then redis.call('SET', KEYS[11], ARGV[3], 'EX', ARGV[9]) end
+if KEYS[11] then redis.call('SET', KEYS[11], ARGV[3], 'EX', ARGV[10]) end
 local now = TIME()
 local at = STAMP(now)
 if ARGV[4] == 'opens' then
@@ -36,4 +38,6 @@ if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])
   redis.call('ZADD', KEYS[8], 'NX', now[1], ARGV[3])
 end
-return 'routed'
+local run = redis.call('GET', KEYS[4])
+local is_known = run and string.match(run, '"version":(%d+)') == ARGV[9]
+return {'routed', is_known and '' or run, at, redis.call('LRANGE', KEYS[5], 0, -1)}

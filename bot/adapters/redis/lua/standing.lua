@@ -1,5 +1,6 @@
 -- What stands between an alert and a new incident of its target: the open one, the last closed one, the parked ones,
--- and the time. KEYS: open, last, parked. ARGV: the target's key.
+-- the
+-- time, and the planned windows. KEYS: open, last, parked, planned windows. ARGV: the target's key.
 local parked = {}
 local every = redis.call('HGETALL', KEYS[3])
 for at = 1, #every, 2 do
@@ -8,4 +9,5 @@ for at = 1, #every, 2 do
     end
 end
 local target = ARGV[1]
-return {redis.call('HGET', KEYS[1], target) or '', redis.call('HGET', KEYS[2], target) or '', STAMP(TIME()), parked}
+return {redis.call('HGET', KEYS[1], target) or '', redis.call('HGET', KEYS[2], target) or '', STAMP(TIME()), parked,
+  redis.call('HVALS', KEYS[4])}

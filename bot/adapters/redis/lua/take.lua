@@ -1,7 +1,7 @@
 -- Takes one owed effect under a lease. Its owner may take it again; no other process can. One of a run that a newer version
 -- of the bot stored is left to that version.
--- Returns its value, the time, and the run if it is stored; or nil.
--- KEYS: effects, owed, owners, run. ARGV: member, effect id, owner, lease seconds, known form.
+-- Returns its value, the time, the run or '', and the content of Slack if the effect shows it; or nil.
+-- KEYS: effects, owed, owners, run, shown. ARGV: member, effect id, owner, lease seconds, known form.
 local now = TIME()
 local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
@@ -17,4 +17,6 @@ if not value then
 end
 redis.call('ZADD', KEYS[2], seconds + tonumber(ARGV[4]), ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
-return {value, STAMP(now), run}
+local shown = ARGV[2] == 'show' and redis.call('HGETALL', KEYS[5]) or {}
+-- A list ends at its first nil: a missing run needs a placeholder.
+return {value, STAMP(now), run or '', shown}

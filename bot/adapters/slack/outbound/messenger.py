@@ -45,12 +45,13 @@ from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Clock, Draw
+from bot.flow.ports import Clock, Draw, PartlyShownError
 
 log = structlog.get_logger(__name__)
 
 LOOKUPS_BEFORE_REPOST = 2
 PROGRESS_EVERY_SECONDS = 10.0
+REFUSED_AGAIN_SECONDS = 1.0
 MAX_FILE_REST_SECONDS = 60.0
 SHARED, REFUSED = "shared", "refused"
 """Replace a message's hash for a file, which is never edited."""
@@ -105,9 +106,12 @@ class SlackMessenger:
         """Why Slack refuses the bot's messages until a person fixes it; empty while it accepts them."""
         return self._door.reason
 
-    async def show(self, run: Run) -> Sequence[Event]:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Sequence[Event]:
         pulse = Pulse(self._clock.now, self._clock.now())
-        shown = self._slots(run, await self._store.load(run.incident_id), pulse)
+        known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
+        return await self._show(run, self._slots(run, known, pulse))
+
+    async def _show(self, run: Run, shown: _Slots) -> Sequence[Event]:
         await self._hold_back(run, shown)
         posted: list[Event] = []
         if CARD in shown.missing() and (event := await self._post(run, shown, CARD)):
@@ -128,7 +132,7 @@ class SlackMessenger:
                 if not error.lasting:
                     raise
                 refused.append(error)
-        # Returned events bring the run back here; messages refused for good are tried again and reported then.
+        # With events, messages refused for good are tried again and reported once the run knows what was posted.
         if refused and not events:
             await self._channels.notified(run, shown.shown)
             for slot in untaken:
@@ -136,10 +140,13 @@ class SlackMessenger:
                 await self._save(run, shown, slot, Shown(hash=shown.rendered(slot).hash))
             raise refused[0]
         rest = await self._summary.has_card(run) if self._summary is not None else 0.0
-        if rest and not events:
-            raise MessengerError("the summary is not up to date", lasting=False, retry_after_seconds=rest)
-        if calm_down and not events:
-            raise MessengerError("only progress has changed", lasting=False, retry_after_seconds=calm_down)
+        for left, seconds in (
+            ("a message was refused", REFUSED_AGAIN_SECONDS if refused else 0.0),
+            ("the summary is not up to date", rest),
+            ("only progress has changed", calm_down),
+        ):
+            if seconds > 0:
+                raise PartlyShownError(left, events, retry_after_seconds=seconds)
         await self._channels.close(run, shown.shown)
         return events
 
@@ -291,10 +298,12 @@ class SlackMessenger:
                 return found
             entry = slots.shown[slot]
         channels = (root.channel,) if root.channel else self._place.channels(run.target)
-        await self._wait_for_pace("post", channels[0])
+        self._door.must_be_open("post")
         now = slots.pulse.went_on(f"posting {slot}")
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
-        await self._save(run, slots, slot, attempt)
+        _go_on("post", await self._store.attempt(run.incident_id, slot, attempt, channel=channels[0]))
+        slots.shown[slot] = attempt
+        slots.pulse.went_on(f"recording {slot}")
         message = slots.rendered(slot)
         result = await post(self._client, message, self._key(run, slot), channel=channels[0], thread=root.ts)
         if isinstance(result, Refusal) and result.error in OF_THE_CHANNEL and len(channels) > 1:
@@ -422,8 +431,7 @@ class SlackMessenger:
 
     async def _wait_for_pace(self, kind: Kind, key: str) -> None:
         self._door.must_be_open(kind)
-        if (wait := await self._pace.take(kind, key)) > 0:
-            raise MessengerError(f"the pace of {kind}s is used up", lasting=False, retry_after_seconds=wait)
+        _go_on(kind, await self._pace.take(kind, key))
 
     async def _save(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> None:
         await self._store.save(run.incident_id, slot, entry)
@@ -494,6 +502,12 @@ class _Slots:
         request = self._run.requests.get(post.ref) if post.kind == "request" else None
         is_waiting = request is not None and request.status == "open" and request.posted_at is None
         return is_waiting or ("head" in post.data and post.slot not in self._run.anchored)
+
+
+def _go_on(kind: Kind, wait: float) -> None:
+    """Raise to come back if the pace has no token for this kind of call yet."""
+    if wait > 0:
+        raise MessengerError(f"the pace of {kind}s is used up", lasting=False, retry_after_seconds=wait)
 
 
 def _posted(slot: str, entry: Shown) -> Event:

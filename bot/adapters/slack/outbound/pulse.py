@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bot.domain.kernel.errors import OvertakenError
 
 STOOD_STILL_SECONDS = 10.0
-"""Right before a renewal, eleven seconds are left of a lease."""
+"""Right before a renewal, more than ten seconds are left of a lease, which may have begun half a second early."""
 
 
 class Pulse:

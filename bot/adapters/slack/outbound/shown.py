@@ -39,8 +39,19 @@ class ShownStore(Protocol):
         """Every slot of the incident. Raise `StorageUnavailableError` on no answer."""
         ...
 
+    def read(self, incident_id: str, stored: Mapping[str, str]) -> Mapping[str, Shown]:
+        """What `load` returns, from text that was read already."""
+        ...
+
     async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
         """Stored when it returns. Raise `LostRunError` when the incident itself is not stored."""
+        ...
+
+    async def attempt(self, incident_id: str, slot: str, shown: Shown, *, channel: str) -> float:
+        """Take a token of the pace of posts in this channel, store the attempt, and return 0; as `save` if not stored.
+
+        Without a token store nothing, and return the seconds until there is one.
+        """
         ...
 
 

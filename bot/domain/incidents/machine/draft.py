@@ -23,7 +23,10 @@ SHOW = ShowInSlack(effect_id="show")
 """One per incident: showing updates everything, so a second pending one adds nothing."""
 
 
-UNSEEN = {"ignored", "version", "counter", "deadlines", "places", "calm_since", "looked", "users_at"}
+UNSEEN = {
+    "ignored", "version", "counter", "deadlines", "places", "calm_since", "looked", "users_at", "card_posted",
+    "anchored",
+}  # fmt: skip
 SHOWN = tuple(Run.model_fields.keys() - UNSEEN)
 """The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})

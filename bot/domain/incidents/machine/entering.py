@@ -245,7 +245,9 @@ def close(draft: Draft, ending: str, text: str) -> None:
         },
     )
     end_silences(draft, f"close/{draft.run.visit}")
-    draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+    if draft.run.requests:
+        # Without a request nothing was ever changed, so there is no lease.
+        draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
 
 
 def end_silences(draft: Draft, because: str) -> None:
