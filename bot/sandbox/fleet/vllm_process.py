@@ -159,6 +159,7 @@ class VllmProcess:
         self._session = session
         self._fault = fault
         self._starts_again = False
+        self._is_killed = False
         self._random = Random(spec.name)  # noqa: S311 - prompts of a test load, no secret
         self._open: dict[Sequence, asyncio.Task[None]] = {}
         self._ended: list[Sequence] = []
@@ -186,20 +187,25 @@ class VllmProcess:
 
     def send(self, prompt_tokens: int, max_tokens: int, now: float) -> Sequence | str:
         """Begin a stream; whether it is shed or cut is known when it ends."""
-        if self.exited.done():
+        if self._is_gone:
             return "down"
         sequence = Sequence(prompt_tokens, max_tokens, arrived_at=now)
         self._open[sequence] = asyncio.create_task(self._stream(sequence))
         return sequence
 
     def take_ended(self) -> list[Sequence]:
-        if self.exited.done():
+        if self._is_gone:
             self._cut_all()
         ended, self._ended = self._ended, []
         return ended
 
+    @property
+    def _is_gone(self) -> bool:
+        """A killed process is reaped a moment later, and the gateway does not ask again by then."""
+        return self._is_killed or self.exited.done()
+
     def _cut_all(self) -> None:
-        """What its exit has cut; the gateway asks once after an exit, and must not miss one."""
+        """What its end has cut; the gateway asks once after an end, and must not miss one."""
         for sequence, stream in [*self._open.items()]:
             sequence.finished_reason = "cut"
             self._ended.append(sequence)
@@ -306,6 +312,7 @@ class VllmProcess:
         await asyncio.shield(self.exited)
 
     def kill(self) -> None:
+        self._is_killed = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

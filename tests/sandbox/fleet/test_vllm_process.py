@@ -193,6 +193,19 @@ async def test_a_smaller_pool_starts_the_engine_again_in_its_container(box: Star
     assert "'--num-gpu-blocks-override=32', '--max-model-len=992']" in box.said().splitlines()[-2]
 
 
+async def test_an_engine_that_starts_again_cuts_its_streams_at_once(box: Started) -> None:
+    """The gateway asks right after, and never again: a stream that it misses would keep its client waiting for ever."""
+    engine = await box.engine()
+    cut = engine.send(40, 3, time.time())
+    assert not engine.suffer(Fault("small_pool", blocks=32))
+    assert engine.take_ended() == [cut]
+    assert isinstance(cut, Sequence)
+    assert (cut.finished_reason, engine.running) == ("cut", 0)
+    assert engine.send(40, 500, time.time()) == "down"
+    await engine.exited
+    await engine.close()
+
+
 async def test_streams_end_as_the_gateway_counts_them(box: Started) -> None:
     engine = await box.engine()
     streams = [engine.send(40, tokens, time.time()) for tokens in (500, 1, 2)]
