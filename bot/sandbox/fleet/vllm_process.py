@@ -49,7 +49,7 @@ words="$1"; shift
 case "$1" in -*) ;; *) words="$words $1"; shift ;; esac
 exec "{vllm}" $words $SERVE_DEFAULTS "$@" $SERVE_ALWAYS
 """
-STARTING_NICE, SERVING_NICE = 5, 10
+STARTING_NICE, SERVING_NICE = 2, 5
 """Engines that serve leave the cores to those that start, and both to the bot."""
 PROBE_SECONDS = 1.0
 """As the readiness probe of the demo's Deployment."""
@@ -178,6 +178,11 @@ class VllmProcess:
                         return None
             await asyncio.wait([self.exited], timeout=PROBE_SECONDS)
         return self.exited.result()
+
+    @property
+    def pid(self) -> int:
+        """Of its API server, which leads the session of its engine."""
+        return self._process.pid
 
     # Clients
 
@@ -347,6 +352,10 @@ class VllmProcess:
     def _renice(self, nice: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.setpriority(os.PRIO_PGRP, self._process.pid, nice)
+        # Most Linux systems share the cores between sessions first, and compare niceness only inside of one.
+        # Best effort: such a system may refuse a second change so soon.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self._process.pid}/autogroup").write_text(str(nice))
 
 
 async def _end_of(answer: aiohttp.ClientResponse) -> str:
