@@ -59,8 +59,17 @@ def test_an_engine_that_was_told_to_stop_did_not_die(captures: Path, case: str) 
     assert last_words(log_of(captures, f"H_sigterm/{case}")).why == "none"
 
 
-KILLED_CORE = """\
+STARTS_ON_A_CPU = """\
+(APIServer pid=13822) WARNING 11-22 15:57:18 [vllm.py:1703] Enforce eager set, disabling torch.compile, CUDAGraphs, \
+and JIT kernel warmup. This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none
+[W1122 15:58:02.026190400 utils.cpp:68] Warning: NUMA binding: Using MEMBIND policy for memory allocation on the NUMA \
+nodes (0). Memory allocations will be strictly bound to these NUMA nodes. (function initCPUThreadsEnv)
 INFO:     Application startup complete.
+"""
+KILLED_CORE = f"""\
+{STARTS_ON_A_CPU}\
+(APIServer pid=13822) WARNING 11-22 15:58:51 [core_client.py:817] [shutdown] MPClient: engine core exited \
+unexpectedly; starting cleanup
 (APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] AsyncLLM output_handler failed.
 (APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
 encountered an issue. See stack trace (above) for the root cause.
@@ -84,6 +93,19 @@ def test_an_api_server_that_ends_in_good_order_does_not_hide_why_its_engine_died
     """Lines of vLLM 0.32, whose process ended with exit code 0 both times."""
     found = last_words(log)
     assert (found.why, found.told_to_stop) == (why, False)
+
+
+def test_a_killed_engine_left_no_stack_trace_so_the_line_that_noticed_its_end_is_the_evidence() -> None:
+    found = last_words(KILLED_CORE)
+    assert found.line.endswith("[shutdown] MPClient: engine core exited unexpectedly; starting cleanup")
+    assert [line.partition("] ")[2][:30] for line in found.telling] == [
+        "[shutdown] MPClient: engine co",
+        "vllm.v1.engine.exceptions.Engi",
+    ]
+
+
+def test_an_engine_that_starts_on_a_cpu_says_nothing_about_its_death() -> None:
+    assert last_words(STARTS_ON_A_CPU).telling == ()
 
 
 def test_an_engine_that_got_a_signal_says_so(captures: Path) -> None:

@@ -61,6 +61,8 @@ _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
 )
 _ENGINE_DIED = re.compile(
     r"EngineCore encountered a fatal error|EngineDeadError|EngineCore encountered an issue"
+    # Of an engine that was killed this is the only line of its own: what follows names a stack trace that nobody wrote.
+    r"|engine core exited unexpectedly"
     r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly|Engine loop is not running"
 )
 _TOLD_TO_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
@@ -70,10 +72,11 @@ _FITS = re.compile(
     r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
 )
 _TELLING = re.compile(
-    r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|died unexpectedly|failed to start"
+    r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|(?:died|exited) unexpectedly|failed to start"
     r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
     re.IGNORECASE,
 )
+_NOT_TELLING = re.compile(r" INFO |CUDAGraphs|NUMA binding")
 
 _VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
@@ -173,7 +176,7 @@ def _telling(log: str) -> Iterable[str]:
     """Each message once, where it came first: a death is logged again for each stream that it cuts."""
     said: dict[str, str] = {}
     for line in log.splitlines():
-        if _TELLING.search(line) and " INFO " not in line:
+        if _TELLING.search(line) and not _NOT_TELLING.search(line):
             said.setdefault(line.partition("] ")[2] or line, redacted(line))
     return said.values()
 
