@@ -76,7 +76,8 @@ _TELLING = re.compile(
     r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
     re.IGNORECASE,
 )
-_NOT_TELLING = re.compile(r" INFO |CUDAGraphs|NUMA binding")
+_NOT_TELLING = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
+"""Warnings of each start and end, and what a dying engine writes of its configuration and requests."""
 
 _VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
