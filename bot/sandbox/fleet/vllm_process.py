@@ -59,8 +59,8 @@ KILLED = 128
 """A shell's and a kubelet's exit code of a process that a signal ended: this, plus the signal's number."""
 BLOCK_SIZE = 16
 """Of vLLM, where no flag sets it."""
-CORE = "VLLM::EngineCor"
-"""The name of the engine's process, as far as the kernel keeps it."""
+CORE, WORKER = "VLLM::EngineCor", "VLLM::Worker"
+"""The names of the engine's process and of the process that computes for it, as far as the kernel keeps them."""
 NOT_HERE = {
     "metrics_down": "a real engine always serves its metrics",
     "slow": "a real engine is as slow as this machine is",
@@ -296,19 +296,19 @@ class VllmProcess:
             self._dies = loop.call_later(self._fault.after, lambda: self.die("engine_killed", time.time()))
 
     def die(self, cause: str, now: float) -> None:
-        """The engine's process gets SIGKILL; the API server notices, and ends by itself."""
-        for pid in self._core():
+        """A process of the engine gets SIGKILL; the API server notices, and ends by itself."""
+        for pid in self._processes(WORKER if cause == "worker_killed" else CORE):
             log.info("engine.killed", pod=self.name, pid=pid, cause=cause)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _core(self) -> Iterator[int]:
+    def _processes(self, wanted: str) -> Iterator[int]:
         for status in Path("/proc").glob("[0-9]*/stat"):
             try:
                 name, _, rest = status.read_text().partition("(")[2].rpartition(")")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if name == CORE and int(rest.split()[2]) == self._process.pid:
+            if name == wanted and int(rest.split()[2]) == self._process.pid:
                 yield int(status.parent.name)
 
     async def terminate(self, now: float) -> None:
