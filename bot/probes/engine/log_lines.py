@@ -65,6 +65,8 @@ _ENGINE_DIED = re.compile(
     r"|engine core exited unexpectedly"
     r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly|Engine loop is not running"
 )
+_HEAD = re.compile(r"^\([\w=-]+ pid=\d+\) (?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^]]+\] *)?")
+"""Which process wrote it, when, and where in the source: not for the sentence that quotes it."""
 _TOLD_TO_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
 _START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
 _COLLECTIVE = re.compile(r"NCCL|RCCL|custom_all_reduce|all_?reduce", re.IGNORECASE)
@@ -114,7 +116,7 @@ class StartLines:
 class LastWords:
     why: OomClass
     line: str = ""
-    """The line that decided."""
+    """The message that decided."""
     telling: tuple[str, ...] = field(default=())
     """At most 50 lines about memory, devices and death, redacted."""
     told_to_stop: bool = False
@@ -200,7 +202,7 @@ def _cause(log: str) -> tuple[OomClass, re.Match[str] | None]:
 def _line_of(log: str, found: re.Match[str]) -> str:
     start = log.rfind("\n", 0, found.start()) + 1
     end = log.find("\n", found.start())
-    return log[start : end if end >= 0 else len(log)][:400]
+    return _HEAD.sub("", log[start : end if end >= 0 else len(log)])[:400]
 
 
 def redacted(line: str) -> str:
