@@ -125,6 +125,9 @@ class World:
         self.load(scenario.healthy_load)
 
     def cause_trouble(self, scenario: Scenario) -> None:
+        if self.scale is not SIMULATED and scenario.fault:
+            # While one of few engines starts again, its clients would make the others thrash.
+            self.load({})
         for pod in self._hit(scenario) if scenario.fault else ():
             self._tell(f"replicas/{pod}/fault", scenario.fault)
         if self.scale is not SIMULATED:

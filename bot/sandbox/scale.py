@@ -60,7 +60,7 @@ def impossible_on_a_cpu(scenario: Scenario) -> str:
     deploy = scenario.deploy
     if scenario.fault.get("kind") in ("metrics_down", "cuda_oom", "slow"):
         return f"the fault {scenario.fault['kind']}, which only a simulated engine can have"
-    if deploy and (deploy.image or deploy.env):
+    if scenario.image or (deploy and (deploy.image or deploy.env)):
         return "another image, and the engines run the vLLM of this machine"
     if deploy and "--attention-backend" in deploy.flags:
         return "an attention backend for GPUs"

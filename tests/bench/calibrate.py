@@ -98,8 +98,8 @@ class Real:
         while (await engine.state())["running"] < 1:  # noqa: ASYNC110 - another process has no event
             await asyncio.sleep(simulated.TICK_SECONDS)
         before = len(log.read(LogQuery()).splitlines())
-        if case.by == "kill":
-            engine.die("engine_killed", time.time())
+        if case.by != "term":
+            engine.die(case.by, time.time())
             await engine.exited
         else:
             await engine.terminate(time.time())

@@ -59,8 +59,17 @@ def test_an_engine_that_was_told_to_stop_did_not_die(captures: Path, case: str) 
     assert last_words(log_of(captures, f"H_sigterm/{case}")).why == "none"
 
 
-KILLED_CORE = """\
+STARTS_ON_A_CPU = """\
+(APIServer pid=13822) WARNING 11-22 15:57:18 [vllm.py:1703] Enforce eager set, disabling torch.compile, CUDAGraphs, \
+and JIT kernel warmup. This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none
+[W1122 15:58:02.026190400 utils.cpp:68] Warning: NUMA binding: Using MEMBIND policy for memory allocation on the NUMA \
+nodes (0). Memory allocations will be strictly bound to these NUMA nodes. (function initCPUThreadsEnv)
 INFO:     Application startup complete.
+"""
+KILLED_CORE = f"""\
+{STARTS_ON_A_CPU}\
+(APIServer pid=13822) WARNING 11-22 15:58:51 [core_client.py:817] [shutdown] MPClient: engine core exited \
+unexpectedly; starting cleanup
 (APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] AsyncLLM output_handler failed.
 (APIServer pid=13822) ERROR 11-22 15:58:51 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
 encountered an issue. See stack trace (above) for the root cause.
@@ -79,11 +88,55 @@ INFO:     Application shutdown complete.
 """
 
 
+KILLED_WORKER = f"""\
+{STARTS_ON_A_CPU}\
+(EngineCore pid=13878) ERROR 11-24 15:46:05 [multiproc_executor.py:315] Worker proc VllmWorker-0 died unexpectedly \
+(exit code: -9), shutting down executor.
+(EngineCore pid=13878) ERROR 11-24 15:46:05 [dump_input.py:72] Dumping input data for V1 LLM engine (v0.32.0) with \
+config: model='tiny-llama', quantization=None, device_config=cpu, gpu_memory_utilization=0.92
+(EngineCore pid=13878) ERROR 11-24 15:46:05 [dump_input.py:79] Dumping scheduler output for model execution: \
+SchedulerOutput(scheduled_new_reqs=[NewRequestData(req_id=cmpl-86065800d4943d06-0-87dce118,prompt_token_ids_len=90)]
+(EngineCore pid=13878) ERROR 11-24 15:46:05 [core.py:1512] EngineCore encountered a fatal error.
+(EngineCore pid=13878) ERROR 11-24 15:46:05 [core.py:1512] RuntimeError: cancelled
+(APIServer pid=13777) ERROR 11-24 15:46:05 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+INFO:     Application shutdown complete.
+resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked shared_memory objects to clean up
+"""
+
+
 @pytest.mark.parametrize(("log", "why"), [(KILLED_CORE, "engine_died"), (OOM_IN_A_STEP, "serving")])
 def test_an_api_server_that_ends_in_good_order_does_not_hide_why_its_engine_died(log: str, why: str) -> None:
     """Lines of vLLM 0.32, whose process ended with exit code 0 both times."""
     found = last_words(log)
     assert (found.why, found.told_to_stop) == (why, False)
+
+
+def test_a_killed_engine_left_no_stack_trace_so_the_line_that_noticed_its_end_is_the_evidence() -> None:
+    found = last_words(KILLED_CORE)
+    assert found.line == "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"
+    assert [line.partition("] ")[2][:30] for line in found.telling] == [
+        "[shutdown] MPClient: engine co",
+        "vllm.v1.engine.exceptions.Engi",
+    ]
+
+
+def test_what_a_dying_engine_dumps_of_its_requests_is_not_kept() -> None:
+    found = last_words(KILLED_WORKER)
+    assert (found.why, found.line[:44]) == (
+        "engine_died",
+        "Worker proc VllmWorker-0 died unexpectedly (",
+    )
+    assert [line.partition("] ")[2][:20] for line in found.telling] == [
+        "Worker proc VllmWork",
+        "EngineCore encounter",
+        "RuntimeError: cancel",
+        "vllm.v1.engine.excep",
+    ]
+
+
+def test_an_engine_that_starts_on_a_cpu_says_nothing_about_its_death() -> None:
+    assert last_words(STARTS_ON_A_CPU).telling == ()
 
 
 def test_an_engine_that_got_a_signal_says_so(captures: Path) -> None:

@@ -88,6 +88,18 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
     return {"containerStatuses": [{"image": "i:2", "state": {"waiting": {"reason": reason, "message": message}}}]}
 
 
+def running(*, not_ready_after: float) -> dict[str, Any]:
+    """An engine that started 200 s before the incident, and is not Ready since so many seconds after that."""
+    started, since = (
+        datetime.fromtimestamp(at, UTC).isoformat() for at in (OPENED - 200, OPENED - 200 + not_ready_after)
+    )
+    return {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}],
+        "containerStatuses": [{"state": {"running": {"startedAt": started}}}],
+    }
+
+
 def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
     at = datetime.fromtimestamp(OPENED - 60 * minutes_ago, UTC).isoformat()
     return {"reason": "TriggeredScaleUp", "involvedObject": {"uid": pod}, "lastTimestamp": at}
@@ -115,9 +127,12 @@ def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
         (waiting("ErrImagePull"), (), "image", "llm-3: image i:2 cannot be pulled (ErrImagePull)"),
         (waiting("CreateContainerConfigError", "no key"), (), "config", "llm-3: CreateContainerConfigError: no key"),
         (waiting("ContainerCreating"), (), "start", "llm-3 is starting"),
+        (running(not_ready_after=-20), (), "start", "llm-3 is starting"),
+        (running(not_ready_after=0), (), "start", "llm-3 is starting"),
+        (running(not_ready_after=90), (), "", ""),
     ],
 )
-async def test_why_a_replica_is_pending_decides_what_helps(
+async def test_why_a_replica_does_not_serve_decides_what_helps(
     status: dict[str, Any], events: tuple[dict[str, Any], ...], waits_for: str, said: str
 ) -> None:
     seen = cluster(pending=1, scale_up_events=events)

@@ -14,8 +14,9 @@ from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.node_autoscaler import USUAL_WAIT
-from bot.domain.cluster.objects import condition, dig, is_ready, name_of, seconds_of
+from bot.domain.cluster.objects import dig, is_ready, name_of
 from bot.domain.cluster.owner import Owner, owner_of, patch_text, unknown_manager
+from bot.domain.cluster.pod_state import is_loading
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import Strategy
 from bot.domain.cluster.rotation import replicas_present, whole_replica
@@ -198,13 +199,7 @@ def _open_on(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> tuple[float, flo
 def _may_serve(pod: Obj) -> bool:
     """Whether a client may be waiting for this pod: not while its engine is down, nor before it was Ready once."""
     states = [dig(status, "state", "running") for status in dig(pod, "status", "containerStatuses") or []]
-    if not states or is_ready(pod):
-        return True
-    if None in states:
-        return False
-    began = max((seconds_of(state.get("startedAt")) or 0.0 for state in states), default=0.0)
-    not_ready_since = seconds_of(condition(pod, "Ready").get("lastTransitionTime"))
-    return not_ready_since is None or not_ready_since > began
+    return is_ready(pod) or (None not in states and not is_loading(pod))
 
 
 def _streams(snapshot: ClusterSnapshot, pods: list[Obj], verb: str = "") -> str:

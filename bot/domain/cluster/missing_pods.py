@@ -7,7 +7,7 @@ from typing import Literal
 
 from bot.domain.cluster.node_autoscaler import scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, name_of
-from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE
+from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, is_loading
 from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -19,13 +19,18 @@ PULL_FAILED = (*NO_IMAGE, "ErrImagePull")
 
 
 def pending_pods(snapshot: ClusterSnapshot) -> list[Obj]:
-    pods = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
-    return sorted((pod for pod in pods if dig(pod, "status", "phase") == "Pending"), key=name_of)
+    return [pod for pod in _pods(snapshot) if dig(pod, "status", "phase") == "Pending"]
+
+
+def _pods(snapshot: ClusterSnapshot) -> list[Obj]:
+    return sorted((pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)), key=name_of)
 
 
 def waits_for(snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
     """Returns what the missing replicas wait for, and the sentence for people; empty if none is missing."""
     found = [_of_pod(pod, snapshot) for pod in pending_pods(snapshot)]
+    # An engine loads its model for minutes in a pod that is no longer Pending.
+    found += [_of_pod(pod, snapshot) for pod in _pods(snapshot) if is_loading(pod)]
     if snapshot.workload is not None and (refused := not_created(snapshot.workload, snapshot)):
         found.append(("quota", refused))
     return min(found, key=lambda one: PRECEDENCE.index(one[0]), default=("", ""))

@@ -34,6 +34,16 @@ def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
     return PodState("broken", f"{name_of(pod)}: {reason}") if reason else PodState("starting", _waiting_text(pod))
 
 
+def is_loading(pod: Obj) -> bool:
+    """Whether its containers run and it was not Ready since they started, as an engine that loads its model."""
+    states = [dig(status, "state", "running") for status in dig(pod, "status", "containerStatuses") or []]
+    if not states or None in states or is_ready(pod):
+        return False
+    began = max(seconds_of(state.get("startedAt")) or 0.0 for state in states)
+    not_ready_since = seconds_of(condition(pod, "Ready").get("lastTransitionTime"))
+    return not_ready_since is not None and not_ready_since <= began
+
+
 def first_broken(pods: Iterable[Obj], at: float, *, is_room_coming: bool = False) -> str:
     """Describes the first pod that cannot recover by waiting; empty if there is none."""
     states = (pod_state(pod, at, is_room_coming=is_room_coming) for pod in pods)

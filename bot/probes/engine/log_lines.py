@@ -61,8 +61,12 @@ _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
 )
 _ENGINE_DIED = re.compile(
     r"EngineCore encountered a fatal error|EngineDeadError|EngineCore encountered an issue"
+    # Of an engine that was killed this is the only line of its own: what follows names a stack trace that nobody wrote.
+    r"|engine core exited unexpectedly"
     r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly|Engine loop is not running"
 )
+_HEAD = re.compile(r"^\([\w=-]+ pid=\d+\) (?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^]]+\] *)?")
+"""Which process wrote it, when, and where in the source: not for the sentence that quotes it."""
 _TOLD_TO_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
 _START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
 _COLLECTIVE = re.compile(r"NCCL|RCCL|custom_all_reduce|all_?reduce", re.IGNORECASE)
@@ -70,10 +74,12 @@ _FITS = re.compile(
     r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
 )
 _TELLING = re.compile(
-    r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|died unexpectedly|failed to start"
+    r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|(?:died|exited) unexpectedly|failed to start"
     r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
     re.IGNORECASE,
 )
+_NOT_TELLING = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
+"""Warnings of each start and end, and what a dying engine writes of its configuration and requests."""
 
 _VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
@@ -110,7 +116,7 @@ class StartLines:
 class LastWords:
     why: OomClass
     line: str = ""
-    """The line that decided."""
+    """The message that decided."""
     telling: tuple[str, ...] = field(default=())
     """At most 50 lines about memory, devices and death, redacted."""
     told_to_stop: bool = False
@@ -173,7 +179,7 @@ def _telling(log: str) -> Iterable[str]:
     """Each message once, where it came first: a death is logged again for each stream that it cuts."""
     said: dict[str, str] = {}
     for line in log.splitlines():
-        if _TELLING.search(line) and " INFO " not in line:
+        if _TELLING.search(line) and not _NOT_TELLING.search(line):
             said.setdefault(line.partition("] ")[2] or line, redacted(line))
     return said.values()
 
@@ -196,7 +202,7 @@ def _cause(log: str) -> tuple[OomClass, re.Match[str] | None]:
 def _line_of(log: str, found: re.Match[str]) -> str:
     start = log.rfind("\n", 0, found.start()) + 1
     end = log.find("\n", found.start())
-    return log[start : end if end >= 0 else len(log)][:400]
+    return _HEAD.sub("", log[start : end if end >= 0 else len(log)])[:400]
 
 
 def redacted(line: str) -> str:

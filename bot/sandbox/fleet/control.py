@@ -56,7 +56,7 @@ class StandingFault(_Asked):
 class Death(_Asked):
     """Happens once: the engine dies, the container restarts."""
 
-    kind: Literal["engine_dead", "engine_killed", "cuda_oom"]
+    kind: Literal["engine_dead", "engine_killed", "worker_killed", "cuda_oom"]
 
 
 class Hang(_Asked):

@@ -8,20 +8,17 @@ from bot.sandbox.fleet.startup import LogLine, api, core
 
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 _RAISED = f"vllm.v1.engine.exceptions.EngineDeadError: {ENGINE_DEAD}"
-_CAUSES: dict[str, tuple[str, ...]] = {
-    "engine_killed": (),  # by SIGKILL: it had no time to log anything
-    "engine_dead": (
-        "EngineCore encountered a fatal error.",
-        "Traceback (most recent call last):",
-        "RuntimeError: Worker failed with error 'unspecified launch failure'",
-    ),
-    "cuda_oom": (
-        "EngineCore encountered a fatal error.",
-        "Traceback (most recent call last):",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of "
-        "79.11 GiB of which 1.05 GiB is free. Including non-PyTorch memory, this process has 78.04 GiB memory "
-        "in use.",
-    ),
+_DUMPED = (
+    (72, "Dumping input data for V1 LLM engine (v0.32.0) with config: model='tiny-llama', speculative_config=None"),
+    (79, "Dumping scheduler output for model execution: SchedulerOutput(scheduled_new_reqs=[], scheduled_cached_reqs="),
+    (81, "Dumping scheduler stats: SchedulerStats(num_running_reqs={streams}, num_waiting_reqs=0)"),
+)
+"""Before the stack trace of a failed step. A real engine writes its whole configuration and all of its requests."""
+_RAISED_IN_A_STEP: dict[str, str] = {
+    "engine_dead": "RuntimeError: Worker failed with error 'unspecified launch failure'",
+    "cuda_oom": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of "
+    "79.11 GiB of which 1.05 GiB is free. Including non-PyTorch memory, this process has 78.04 GiB memory in use.",
+    "worker_killed": "RuntimeError: cancelled",
 }
 SITE = "/usr/local/lib/python3.12/dist-packages/vllm"
 _READING = (
@@ -49,13 +46,38 @@ def of_a_death(cause: str, streams: int) -> Iterator[LogLine]:
 
     So the last lines of a death under load show no cause: 20 streams write 2,100 lines.
     """
-    yield from (core("core.py:1512", line, "ERROR") for line in _CAUSES[cause])
-    yield api("core_client.py:817", "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup", "WARNING")
-    yield from _client_stops("default")
+    if cause in _RAISED_IN_A_STEP:
+        yield from _of_a_failed_step(cause, streams)
+    else:  # killed: it had no time to log anything
+        what = "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"
+        yield api("core_client.py:817", what, "WARNING")
+        yield from _client_stops("default")
     yield from _traceback("async_llm.py:906", "AsyncLLM output_handler failed.", _READING)
     for before in range(streams):
         frames = _WAITING * (before + 1) + _READING
         yield from _traceback("serving.py:500", "Error in completion stream generator.", frames)
+
+
+def _of_a_failed_step(cause: str, streams: int) -> Iterator[LogLine]:
+    if cause == "worker_killed":
+        died = "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor."
+        yield core("multiproc_executor.py:315", died, "ERROR")
+        yield core("multiproc_executor.py:479", "[shutdown] Executor: waiting for worker exit count=0")
+        yield core("multiproc_executor.py:486", "[shutdown] Executor: all workers exited gracefully")
+    for line, what in _DUMPED:
+        yield core(f"dump_input.py:{line}", what.format(streams=streams), "ERROR")
+    for what in (
+        "EngineCore encountered a fatal error.",
+        "Traceback (most recent call last):",
+        _RAISED_IN_A_STEP[cause],
+    ):
+        yield core("core.py:1512", what, "ERROR")
+
+
+def after_a_death(cause: str, timeout_seconds: float) -> Iterator[LogLine]:
+    """After its HTTP server has finished: an engine that told it about its failed step is stopped last."""
+    if cause in _RAISED_IN_A_STEP:
+        yield from _client_stops(f"{timeout_seconds:g}s")
 
 
 def of_sigterm(timeout_seconds: float, in_flight: int) -> Iterator[LogLine]:

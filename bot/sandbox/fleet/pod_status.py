@@ -106,7 +106,7 @@ class PodStatus:
             "imageID": f"sandbox.registry/{self.spec.image}" if running or container.last else "",
             "containerID": container.identity(self.spec) if running or container.last else "",
             "ready": container.ready,
-            "started": running and container.ready,
+            "started": running,
             "restartCount": container.restarts,
             "state": self._state(),
             "lastState": {"terminated": container.last} if container.last else {},

@@ -204,7 +204,11 @@ class PodWorker:
         exit_code = await asyncio.shield(server.exited)
         await self._forget_server(server)
         if exit_code == START_AGAIN:
-            self.status.container.ready = False
+            container = self.status.container
+            container.ready = False
+            await self._publish()
+            # Not ready since before it started: it loads its model, and does not hang.
+            container.started_at = time.time()
             await self._publish()
         return exit_code
 

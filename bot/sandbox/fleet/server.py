@@ -104,7 +104,7 @@ class VllmServer:
         if self._mode == "dead":
             return
         if until >= self._dies_at:
-            self.die("engine_dead", until)
+            self.die("engine_killed", until)  # as a real one, which gets SIGKILL
             return
         finished = self.engine.advance(until)
         for sequence in finished:
@@ -166,15 +166,16 @@ class VllmServer:
         streams = self.engine.in_flight
         self._cut_all()
         self._say(now, *last_lines.of_a_death(cause, streams))
-        asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_by_itself)
+        asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_by_itself, cause)
 
-    def _end_by_itself(self) -> None:
-        self._end_in_good_order(last_lines.FINISHED)
+    def _end_by_itself(self, cause: str) -> None:
+        self._say_goodbye(last_lines.FINISHED)
+        self._say(time.time(), *last_lines.after_a_death(cause, self.started.shutdown_timeout))
+        self._exit(0)
 
-    def _end_in_good_order(self, *last: str) -> None:
+    def _say_goodbye(self, *last: str) -> None:
         for line in (*last_lines.FAREWELL, *last):
             self.log.raw(line, time.time())
-        self._exit(0)
 
     async def terminate(self, now: float) -> None:
         """SIGTERM: finishes what is in flight for at most `--shutdown-timeout`, then exits with 0."""
@@ -188,7 +189,8 @@ class VllmServer:
         if not self._is_dead():  # it may have died meanwhile, and then it ends by itself
             self._cut_all()
             self._say(time.time(), *last_lines.after_the_requests())
-            self._end_in_good_order()
+            self._say_goodbye()
+            self._exit(0)
 
     async def _drained(self, timeout_seconds: float) -> None:
         try:

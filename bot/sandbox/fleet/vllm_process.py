@@ -49,7 +49,7 @@ words="$1"; shift
 case "$1" in -*) ;; *) words="$words $1"; shift ;; esac
 exec "{vllm}" $words $SERVE_DEFAULTS "$@" $SERVE_ALWAYS
 """
-STARTING_NICE, SERVING_NICE = 5, 10
+STARTING_NICE, SERVING_NICE = 2, 5
 """Engines that serve leave the cores to those that start, and both to the bot."""
 PROBE_SECONDS = 1.0
 """As the readiness probe of the demo's Deployment."""
@@ -59,8 +59,8 @@ KILLED = 128
 """A shell's and a kubelet's exit code of a process that a signal ended: this, plus the signal's number."""
 BLOCK_SIZE = 16
 """Of vLLM, where no flag sets it."""
-CORE = "VLLM::EngineCor"
-"""The name of the engine's process, as far as the kernel keeps it."""
+CORE, WORKER = "VLLM::EngineCor", "VLLM::Worker"
+"""The names of the engine's process and of the process that computes for it, as far as the kernel keeps them."""
 NOT_HERE = {
     "metrics_down": "a real engine always serves its metrics",
     "slow": "a real engine is as slow as this machine is",
@@ -159,6 +159,7 @@ class VllmProcess:
         self._session = session
         self._fault = fault
         self._starts_again = False
+        self._is_killed = False
         self._random = Random(spec.name)  # noqa: S311 - prompts of a test load, no secret
         self._open: dict[Sequence, asyncio.Task[None]] = {}
         self._ended: list[Sequence] = []
@@ -178,6 +179,11 @@ class VllmProcess:
             await asyncio.wait([self.exited], timeout=PROBE_SECONDS)
         return self.exited.result()
 
+    @property
+    def pid(self) -> int:
+        """Of its API server, which leads the session of its engine."""
+        return self._process.pid
+
     # Clients
 
     @property
@@ -186,20 +192,25 @@ class VllmProcess:
 
     def send(self, prompt_tokens: int, max_tokens: int, now: float) -> Sequence | str:
         """Begin a stream; whether it is shed or cut is known when it ends."""
-        if self.exited.done():
+        if self._is_gone:
             return "down"
         sequence = Sequence(prompt_tokens, max_tokens, arrived_at=now)
         self._open[sequence] = asyncio.create_task(self._stream(sequence))
         return sequence
 
     def take_ended(self) -> list[Sequence]:
-        if self.exited.done():
+        if self._is_gone:
             self._cut_all()
         ended, self._ended = self._ended, []
         return ended
 
+    @property
+    def _is_gone(self) -> bool:
+        """A killed process is reaped a moment later, and the gateway does not ask again by then."""
+        return self._is_killed or self.exited.done()
+
     def _cut_all(self) -> None:
-        """What its exit has cut; the gateway asks once after an exit, and must not miss one."""
+        """What its end has cut; the gateway asks once after an end, and must not miss one."""
         for sequence, stream in [*self._open.items()]:
             sequence.finished_reason = "cut"
             self._ended.append(sequence)
@@ -285,19 +296,19 @@ class VllmProcess:
             self._dies = loop.call_later(self._fault.after, lambda: self.die("engine_killed", time.time()))
 
     def die(self, cause: str, now: float) -> None:
-        """The engine's process gets SIGKILL; the API server notices, and ends by itself."""
-        for pid in self._core():
+        """A process of the engine gets SIGKILL; the API server notices, and ends by itself."""
+        for pid in self._processes(WORKER if cause == "worker_killed" else CORE):
             log.info("engine.killed", pod=self.name, pid=pid, cause=cause)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _core(self) -> Iterator[int]:
+    def _processes(self, wanted: str) -> Iterator[int]:
         for status in Path("/proc").glob("[0-9]*/stat"):
             try:
                 name, _, rest = status.read_text().partition("(")[2].rpartition(")")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if name == CORE and int(rest.split()[2]) == self._process.pid:
+            if name == wanted and int(rest.split()[2]) == self._process.pid:
                 yield int(status.parent.name)
 
     async def terminate(self, now: float) -> None:
@@ -306,6 +317,7 @@ class VllmProcess:
         await asyncio.shield(self.exited)
 
     def kill(self) -> None:
+        self._is_killed = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -340,6 +352,10 @@ class VllmProcess:
     def _renice(self, nice: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.setpriority(os.PRIO_PGRP, self._process.pid, nice)
+        # Most Linux systems share the cores between sessions first, and compare niceness only inside of one.
+        # Best effort: such a system may refuse a second change so soon.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self._process.pid}/autogroup").write_text(str(nice))
 
 
 async def _end_of(answer: aiohttp.ClientResponse) -> str:

@@ -136,12 +136,12 @@ class World:
 
 
 @contextmanager
-def demo_world() -> Iterator[World]:
+def demo_world(*fleet_options: str) -> Iterator[World]:
     with (
         running("bot.sandbox.kubernetes", "--port", "0", "--seed-world", "demo", "--die-with-parent") as cluster,
         running(
             *("bot.sandbox.fleet", "--api", cluster.url, "--port", "0", "--die-with-parent"),
-            *("--startup-seconds", "0.4", "--time-scale", "0.1"),
+            *("--startup-seconds", "0.4", "--time-scale", "0.1", *fleet_options),
         ) as fleet,
         httpx.Client(timeout=10, trust_env=False) as http,
     ):

@@ -173,7 +173,8 @@ def test_an_image_that_does_not_exist_is_never_pulled(world: World) -> None:
     ("kind", "line"),
     [
         ("engine_dead", "EngineCore encountered a fatal error"),
-        ("engine_killed", "EngineDeadError"),
+        ("engine_killed", "engine core exited unexpectedly"),
+        ("worker_killed", "Worker proc VllmWorker-0 died unexpectedly (exit code: -9)"),
         ("cuda_oom", "torch.OutOfMemoryError"),
     ],
 )

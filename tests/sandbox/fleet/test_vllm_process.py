@@ -16,14 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.cluster.pod_state import is_loading
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.container_log import ContainerLog, LogQuery
 from bot.sandbox.fleet.engine import Sequence
 from bot.sandbox.fleet.engines import START_AGAIN, Fault
 from bot.sandbox.fleet.pod_spec import PodSpec
 from bot.sandbox.fleet.tiny_model import write_tiny_model
-from bot.sandbox.fleet.vllm_process import VllmEngines, VllmProcess
+from bot.sandbox.fleet.vllm_process import SERVING_NICE, VllmEngines, VllmProcess
 from tests.sandbox.fleet.calibration.cases import spec_of
+from tests.sandbox.fleet.living_world import demo_world, eventually
 
 PROGRAM = """#!{python}
 import ctypes, http.server, json, os, signal, sys, threading, time
@@ -34,6 +36,9 @@ print("cuda visible:", os.environ.get("FROM_THE_POD"), "secret:", os.environ.get
 if "swap-space" in flags:
     print("vllm: error: unrecognized arguments: --swap-space=4", flush=True)
     sys.exit(2)
+
+if flags.get("num-gpu-blocks-override") == "32":
+    time.sleep(1)  # so that others see it while it starts
 
 core = os.fork()
 if core == 0:
@@ -109,13 +114,22 @@ class Started:
 
 
 @pytest.fixture
-async def box(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Started]:
-    program = tmp_path / "vllm"
-    program.write_text(PROGRAM.format(python=sys.executable))
-    program.chmod(0o755)
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "vllm"
+    path.write_text(PROGRAM.format(python=sys.executable))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+async def box(program: Path, unused_tcp_port: int) -> AsyncIterator[Started]:
     engines = VllmEngines(program)
     yield Started(engines, Addresses().next_pod(), unused_tcp_port)
     await engines.close()
+
+
+def autogroup_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/autogroup").read_text()
 
 
 async def ended(engine: VllmProcess, *streams: Sequence | str) -> list[str | None]:
@@ -191,6 +205,42 @@ async def test_a_smaller_pool_starts_the_engine_again_in_its_container(box: Star
     await again.close()
     # Else it would not start: one request of full length must fit.
     assert "'--num-gpu-blocks-override=32', '--max-model-len=992']" in box.said().splitlines()[-2]
+
+
+async def test_an_engine_that_starts_again_cuts_its_streams_at_once(box: Started) -> None:
+    """The gateway asks right after, and never again: a stream that it misses would keep its client waiting for ever."""
+    engine = await box.engine()
+    cut = engine.send(40, 3, time.time())
+    assert not engine.suffer(Fault("small_pool", blocks=32))
+    assert engine.take_ended() == [cut]
+    assert isinstance(cut, Sequence)
+    assert (cut.finished_reason, engine.running) == ("cut", 0)
+    assert engine.send(40, 500, time.time()) == "down"
+    await engine.exited
+    await engine.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group by session")
+async def test_an_engine_that_serves_leaves_the_cores_to_other_sessions(box: Started) -> None:
+    """Each engine has its own session, so the niceness of its processes alone means nothing beside the others."""
+    engine = await box.engine()
+    assert autogroup_of(engine.pid).endswith(f"nice {SERVING_NICE}\n")
+    await engine.close()
+
+
+@pytest.mark.end_to_end
+def test_a_replica_whose_engine_starts_again_is_loading_and_its_clients_go_on(program: Path) -> None:
+    with demo_world("--vllm", str(program)) as world:
+        sick, *_ = world.in_rotation()
+        world.set_load(workers=8, output_tokens=[3, 3])  # these streams never end by themselves
+        eventually("all wait for answers", lambda: sum(world.load()["in_flight"].values()) == 8)
+        world.fault(sick, kind="small_pool", blocks=32)
+        eventually("it loads", lambda: (pod := world.pod(sick)) is not None and is_loading(pod))
+        assert world.container(sick)["restartCount"] == 0
+        world.wait_for_rotation()
+        eventually("all wait for answers again", lambda: sum(world.load()["in_flight"].values()) == 8)
+        assert world.load()["cut"] == 2
+        assert sum(one["open_streams"] for one in world.replicas().values()) == 8
 
 
 async def test_streams_end_as_the_gateway_counts_them(box: Started) -> None:

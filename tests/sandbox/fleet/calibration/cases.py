@@ -24,10 +24,12 @@ class LoadCase:
     name: str
     workers: int
     flags: tuple[str, ...] = (POOL, SEQS)
+    pause_seconds: float = Load().pause_seconds
+    """Zero where few clients compete: how many of them pause depends on the speed, which is not compared."""
 
     @property
     def load(self) -> Load:
-        return Load(workers=self.workers)
+        return Load(workers=self.workers, pause_seconds=self.pause_seconds)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class EndCase:
     streams: int = 0
     """In flight when it happens."""
     by: str = "start"
-    """`start`: it does not start. `kill`: the engine's process is killed. `term`: SIGTERM."""
+    """`start`: it does not start. `term`: SIGTERM. Else the cause of its death."""
 
 
 LOADS = (
@@ -46,12 +48,16 @@ LOADS = (
     LoadCase("capped at 6", 48, (POOL, "--max-num-seqs=6")),
     LoadCase("capped at 6 active", 48, (POOL, SEQS, "--max-num-active-seqs=6")),
     LoadCase("watermark of a fifth", 48, (POOL, SEQS, "--watermark=0.2")),
+    # The pool of the one bad replica in the demo, at its share of the clients.
+    LoadCase("small pool", 6, ("--num-gpu-blocks-override=32", "--max-model-len=992", SEQS), pause_seconds=0.0),
+    LoadCase("queue of 8", 48, (POOL, SEQS, "--max-num-queued-reqs=8")),
 )
 ENDS = (
     EndCase("unknown flag", (POOL, "--swap-space=4")),
     EndCase("rejected configuration", (POOL, SEQS, "--max-num-batched-tokens=32")),
     EndCase("pool too small", ("--num-gpu-blocks-override=60",)),
-    EndCase("engine killed", streams=20, by="kill"),
+    EndCase("engine killed", streams=20, by="engine_killed"),
+    EndCase("worker killed", streams=20, by="worker_killed"),
     EndCase("drained", streams=20, by="term"),
 )
 

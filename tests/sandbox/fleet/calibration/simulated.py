@@ -55,8 +55,8 @@ async def end(case: EndCase, address: str = "127.0.0.1", port: int = 0) -> End:
     streams = [started.send(*STREAMS, now) for _ in range(case.streams)]
     started.advance(now + 0.2)
     before = len(log.read(LogQuery()).splitlines())
-    if case.by == "kill":
-        started.die("engine_killed", now)
+    if case.by != "term":
+        started.die(case.by, now)
         await started.exited
     else:
         ending = asyncio.create_task(started.terminate(now))
