@@ -81,7 +81,7 @@ def _whole(slack_url: str, is_whole: Callable[[Measured], bool]) -> Measured | N
 
 
 def must_end_as_written(branches: Sequence[Branch]) -> None:
-    """All at once: worlds mostly wait, so four take hardly longer than one."""
+    """All at once: worlds mostly wait, so two take hardly longer than one."""
     with ThreadPoolExecutor(len(branches)) as worlds:
         all_played = list(worlds.map(lambda branch: play(branch[0]), branches))
     unreadable = [

@@ -26,8 +26,10 @@ FULL_AND_REVERTED: tuple[Branch, ...] = ((scenarios.FULL_SELF_HEAL, [*IN_PLACE_B
 @pytest.mark.parametrize(
     "branches",
     [
-        pytest.param(KEPT + REVERTED, id="owners-and-version"),
-        pytest.param(FULL + FULL_AND_REVERTED, id="full-and-quota"),
+        pytest.param(KEPT, id="helm-and-argo"),
+        pytest.param(REVERTED, id="self-heal-and-version"),
+        pytest.param(FULL, id="full-and-quota"),
+        pytest.param(FULL_AND_REVERTED, id="full-and-self-heal"),
     ],
 )
 def test_each_fleet_gets_its_relief(branches: tuple[Branch, ...]) -> None:

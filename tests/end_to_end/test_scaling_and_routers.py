@@ -10,7 +10,7 @@ import pytest
 from bot.sandbox import scenarios
 from tests.end_to_end.playing import Branch, must_end_as_written, play
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(780)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 RAISED_AND_RESTORED = [
     "relieve_scale_out",
@@ -35,7 +35,8 @@ POOL: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(SCALED, id="scaled"),
-        pytest.param(KEDA + POOL, id="keda-and-inference-pool"),
+        pytest.param(KEDA, id="keda"),
+        pytest.param(POOL, id="inference-pool"),
     ],
 )
 def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
