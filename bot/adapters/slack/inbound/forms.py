@@ -94,8 +94,8 @@ def _input(name: str, field: FormField, filled: Answer) -> Block:
 
 
 def _range(field: FormField) -> str:
-    least = f"at least {field.min:g}" if field.min is not None else ""
-    most = f"at most {field.max:g}" if field.max is not None else ""
+    least = f"at least {field.min:,.10g}" if field.min is not None else ""
+    most = f"at most {field.max:,.10g}" if field.max is not None else ""
     text = ", ".join(filter(None, (least, most)))
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
