@@ -61,7 +61,7 @@ _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
 )
 _ENGINE_DIED = re.compile(
     r"EngineCore encountered a fatal error|EngineDeadError|EngineCore encountered an issue"
-    # Of an engine that was killed this is the only line of its own: what follows names a stack trace that nobody wrote.
+    # A killed engine leaves only this line. The lines after it refer to a stack trace that the log does not have.
     r"|engine core exited unexpectedly"
     r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly|Engine loop is not running"
 )

@@ -1,6 +1,6 @@
 -- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
--- caller saw it; returns why. Otherwise 'routed', the run JSON (empty if it is as
--- the caller knows it), the time and the waiting events.
+-- caller saw it; then it returns why. Otherwise it returns 'routed', the run JSON (empty if the caller knows it), the time
+-- and the waiting events.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
 -- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle (JSON, or

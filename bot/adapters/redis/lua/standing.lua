@@ -1,6 +1,5 @@
 -- What stands between an alert and a new incident of its target: the open one, the last closed one, the parked ones,
--- the
--- time, and the planned windows. KEYS: open, last, parked, planned windows. ARGV: the target's key.
+-- the time, and the planned windows. KEYS: open, last, parked, planned windows. ARGV: the target's key.
 local parked = {}
 local every = redis.call('HGETALL', KEYS[3])
 for at = 1, #every, 2 do
