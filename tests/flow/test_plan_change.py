@@ -156,8 +156,18 @@ async def test_no_answer_is_neither_a_plan_nor_a_refusal(down: str, reason: str)
 @pytest.mark.parametrize(
     ("script", "outcome", "reason"),
     [
-        pytest.param(lambda: {"usage": 0.2}, "not_needed", "is no longer true", id="the reason is gone"),
-        pytest.param(dict, "unknown", "usage", id="the reason cannot be read"),
+        pytest.param(
+            lambda: {"usage": 0.2},
+            "not_needed",
+            "the reason for this change is gone: KV cache in use 0.2",
+            id="the reason is gone",
+        ),
+        pytest.param(
+            dict,
+            "unknown",
+            "whether its reason still holds: could not be read: KV cache in use",
+            id="the reason cannot be read",
+        ),
     ],
 )
 async def test_a_change_whose_reason_does_not_hold_is_not_planned(script: Script, outcome: str, reason: str) -> None:

@@ -16,7 +16,7 @@ from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import ExpressionError, Fault
 from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression, names_in
-from bot.domain.playbooks.expressions.template import NO_UNITS, Template, as_written, compile_template
+from bot.domain.playbooks.expressions.template import NO_UNITS, Template, as_written, compile_template, shown
 from bot.domain.playbooks.language import (
     ChangeState,
     Finding,
@@ -40,9 +40,9 @@ from bot.domain.playbooks.scope import (
     texts_of,
 )
 from bot.domain.playbooks.source import Source
-from bot.domain.signals.labels import words_for
+from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
-from bot.domain.signals.signal import DURATION, Kind, Value, in_words
+from bot.domain.signals.signal import DURATION, Kind, Value
 from bot.domain.signals.specs import SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
@@ -261,6 +261,36 @@ class CompiledPlaybook:
         still = self._states[name].still
         return True if still is None else _flag(still, self._with_settings(data))
 
+    def no_longer(self, name: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
+        """Returns the present values behind the `still` of a change, in words for people; `units` as for `text`."""
+        still = self._states[name].still
+        return self._seen(still, self._with_settings(data), units) if still else ""
+
+    def in_words(self, unknown: Unknown) -> str:
+        """Returns what could not be read, by the names that people know."""
+        names = dict.fromkeys(self._label(name).partition(":")[0] for name in unknown.missing)
+        return f"could not be read: {', '.join(names)}" if names else unknown.reason
+
+    def _seen(self, expression: Expression, data: Data, units: Mapping[str, str]) -> str:
+        """The present values of an expression's readings; settings are known and left out."""
+        names = sorted(name for name in expression.names if not name.startswith("settings."))
+
+        def value(name: str) -> str:
+            return shown(data[name], units.get(name, "")) if name in data else "?"
+
+        return ", ".join(f"{self._label(name)} {value(name)}" for name in names) or expression.source
+
+    def _label(self, name: str) -> str:
+        """The words for a signal, and for the part of a probe's answer that an expression names."""
+        first, _, part = name.removeprefix("baseline.").partition(".")
+        if first == "results":
+            first, _, part = part.partition(".")[2].partition(".")
+        spec = self.playbook.signals.get(first)
+        if spec is None:
+            return name.rpartition(".")[2].replace("_", " ")
+        words = (words_for(spec).label or first.replace("_", " ")) + BEFORE * name.startswith("baseline.")
+        return f"{words}: {part.replace('_', ' ')}" if part else words
+
     def picks(self, name: str, data: Data) -> dict[str, str] | Unknown:
         data = self._with_settings(data)
         picked: dict[str, str] = {}
@@ -271,8 +301,11 @@ class CompiledPlaybook:
             picked[pick] = str(value)
         return picked
 
-    def choose(self, name: str, data: Data) -> Chosen | Unknown:
-        """Returns the first clause that is not false; an unknown one ends the search. Includes this state's picks."""
+    def choose(self, name: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> Chosen | Unknown:
+        """Returns the first clause that is not false; an unknown one ends the search. Includes this state's picks.
+
+        `units`: of the readings, as for `text`.
+        """
         picked = self.picks(name, data)
         data = self._with_settings(data)
         if not isinstance(picked, Unknown):
@@ -285,7 +318,7 @@ class CompiledPlaybook:
                 is_all = verdict.missing == (clause.when.source,)
                 return Unknown(verdict.reason if is_all else f"{clause.when.source}: {verdict.reason}", verdict.missing)
             if verdict:
-                return Chosen(index, clause.to, explain(clause.when, data), seen(clause.when, data))
+                return Chosen(index, clause.to, explain(clause.when, data), self._seen(clause.when, data, units))
         return Unknown("no clause holds and none is written for that")
 
     def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
@@ -408,12 +441,6 @@ def explain(expression: Expression, data: Data) -> str:
 
 def _sha256(decides: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def seen(expression: Expression, data: Data) -> str:
-    """Returns the present values of an expression's readings; settings are known and left out."""
-    names = sorted(name for name in expression.names if not name.startswith("settings."))
-    return ", ".join(f"{name} {in_words(data[name]) if name in data else '?'}" for name in names) or expression.source
 
 
 def compile_playbook(

@@ -11,7 +11,7 @@ from bot.domain.changes.planning import plan_change
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
-from bot.domain.incidents.run import Run, ScopeValues
+from bot.domain.incidents.run import Run, ScopeValues, units_of
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -131,20 +131,22 @@ def arguments_of(
     values = ScopeValues(run, readings)
     holds = playbook.still_holds(run.state, values)
     if isinstance(holds, Unknown):
-        why = f"whether '{state.still}' still holds: {_with_causes(holds, readings)}"
+        why = f"whether its reason still holds: {_with_causes(playbook, holds, readings)}"
         return PlanResult(outcome="unknown", reason=why, missing=holds.missing)
     if not holds:
-        return PlanResult(outcome="not_needed", reason=f"{GONE}: {state.still} is no longer true")
+        now = playbook.no_longer(run.state, values, units_of(readings))
+        return PlanResult(outcome="not_needed", reason=f"{GONE}: {now}")
     arguments = playbook.arguments(run.state, values)
     if isinstance(arguments, Unknown):
-        return PlanResult(outcome="unknown", reason=_with_causes(arguments, readings), missing=arguments.missing)
+        why = _with_causes(playbook, arguments, readings)
+        return PlanResult(outcome="unknown", reason=why, missing=arguments.missing)
     return with_values(state.change, arguments, run.change.values) if run.change else arguments
 
 
-def _with_causes(missing: Unknown, readings: Mapping[str, Reading]) -> str:
+def _with_causes(playbook: CompiledPlaybook, missing: Unknown, readings: Mapping[str, Reading]) -> str:
     """What is not known, and why it could not be read."""
     causes = dict.fromkeys(reading.unknown for reading in readings.values() if not reading.is_known)
-    return missing.reason + (f" ({'; '.join(causes)})" if causes else "")
+    return playbook.in_words(missing) + (f" ({'; '.join(causes)})" if causes else "")
 
 
 def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanContext:

@@ -94,7 +94,8 @@ def _parts(
     state = None if change.undo_of else playbook.state(change.state)
     if isinstance(state, ChangeState) and state.still:
         holds = playbook.still_holds(change.state, ScopeValues(run, readings))
-        parts[REASON] = f"{UNKNOWN}: {holds.reason}" if isinstance(holds, Unknown) else NOT_HELD if holds else HELD
+        why = f"{UNKNOWN}: {playbook.in_words(holds)}" if isinstance(holds, Unknown) else ""
+        parts[REASON] = why or (NOT_HELD if holds else HELD)
     if run.alerts:
         is_over = all(alert.status == "resolved" for alert in run.alerts.values())
         parts[ALERTS] = HELD if is_over else NOT_HELD

@@ -41,13 +41,27 @@ def test_a_clause_that_cannot_be_decided_stops_the_choice_there() -> None:
 
 
 def test_a_choice_says_what_it_saw() -> None:
-    chosen = PLAYBOOK.choose("look", {**CALM, "thrash": 2.8071, "usage": 0.99})
+    chosen = PLAYBOOK.choose("look", {**CALM, "thrash": 2.8071, "usage": 0.99}, {"usage": "ratio"})
     assert chosen == Chosen(
         1,
         "cap",
         "thrash > settings.ratio && usage > 0.9 (settings.ratio = 0.1, thrash = 2.807, usage = 0.99)",
-        seen="thrash 2.81, usage 0.99",
+        seen="Preemptions 2.81, KV cache in use 99.0%",
     )
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (("usage",), "could not be read: KV cache in use"),
+        (("restarts.oom", "restarts.last", "baseline.usage"), "could not be read: Restarts, KV cache in use (before)"),
+        (("results.look.restarts.oom",), "could not be read: Restarts"),
+        (("picked.replica", "answers.how_long"), "could not be read: replica, how long"),
+        ((), "division by zero"),
+    ],
+)
+def test_what_could_not_be_read_has_the_names_that_people_know(missing: tuple[str, ...], words: str) -> None:
+    assert PLAYBOOK.in_words(Unknown("division by zero", missing)) == words
 
 
 def test_a_pick_names_the_replica_or_says_why_not() -> None:

@@ -84,4 +84,4 @@ def written_values(fields: Mapping[str, Answer], values: Sequence[EditableValue]
 
 
 def answer_form(value: ButtonValue, form: Form, kept: Mapping[str, str]) -> Modal:
-    return Modal(ANSWER_FORM, f"Answer {value.about}", "Answer", forms.inputs(form), kept)
+    return Modal(ANSWER_FORM, f"Answer for {value.incident_id}", "Answer", forms.inputs(form), kept)

@@ -76,7 +76,7 @@ def _choose(draft: Draft, state: ReadState) -> None:
     if picks:
         draft.learn(picked=draft.run.findings.picked | picks)
         values = ScopeValues(draft.run, draft.run.readings)
-    taken = draft.playbook.choose(draft.run.state, values)
+    taken = draft.playbook.choose(draft.run.state, values, units_of(draft.run.readings))
     if isinstance(taken, Unknown):
         return _unknown(draft, state, taken)
     clause = state.go[taken.index]

@@ -8,11 +8,9 @@ from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Run, ScopeValues
-from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.expressions.template import NOT_KNOWN
 from bot.domain.playbooks.language import ChangeState, Option, RecommendState
-from bot.domain.signals.labels import words_for
 
 NOT_NOW = "not possible now"
 
@@ -49,7 +47,7 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
     for key, verdict in draft.playbook.options(name, values).items():
         why_not = ""
         if isinstance(verdict, Unknown):
-            why_not = _not_known(draft.playbook, verdict)
+            why_not = draft.playbook.in_words(verdict)
         elif not verdict:
             why_not = text(f"{key}.why_not") or NOT_NOW
         label = text(f"{key}.label")
@@ -58,17 +56,6 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             label = label.replace(NOT_KNOWN, "…")
         found.append(Alternative(key=key, label=label, effect=text(f"{key}.effect"), why_not=why_not))
     return tuple(found)
-
-
-def _not_known(playbook: CompiledPlaybook, verdict: Unknown) -> str:
-    """What would have to be read, by the names that people know."""
-    signals = dict.fromkeys(name.partition(".")[0] for name in verdict.missing)
-    if not signals:
-        return verdict.reason
-    called = (playbook.playbook.signals.get(name) for name in signals)
-    labels = [words_for(spec).label if spec else "" for spec in called]
-    named = [label or name.replace("_", " ") for label, name in zip(labels, signals, strict=True)]
-    return f"could not be read: {', '.join(named)}"
 
 
 def _may_be_recommended(draft: Draft, state: RecommendState, option: Option) -> bool:

@@ -55,11 +55,13 @@ def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, 
     value = piece.evaluate(data)
     if isinstance(value, Unknown):
         return NOT_KNOWN
-    name = _PAST.sub("", piece.source.strip())
-    unit = units.get(name, "")
+    return shown(value, units.get(_PAST.sub("", piece.source.strip()), ""))
+
+
+def shown(value: Value, unit: str) -> str:
+    """Returns a value for a sentence; a longer unit is part of the words around the number."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value.replace("_", " ")  # a kind that a probe names: `engine_died`
-    # A longer unit is part of the sentence around the number.
     return in_words(value, SHOWN_UNITS.get(unit, ""))
 
 

@@ -566,7 +566,7 @@ def _mitigation(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
     if way is not None and way not in DIRECTIONS:
         yield Mistake((*path, "direction"), f"'{way}' is no direction", did_you_mean(str(way), DIRECTIONS))
     if not against and flag in mitigations().mitigations:
-        hint = f"Write 'against': {', '.join(sorted(mitigations().mitigations[flag]))}."
+        hint = f"Write 'against' beside 'change', one of: {', '.join(sorted(mitigations().mitigations[flag]))}."
         yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
     effect = effect_of(flag, against, str(way)) if way is not None else None
     if effect is not None and effect.effect == "harms":

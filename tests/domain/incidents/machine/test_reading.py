@@ -63,7 +63,7 @@ def test_the_next_message_to_people_has_all_that_was_read_since_the_one_before_a
     looked = Looked.model_validate(post.data["looked"])
     assert post.kind == "question"
     assert {name: reading.value for name, reading in looked.readings.items()} == {"usage": 0.95, "waiting": 5}
-    assert looked.ways == (("first", "usage 0.95 → second"), ("second", "waiting 5 → choose"))
+    assert looked.ways == (("first", "KV cache in use 0.95 → second"), ("second", "Requests waiting 5 → choose"))
     assert story.run.looked == Looked()
 
 
