@@ -44,8 +44,8 @@ states:
     done: over
   over: {end: fixed}
 """)
-FULL: Mapping[str, object] = {"kv_usage": 0.97, "no_progress": {"bad": 0}}
-CALM: Mapping[str, object] = FULL | {"kv_usage": 0.5}
+FULL: dict[str, object] = {"kv_usage": 0.97, "no_progress": {"bad": 0}}
+CALM: dict[str, object] = FULL | {"kv_usage": 0.5}
 ADVICE = WatchAdvice(effect_id="v1/advice/R1", visit=1, request_id="R1")
 OBSERVING = Observing((ObserveRule(is_on=True),))
 
