@@ -43,4 +43,4 @@ def test_a_thrash_is_only_observed_and_people_end_it() -> None:
         said = incident_bot("observed", **world.bot_environment).output
         assert "the bot would have proposed 1 change, and changed nothing" in said
         assert advised.plan.title in said
-        assert "U0ANA carried it out — recovered after" in said
+        assert "U0ANA carried it out; recovered after" in said

@@ -56,7 +56,7 @@ async def test_the_last_week_is_told_on_monday_morning_once() -> None:
     assert await past.looks(23, 7) == {}
     posted = await past.looks(23, 8)
     assert list(posted) == ["observed/2026-W48"]
-    assert "From Mon 16 Nov to Mon 23 Nov the bot would have proposed 1 change" in posted["observed/2026-W48"]
+    assert "Observe-only, Mon 16 Nov to Sun 22 Nov: the bot would have proposed 1 change" in posted["observed/2026-W48"]
     assert list(await past.looks(24, 8)) == ["observed/2026-W48"]
     assert past.loads == 1, "the runs are read once a week, not every second"
 

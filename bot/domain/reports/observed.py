@@ -42,10 +42,10 @@ def summary(found: Sequence[Observed], start: float, end: float, *, name: Callab
     recovered = sum(1 for each in found if each.request.outcome == "recovered")
     helped = sum(1 for each in found if each.request.carried_out)
     many = f"{len(found)} change{'s' if len(found) != 1 else ''}"
-    head = f"From {_day(start)} to {_day(end)} the bot would have proposed {many}, and changed nothing."
+    head = f"Observe-only, {_day(start)} to {_day(end - 1)}: the bot would have proposed {many}, and changed nothing."
     if not found:
         return head
-    counts = f"People said for {helped} what they did; {recovered} recovered while the bot watched."
+    counts = f"{recovered} of {len(found)} recovered while the bot watched; people said what they did for {helped}."
     more = [f"… and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return "\n".join([head, counts, *(_line(each, name) for each in found[:SHOWN]), *more])
 
@@ -57,17 +57,13 @@ def _line(each: Observed, name: Callable[[str], str]) -> str:
         for one in request.carried_out
     )
     when = datetime.fromtimestamp(request.asked_at, UTC)
-    title = f"{when:%a %d %b %H:%M} UTC {each.incident_id} {each.target}: {request.plan.title}"
-    return f"• {title} — {done or 'nobody said what was done'} — {_ended(request)}"
+    title = f"{each.incident_id} {each.target}, {when:%a %d %b %H:%M} UTC: {request.plan.title}"
+    return f"• {title}. {done or 'Nobody said what was done'}; {_ended(request)}."
 
 
 def _ended(request: Request) -> str:
     if request.ended_at is None:
-        return (
-            "became a request when that was allowed"
-            if request.status == "superseded"
-            else "not known to have recovered"
-        )
+        return "requested once that was allowed" if request.status == "superseded" else "not known to have recovered"
     after = short(max(request.ended_at - request.asked_at, 0.0))
     return f"recovered after {after}" if request.outcome == "recovered" else f"not recovered after {after}"
 

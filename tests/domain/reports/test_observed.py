@@ -36,20 +36,20 @@ RUNS = [
 
 def test_a_summary_says_what_would_have_been_proposed_and_what_became_of_it() -> None:
     assert summary(observed(RUNS, START, START + 7 * DAY), START, START + 7 * DAY).splitlines() == [
-        "From Mon 23 Nov to Mon 30 Nov the bot would have proposed 3 changes, and changed nothing.",
-        "People said for 2 what they did; 1 recovered while the bot watched.",
-        "• Mon 23 Nov 01:00 UTC INC-1 serving/llm: Scale llm from 4 to 5 — U0ANA carried it out"
-        " — recovered after 20 min",
-        "• Tue 24 Nov 00:00 UTC INC-2 serving/llm: Scale llm from 4 to 5 — U0BEN did something else: traffic shifted"
-        " — not known to have recovered",
-        "• Wed 25 Nov 00:00 UTC INC-3 serving/llm: Scale llm from 4 to 5 — nobody said what was done"
-        " — not recovered after 4 h",
+        "Observe-only, Mon 23 Nov to Sun 29 Nov: the bot would have proposed 3 changes, and changed nothing.",
+        "1 of 3 recovered while the bot watched; people said what they did for 2.",
+        "• INC-1 serving/llm, Mon 23 Nov 01:00 UTC: Scale llm from 4 to 5. U0ANA carried it out;"
+        " recovered after 20 min.",
+        "• INC-2 serving/llm, Tue 24 Nov 00:00 UTC: Scale llm from 4 to 5. U0BEN did something else: traffic shifted;"
+        " not known to have recovered.",
+        "• INC-3 serving/llm, Wed 25 Nov 00:00 UTC: Scale llm from 4 to 5. Nobody said what was done;"
+        " not recovered after 4 h.",
     ]
 
 
 def test_a_week_without_advice_is_one_line() -> None:
     text = summary([], START, START + 7 * DAY)
-    assert text == "From Mon 23 Nov to Mon 30 Nov the bot would have proposed 0 changes, and changed nothing."
+    assert text == "Observe-only, Mon 23 Nov to Sun 29 Nov: the bot would have proposed 0 changes, and changed nothing."
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
