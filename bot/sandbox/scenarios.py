@@ -111,7 +111,7 @@ BAD_NODE = Scenario(
     trouble_load={"workers": 24},
     fault={"kind": "small_pool", "blocks": 32},
     hits="node",
-    answers={"still in place": "Keep it", **ACCEPT},
+    answers={"Still in place:": "Keep it", **ACCEPT},
 )
 SAME_SELECTOR = Scenario(
     name="same-selector",

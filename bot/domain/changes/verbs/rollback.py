@@ -104,7 +104,8 @@ def _revision(wanted: Any) -> int:
 
 def _differences(differences: tuple[Difference, ...]) -> Circumstance:
     listed = "; ".join(d.text for d in differences)
-    return Circumstance(name="differences", grade="note", text=f"{len(differences)} differences: {listed}")
+    many = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
+    return Circumstance(name="differences", grade="note", text=f"{many}: {listed}")
 
 
 def _config_maps_stay(differences: tuple[Difference, ...]) -> list[Circumstance]:

@@ -111,9 +111,8 @@ def ask_about_residual_changes(draft: Draft) -> None:
     titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
     choices |= {KEEP: "Keep it: I own it from here"}
-    _ask_built_in(
-        draft, f"The incident can close. What becomes of what is still in place: {', '.join(titles)}?", choices
-    )
+    asked = "Keep it, or take it back?" if "undo" in choices else "The bot cannot take it back. Do you keep it?"
+    _ask_built_in(draft, f"Still in place: {', '.join(titles)}. {asked} Then the incident closes.", choices)
 
 
 def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:

@@ -362,7 +362,7 @@ def test_none_of_these_is_left_behind_unasked(verb: str) -> None:
         story.presses("approve", user=user)
     story.settles().watched("held")
     assert story.run.open_question is not None
-    assert story.run.open_question.text.startswith("The incident can close. What becomes of what is still in place:")
+    assert story.run.open_question.text.startswith("Still in place:")
 
 
 def test_a_playbook_begins_without_anything_of_the_one_that_it_was_diverted_from() -> None:
