@@ -11,6 +11,8 @@ import pytest
 from bot.adapters.yaml_playbooks import load_folder, load_playbook
 from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import ENDING, play_file, read_table, told
+from bot.domain.playbooks.expressions.expression import names_in
+from bot.domain.playbooks.language import ReadState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
@@ -55,6 +57,20 @@ async def test_opened_by_hand_it_takes_the_same_path(table: Path) -> None:
     case = next(case for case in cases if case.opened_by == "alert").model_copy(update={"opened_by": "hand"})
     result = await play_case(case, with_stand_ins(load_playbook(written, settings_of(case))))
     assert result.deviation == ""
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
+def test_what_users_feel_is_read_before_anything_is_shown(table: Path) -> None:
+    """Without it the card shows numbers instead of a sentence about users."""
+    playbook = load_playbook(table.with_name(table.name.replace(ENDING, ".yaml"))).playbook
+    assert playbook.users, "no sentence about users"
+    written = [text for finding in playbook.users for text in (finding.when, finding.say) if text]
+    mentioned = {name.partition(".")[0] for text in written for name in names_in(text)} & playbook.signals.keys()
+    first = max(
+        (state.read for state in playbook.states.values() if isinstance(state, ReadState) and state.baseline), key=len
+    )
+    assert mentioned - set(first) == set()
 
 
 def test_every_playbook_has_a_table() -> None:

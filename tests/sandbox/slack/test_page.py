@@ -79,6 +79,7 @@ async def test_nothing_that_is_written_becomes_markup(page: Page, slack_with_bot
 
 MRKDWN = [
     ("*bold* text", "strong", "bold"),
+    ("now *7* a second, with 9* stars", "strong", "7"),
     ("some _slanted_ words in snake_case_names", "em", "slanted"),
     ("~gone~", "s", "gone"),
     ("a `--flag=1` here", "code", "--flag=1"),

@@ -42,9 +42,9 @@ function paragraphs(text, names, out) {
 const RULES = [
   [/<([^<>\n]+)>/u, (match, names) => reference(match[1], names) ?? unescapeText(match[0])],
   [/`([^`\n]+)`/u, (match) => h("code", {}, unescapeText(match[1]))],
-  [/(?<![\p{L}\p{N}*])\*(\S(?:[^\n]*?\S)?)\*(?![\p{L}\p{N}*])/u, (match, names) => around("strong", match[1], names)],
-  [/(?<![\p{L}\p{N}_])_(\S(?:[^\n]*?\S)?)_(?![\p{L}\p{N}_])/u, (match, names) => around("em", match[1], names)],
-  [/(?<![\p{L}\p{N}~])~(\S(?:[^\n]*?\S)?)~(?![\p{L}\p{N}~])/u, (match, names) => around("s", match[1], names)],
+  [/(?<![\p{L}\p{N}*])\*(\S(?:[^\n]*?\S)??)\*(?![\p{L}\p{N}*])/u, (match, names) => around("strong", match[1], names)],
+  [/(?<![\p{L}\p{N}_])_(\S(?:[^\n]*?\S)??)_(?![\p{L}\p{N}_])/u, (match, names) => around("em", match[1], names)],
+  [/(?<![\p{L}\p{N}~])~(\S(?:[^\n]*?\S)??)~(?![\p{L}\p{N}~])/u, (match, names) => around("s", match[1], names)],
   [/:([a-z0-9_+-]+):/u, (match) => emoji(match[1])],
   [EMOJI_CHARACTER, (match) => emojiOfCharacter(match[0])],
 ];
