@@ -21,6 +21,7 @@ from bot.flow.ports import Owed
 from tests import builders
 from tests.fakes.restrictions import restrictions
 from tests.fakes.signals import ScriptedSignals
+from tests.kit.events import only
 
 pytestmark = pytest.mark.fast
 PLAYBOOK = load_text("""
@@ -98,11 +99,7 @@ async def ended(redis: Connection, *looks: tuple[float, Mapping[str, object]]) -
     *before, (last, said) = looks
     for second, readings in before:
         assert isinstance(await look(redis, second, readings), Later), f"a result at {second} already"
-    done = await look(redis, last, said)
-    assert isinstance(done, Done)
-    (event,) = done.events
-    assert isinstance(event, AdviceWatched)
-    return event
+    return only(await look(redis, last, said), AdviceWatched)
 
 
 async def test_calm_for_long_enough_is_recovered_since_its_first_calm_look(redis: Connection) -> None:
@@ -117,8 +114,4 @@ async def test_what_cannot_be_read_is_not_calm(redis: Connection) -> None:
 
 
 async def test_the_bot_may_propose_changes_again_as_soon_as_nothing_forbids_it(redis: Connection) -> None:
-    done = await look(redis, 0, FULL, observing=Observing())
-    assert isinstance(done, Done)
-    (event,) = done.events
-    assert isinstance(event, AdviceWatched)
-    assert event.result == "lifted"
+    assert only(await look(redis, 0, FULL, observing=Observing()), AdviceWatched).result == "lifted"

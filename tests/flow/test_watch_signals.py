@@ -20,6 +20,7 @@ from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, WatchSample
 from tests import builders
 from tests.fakes.signals import ScriptedSignals
+from tests.kit.events import only
 
 pytestmark = pytest.mark.fast
 PLAYBOOK = load_text("""
@@ -90,11 +91,7 @@ async def verdict(watching: Watching, *looks: tuple[float, Mapping[str, object]]
     *before, (last, said) = looks
     for second, readings in before:
         assert isinstance(await watching.look(second, readings), Later), f"a verdict at {second} already"
-    done = await watching.look(last, said)
-    assert isinstance(done, Done)
-    (event,) = done.events
-    assert isinstance(event, Watched)
-    return event
+    return only(await watching.look(last, said), Watched)
 
 
 async def test_it_holds_once_every_part_has_held_long_enough(watching: Watching) -> None:

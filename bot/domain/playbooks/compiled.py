@@ -285,10 +285,10 @@ class CompiledPlaybook:
         first, _, part = name.removeprefix("baseline.").partition(".")
         if first == "results":
             first, _, part = part.partition(".")[2].partition(".")
-        spec = self.playbook.signals.get(first)
-        if spec is None:
+        if first not in self.playbook.signals:
             return name.rpartition(".")[2].replace("_", " ")
-        words = (words_for(spec).label or first.replace("_", " ")) + BEFORE * name.startswith("baseline.")
+        label = self.words_of_signals.get(first, {}).get("label") or first.replace("_", " ")
+        words = label + BEFORE * name.startswith("baseline.")
         return f"{words}: {part.replace('_', ' ')}" if part else words
 
     def picks(self, name: str, data: Data) -> dict[str, str] | Unknown:

@@ -89,10 +89,10 @@ class WatchHandler:
 
 def parts_of(playbook: CompiledPlaybook, state: str, values: Mapping[str, Value]) -> dict[str, str]:
     verdicts = playbook.watch_parts(state, values)
-    return {part: _verdict_text(playbook, verdict) for part, verdict in verdicts.items()}
+    return {part: verdict_text(playbook, verdict) for part, verdict in verdicts.items()}
 
 
-def _verdict_text(playbook: CompiledPlaybook, verdict: bool | Unknown) -> str:
+def verdict_text(playbook: CompiledPlaybook, verdict: bool | Unknown) -> str:
     if isinstance(verdict, Unknown):
         return f"{UNKNOWN}: {playbook.in_words(verdict)}"
     return HELD if verdict else NOT_HELD

@@ -17,7 +17,7 @@ from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
-from bot.flow.handlers.watch import HELD, MAX_SECONDS, MIN_SECONDS, NOT_HELD, UNKNOWN, held_seconds
+from bot.flow.handlers.watch import HELD, MAX_SECONDS, MIN_SECONDS, NOT_HELD, held_seconds, verdict_text
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import WatchLog, WatchSample
 from bot.flow.restrictions import Restrictions
@@ -94,8 +94,7 @@ def _parts(
     state = None if change.undo_of else playbook.state(change.state)
     if isinstance(state, ChangeState) and state.still:
         holds = playbook.still_holds(change.state, ScopeValues(run, readings))
-        why = f"{UNKNOWN}: {playbook.in_words(holds)}" if isinstance(holds, Unknown) else ""
-        parts[REASON] = why or (NOT_HELD if holds else HELD)
+        parts[REASON] = verdict_text(playbook, holds if isinstance(holds, Unknown) else not holds)
     if run.alerts:
         is_over = all(alert.status == "resolved" for alert in run.alerts.values())
         parts[ALERTS] = HELD if is_over else NOT_HELD
