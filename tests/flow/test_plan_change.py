@@ -165,7 +165,7 @@ async def test_no_answer_is_neither_a_plan_nor_a_refusal(down: str, reason: str)
         pytest.param(
             dict,
             "unknown",
-            "whether its reason still holds: could not be read: KV cache in use",
+            "whether its reason still holds: KV cache in use could not be read",
             id="the reason cannot be read",
         ),
     ],

@@ -56,7 +56,7 @@ async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: 
     run = await until(scene, bot, lambda run: "rejected" in run.findings.path, "rejected")
     reading = run.findings.results["judge"]["run_job"]
     assert reading.unknown_parts["score"] == "no JSON line with a score in the last 100 lines of the Job's log"
-    assert "not known: results.judge.run_job.baseline, results.judge.run_job.score" in await told(scene)
+    assert "cannot decide: baseline, score could not be read" in await told(scene)
 
 
 @pytest.mark.fast

@@ -80,7 +80,7 @@ async def playbook_of(run: Run) -> CompiledPlaybook:
         pytest.param(FULL, "waits until the reason is gone", id="still there"),
         pytest.param(
             {},
-            "waits until the reason is gone (unknown: could not be read: KV cache in use, Replicas without progress)",
+            "waits until the reason is gone (unknown: KV cache in use, Replicas without progress could not be read)",
             id="not read",
         ),
         pytest.param(CALM, "the trouble is gone; must stay so for 5 s", id="gone"),

@@ -141,7 +141,7 @@ async def test_a_restart_forgets_no_look(watching: Watching) -> None:
     ("said", "is_called", "why"),
     [
         pytest.param(BAD, "not_held", "calm: not held", id="did not hold"),
-        pytest.param(BLIND, "unknown", "calm: unknown: could not be read: Preemptions", id="cannot be read"),
+        pytest.param(BLIND, "unknown", "calm: unknown: Preemptions could not be read", id="cannot be read"),
         pytest.param(GOOD, "not_held", "held only 0 of 6 s", id="held too late"),
     ],
 )

@@ -42,7 +42,7 @@ from bot.domain.playbooks.scope import (
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
-from bot.domain.signals.signal import DURATION, Kind, Value
+from bot.domain.signals.signal import DURATION, Kind, Reading, Value
 from bot.domain.signals.specs import SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
@@ -266,10 +266,14 @@ class CompiledPlaybook:
         still = self._states[name].still
         return self._seen(still, self._with_settings(data), units) if still else ""
 
-    def in_words(self, unknown: Unknown) -> str:
-        """Returns what could not be read, by the names that people know."""
+    def in_words(self, unknown: Unknown, readings: Mapping[str, Reading] | None = None) -> str:
+        """Returns what could not be read, by the names that people know, and why each of these readings is missing."""
+        readings = readings or {}
         names = dict.fromkeys(self._label(name).partition(":")[0] for name in unknown.missing)
-        return f"could not be read: {', '.join(names)}" if names else unknown.reason
+        missed = {_signal_and_part(name)[0] for name in unknown.missing} or readings.keys()
+        causes = dict.fromkeys(each.unknown for name, each in readings.items() if name in missed and not each.is_known)
+        said = f"{', '.join(names)} could not be read" if names else unknown.reason
+        return said + (f" ({'; '.join(causes)})" if causes else "")
 
     def _seen(self, expression: Expression, data: Data, units: Mapping[str, str]) -> str:
         """The present values of an expression's readings; settings are known and left out."""
@@ -282,9 +286,7 @@ class CompiledPlaybook:
 
     def _label(self, name: str) -> str:
         """The words for a signal, and for the part of a probe's answer that an expression names."""
-        first, _, part = name.removeprefix("baseline.").partition(".")
-        if first == "results":
-            first, _, part = part.partition(".")[2].partition(".")
+        first, part = _signal_and_part(name)
         if first not in self.playbook.signals:
             return name.rpartition(".")[2].replace("_", " ")
         label = self.words_of_signals.get(first, {}).get("label") or first.replace("_", " ")
@@ -604,3 +606,11 @@ def _shown(value: Value) -> str:
     if isinstance(value, str):
         return value
     return f"{as_written(value)}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def _signal_and_part(name: str) -> tuple[str, str]:
+    """The signal and the part of `signal.part`, also behind `baseline.` and `results.state.`."""
+    first, _, part = name.removeprefix("baseline.").partition(".")
+    if first == "results":
+        first, _, part = part.partition(".")[2].partition(".")
+    return first, part

@@ -131,22 +131,16 @@ def arguments_of(
     values = ScopeValues(run, readings)
     holds = playbook.still_holds(run.state, values)
     if isinstance(holds, Unknown):
-        why = f"whether its reason still holds: {_with_causes(playbook, holds, readings)}"
+        why = f"whether its reason still holds: {playbook.in_words(holds, readings)}"
         return PlanResult(outcome="unknown", reason=why, missing=holds.missing)
     if not holds:
         now = playbook.no_longer(run.state, values, units_of(readings))
         return PlanResult(outcome="not_needed", reason=f"{GONE}: {now}")
     arguments = playbook.arguments(run.state, values)
     if isinstance(arguments, Unknown):
-        why = _with_causes(playbook, arguments, readings)
+        why = playbook.in_words(arguments, readings)
         return PlanResult(outcome="unknown", reason=why, missing=arguments.missing)
     return with_values(state.change, arguments, run.change.values) if run.change else arguments
-
-
-def _with_causes(playbook: CompiledPlaybook, missing: Unknown, readings: Mapping[str, Reading]) -> str:
-    """What is not known, and why it could not be read."""
-    causes = dict.fromkeys(reading.unknown for reading in readings.values() if not reading.is_known)
-    return playbook.in_words(missing) + (f" ({'; '.join(causes)})" if causes else "")
 
 
 def plan_context(run: Run, playbook: CompiledPlaybook, *, at: float) -> PlanContext:

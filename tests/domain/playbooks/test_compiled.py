@@ -53,10 +53,10 @@ def test_a_choice_says_what_it_saw() -> None:
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        (("usage",), "could not be read: KV cache in use"),
-        (("restarts.oom", "restarts.last", "baseline.usage"), "could not be read: Restarts, KV cache in use (before)"),
-        (("results.look.restarts.oom",), "could not be read: Restarts"),
-        (("picked.replica", "answers.how_long"), "could not be read: replica, how long"),
+        (("usage",), "KV cache in use could not be read"),
+        (("restarts.oom", "restarts.last", "baseline.usage"), "Restarts, KV cache in use (before) could not be read"),
+        (("results.look.restarts.oom",), "Restarts could not be read"),
+        (("picked.replica", "answers.how_long"), "replica, how long could not be read"),
         ((), "division by zero"),
     ],
 )

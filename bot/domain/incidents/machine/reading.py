@@ -90,10 +90,7 @@ def _choose(draft: Draft, state: ReadState) -> None:
 
 
 def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
-    unread = {name: reading.unknown for name, reading in draft.run.readings.items() if not reading.is_known}
-    missed = {name.partition(".")[0] for name in why.missing}
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in unread.items() if not missed or name in missed)
-    text = f"cannot decide: {why.reason}" + (f" ({reasons})" if reasons else "")
+    text = f"cannot decide: {draft.playbook.in_words(why, draft.run.readings)}"
     notes = [clause.note for clause in state.go if clause.note and not clause.severity]
     if notes:
         # The last one names what the others would have found.

@@ -120,7 +120,7 @@ def two_of(text: str, **values: float | None) -> Story:
 
 def test_a_way_that_cannot_be_decided_names_what_was_missed_and_nothing_else() -> None:
     run = two(usage=None, waiting=None).run
-    assert run.looked.ways == (("first", "cannot decide: usage > 0.9: not known: usage (usage: no usage)"),)
+    assert run.looked.ways == (("first", "cannot decide: KV cache in use could not be read (no usage)"),)
     assert run.state == "second"
 
 

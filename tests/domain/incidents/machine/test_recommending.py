@@ -80,7 +80,7 @@ def test_its_numbers_are_those_that_recommended_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "why_not"), [(0.0, "no GPU is free"), (None, "could not be read: Requests waiting")], ids=["no", "unknown"]
+    ("room", "why_not"), [(0.0, "no GPU is free"), (None, "Requests waiting could not be read")], ids=["no", "unknown"]
 )
 def test_an_option_that_is_not_possible_is_text_with_its_reason(room: float | None, why_not: str) -> None:
     told = story(room=room).planned(RESTART)
