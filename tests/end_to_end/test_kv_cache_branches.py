@@ -13,7 +13,7 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 ELSEWHERE: tuple[Branch, ...] = (
-    (scenarios.SICK_NODE, ["node", "crash", "is_thrash", "flap", "self_cleared_end"]),
+    (scenarios.SICK_NODE, ["node_health", "crash", "is_thrash", "flap", "self_cleared_end"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
 )
 SAME_SELECTOR: tuple[Branch, ...] = (

@@ -47,7 +47,7 @@ def test_behind_a_router_that_cannot_be_read_the_rollout_settles_and_people_are_
     played = play(scenarios.UNREADABLE_ROUTER)
     assert played.is_verified, played.told
     assert "roll_out_settle" in played.path
-    assert "undo_or_hold" not in played.path
+    assert "undo_or_hold_which" not in played.path
     promoted = next(plan for plan in played.plans if plan.verb == "promote")
     (said,) = [each.text for each in promoted.circumstances if each.name == "rotation"]
     assert said.startswith("which replicas get requests cannot be read: no Service and no InferencePool selects")

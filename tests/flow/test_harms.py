@@ -600,7 +600,7 @@ def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
 async def test_7_the_bots_own_rollout_is_not_called_the_deploy_that_caused_it(name: str) -> None:
     own = {"happened": True, "matters": True, "by_bot": True, "summary": "--max-num-seqs 64 → 6"}
     found = await shipped_case(name, given={"rollout": own})
-    assert not {"way_back", "rollback", "rollback_named", "offer_rollback", "name_revision"} & set(found.path)
+    assert not [state for state in found.path if "way_back" in state or "rollback" in state]
 
 
 OLD_IMAGE = "vllm/vllm-openai:v0.11.0"

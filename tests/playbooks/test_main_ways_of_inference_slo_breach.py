@@ -53,7 +53,7 @@ async def test_with_plan_once_a_smaller_batch_takes_one_press(monkeypatch: pytes
 
 @pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
 async def test_a_rollback_takes_one_press_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
-    cost = await main_way(DEPLOY, fleet, "way_back_rollback")
+    cost = await main_way(DEPLOY, fleet, "way_back_choose_rollback")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes

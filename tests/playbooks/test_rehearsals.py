@@ -249,7 +249,7 @@ async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | Non
         | CRASHING
         | {"last_words": said}
         | ({"memory": memory} if memory else {}),
-        "answers": {"name_revision": "hand_over", "unclear": "hand_over", "hand_over": "taken"} | answers,
+        "answers": {"other_which": "hand_over", "unclear": "hand_over", "hand_over": "taken"} | answers,
         "changes": dict.fromkeys(("way_back_rollback", "no_room_larger_pool", "no_room_shorten"), "expired"),
     })  # fmt: skip
     clock, book = Clock(1_800_000_000.0), playbook("vllm-oom-triage")
