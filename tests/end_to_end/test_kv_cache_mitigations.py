@@ -15,7 +15,15 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 CHANGED: tuple[Branch, ...] = (
     (
         scenarios.DEPLOY_IN_TIME,
-        ["changed", "way_back_choose", "way_back_other_which", "way_back_other_back", "verify_calm", "kept", "fixed_end"],
+        [
+            "changed",
+            "way_back_choose",
+            "way_back_other_which",
+            "way_back_other_back",
+            "verify_calm",
+            "kept",
+            "fixed_end",
+        ],
     ),
     (
         scenarios.MORE_TRAFFIC,

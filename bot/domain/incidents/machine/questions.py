@@ -110,7 +110,9 @@ def ask_about_residual_changes(draft: Draft) -> None:
     titles = [entry.title for entry in left if entry.verb in residual.LEFTOVER_VERBS]
     titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
-    choices |= {KEEP: "Keep it: I own it from here"}
+    kept = {KEEP: "Keep it: I own it from here"}
+    # A node was taken out of use for a fault that a closed incident does not end.
+    choices = kept | choices if residual.is_only_of_nodes(left) else choices | kept
     asked = "Keep it, or take it back?" if "undo" in choices else "The bot cannot take it back. Do you keep it?"
     _ask_built_in(draft, f"Still in place: {', '.join(titles)}. {asked} Then the incident closes.", choices)
 

@@ -19,6 +19,11 @@ def residual_changes(run: Run) -> tuple[LedgerEntry, ...]:
     return tuple(entry for entry in run.ledger if entry.call_id in kept)
 
 
+def is_only_of_nodes(left: tuple[LedgerEntry, ...]) -> bool:
+    """Whether all that is left is nodes that take no pods, so nothing of ours runs otherwise than it should."""
+    return all(entry.verb in VERBS and VERBS[entry.verb].takes_node for entry in left)
+
+
 def still_rollouts(run: Run) -> tuple[LedgerEntry, ...]:
     """Returns the newest call per workload that holds its rollout and that no later call has released.
 

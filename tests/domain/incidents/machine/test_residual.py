@@ -47,6 +47,19 @@ def test_a_rollout_that_stands_still_is_asked_about_before_the_end(steps: int) -
     assert list(question(story).choices) == ["undo", "keep"]
 
 
+@pytest.mark.parametrize(
+    ("verbs", "first"),
+    [(("cordon_node",), "keep"), (("cordon_node", "drain_node"), "keep"), (("cordon_node", "canary"), "undo")],
+    ids=["a node", "a node that was drained", "a canary too"],
+)
+def test_a_node_out_of_use_is_kept_by_the_first_button(verbs: tuple[str, ...], first: str) -> None:
+    story = under_way(builders.plan(verb=verbs[0], title="A change", steps=(builders.call(),))).settles()
+    (entry,) = story.run.ledger
+    more = (entry.model_copy(update={"call_id": f"INC-1/R9/{n}", "verb": verb}) for n, verb in enumerate(verbs[1:]))
+    story.run = story.run.with_(ledger=(entry, *more))
+    assert next(iter(question(story.says("resolve")).choices)) == first
+
+
 def test_taking_it_back_proposes_the_undo_of_every_call_of_that_rollout() -> None:
     story = stopped_after(ENDS_FIRST + 1)
     held = tuple(entry.call_id for entry in story.run.held)
