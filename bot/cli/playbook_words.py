@@ -124,6 +124,11 @@ KEYS = {
         "of a playbook: what its states of a kind (ask, recommend, change) say where they say nothing themselves",
         ("defaults: {ask: {expires: settings.answer_within, expired: people}}",),
     ),
+    "otherwise": (
+        "of a change, a recommendation or a watch: the next state for each outcome that it does not name, such as "
+        "refused, expired and failed, or not_held and unknown",
+        ("promote: {change: promote, still: waits, why: It helped., done: verify, otherwise: people}",),
+    ),
     "approved_with": (
         "of a change: earlier changes or recommendations whose request lists this one; their approval covers it, "
         "unless its risk is higher, it has a warning, or it edits something else",

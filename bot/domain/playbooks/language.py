@@ -130,6 +130,8 @@ class ChangeState(_Passed):
     expired: str = ""
     impossible: str = ""
     failed: str = ""
+    otherwise: str = ""
+    """The next state for each outcome that is not named; the loader spells it out."""
     unclear: str = ""
 
     option_of: str = ""
@@ -158,6 +160,8 @@ class WatchState(_Passed):
     held: str
     not_held: str = ""
     unknown: str = ""
+    otherwise: str = ""
+    """The next state if it does not hold, and if that is not known; the loader spells it out."""
     parked: bool = False
     """The incident releases its target while it waits: a new alert opens a fresh incident."""
 

@@ -47,7 +47,7 @@ WORDS = {
     "of": "Whose values: `target`, `canary` or `picked.<name>` (one replica).",
     "opens_on": "Alertmanager matchers, one string per line. An alert that matches any line opens this playbook.",
     "options": "The options by name, in order of preference.",
-    "otherwise": "The next state when no condition above is true.",
+    "otherwise": "The next state when no condition above is true, or for each outcome that has none.",
     "over": "The window: a duration or `settings.<name>`.",
     "parameters": "Arguments of the probe.",
     "parked": "True: the incident releases its target while it waits, so that a new alert opens a fresh incident.",

@@ -18,6 +18,7 @@ from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
 from bot.domain.playbooks.loading.defaults import with_defaults
+from bot.domain.playbooks.loading.otherwise import with_otherwise
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source
@@ -98,6 +99,8 @@ class Recommend(Strict):
     expired: str = ""
     impossible: str = ""
     failed: str = ""
+    otherwise: str = ""
+    """The next state for each outcome that is not named, also where no option is possible."""
     unclear: str = ""
     at_most: int | None = Field(default=None, ge=1)
     beyond: str = ""
@@ -126,14 +129,15 @@ class Spread:
 
 
 def spread(source: Source) -> Spread:
-    """Fills in the defaults, and expands every `recommend` and every `before` of a playbook."""
-    source = with_defaults(source)
+    """Fills in `otherwise` and the defaults, and expands every `recommend` and every `before` of a playbook."""
+    spelled_out, faults = with_otherwise(source)
+    source = with_defaults(spelled_out)
     states = source.data.get("states")
     found = states.items() if isinstance(states, Mapping) else ()
     recommends = [name for name, state in found if isinstance(state, Mapping) and "recommend" in state]
     ends = [name for name, state in found if isinstance(state, Mapping) and {"end", "before"} <= state.keys()]
     if not isinstance(states, Mapping) or not (recommends or ends):
-        return Spread(source)
+        return Spread(source, faults)
     spreading = _Spreading(source)
     for name in recommends:
         spreading.expand(str(name), states[name])
@@ -141,7 +145,7 @@ def spread(source: Source) -> Spread:
         spreading.precede(str(name), states[name])
     data = {**source.data, "states": spreading.states}
     whole = replace(source, data=data, values=spreading.values, keys=spreading.keys)
-    return Spread(whole, tuple(map(source.fault, spreading.mistakes)), frozenset(spreading.broken))
+    return Spread(whole, (*faults, *map(source.fault, spreading.mistakes)), frozenset(spreading.broken))
 
 
 class _Positions(dict[Path, Position]):

@@ -1,0 +1,43 @@
+"""Fills in a state's `otherwise` for each outcome that it does not name; a fault in it is reported where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.domain.kernel.errors import Fault
+from bot.domain.playbooks.mistakes import Mistake
+from bot.domain.playbooks.source import Source
+
+_OF_CHANGE = ("not_needed", "refused", "expired", "impossible", "failed")
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "recommend": (*_OF_CHANGE, "none_possible"),
+    "change": _OF_CHANGE,
+    "watch": ("not_held", "unknown"),
+}
+"""By kind of state. `done` and `held` are always written, and an unclear outcome is always asked about."""
+
+
+def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
+    """Returns the playbook with its `otherwise` spelled out, and the faults of those that stand for nothing."""
+    states = source.data.get("states")
+    if not isinstance(states, Mapping):
+        return source, ()
+    filled: dict[str, Any] = dict(states)
+    faults: list[Fault] = []
+    values, keys = dict(source.values), dict(source.keys)
+    for name, state in states.items():
+        kind = next((kind for kind in OUTCOMES if isinstance(state, Mapping) and kind in state), "")
+        if not kind or not isinstance(state.get("otherwise"), str):
+            continue
+        at = ("states", name, "otherwise")
+        left = [outcome for outcome in OUTCOMES[kind] if outcome not in state]
+        if not left:
+            what = "'otherwise' stands for nothing: the state names every outcome"
+            faults.append(source.fault(Mistake(at, what, "Remove it.", at_key=True)))
+        filled[name] = {key: value for key, value in state.items() if key != "otherwise"}
+        filled[name] |= dict.fromkeys(left, state["otherwise"])
+        for places in (values, keys):
+            places |= {("states", name, outcome): places[at] for outcome in left if at in places}
+    return replace(source, data={**source.data, "states": filled}, values=values, keys=keys), tuple(faults)

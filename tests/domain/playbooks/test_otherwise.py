@@ -1,0 +1,95 @@
+"""`otherwise` of a change, a recommendation and a watch: where each outcome leads that the state does not name."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.adapters.yaml_playbooks import StoredPlaybooks, check_text, load_text
+from bot.domain.playbooks.bundle import Bundle
+from tests.domain.incidents.machine.test_recommending import TEXT
+from tests.domain.playbooks.test_include import marked
+
+pytestmark = pytest.mark.fast
+
+SHORT = """\
+language: 1
+playbook: p
+title: P
+opens: by_hand
+signals: {usage: {metric: kv_cache_usage_perc, over: 5m}}
+start: restart
+states:
+  restart:
+    change: restart
+    why: It hangs.
+    done: calm
+    not_needed: fixed
+    otherwise: people
+  calm:
+    watch: {low: usage < 0.9}
+    for: 5m
+    within: 10m
+    held: fixed
+    otherwise: people
+  people: {end: handed_over}
+  fixed: {end: fixed}
+"""
+
+
+def long(text: str, outcomes: tuple[str, ...], *, to: str) -> str:
+    """The text with its first `otherwise` spelled out."""
+    lines = "".join(f"    {outcome}: {to}\n" for outcome in outcomes)
+    return text.replace(f"    otherwise: {to}\n", lines, 1)
+
+
+def test_a_change_and_a_watch_name_their_good_outcome_and_one_place_for_the_others() -> None:
+    spelled_out = long(SHORT, ("refused", "expired", "impossible", "failed"), to="people")
+    spelled_out = long(spelled_out, ("not_held", "unknown"), to="people")
+    assert "otherwise" not in spelled_out
+    assert load_text(SHORT).playbook.states == load_text(spelled_out).playbook.states
+
+
+def test_the_options_of_a_recommendation_take_it_too_and_so_does_that_none_is_possible() -> None:
+    written = TEXT.replace("    expired: gone\n    none_possible: gone\n", "    otherwise: gone\n")
+    spelled_out = long(written, ("not_needed", "expired", "impossible", "failed", "none_possible"), to="gone")
+    assert written != TEXT
+    assert load_text(written).playbook.states == load_text(spelled_out).playbook.states
+
+
+def test_it_comes_before_the_defaults_of_the_playbook() -> None:
+    written = TEXT.replace("    expired: gone\n    none_possible: gone\n", "    otherwise: gone\n")
+    defaults = "defaults: {recommend: {expired: calm, failed: calm}}\nstart:"
+    assert load_text(written.replace("start:", defaults, 1)).playbook.states == load_text(written).playbook.states
+
+
+def test_an_incident_that_runs_such_a_playbook_keeps_it_as_it_is_written() -> None:
+    bundle = Bundle.of(load_text(SHORT))
+    assert StoredPlaybooks()(bundle.stored()).entry_playbook.playbook.states == bundle.entry_playbook.playbook.states
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        pytest.param(
+            "held: fixed\n    otherwise: people",
+            "held: fixed\n    otherwise: «peple",
+            "unknown state 'peple'. Did you mean 'people'?",
+            id="unknown state",
+        ),
+        pytest.param(
+            "held: fixed\n    otherwise: people",
+            "held: fixed\n    not_held: people\n    unknown: people\n    «otherwise: people",
+            "'otherwise' stands for nothing: the state names every outcome. Remove it.",
+            id="all are named",
+        ),
+        pytest.param(
+            "people: {end: handed_over}",
+            "people: {end: handed_over, «otherwise: fixed}",
+            "unknown key 'otherwise'. Known: before, covers, end, runbook, say, severity, title.",
+            id="of an end",
+        ),
+    ],
+)
+def test_a_mistake_is_reported_once_where_it_is_written(old: str, new: str, fault: str) -> None:
+    text, place = marked(SHORT, old, new)
+    assert [str(each) for each in check_text(text, {}, file="p.yaml").faults] == [f"p.yaml:{place}: {fault}"]
