@@ -163,8 +163,8 @@ def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_t
 
     # As text of the picture, where neither is cut.
     assert "Rollback" in drawn()
-    assert "Undo the last change" not in drawn()
-    assert "Undo the last change" in drawn("--section", "rollback")
+    assert "Give the host its memory back" not in drawn()
+    assert "Give the host its memory back" in drawn("--section", "rollback")
     assert "Judge the canary" not in drawn()
     wrong = incident_bot("playbook", "graph", "kv-cache-oom", "--format", "svg", "--section", "Rolback")
     assert (wrong.exit_code, wrong.stderr) == (
