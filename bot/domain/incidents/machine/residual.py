@@ -20,7 +20,7 @@ def residual_changes(run: Run) -> tuple[LedgerEntry, ...]:
 
 
 def is_only_of_nodes(left: tuple[LedgerEntry, ...]) -> bool:
-    """Whether all that is left is nodes that take no pods, so nothing of ours runs otherwise than it should."""
+    """Whether only nodes that take no pods are left: no canary, no isolated replica and no held rollout."""
     return all(entry.verb in VERBS and VERBS[entry.verb].takes_node for entry in left)
 
 
