@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from bot.domain.playbooks.language import Defaults
+from bot.domain.playbooks.loading.filled import with_states
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Path
-from bot.domain.playbooks.source import Position, Source
+from bot.domain.playbooks.source import Source
 
 _OF_CANARY = ("try", "in_place", "by_owner")
 
@@ -20,7 +20,7 @@ def with_defaults(source: Source) -> Source:
     if not isinstance(states, Mapping) or defaults is None or any(shape(Defaults, defaults, ())):
         return source
     filled: dict[str, Any] = {}
-    values, keys = dict(source.values), dict(source.keys)
+    written: dict[Path, Path] = {}
     for name, state in states.items():
         filled[name] = state
         if not isinstance(state, Mapping):
@@ -29,17 +29,11 @@ def with_defaults(source: Source) -> Source:
         for key, value in defaults.get(kind, {}).items():
             if key not in state and not (key in _OF_CANARY and not _edits_flags(state)):
                 filled[name] = {**filled[name], key: value}
-                _place(values, ("states", name, key), ("defaults", kind, key))
-                _place(keys, ("states", name, key), ("defaults", kind, key))
-    return replace(source, data={**source.data, "states": filled}, values=values, keys=keys)
+                written["states", name, key] = ("defaults", kind, key)
+    return with_states(source, filled, written)
 
 
 def _edits_flags(recommends: Mapping[str, Any]) -> bool:
     options = recommends.get("options")
     written = options.values() if isinstance(options, Mapping) else ()
     return any(isinstance(option, Mapping) and option.get("change") == "set_flags" for option in written)
-
-
-def _place(places: dict[Path, Position], path: Path, written: Path) -> None:
-    if written in places:
-        places[path] = places[written]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from bot.domain.kernel.errors import Fault
-from bot.domain.playbooks.mistakes import Mistake
+from bot.domain.playbooks.loading.filled import with_states
+from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Source
 
 _OF_CHANGE = ("not_needed", "refused", "expired", "impossible", "failed")
@@ -25,8 +25,8 @@ def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
     if not isinstance(states, Mapping):
         return source, ()
     filled: dict[str, Any] = dict(states)
+    written: dict[Path, Path] = {}
     faults: list[Fault] = []
-    values, keys = dict(source.values), dict(source.keys)
     for name, state in states.items():
         kind = next((kind for kind in OUTCOMES if isinstance(state, Mapping) and kind in state), "")
         if not kind or not isinstance(state.get("otherwise"), str):
@@ -38,6 +38,5 @@ def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
             faults.append(source.fault(Mistake(at, what, "Remove it.", at_key=True)))
         filled[name] = {key: value for key, value in state.items() if key != "otherwise"}
         filled[name] |= dict.fromkeys(left, state["otherwise"])
-        for places in (values, keys):
-            places |= {("states", name, outcome): places[at] for outcome in left if at in places}
-    return replace(source, data={**source.data, "states": filled}, values=values, keys=keys), tuple(faults)
+        written |= {("states", name, outcome): at for outcome in left}
+    return with_states(source, filled, written) if written else source, tuple(faults)
