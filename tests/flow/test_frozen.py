@@ -18,6 +18,7 @@ from tests.flow.harness import Bot, Scene, differences, play
 from tests.flow.scenes import drill_scene
 
 SPEAKING = ("slack chat", "redis keep_shown")
+UPLOADING = ("slack files", "slack upload")
 BESIDES = ("redis settle", "redis commit", "redis claim", "redis take", "redis put_back", "redis append", "cluster")
 SHORT, LONG = 20.0, 90.0
 """Longer than a lease; and so long that the incident is over before the frozen bot goes on."""
@@ -56,6 +57,8 @@ async def outdated(client: aioredis.Redis, scene: Scene) -> list[str]:
     [
         pytest.param(SPEAKING, 5, SHORT, id="speaking, the incident goes on"),
         pytest.param(SPEAKING, 4, LONG, id="speaking, the incident is over"),
+        pytest.param(UPLOADING, 1, SHORT, id="uploading, the incident goes on"),
+        pytest.param(UPLOADING, 1, LONG, id="uploading, the incident is over"),
         pytest.param(BESIDES, 17, LONG, id="other steps, the incident is over"),
     ],
 )

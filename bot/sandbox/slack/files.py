@@ -65,7 +65,8 @@ class Files:
         if stored.content is None:
             raise ApiError("file_not_found")
         stored.title = title or stored.name
-        stored.completed_at = self._clock()
+        if stored.completed_at is None:
+            stored.completed_at = self._clock()
         return stored
 
     def get(self, file_id: str) -> StoredFile:

@@ -223,6 +223,8 @@ class SlackMessenger:
         await self._store.save(run.incident_id, slot, entry)
         pulse.went_on(f"sharing {name}")
         await self._uploads.share(entry.ts, root, name=name, comment=comment)
+        if pulse.stood_still:
+            await self._uploads.keep_first_share(entry.ts, root.channel)
         slots[slot] = replace(entry, hash=SHARED)
         await self._store.save(run.incident_id, slot, slots[slot])
         return await self._channels.close(run, slots)

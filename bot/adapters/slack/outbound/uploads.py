@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import aiohttp
+import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask, session_of
 from bot.adapters.slack.escape import plain, whisper
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.kernel.errors import MessengerError
+
+log = structlog.get_logger()
 
 
 class Uploads:
@@ -53,13 +56,23 @@ class Uploads:
 
     async def is_shared(self, file_id: str, channel: str) -> bool:
         """Whether the file is already in the thread; the answer to sharing it may have been lost."""
+        return bool(await self._shares(file_id, channel))
+
+    async def keep_first_share(self, file_id: str, channel: str) -> None:
+        """Delete the messages that share the file again: two processes may have shared it."""
+        for ts in sorted(await self._shares(file_id, channel))[1:]:
+            log.warning("slack.late_file_deleted", file=file_id, ts=ts)
+            await ask(self._client.chat_delete(channel=channel, ts=ts))
+
+    async def _shares(self, file_id: str, channel: str) -> list[str]:
+        """The `ts` of each message in the channel that shares the file."""
         result = await ask(self._client.files_info(file=file_id))
         if isinstance(result, Refusal):
             if result.error == "file_not_found":
-                return False
+                return []
             raise result.as_error("looking for an uploaded file")
         shares = (result.get("file") or {}).get("shares") or {}
-        return any(channel in shares.get(kind, {}) for kind in ("public", "private"))
+        return [share["ts"] for kind in ("public", "private") for share in shares.get(kind, {}).get(channel, ())]
 
     async def is_processed(self, file_id: str) -> bool:
         """Whether Slack has processed the file: until then it refuses a block that shows it."""
