@@ -26,9 +26,10 @@ pytest_plugins = ["tests.redis_server"]
 
 LONGEST_FIRST = (
     "tests/playbooks/test_shipped.py",
-    "tests/end_to_end/test_scaling_and_routers.py",
     "tests/end_to_end/test_kv_cache_mitigations.py",
-    "tests/end_to_end/test_fleets.py",
+    "tests/end_to_end/test_owned_fleets.py",
+    "tests/end_to_end/test_scaling.py",
+    "tests/end_to_end/test_full_clusters.py",
     "tests/flow/test_crash_points.py",
     "tests/end_to_end/test_kv_cache_branches.py",
     "tests/end_to_end/test_kv_compression_branches.py",

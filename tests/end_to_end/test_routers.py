@@ -1,4 +1,4 @@
-"""Fleets that something else scales or routes: node autoscalers, HPA and KEDA at the maximum, pools, unknown routers.
+"""Fleets behind routers: an inference pool, and a router that cannot be read.
 
 Real engines' pages, a real API and a real bot, each incident to its end.
 """
@@ -12,35 +12,13 @@ from tests.end_to_end.playing import Branch, must_end_as_written, play
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
-RAISED_AND_RESTORED = [
-    "relieve_scale_out",
-    "verify_calm",
-    "restore_bounds",
-    "restore_own_bounds",
-    "restore_short",
-    "restore_again",
-    "fixed_end",
-]
-SCALED: tuple[Branch, ...] = (
-    (scenarios.AUTOSCALER, ["relieve_scale_out", "settle", "verify_calm", "fixed_end"]),
-    (scenarios.HPA_AT_MAX, RAISED_AND_RESTORED),
-)
-KEDA: tuple[Branch, ...] = ((scenarios.KEDA_AT_MAX, RAISED_AND_RESTORED),)
 POOL: tuple[Branch, ...] = (
     (scenarios.INFERENCE_POOL, ["scope", "replace_mode", "replace_out", "replace_evict", "verify_calm", "fixed_end"]),
 )
 
 
-@pytest.mark.parametrize(
-    "branches",
-    [
-        pytest.param(SCALED, id="scaled"),
-        pytest.param(KEDA, id="keda"),
-        pytest.param(POOL, id="inference-pool"),
-    ],
-)
-def test_each_branch_ends_where_its_flow_says(branches: tuple[Branch, ...]) -> None:
-    must_end_as_written(branches)
+def test_a_bad_replica_of_an_inference_pool_is_taken_out_and_replaced() -> None:
+    must_end_as_written(POOL)
 
 
 def test_behind_a_router_that_cannot_be_read_the_rollout_settles_and_people_are_told() -> None:
