@@ -17,10 +17,10 @@ from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
-from bot.flow.handlers.plan import GRANT_IT, PlanHandler
+from bot.flow.handlers.plan import AGAIN_SECONDS, ATTEMPTS, GRANT_IT, PlanHandler
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.hot_halls import refused_by_heat
-from bot.flow.perform_effect import EffectContext
+from bot.flow.perform_effect import EffectContext, Later
 from bot.flow.ports import Owed, ReadContext
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
@@ -292,3 +292,22 @@ async def test_the_answer_goes_to_the_run_with_what_it_rests_on(lacking: str) ->
     assert isinstance(event, Planned)
     assert (event.effect_id, event.readings["usage"].value) == ("v3/plan/0", 0.95)
     assert event.result.reason == lacking
+
+
+@pytest.mark.parametrize(
+    ("cluster", "script"),
+    [
+        pytest.param(Asked(down="snapshot"), lambda: {"usage": 0.95}, id="the cluster does not answer"),
+        pytest.param(Asked(), dict, id="the reason cannot be read"),
+    ],
+)
+async def test_what_cannot_be_read_is_tried_again_before_people_are_asked(cluster: Asked, script: Script) -> None:
+    effect, asked = PlanChange(effect_id="v3/plan/0", visit=3, state="grow"), planner(cluster, script)
+    outcomes = [
+        await asked(EffectContext(growing(), Owed("INC-1", effect, attempts, ""), AT), effect)
+        for attempts in range(ATTEMPTS)
+    ]
+    assert outcomes[:-1] == [Later(AGAIN_SECONDS, failed=True)] * (ATTEMPTS - 1)
+    (event,) = outcomes[-1].events
+    assert isinstance(event, Planned)
+    assert event.result.plan is None

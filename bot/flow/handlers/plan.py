@@ -23,13 +23,16 @@ from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.handlers.watch_advice import takes_back
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by, rollbacks_in_a_day, the_last
-from bot.flow.perform_effect import Done, EffectContext
+from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Cluster
 from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 
 GRANT_IT = "grant it in the bot's role; `incident-bot doctor` lists everything that it needs"
 GONE = "the reason for this change is gone"
+ATTEMPTS = 4
+AGAIN_SECONDS = 4.0
+"""Twelve seconds in all: a restart of an API server takes less, and people who are asked need more."""
 
 
 class PlanHandler:
@@ -40,11 +43,14 @@ class PlanHandler:
         self._restrictions = restrictions
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
-    async def __call__(self, context: EffectContext, effect: PlanChange) -> Done:
+    async def __call__(self, context: EffectContext, effect: PlanChange) -> Done | Later:
+        """A plan that nothing could be read for is tried again before people are told."""
         run, change = context.run, context.run.change
         back = change is not None and takes_back(change)
         advice = await self._restrictions.advice(run, at=context.now, takes_back=back)
         result, readings = await self.plan(run, at=context.now)
+        if result.outcome in ("failed", "unknown") and context.owed.attempts + 1 < ATTEMPTS:
+            return Later(AGAIN_SECONDS, failed=True)
         event = Planned(
             event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings),
             only_advice=advice,
