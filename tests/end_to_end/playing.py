@@ -17,7 +17,7 @@ from tests.end_to_end.measured import MOST_BUTTONS, Measured, measured
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
-LOOK_EVERY = 0.5
+LOOK_EVERY = 1.0
 """As the demo looks; all worlds of a group share two cores with those of other groups."""
 STARTS = Lock()
 """One world of a group starts at a time: that is when it needs a whole core."""

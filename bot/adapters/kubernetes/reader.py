@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -34,8 +35,6 @@ SHARED_SECONDS = 1.0
 """How old answers about a namespace and its workloads may be that incidents share."""
 STATUS_SECONDS = 30.0
 """Whether the cluster has a node autoscaler changes rarely."""
-MAX_KEPT = 512
-"""Answers; from here on those that nobody may use any more are dropped."""
 
 KEPT_AS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("replica_sets", "ReplicaSet"),
@@ -292,11 +291,16 @@ class KubernetesReader:
     async def _kept_for(self, seconds: float, name: str, read: Callable[[], Coroutine[Any, Any, Part]]) -> Part:
         kept = self._kept.get(name)
         if kept is None or _is_over(kept, seconds):
-            if len(self._kept) >= MAX_KEPT:
-                self._kept = {key: each for key, each in self._kept.items() if not _is_over(each, STATUS_SECONDS)}
+            self._kept.pop(name, None)
+            self._forget_old()
             kept = self._kept[name] = (time.monotonic(), asyncio.ensure_future(read()))
         # A caller that gives up does not cancel the read for the others.
         return await asyncio.shield(kept[1])
+
+    def _forget_old(self) -> None:
+        """What was asked first comes first."""
+        for name in tuple(itertools.takewhile(lambda name: _is_over(self._kept[name], STATUS_SECONDS), self._kept)):
+            del self._kept[name]
 
 
 def _is_over(kept: tuple[float, asyncio.Future[Part]], seconds: float) -> bool:
