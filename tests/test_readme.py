@@ -21,7 +21,7 @@ def test_the_first_screen_has_exactly_two_commands() -> None:
     first_screen = "\n".join(README.splitlines()[:25])
     commands = re.findall(r"```sh\n(.+?)\n```", first_screen, re.DOTALL)
     ran = [command.split("uv run ")[1] for command in commands]
-    assert ran == ["--no-dev incident-bot demo", "pytest -n 8 --dist loadfile"]
+    assert ran == ["--no-dev incident-bot demo", "pytest -n 6 --dist loadfile"]
 
 
 def test_the_number_of_scenarios_is_right() -> None:

@@ -229,8 +229,15 @@ def many(counter: Counter) -> None:
 
 async def test_help_names_every_command(counter: Counter) -> None:
     said = await counter.say("help")
-    for word in WORDS:
-        assert f"/incident {'' if word == NOTHING else word}" in said
+    assert "• `/incident` – " in said
+    assert [word for word in WORDS if word != NOTHING and f"`{word}`" not in said] == []
+    assert "• `/incident halt [INC|all] [WHY]` – stop sending changes until it is resumed" in said
+
+
+async def test_help_fits_on_a_phone(counter: Counter) -> None:
+    """About 45 characters to a line and 30 lines to a screen."""
+    said = await counter.say("help")
+    assert sum(-(-len(line) // 45) for line in said.splitlines()) <= 30
 
 
 async def test_incident_alone_shows_what_waits_and_what_to_do(counter: Counter) -> None:

@@ -123,6 +123,10 @@ GROUPS = {
 }
 
 
+IN_A_HURRY = (NOTHING, "show", "lead", "halt", "undo", "handover", "open")
+"""What `/incident help` explains at once: a phone shows no more without scrolling."""
+
+
 class Commands:
     def __init__(self, services: Services) -> None:
         self._incidents, self._people, self._clock = services.incidents, services.people, services.clock
@@ -192,10 +196,10 @@ class Commands:
         if command.rest:
             word = command.rest.lower().removeprefix("/incident ").strip()
             return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
-        lines: list[str] = []
-        for group, words in GROUPS.items():
-            lines += [f"*{group}*", *(f"• `{_usage(word)}` – {WORDS[word].does}" for word in words)]
-        return reply("*Commands* (`INC` may be left out while only one incident is open)", *lines)
+        usual = [f"• `{_usage(word)}` – {WORDS[word].does}" for word in IN_A_HURRY]
+        lines = [f"*{group}*: {' · '.join(code(word) for word in words if word)}" for group, words in GROUPS.items()]
+        more = "`/incident help COMMAND` explains one. `INC` may be left out while only one incident is open."
+        return reply("*In a hurry*", *usual, "*All commands*", *lines, more)
 
     async def _list(self, command: Command) -> Message:
         del command
