@@ -45,7 +45,7 @@ CONTEXT = PlanContext(incident_id="INC-42")
 LLM = "/apis/apps/v1/namespaces/serving/deployments/llm"
 PODS = "/api/v1/namespaces/serving/pods"
 MAX_SECONDS = 30.0
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.2
 IDLE = ReplicaLoad(0.0, 0.0, arrivals_in_window=0.0, window_seconds=60.0)
 
 
