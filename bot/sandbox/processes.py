@@ -29,8 +29,6 @@ READY_WITHIN_SECONDS = 180.0
 """A start takes seconds of work: a minute or more on a busy machine."""
 END_WITHIN_SECONDS = 5.0
 LOOK_EVERY_SECONDS = 0.02
-PRELOADED = ["bot.sandbox.imported"]
-"""The modules that all processes have from the beginning; who starts many worlds may add to them before the first."""
 
 
 class StartError(BotError):
@@ -118,7 +116,7 @@ class Family:
 @cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload(["bot.sandbox.imported"])
     return context
 
 

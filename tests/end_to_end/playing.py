@@ -13,15 +13,12 @@ from bot.domain.changes.plan import Plan
 from bot.domain.kernel.timeline import Chained
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
-from bot.sandbox.processes import PRELOADED
 from tests.end_to_end.measured import MOST_BUTTONS, Measured, measured
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
 LOOK_EVERY = 1.0
 """All worlds of a group share two cores with those of other groups."""
-# Every bot draws a chart, and importing what draws it takes each of them most of a second.
-PRELOADED.append("bot.adapters.charts")
 STARTS = Lock()
 """One world of a group starts at a time: that is when it needs a whole core."""
 Branch = tuple[demo.Scenario, Sequence[str]]

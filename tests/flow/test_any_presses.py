@@ -30,7 +30,7 @@ from tests.flow.scenes import drill_scene
 
 STEPS = 30
 QUICK = 150
-HISTORIES = 3000
+HISTORIES = 4000
 MUTANT_HISTORIES = 2000
 """A planted bug is found in far fewer."""
 

@@ -197,7 +197,10 @@ class Commands:
             word = command.rest.lower().removeprefix("/incident ").strip()
             return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
         usual = [f"• `{_usage(word)}` – {WORDS[word].does}" for word in IN_A_HURRY]
-        lines = [f"*{group}*: {' · '.join(code(word) for word in words if word)}" for group, words in GROUPS.items()]
+        lines = [
+            f"*{group}*: {' · '.join(code(word) for word in words if word != NOTHING)}"
+            for group, words in GROUPS.items()
+        ]
         more = "`/incident help COMMAND` explains one. `INC` may be left out while only one incident is open."
         return reply("*In a hurry*", *usual, "*All commands*", *lines, more)
 

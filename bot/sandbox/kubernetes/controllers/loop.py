@@ -86,6 +86,7 @@ class ControllerLoop:
             log.info("controller %s was refused for %s/%s: %s", name, *key, refused)
             again_in = RETRY_SECONDS
         except Exception:
+            # As in Kubernetes: a controller that fails on one object tries it again, and goes on with the others.
             log.exception("controller %s failed on %s/%s", name, *key)
             again_in = RETRY_SECONDS
         if again_in is not None:
