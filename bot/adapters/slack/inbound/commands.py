@@ -123,7 +123,7 @@ GROUPS = {
 }
 
 
-IN_A_HURRY = (NOTHING, "show", "lead", "halt", "undo", "handover", "open")
+IN_A_HURRY = (NOTHING, "show", "lead", "halt", "undo")
 """What `/incident help` explains at once: a phone shows no more without scrolling."""
 
 
