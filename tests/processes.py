@@ -1,10 +1,13 @@
 """Starts one of our processes for a test and waits until it reports that it is ready.
 
+It is a fork of one process that has imported what they all need: importing it takes most of such a start.
+
 A process that is not ready within its deadline, or that ends first, fails the test with everything it printed.
 """
 
 import contextlib
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -12,9 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Protocol, Self
+
+from bot.sandbox.processes import fork
 
 READY = "ready "
 KEPT_LINES = 2000
@@ -24,12 +31,50 @@ class ProcessError(AssertionError):
     """The process did not come up, or did not go down; the message ends with what it printed."""
 
 
+class Process(Protocol):
+    """What tests need of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Forked:
+    """A fork, as a `Process`."""
+
+    process: ForkServerProcess
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid or 0
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises `subprocess.TimeoutExpired`."""
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.process.name, timeout or 0.0)
+        return self.process.exitcode
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
 @dataclass(frozen=True)
 class Running:
     """A process that printed its `ready {json}` line; use it in a `with` block or call `stop`."""
 
     ready: Mapping[str, Any]
-    process: "subprocess.Popen[str]"
+    process: Process
     lines: deque[str]
 
     @property
@@ -70,23 +115,21 @@ def start(
     deadline_seconds: float = 30.0,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    own_interpreter: bool = False,
 ) -> Running:
     """Run `python -m module args…` and return once it has printed `ready {json}` on standard output.
 
-    `cwd`: the folder whose modules run; by default, these.
+    `cwd`: the folder whose modules run, in an interpreter of its own; by default, these, in a fork.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", module, *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=dict(env) if env is not None else None,
-        cwd=cwd,
-    )
+    environment = dict(os.environ if env is None else env)
+    if own_interpreter or cwd:
+        process, output = _interpreted(module, *args, env=environment, cwd=cwd)
+    else:
+        process, output = _forked(module, *args, env=environment)
     lines: deque[str] = deque(maxlen=KEPT_LINES)
     said: queue.Queue[str | None] = queue.Queue()
     # A pipe that nobody reads blocks the process that writes to it, so it is drained until the end.
-    threading.Thread(target=_drain, args=(process, lines, said), daemon=True).start()
+    threading.Thread(target=_drain, args=(output, lines, said), daemon=True).start()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(process.wait)
         on_failure.callback(process.kill)
@@ -95,19 +138,44 @@ def start(
     return Running(ready=ready, process=process, lines=lines)
 
 
+def _interpreted(*command: str, env: dict[str, str], cwd: Path | None) -> tuple[Process, IO[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+        cwd=cwd,
+    )
+    assert process.stdout is not None
+    return process, process.stdout
+
+
+def _forked(*command: str, env: dict[str, str]) -> tuple[Process, IO[str]]:
+    ours, its = Pipe(duplex=False)
+    with its:
+        process = fork(command[0], *command, output=its, env=env)
+    # The file closes this end.
+    output = os.fdopen(os.dup(ours.fileno()))
+    ours.close()
+    return Forked(process), output
+
+
 @contextlib.contextmanager
-def running(module: str, *args: str, deadline_seconds: float = 30.0) -> Iterator[Running]:
+def running(
+    module: str, *args: str, deadline_seconds: float = 30.0, own_interpreter: bool = False
+) -> Iterator[Running]:
     """`start`, and stop when the block ends."""
-    with start(module, *args, deadline_seconds=deadline_seconds) as process:
+    with start(module, *args, deadline_seconds=deadline_seconds, own_interpreter=own_interpreter) as process:
         yield process
 
 
-def _drain(process: "subprocess.Popen[str]", lines: deque[str], said: "queue.Queue[str | None]") -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.append(line)
-        if line.startswith(READY):
-            said.put(line)
+def _drain(output: IO[str], lines: deque[str], said: "queue.Queue[str | None]") -> None:
+    with output:
+        for line in output:
+            lines.append(line)
+            if line.startswith(READY):
+                said.put(line)
     said.put(None)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
 import typer
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
@@ -26,6 +25,7 @@ from bot.domain.playbooks.matchers import parse_matchers
 from bot.domain.playbooks.testing.cases import Answer, Circumstances
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.plain_http import http
 from bot.sandbox.processes import tail
 from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
 from bot.sandbox.scenarios import Labels
@@ -129,7 +129,7 @@ def rehearse(wanted: Wanted) -> int:
 
 def _alert(world: demo.World, labels: Mapping[str, str]) -> None:
     token = world.bot_environment["INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN"]
-    httpx.post(
+    http().post(
         f"{world.bot_url}/alertmanager",
         json=webhook(labels),
         headers={"Authorization": f"Bearer {token}"},

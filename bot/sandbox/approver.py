@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from bot.sandbox.plain_http import http
 from bot.sandbox.scenarios import COMMIT, Labels
 
 USER, SECOND = "U0ANA", "U0BEN"
@@ -44,8 +45,7 @@ class Approver:
     filled: Mapping[str, str] = field(default_factory=dict)
     commit: Callable[[str], None] | None = None
     """Puts a patch where the workload is kept, as a person does in git."""
-    _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=10))
-    """One for all checks: each new client costs ten times the CPU of a request."""
+    _http: httpx.Client = field(default_factory=http)
     _pressed: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     """Message and button: who pressed it last, and when."""
     _answered: Counter[tuple[str, str]] = field(default_factory=Counter)

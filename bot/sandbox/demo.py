@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.errors import BotError
 from bot.sandbox import surroundings, valkey
 from bot.sandbox.alerting.rule import labels_of
+from bot.sandbox.plain_http import http
 from bot.sandbox.processes import Family
 from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
 from bot.sandbox.scenarios import SCENARIOS, THRASH, Deploy, Scenario
@@ -107,12 +106,12 @@ class World:
             url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
             body = [{"op": "replace", "path": "/spec/selector", "value": dict(scenario.selector)}]
             headers = {"Content-Type": "application/json-patch+json"}
-            httpx.patch(url, json=body, headers=headers).raise_for_status()
+            http().patch(url, json=body, headers=headers).raise_for_status()
         for path, obj in scenario.created:
-            httpx.post(f"{self.kubernetes_url}{path}", json=dict(obj), timeout=5).raise_for_status()
+            http().post(f"{self.kubernetes_url}{path}", json=dict(obj)).raise_for_status()
         if scenario.router != "service":
             url = f"{self.kubernetes_url}/api/v1/namespaces/serving/services/llm"
-            httpx.delete(url, timeout=5).raise_for_status()
+            http().delete(url).raise_for_status()
         if scenario.gpus_of_others:
             surroundings.hold_gpus(self.kubernetes_url, scenario.gpus_of_others)
         if scenario.quota:
@@ -142,7 +141,7 @@ class World:
     def raise_alert(self, alertname: str) -> None:
         """Posts an alert, as a more sensitive monitor than the rules of `bot.sandbox.alerting` would."""
         alert = {"labels": labels_of(alertname), "annotations": {"summary": f"{alertname} on llm"}}
-        httpx.post(f"{self.alertmanager_url}/api/v2/alerts", json=[alert], timeout=10).raise_for_status()
+        http().post(f"{self.alertmanager_url}/api/v2/alerts", json=[alert]).raise_for_status()
 
     def commit(self, patch: str) -> None:
         """Puts the patch into git, as a person does; Argo CD then syncs it."""
@@ -150,7 +149,7 @@ class World:
 
     def _roll_out(self, deploy: Deploy) -> None:
         """Rolls out as a deploy pipeline would: it does not know the bot."""
-        container = httpx.get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
+        container = http().get(self._deployment).raise_for_status().json()["spec"]["template"]["spec"]["containers"][0]
         kept = [word for word in container["args"] if word.partition("=")[0] not in deploy.flags]
         values = {
             "args": [*kept, *deploy.words],
@@ -158,7 +157,7 @@ class World:
             "env": [{"name": name, "value": value} for name, value in deploy.env.items()],
         }
         where = "/spec/template/spec/containers/0"
-        httpx.patch(
+        http().patch(
             self._deployment,
             params={"fieldManager": "deploy-pipeline"},
             json=[{"op": "add", "path": f"{where}/{name}", "value": value} for name, value in values.items()],
@@ -184,7 +183,7 @@ class World:
     def _pods(self) -> dict[str, str]:
         """The node of each replica, by its name."""
         where = f"{self.kubernetes_url}/api/v1/namespaces/serving/pods"
-        pods = httpx.get(where, params={"labelSelector": "app=llm"}).json()["items"]
+        pods = http().get(where, params={"labelSelector": "app=llm"}).json()["items"]
         present = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         return dict(sorted((str(pod["metadata"]["name"]), str(pod["spec"].get("nodeName", ""))) for pod in present))
 
@@ -193,7 +192,7 @@ class World:
 
     def _gpu_of(self, pod: str) -> tuple[str, int]:
         """The node and the index of the GPU that this pod holds."""
-        nodes = httpx.get(f"{self.fleet_url}/__sandbox__/nodes", timeout=5).json()
+        nodes = http().get(f"{self.fleet_url}/__sandbox__/nodes").json()
         return next((name, gpu["gpu"]) for name, node in nodes.items() for gpu in node["gpus"] if gpu["pod"] == pod)
 
     def load(self, written: dict[str, Any]) -> None:
@@ -201,13 +200,13 @@ class World:
         self._tell("load", self.scale.load(written))
 
     def _tell(self, path: str, body: dict[str, Any]) -> None:
-        httpx.post(f"{self.fleet_url}/__sandbox__/{path}", json=body, timeout=20).raise_for_status()
+        http().post(f"{self.fleet_url}/__sandbox__/{path}", json=body).raise_for_status()
 
     def _wait_for_rotation(self) -> None:
         """A real engine may have to start again to get its fault; the trouble begins when it serves with it."""
 
         def all_serve() -> bool:
-            found = httpx.get(f"{self.fleet_url}/__sandbox__/load", timeout=20).raise_for_status().json()["replicas"]
+            found = http().get(f"{self.fleet_url}/__sandbox__/load").raise_for_status().json()["replicas"]
             return sum(bool(replica["in_rotation"]) for replica in found) == self.scale.replicas
 
         self._until(all_serve)
@@ -216,7 +215,7 @@ class World:
         """Raises `BotError` if the fleet is not up within its time."""
 
         def all_ready() -> bool:
-            found = httpx.get(self._deployment).json()
+            found = http().get(self._deployment).json()
             status, generation = found.get("status", {}), found["metadata"]["generation"]
             counts = [status.get(name, 0) for name in ("readyReplicas", "updatedReplicas", "replicas")]
             return counts == [self.scale.replicas] * 3 and bool(status.get("observedGeneration") == generation)
@@ -236,10 +235,10 @@ class World:
     def _refuse_a_crash_loop(self) -> None:
         """An engine that cannot start at all is the installation's fault: its log says which, not the clock."""
         where = f"{self.kubernetes_url}/api/v1/namespaces/serving/pods"
-        for pod in httpx.get(where, params={"labelSelector": "app=llm"}).json()["items"]:
+        for pod in http().get(where, params={"labelSelector": "app=llm"}).json()["items"]:
             name, statuses = pod["metadata"]["name"], pod.get("status", {}).get("containerStatuses") or []
             if any(status["restartCount"] >= MAX_FAILED_STARTS for status in statuses):
-                log = httpx.get(f"{where}/{name}/log", params={"previous": "true", "tailLines": "20"}).text
+                log = http().get(f"{where}/{name}/log", params={"previous": "true", "tailLines": "20"}).text
                 raise BotError(f"the engine of {name} does not start; the last lines of its log:\n{log}")
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,9 +56,7 @@ class Family:
         log = self.folder / f"{name}.log"
         with log.open("a+") as output:
             begins = output.seek(0, os.SEEK_END)
-            arguments = (command, str(log), {**_inherited(), **(env or {})})
-            process = _context().Process(target=_become, args=arguments, name=name, daemon=True)
-            process.start()
+            process = fork(name, *command, output=log, env={**_inherited(), **(env or {})})
             child = Child(name, process, {})
             self.children.append(child)
             output.seek(begins)
@@ -113,6 +112,13 @@ class Family:
         self.children.clear()
 
 
+def fork(name: str, *command: str, output: Path | Connection, env: Mapping[str, str]) -> ForkServerProcess:
+    """Runs `python -m command…` in a fork, with this environment; it writes to this file or pipe and ends with us."""
+    process = _context().Process(target=_become, args=(command, output, dict(env)), name=name, daemon=True)
+    process.start()
+    return process
+
+
 @cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
@@ -120,13 +126,13 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _become(command: tuple[str, ...], log: str, environment: dict[str, str]) -> None:
+def _become(command: tuple[str, ...], output: Path | Connection, environment: dict[str, str]) -> None:
     """In the fork: runs the module as `python -m` would."""
     # A terminal's Ctrl-C reaches the launcher alone, which ends the others in order.
     os.setsid()
-    output = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(output, sys.stdout.fileno())
-    os.dup2(output, sys.stderr.fileno())
+    with output.open("ab") if isinstance(output, Path) else output as written:
+        os.dup2(written.fileno(), sys.stdout.fileno())
+        os.dup2(written.fileno(), sys.stderr.fileno())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     launcher = multiprocessing.parent_process()

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
 from ruamel.yaml import YAML
 
 from bot.sandbox.kubernetes.controllers.argocd import SCHEME, TRACKING
 from bot.sandbox.kubernetes.patches import strategic_merge_patch
+from bot.sandbox.plain_http import http
 
 Obj = dict[str, Any]
 
@@ -28,7 +28,7 @@ def put_under(url: str, tool: str) -> None:
     if tool == "helm":
         _patch(url, {"metadata": HELM})
         return
-    live = httpx.get(url + DEPLOYMENT).raise_for_status().json()
+    live = http().get(url + DEPLOYMENT).raise_for_status().json()
     named = {key: live["metadata"][key] for key in ("name", "namespace")}
     manifest = {"metadata": named, "spec": live["spec"]}
     application = {
@@ -49,11 +49,11 @@ def put_under(url: str, tool: str) -> None:
 
 def commit(url: str, patch: str) -> None:
     """Merges a patch, as the bot hands it out, into the manifest in git."""
-    found = httpx.get(url + GIT).raise_for_status().json()
+    found = http().get(url + GIT).raise_for_status().json()
     wanted = YAML(typ="safe").load(patch)
     manifest = strategic_merge_patch(json.loads(found["data"]["manifest"]), {"spec": wanted["spec"]})
     body = {"data": {"manifest": json.dumps(manifest)}}
-    httpx.patch(url + GIT, content=json.dumps(body), headers=MERGE).raise_for_status()
+    http().patch(url + GIT, content=json.dumps(body), headers=MERGE).raise_for_status()
 
 
 def hold_gpus(url: str, count: int) -> None:
@@ -76,8 +76,8 @@ def limit(url: str, hard: Mapping[str, str]) -> None:
 
 
 def _create(url: str, path: str, body: Obj) -> None:
-    httpx.post(url + path, json=body).raise_for_status()
+    http().post(url + path, json=body).raise_for_status()
 
 
 def _patch(url: str, body: Obj) -> None:
-    httpx.patch(url + DEPLOYMENT, content=json.dumps(body), headers=MERGE).raise_for_status()
+    http().patch(url + DEPLOYMENT, content=json.dumps(body), headers=MERGE).raise_for_status()

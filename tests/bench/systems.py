@@ -172,7 +172,8 @@ def floor(around: Surroundings) -> Iterator[System]:
         "--channel": demo.CHANNEL,
         "--token": around.alert_token,
     }
-    with processes.running("tests.bench.floor", *(part for pair in arguments.items() for part in pair)) as process:
+    flat = (part for pair in arguments.items() for part in pair)
+    with processes.running("tests.bench.floor", *flat, own_interpreter=True) as process:
         yield System("floor", process.url, process.process.pid)
 
 
@@ -193,7 +194,7 @@ def settings_of_bot(around: Surroundings) -> dict[str, str]:
 @contextlib.contextmanager
 def bot(around: Surroundings) -> Iterator[System]:
     environment = {**os.environ, **settings_of_bot(around)}
-    with processes.start("bot", "serve", env=environment) as process:
+    with processes.start("bot", "serve", env=environment, own_interpreter=True) as process:
         yield System("bot", process.url, process.process.pid)
 
 

@@ -23,6 +23,7 @@ from bot.domain.kernel.timeline import Chained, Entry
 from bot.domain.signals.scrape import Scrape
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.plain_http import http
 from tests.open_index import faults_of
 from tests.waiting import until
 
@@ -39,7 +40,7 @@ class Stage:
 
     world: demo.World
     said: list[str] = field(default_factory=list)
-    _http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20))
+    _http: httpx.Client = field(default_factory=http)
 
     def __post_init__(self) -> None:
         self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.said.append)
