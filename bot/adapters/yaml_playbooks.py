@@ -44,7 +44,7 @@ NO_FRAGMENTS: Fragments = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
 SETTINGS = "settings"
 """In place of a file name, for faults in an operator's own settings."""
-MAX_BYTES = 256 * 1024
+MAX_BYTES = 512 * 1024
 MAX_DEPTH = 30
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 r"""Half a character, as from the escape `\ud83d`: no file, database or expression accepts it."""

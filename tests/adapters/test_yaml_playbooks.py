@@ -267,7 +267,7 @@ def test_the_highest_priority_opens_first(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (b"\xff\xfe", "is not UTF-8 at byte 0"),
-        (b"#" * (256 * 1024 + 1), "the file is bigger than 256 KiB"),
+        (b"#" * (512 * 1024 + 1), "the file is bigger than 512 KiB"),
         (b"", "a playbook is a mapping of keys"),
         (b"- a", "a playbook is a mapping of keys"),
         (b"a: " + b"[" * 40, "this is nested too deep"),

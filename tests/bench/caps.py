@@ -17,7 +17,8 @@ THRASH = 0.1
 """Preemptions per finished request, as in settings.thrash_ratio."""
 KV_TARGET = 0.9
 KV_SPARE = 0.8
-"""As settings.kv_spare."""
+RECOVERED = 0.01
+"""As settings.kv_spare and recovered_ratio."""
 CORRECTIONS = 4
 """Each is proposed on a canary, and the recommendation may be entered six times."""
 KEPT = 0.9
@@ -80,13 +81,21 @@ def corrected(each: Fleet, cap: int, rate: float) -> int:
     """
     for _ in range(CORRECTIONS):
         before = _outcome(each, cap, rate)
-        if before.thrash < THRASH and before.usage >= KV_SPARE:
-            return cap
-        following = max(1, int(cap * KV_TARGET / before.usage))
-        if before.thrash < THRASH and _outcome(each, following, rate).thrash >= THRASH:
+        following = _following(cap, before)
+        is_raise = following > cap
+        if following == cap or (is_raise and _outcome(each, following, rate).thrash >= THRASH):
             return cap
         cap = following
     return cap
+
+
+def _following(cap: int, before: Outcome) -> int:
+    full = cap * KV_TARGET / before.usage
+    if before.thrash >= THRASH:
+        return max(1, min(int(full), int(0.9 * cap)))
+    if before.thrash > RECOVERED or before.usage >= KV_SPARE or full <= cap:
+        return cap
+    return max(cap + 1, int((cap + full) / 2))
 
 
 def verdicts(each: Fleet, formulas: Iterable[Formula], *, corrects: bool = False) -> list[Verdict]:

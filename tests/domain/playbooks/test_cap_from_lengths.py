@@ -140,7 +140,8 @@ def test_the_cap_keeps_the_throughput_of_most_fleets(judged: list[Verdict]) -> N
 
 
 def test_two_corrections_under_load_end_the_thrash_and_keep_the_throughput() -> None:
-    """`python -m tests.bench.caps` over 300 fleets: 96.6 % without thrash, 94.7 % within a tenth of the best cap."""
+    """`python -m tests.bench.caps` over 300 fleets: all without thrash, 95.1 % within a tenth of the best cap."""
     after = [each for seed in range(400, 413) for each in verdicts(fleet(seed), [from_lengths], corrects=True)]
     assert len(after) >= 6
+    assert all(each.is_calm for each in after)
     assert sum(each.is_good for each in after) >= 0.9 * len(after)
