@@ -349,6 +349,11 @@ class Run(_Frozen):
         return self.closed_at is None
 
     @property
+    def leaves_no_file(self) -> bool:
+        """Its closing message is all there is to read: it was no case for the playbook, and nobody was asked."""
+        return self.ending == "not_applicable" and not self.requests and not self.questions
+
+    @property
     def reads_alerts(self) -> bool:
         """Whether it is parked in a watch to which new alerts of its target belong."""
         return self.parked is not None and self.parked.reads_alerts and self.watch is not None

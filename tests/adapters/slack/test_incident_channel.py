@@ -11,7 +11,7 @@ from bot.adapters.slack.outbound.card import CARD
 from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of, of_channel, topic_of
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.target import Target
 from bot.flow.ports import PartlyShownError
@@ -199,6 +199,18 @@ async def test_a_channel_is_archived_only_once_its_timeline_is_in_it_and_only_if
         assert [own["is_archived"] for own in await made(bench)] == [False]
         await speaker.upload(done, key="export/closed", name="INC-7-timeline.md", content=b"x", comment="timeline")
         assert [own["is_archived"] for own in await made(bench)] == [archived]
+
+
+async def test_a_channel_without_a_file_is_archived_with_the_closing_message(bench: Bench) -> None:
+    speaker = messenger(bench, ARCHIVING)
+    await settle(bench, speaker, run())
+    done = run(ending="not_applicable", closed_at=BEGAN + 9)
+    await settle(bench, speaker, done)
+    assert [own["is_archived"] for own in await made(bench)] == [False]
+    said = {"ending": "not_applicable", "text": "The workload that the alert names is not there."}
+    last = Post(slot="closed:1", kind="closed", ref="", at=BEGAN + 9, data=said)
+    await settle(bench, speaker, done.with_(posts=(last,)))
+    assert [own["is_archived"] for own in await made(bench)] == [True]
 
 
 async def test_what_comes_after_the_archive_goes_below_the_card(bench: Bench) -> None:

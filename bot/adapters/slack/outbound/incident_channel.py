@@ -127,10 +127,11 @@ class IncidentChannels:
             await self._save(run, slots, CHANNEL, replace(entry, lookups=1))
 
     async def close(self, run: Run, slots: dict[str, Shown]) -> None:
-        """Archive, if enabled, once the incident is closed and its timeline is uploaded."""
+        """Archive, if enabled, once the incident is closed and everything of it is in the channel."""
         channel = slots.get(CHANNEL, Shown()).channel
-        is_exported = any(slot.startswith("file:export/") and entry.hash for slot, entry in slots.items())
-        if not self.rules.archive or run.is_open or not channel or ARCHIVED in slots or not is_exported:
+        last = "closed" if run.leaves_no_file else "file:export/"
+        is_whole = any(slot.startswith(last) and entry.hash for slot, entry in slots.items())
+        if not self.rules.archive or run.is_open or not channel or ARCHIVED in slots or not is_whole:
             return
         result = await ask(self._client.conversations_archive(channel=channel))
         if isinstance(result, Refusal) and not result.is_final:

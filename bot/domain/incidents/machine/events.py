@@ -198,7 +198,7 @@ def _record_anchor(draft: Draft, event: Posted) -> None:
     draft.set(anchored=(*draft.run.anchored, event.slot))
     data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
     draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
-    if event.slot.startswith("closed"):
+    if event.slot.startswith("closed") and not draft.run.leaves_no_file:
         draft.want(ReadSeries(effect_id=f"series/{event.slot}"))
         draft.want(ExportTimeline(effect_id=f"export/{event.slot}", format="md"))
 

@@ -423,6 +423,17 @@ def test_the_timeline_is_exported_once_the_end_stands_in_slack() -> None:
     assert "export_timeline" not in story.kinds()
 
 
+def test_an_alert_that_was_no_case_for_the_playbook_leaves_no_file_in_slack() -> None:
+    no_case = Bundle.of(load_text(TEXT.replace("end: fixed", "end: not_applicable")))
+    at_once = Story(no_case).opened().reads(0.5)
+    asked = Story(no_case).opened().reads(0.95).chooses("stop")
+    fixed = Story().opened().reads(0.5)
+    for story in (at_once, asked, fixed):
+        assert not story.run.is_open
+        story.happens(Posted(event_id="p", slot=story.run.posts[-1].slot, ts="1", channel="C1"))
+    assert [("export_timeline" in story.kinds()) for story in (at_once, asked, fixed)] == [False, True, True]
+
+
 def test_no_end_is_reached_while_a_canary_is_held_and_taking_it_back_undoes_the_canary_only() -> None:
     canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
