@@ -24,6 +24,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=SCENARIOS, action="append", help="this scenario; may be repeated")
+    parser.add_argument(
+        "--forks", action="store_true", help="quicker starts, for a test of the bench; memory is shared"
+    )
     for field in fields(Size):
         name, default = f"--{field.name.replace('_', '-')}", field.default
         parser.add_argument(name, type=float if isinstance(default, float) else int, default=default)
@@ -35,14 +38,16 @@ async def warmed(run: Scenario, around: Surroundings, system: System, size: Size
     return await run(around, system, size)
 
 
-def measure(around: Surroundings, size: Size, rounds: int, scenarios: Mapping[str, Scenario]) -> Measured:
+def measure(
+    around: Surroundings, size: Size, rounds: int, scenarios: Mapping[str, Scenario], *, forks: bool
+) -> Measured:
     measured: Measured = {}
     for number in range(rounds):
         for scenario, run in scenarios.items():
             # Who goes first changes with each round.
             for name in sorted(SYSTEMS, reverse=number % 2 == 0):
                 around.forget()
-                with SYSTEMS[name](around) as system:
+                with SYSTEMS[name](around, own_interpreter=not forks) as system:
                     figures = asyncio.run(warmed(run, around, system, size))
                 measured.setdefault((scenario, name), []).append(figures)
     return measured
@@ -69,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with surroundings() as around:
             wanted = chosen.only or SCENARIOS
-            measured = measure(around, size, chosen.rounds, {name: SCENARIOS[name] for name in wanted})
+            scenarios = {name: SCENARIOS[name] for name in wanted}
+            measured = measure(around, size, chosen.rounds, scenarios, forks=chosen.forks)
     except BenchError as error:
         raise SystemExit(f"bench: {error}") from error
     print(f"medians of {chosen.rounds} rounds; {size}")

@@ -163,7 +163,7 @@ def surroundings() -> Iterator[Surroundings]:
 
 
 @contextlib.contextmanager
-def floor(around: Surroundings) -> Iterator[System]:
+def floor(around: Surroundings, *, own_interpreter: bool = True) -> Iterator[System]:
     arguments = {
         "--redis-url": around.redis_url,
         "--slack-url": f"{around.slack_url}/api/",
@@ -173,7 +173,7 @@ def floor(around: Surroundings) -> Iterator[System]:
         "--token": around.alert_token,
     }
     flat = (part for pair in arguments.items() for part in pair)
-    with processes.running("tests.bench.floor", *flat, own_interpreter=True) as process:
+    with processes.running("tests.bench.floor", *flat, own_interpreter=own_interpreter) as process:
         yield System("floor", process.url, process.process.pid)
 
 
@@ -192,9 +192,9 @@ def settings_of_bot(around: Surroundings) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def bot(around: Surroundings) -> Iterator[System]:
+def bot(around: Surroundings, *, own_interpreter: bool = True) -> Iterator[System]:
     environment = {**os.environ, **settings_of_bot(around)}
-    with processes.start("bot", "serve", env=environment, own_interpreter=True) as process:
+    with processes.start("bot", "serve", env=environment, own_interpreter=own_interpreter) as process:
         yield System("bot", process.url, process.process.pid)
 
 

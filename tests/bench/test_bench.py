@@ -14,6 +14,7 @@ from tests.bench.scrape import main as measure_scraping
 
 TINY = (
     "--rounds=1",
+    "--forks",
     "--webhooks=4",
     "--large-webhooks=2",
     "--alerts=3",
