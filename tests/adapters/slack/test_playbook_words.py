@@ -115,9 +115,10 @@ async def test_a_workload_with_an_open_incident_gets_no_second_one(counter: Coun
     await whispered(counter, "INC-7 about serving/llm was open already")
 
 
-async def test_what_is_said_with_the_command_stands_in_the_form(counter: Counter) -> None:
+@pytest.mark.parametrize("said", ["either serving/llm", "serving/llm either", "serving/llm  either"])
+async def test_what_is_said_with_the_command_stands_in_the_form(counter: Counter, said: str) -> None:
     playbooks(counter)
-    await counter.say("open either serving/llm")
+    await counter.say(f"open {said}")
     assert (await send_in(counter, await view_of(counter, "open")))["ok"]
     [opening] = counter.shelf.openings.values()
     assert (opening.playbook, str(opening.target)) == ("either", "serving/llm")
@@ -174,6 +175,13 @@ async def test_an_opening_that_cannot_be_stored_keeps_its_form_open(counter: Cou
 async def test_only_who_may_steer_opens(counter: Counter) -> None:
     playbooks(counter)
     assert "Not done: you are not in @serving-oncall" in await counter.say("open", user="U0MO")
+
+
+async def test_a_workload_alone_stands_in_the_form_beside_the_first_playbook(counter: Counter) -> None:
+    playbooks(counter)
+    await counter.say("open serving/llm")
+    blocks = (await view_of(counter, "open"))["blocks"]
+    assert any("serving/llm" in str(block) for block in blocks)
 
 
 async def test_an_unknown_playbook_is_answered_with_the_known_ones(counter: Counter) -> None:

@@ -35,6 +35,12 @@ WORKLOAD_NAME = re.compile(r"(?:(\S{1,100})/)?([a-z0-9][a-z0-9-]{0,62})/([a-z0-9
 NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please send it again; sending twice is harmless."
 
 
+def _in_order(words: str) -> tuple[str, str]:
+    """The playbook's name and the workload, typed in either order. Only a workload has a slash."""
+    first, _, rest = words.partition(" ")
+    return (rest.strip(), first) if "/" in first else (first, rest)
+
+
 class Opening:
     """The command and its two forms. A form submitted twice opens one incident."""
 
@@ -45,13 +51,15 @@ class Opening:
         known = self._known()
         if not known:
             raise NotDoneError("No playbook is loaded: see `incident-bot playbook check`.")
-        name, _, rest = command.rest.partition(" ")
+        name, rest = _in_order(command.rest)
         if name and name not in known:
             names = ", ".join(code(each, 80) for each in known)
             raise NotDoneError(f"There is no playbook {code(name, 80)}. There are: {names}.")
         if rest.strip() and not WORKLOAD_NAME.fullmatch(rest.strip()):
             wanted = "CLUSTER/NAMESPACE/NAME" if len(self._playbooks.clusters) > 1 else "NAMESPACE/NAME"
-            raise NotDoneError(f"{code(rest, 120)} is not a workload: write `/incident open {name} {wanted}`.")
+            raise NotDoneError(
+                f"{code(rest, 120)} is not a workload: write `/incident open {name or next(iter(known))} {wanted}`."
+            )
         filled = {PLAYBOOK: name or next(iter(known)), WORKLOAD: rest.strip()}
         blocks = forms.inputs(_first_form(known, self._parts()), filled=filled)
         return forms.Modal(CHOOSING, TITLE, "Next" if _any_form(known) else SUBMIT, blocks, command.place)
