@@ -21,9 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
-from bot.sandbox.processes import fork
+from bot.sandbox.processes import READY, fork
 
-READY = "ready "
 KEPT_LINES = 2000
 
 
@@ -50,7 +49,8 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        return self.process.pid or 0
+        assert self.process.pid is not None, "it has not been started"
+        return self.process.pid
 
     def poll(self) -> int | None:
         return self.process.exitcode

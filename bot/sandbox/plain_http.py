@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import httpx
 
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""`verify=` of a client. It knows no certificate, so every HTTPS server is refused."""
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""It knows no certificate, so every HTTPS server is refused."""
 
 
 @cache
@@ -21,4 +21,11 @@ def http() -> httpx.Client:
     """One for the process; threads may share it."""
     import httpx  # some fakes need none of it
 
-    return httpx.Client(verify=NO_TLS, trust_env=False, timeout=20)
+    return httpx.Client(verify=_NO_TLS, trust_env=False, timeout=20)
+
+
+def async_http(*, base_url: str = "", timeout: float | None = 5.0) -> httpx.AsyncClient:
+    """One of its own; the caller closes it. `timeout`: seconds."""
+    import httpx  # as above
+
+    return httpx.AsyncClient(base_url=base_url, verify=_NO_TLS, trust_env=False, timeout=timeout)

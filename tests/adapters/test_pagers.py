@@ -21,7 +21,7 @@ from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import Owed, PageCall
 from bot.sandbox.alerting.pagers import Fault, PagerRoutes
 from bot.sandbox.alerting.pagers import Pagers as Doubles
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -55,7 +55,7 @@ async def lab() -> AsyncIterator[Lab]:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with httpx.AsyncClient(timeout=5.0, verify=NO_TLS) as http:
+    async with async_http() as http:
         yield Lab(f"http://127.0.0.1:{runner.addresses[0][1]}", doubles, http)
     await runner.cleanup()
 

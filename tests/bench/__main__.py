@@ -38,16 +38,14 @@ async def warmed(run: Scenario, around: Surroundings, system: System, size: Size
     return await run(around, system, size)
 
 
-def measure(
-    around: Surroundings, size: Size, rounds: int, scenarios: Mapping[str, Scenario], *, forks: bool
-) -> Measured:
+def measure(around: Surroundings, size: Size, rounds: int, scenarios: Mapping[str, Scenario]) -> Measured:
     measured: Measured = {}
     for number in range(rounds):
         for scenario, run in scenarios.items():
             # Who goes first changes with each round.
             for name in sorted(SYSTEMS, reverse=number % 2 == 0):
                 around.forget()
-                with SYSTEMS[name](around, own_interpreter=not forks) as system:
+                with SYSTEMS[name](around) as system:
                     figures = asyncio.run(warmed(run, around, system, size))
                 measured.setdefault((scenario, name), []).append(figures)
     return measured
@@ -72,10 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     size = Size(**{field.name: getattr(chosen, field.name) for field in fields(Size)})
     try:
-        with surroundings() as around:
+        with surroundings(forks=chosen.forks) as around:
             wanted = chosen.only or SCENARIOS
-            scenarios = {name: SCENARIOS[name] for name in wanted}
-            measured = measure(around, size, chosen.rounds, scenarios, forks=chosen.forks)
+            measured = measure(around, size, chosen.rounds, {name: SCENARIOS[name] for name in wanted})
     except BenchError as error:
         raise SystemExit(f"bench: {error}") from error
     print(f"medians of {chosen.rounds} rounds; {size}")

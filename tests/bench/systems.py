@@ -54,6 +54,8 @@ class Surroundings:
     kubernetes_url: str
     signing_secret: str
     alert_token: str
+    forks: bool = False
+    """Start both systems as forks: quicker, but memory is shared and their imports are not measured."""
 
     def forget(self) -> None:
         """An empty Redis and an empty Slack, so that nothing of an earlier measurement is left to do."""
@@ -144,7 +146,7 @@ class System:
 
 
 @contextlib.contextmanager
-def surroundings() -> Iterator[Surroundings]:
+def surroundings(*, forks: bool = False) -> Iterator[Surroundings]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         server = valkey.start(folder)
@@ -159,11 +161,11 @@ def surroundings() -> Iterator[Surroundings]:
         )  # fmt: skip
         # Empty: it answers at once that no such workload exists, and the bot takes the labels' word.
         kubernetes = stack.enter_context(processes.running("bot.sandbox.kubernetes", "--die-with-parent"))
-        yield Surroundings(server.url, slack.url, kubernetes.url, secret, token)
+        yield Surroundings(server.url, slack.url, kubernetes.url, secret, token, forks)
 
 
 @contextlib.contextmanager
-def floor(around: Surroundings, *, own_interpreter: bool = True) -> Iterator[System]:
+def floor(around: Surroundings) -> Iterator[System]:
     arguments = {
         "--redis-url": around.redis_url,
         "--slack-url": f"{around.slack_url}/api/",
@@ -173,7 +175,7 @@ def floor(around: Surroundings, *, own_interpreter: bool = True) -> Iterator[Sys
         "--token": around.alert_token,
     }
     flat = (part for pair in arguments.items() for part in pair)
-    with processes.running("tests.bench.floor", *flat, own_interpreter=own_interpreter) as process:
+    with processes.running("tests.bench.floor", *flat, own_interpreter=not around.forks) as process:
         yield System("floor", process.url, process.process.pid)
 
 
@@ -192,9 +194,9 @@ def settings_of_bot(around: Surroundings) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def bot(around: Surroundings, *, own_interpreter: bool = True) -> Iterator[System]:
+def bot(around: Surroundings) -> Iterator[System]:
     environment = {**os.environ, **settings_of_bot(around)}
-    with processes.start("bot", "serve", env=environment, own_interpreter=own_interpreter) as process:
+    with processes.start("bot", "serve", env=environment, own_interpreter=not around.forks) as process:
         yield System("bot", process.url, process.process.pid)
 
 

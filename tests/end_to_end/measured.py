@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+from bot.sandbox.plain_http import http
 
 Json = Mapping[str, Any]
 SENT = ("chat.postMessage", "chat.update")
@@ -36,9 +36,9 @@ class Measured:
 
 
 def measured(slack_url: str, channel: str) -> Measured:
-    with httpx.Client(base_url=f"{slack_url}/__sandbox__", timeout=20) as slack:
-        calls = [call for method in SENT for call in slack.get("/calls", params={"method": method}).json()]
-        messages = slack.get("/messages", params={"channel": channel}).json()
+    sandbox = f"{slack_url}/__sandbox__"
+    calls = [call for method in SENT for call in http().get(f"{sandbox}/calls", params={"method": method}).json()]
+    messages = http().get(f"{sandbox}/messages", params={"channel": channel}).json()
     sent = [blocks_of(call["args"]) for call in calls]
     texts = [text for blocks in sent for text in texts_of(blocks)]
     thread = [message for message in messages if message.get("thread_ts", message["ts"]) != message["ts"]]

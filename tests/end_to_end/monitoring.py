@@ -20,6 +20,7 @@ import httpx
 import yaml
 
 from bot.sandbox import valkey
+from bot.sandbox.plain_http import http
 from tests.servers import required
 from tests.waiting import until
 
@@ -38,7 +39,7 @@ class Monitoring:
 
     def firing(self) -> list[str]:
         """The names of the alerts that Alertmanager holds as active now."""
-        active = httpx.get(f"{self.alertmanager}/api/v2/alerts", params={"active": "true"}, timeout=10).json()
+        active = http().get(f"{self.alertmanager}/api/v2/alerts", params={"active": "true"}).json()
         return [each["labels"]["alertname"] for each in active]
 
 
@@ -52,7 +53,7 @@ def shortened(rules: str) -> str:
 def replicas(kubernetes_url: str) -> list[dict[str, Any]]:
     """The running replicas with the labels that a PodMonitor gives them, as Prometheus' HTTP discovery wants them."""
     asked = {"labelSelector": "app=llm"}
-    pods = httpx.get(f"{kubernetes_url}/api/v1/namespaces/serving/pods", params=asked, timeout=5).json()["items"]
+    pods = http().get(f"{kubernetes_url}/api/v1/namespaces/serving/pods", params=asked).json()["items"]
     return [
         {
             "targets": [f"{pod['status']['podIP']}:8000"],

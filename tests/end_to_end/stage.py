@@ -78,7 +78,7 @@ class Stage:
     def post(self, content: bytes, token: str | None = None) -> httpx.Response:
         """To the bot's receiver, as Alertmanager does."""
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
-        return httpx.post(f"{self.world.bot_url}/alertmanager", content=content, headers=headers, timeout=20)
+        return self._http.post(f"{self.world.bot_url}/alertmanager", content=content, headers=headers)
 
     # --- what can be seen --------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from bot.sandbox.alerting.api import AlertmanagerRoutes
 from bot.sandbox.alerting.pagers import PagerRoutes, Pagers
 from bot.sandbox.alerting.rule import CrashRule, HeatRule, Rule, SloRule, ThrashRule, XidRule, labels_of, state_page
 from bot.sandbox.lifetime import die_with_parent
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
@@ -150,7 +150,7 @@ async def _run(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     alertmanager, rule = Alertmanager(), rule_of(options)
-    async with httpx.AsyncClient(timeout=3.0, trust_env=False, verify=NO_TLS) as client:
+    async with async_http(timeout=3.0) as client:
         notifier = Notifier(client, alertmanager, options.bot_url, options.token)
         pagers = Pagers(opsgenie_keys=(options.pager_key,), webhook_secret=options.pager_key)
         routes = [*AlertmanagerRoutes(alertmanager, notifier.changed).routes(), *PagerRoutes(pagers).routes()]

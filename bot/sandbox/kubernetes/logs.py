@@ -13,7 +13,7 @@ from bot.sandbox.kubernetes import errors
 from bot.sandbox.kubernetes.errors import bad_request
 from bot.sandbox.kubernetes.resources import NODES
 from bot.sandbox.kubernetes.store import Store, name_of, namespace_of
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 
 Obj = dict[str, Any]
 
@@ -46,8 +46,7 @@ async def fetch(url: str, query: Mapping[str, str]) -> Response:
 
     passed = {key: query[key] for key in PASSED_ON if key in query}
     try:
-        # A proxy of the environment must not be used between two loopback addresses.
-        async with httpx.AsyncClient(timeout=KUBELET_TIMEOUT_SECONDS, trust_env=False, verify=NO_TLS) as client:
+        async with async_http(timeout=KUBELET_TIMEOUT_SECONDS) as client:
             answer = await client.get(url, params=passed)
     except httpx.HTTPError as error:
         raise errors.internal(f'Get "{url}": {error!r}') from None

@@ -17,7 +17,7 @@ from bot.sandbox.kubernetes.errors import ApiError
 from bot.sandbox.kubernetes.requests import Target, parse_target
 from bot.sandbox.kubernetes.resources import NODES, PODS
 from bot.sandbox.kubernetes.store import Store, name_of, namespace_of
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 
 Obj = dict[str, Any]
 
@@ -40,7 +40,7 @@ async def page(store: Store, target: Target, query: QueryParams) -> Response:
 
     url = f"http://{address}:{port or 80}/{target.rest}"
     try:
-        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False, verify=NO_TLS) as client:
+        async with async_http(timeout=TIMEOUT_SECONDS) as client:
             answer = await client.get(url, params=dict(query))
     except httpx.HTTPError as error:
         raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from None
@@ -109,7 +109,7 @@ async def _run(socket: WebSocket, url: str, command: Sequence[str]) -> None:
     import httpx  # as above
 
     try:
-        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False, verify=NO_TLS) as client:
+        async with async_http(timeout=TIMEOUT_SECONDS) as client:
             answer = await client.get(url, params={"command": list(command)})
     except httpx.HTTPError as error:
         await _end(socket, _failure("InternalError", f"error sending request: {error!r}"))

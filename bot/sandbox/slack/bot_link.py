@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 from bot.sandbox.slack.errors import Json
 from bot.sandbox.slack.interactions import event_callback
 from bot.sandbox.slack.team import Team
@@ -54,7 +54,7 @@ class Delivery:
 class BotLink:
     def __init__(self, team: Team) -> None:
         self._team = team
-        self._client = httpx.AsyncClient(timeout=None, trust_env=False, verify=NO_TLS)  # noqa: S113 - bounded by answer_seconds
+        self._client = async_http(timeout=None)  # bounded by answer_seconds
         self._retries: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:

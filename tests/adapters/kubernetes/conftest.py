@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
-import httpx
 import pytest
 
 from bot.adapters.kubernetes.client import KubernetesClient
@@ -12,7 +11,7 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.adapters.kubernetes.writer import KubernetesWriter
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 from tests.adapters.kubernetes.lab import Lab, available
 from tests.processes import Running, start
 
@@ -28,7 +27,7 @@ async def lab(stand_in: Running) -> AsyncIterator[Lab]:
     """Reader and writer as the bot has them, and a door behind the API for arranging and checking."""
     async with (
         KubernetesClient(Connection(url=stand_in.url)) as client,
-        httpx.AsyncClient(base_url=stand_in.url, verify=NO_TLS) as door,
+        async_http(base_url=stand_in.url) as door,
     ):
         reader = KubernetesReader(client, cluster_wide_seconds=0.0)
         made = Lab(

@@ -22,7 +22,7 @@ from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.services import Services
 from bot.flow.handlers.draw_path import DrawForChannel
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 from tests.adapters.slack.runs import policy, run
 from tests.fakes.incident_service import KnownPeople, MemoryIncidents, MemoryPlaybooks
 from tests.fakes.restrictions import MemoryWindowService
@@ -99,7 +99,7 @@ def simulator(bot_socket: socket.socket) -> Iterator[Running]:
 @pytest.fixture
 async def slack(simulator: Running) -> AsyncIterator[Sandbox]:
     """An empty workspace."""
-    async with httpx.AsyncClient(base_url=simulator.url, trust_env=False, verify=NO_TLS) as http:
+    async with async_http(base_url=simulator.url) as http:
         (await http.post("/__sandbox__/reset")).raise_for_status()
         yield Sandbox(http)
 

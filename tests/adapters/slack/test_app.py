@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
 import pytest
 from slack_sdk.signature import SignatureVerifier
 
@@ -21,7 +20,7 @@ from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import async_http
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 from tests.adapters.slack.test_playbook_words import playbooks
@@ -140,7 +139,7 @@ async def deliver_again(counter: Counter) -> int:
         "X-Slack-Request-Timestamp": timestamp,
         "X-Slack-Signature": str(signature),
     }
-    async with httpx.AsyncClient(trust_env=False, verify=NO_TLS) as http:
+    async with async_http() as http:
         return (await http.post(counter.url, content=body, headers=headers)).status_code
 
 
@@ -168,7 +167,7 @@ async def test_an_event_is_acknowledged_although_nothing_uses_it(counter: Counte
 
 
 async def test_a_request_with_a_wrong_signature_is_refused(counter: Counter) -> None:
-    async with httpx.AsyncClient(trust_env=False, verify=NO_TLS) as http:
+    async with async_http() as http:
         answer = await http.post(counter.url, json={"type": "event_callback"}, headers={"X-Slack-Signature": "v0=0"})
     assert answer.status_code == 401
 
@@ -198,7 +197,7 @@ async def sent(counter: Counter, body: bytes, kind: str, stamp: bytes, signature
         b"X-Slack-Request-Timestamp": stamp,
         b"X-Slack-Signature": signature.encode(),
     }
-    async with httpx.AsyncClient(trust_env=False, verify=NO_TLS) as http:
+    async with async_http() as http:
         return (await http.post(counter.url, content=body, headers=headers)).status_code
 
 

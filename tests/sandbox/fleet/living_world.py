@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.sandbox.plain_http import NO_TLS
+from bot.sandbox.plain_http import http
 from tests.processes import Running, running
 
 SERVING = "/api/v1/namespaces/serving/pods"
@@ -144,8 +144,7 @@ def demo_world(*fleet_options: str) -> Iterator[World]:
             *("bot.sandbox.fleet", "--api", cluster.url, "--port", "0", "--die-with-parent"),
             *("--startup-seconds", "0.4", "--time-scale", "0.1", *fleet_options),
         ) as fleet,
-        httpx.Client(timeout=10, trust_env=False, verify=NO_TLS) as http,
     ):
-        world = World(cluster, fleet, http)
+        world = World(cluster, fleet, http())
         world.wait_for_rotation()
         yield world

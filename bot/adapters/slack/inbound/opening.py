@@ -38,7 +38,7 @@ NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please se
 def _in_order(words: str) -> tuple[str, str]:
     """The playbook's name and the workload, typed in either order. Only a workload has a slash."""
     first, _, rest = words.partition(" ")
-    return (rest.strip(), first) if "/" in first else (first, rest)
+    return (rest.strip(), first) if "/" in first else (first, rest.strip())
 
 
 class Opening:
@@ -51,16 +51,15 @@ class Opening:
         known = self._known()
         if not known:
             raise NotDoneError("No playbook is loaded: see `incident-bot playbook check`.")
-        name, rest = _in_order(command.rest)
-        if name and name not in known:
+        said, workload = _in_order(command.rest)
+        name = said or next(iter(known))
+        if name not in known:
             names = ", ".join(code(each, 80) for each in known)
             raise NotDoneError(f"There is no playbook {code(name, 80)}. There are: {names}.")
-        if rest.strip() and not WORKLOAD_NAME.fullmatch(rest.strip()):
+        if workload and not WORKLOAD_NAME.fullmatch(workload):
             wanted = "CLUSTER/NAMESPACE/NAME" if len(self._playbooks.clusters) > 1 else "NAMESPACE/NAME"
-            raise NotDoneError(
-                f"{code(rest, 120)} is not a workload: write `/incident open {name or next(iter(known))} {wanted}`."
-            )
-        filled = {PLAYBOOK: name or next(iter(known)), WORKLOAD: rest.strip()}
+            raise NotDoneError(f"{code(workload, 120)} is not a workload: write `/incident open {name} {wanted}`.")
+        filled = {PLAYBOOK: name, WORKLOAD: workload}
         blocks = forms.inputs(_first_form(known, self._parts()), filled=filled)
         return forms.Modal(CHOOSING, TITLE, "Next" if _any_form(known) else SUBMIT, blocks, command.place)
 
