@@ -16,9 +16,9 @@ from tests.bench.paged_engine import quantile
 THRASH = 0.1
 """Preemptions per finished request, as in settings.thrash_ratio."""
 KV_TARGET = 0.9
-KV_SPARE = 0.8
+WORTH_RAISING = 1.04
 RECOVERED = 0.01
-"""As settings.kv_spare and recovered_ratio."""
+"""As the settings of kv-cache-oom with these names; RECOVERED as recovered_ratio."""
 CORRECTIONS = 4
 """Each is proposed on a canary, and the recommendation may be entered six times."""
 KEPT = 0.9
@@ -93,9 +93,8 @@ def _following(cap: int, before: Outcome) -> int:
     full = cap * KV_TARGET / before.usage
     if before.thrash >= THRASH:
         return max(1, min(int(full), int(0.9 * cap)))
-    if before.thrash > RECOVERED or before.usage >= KV_SPARE or full <= cap:
-        return cap
-    return max(cap + 1, int((cap + full) / 2))
+    roomier = max(cap + 1, int((cap + full) / 2))
+    return roomier if before.thrash <= RECOVERED and full > cap and roomier >= WORTH_RAISING * cap else cap
 
 
 def verdicts(each: Fleet, formulas: Iterable[Formula], *, corrects: bool = False) -> list[Verdict]:
