@@ -314,7 +314,7 @@ DEPLOY_IN_TIME = Scenario(
 )
 MORE_TRAFFIC = Scenario(
     name="more-traffic",
-    what="more requests come than at the same time yesterday, and one more replica has room for them",
+    what="more requests come than at the same time yesterday, and more replicas have room for them",
     # Short answers of almost one length: four replicas thrash for sure, and five do not.
     healthy_load={"workers": 24, "output_tokens": [220, 240], "pause_seconds": 0.3},
     trouble_load={"workers": 90, "output_tokens": [220, 240], "pause_seconds": 0.3, "ramp_seconds": 2},
