@@ -230,7 +230,7 @@ class Sampling(Section):
     workloads: Annotated[tuple[Workload, ...], BeforeValidator(listed)] = Field(
         (), examples=["serving/llm,serving/StatefulSet/llm-large"]
     )
-    """As namespace/name for a Deployment, else namespace/kind/name; those with an open incident are sampled besides."""
+    """As namespace/name for a Deployment, else namespace/kind/name; those with an open incident are also sampled."""
     every: Duration = Field(timedelta(seconds=10), examples=["10s"])
     """How often the workloads under `sampling.workloads` and open incidents are scraped."""
     through: Literal["address", "proxy"] = "address"
@@ -338,7 +338,7 @@ class Reports(Section):
     )
     """A directory or a bucket. A bucket's credentials come from the cloud's own variables: `AWS_…`, or the pod's role.
 
-    An S3-compatible store needs `AWS_ENDPOINT_URL` besides.
+    An S3-compatible store also needs `AWS_ENDPOINT_URL`.
     """
     webhook: str = Field("", pattern=r"^(https?://\S+)?$", examples=["https://wiki.example.com/incident-reports"])
     """Gets each report as JSON in a signed POST."""

@@ -217,7 +217,7 @@ class Approvals(People):
     risk_floors: Floors = Field({}, examples=["scale=medium,rollback=high"])
     """By kind or verb. A playbook may only raise it."""
     escalate_to: Literal["", "serving", "platform", "model", "lead"] = Field("lead", examples=["lead"])
-    """The team that is asked besides at half time, where it has people."""
+    """The team that is also asked at half time, where it has people."""
     break_glass: bool = True
     """In a critical incident, after half time, one of `lead` may decide with a typed reason while a team is silent."""
     four_eyes: FourEyes = Field((), examples=["high,rollback"])

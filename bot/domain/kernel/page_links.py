@@ -1,4 +1,4 @@
-"""Signed links to an incident's page: whoever has one may read that incident until it expires, and nothing else."""
+"""Signed links to an incident's page: anyone who has one may read that incident until it expires, and nothing else."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ChannelRules:
     user_groups: tuple[str, ...] = ()
     archive: bool = False
     approvers_of: tuple[tuple[str, Demand], ...] = ()
-    """Pattern of a target to its own approvers, who are invited besides; the first that matches counts."""
+    """Pattern of a target to its own approvers, who are also invited; the first that matches counts."""
 
     def invited(self, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Returns the users and the user groups that an incident's channel starts with."""
