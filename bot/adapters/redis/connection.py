@@ -29,10 +29,19 @@ class Connection:
     """Runs the Lua scripts of `lua/` by name; every Redis failure becomes `StorageUnavailableError`."""
 
     def __init__(
-        self, client: aioredis.Redis, *, tag: str = "bot", clock: str = SERVER_TIME, address: str = ""
+        self,
+        client: aioredis.Redis,
+        *,
+        tag: str = "bot",
+        clock: str = SERVER_TIME,
+        address: str = "",
+        silent_seconds: float | None = None,
     ) -> None:
-        """`address`: what may be shown of it; empty: the client's host and port."""
-        self.client, self.tag, self._address = client, tag, address
+        """`address`: what may be shown of it; empty: the client's host and port.
+
+        `silent_seconds`: the time-out of one command; None: the client has its own.
+        """
+        self.client, self.tag, self._address, self._silent_seconds = client, tag, address, silent_seconds
         files = resources.files("bot.adapters.redis")
         functions = files.joinpath("functions.lua").read_text()
         self._scripts = {
@@ -51,11 +60,14 @@ class Connection:
         # carried out.
         retry = Retry(NoBackoff(), 0)
         address = redis_address(url)
-        client = client_of(
-            address, tag=tag, decode_responses=True, max_connections=500, socket_timeout=silent_seconds,
-            socket_connect_timeout=CONNECT_SECONDS, retry=retry,
-        )  # fmt: skip
-        return cls(client, tag=tag, address="" if address.kind == "server" else str(address))
+        options: dict[str, Any] = {"socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS, "retry": retry}
+        if address.kind == "server":
+            client = client_of(address, tag=tag, decode_responses=True, max_connections=500, **options)
+            return cls(client, tag=tag, silent_seconds=silent_seconds)
+        # To find the primary takes a time-out for each server that is gone, so only redis-py can limit one command.
+        options["socket_timeout"] = silent_seconds
+        client = client_of(address, tag=tag, decode_responses=True, max_connections=500, **options)
+        return cls(client, tag=tag, address=str(address))
 
     @property
     def address(self) -> str:
@@ -69,9 +81,9 @@ class Connection:
     async def script(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         try:
             try:
-                return await _heard(self.client.evalsha(self._digests[name], len(keys), *keys, *map(str, args)))
+                return await self.heard(self.client.evalsha(self._digests[name], len(keys), *keys, *map(str, args)))
             except NoScriptError:
-                return await _heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
+                return await self.heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
 
@@ -88,7 +100,7 @@ class Connection:
         sent.incr(self.key("confirmed"))
         sent.execute_command("WAIT", replicas, REPLICAS_MILLISECONDS)
         try:
-            answer, _, confirmed = await _heard(sent.execute())
+            answer, _, confirmed = await self.heard(sent.execute())
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
         if confirmed < replicas:
@@ -98,9 +110,32 @@ class Connection:
     async def ask(self, command: Any) -> Any:
         """Awaits one redis-py command; a failure becomes `StorageUnavailableError`."""
         try:
-            return await _heard(command)
+            return await self.heard(command)
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not answer: {error}") from error
+
+    async def heard(self, command: Any) -> Any:
+        """The answer to one redis-py command, or its own failure, unless this task was cancelled meanwhile.
+
+        redis-py makes a task for each command that it limits itself (`asyncio.wait_for`): a fifth of the time of a call.
+        And before Python 3.12 `wait_for` loses a cancellation that comes just when the command is sent or times out: then
+        a deadline would not end what it limits, and a cancelled loop would run forever.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        timeout = asyncio.timeout(self._silent_seconds)
+        try:
+            async with timeout:
+                answer = await command
+        except (RedisError, OSError, TimeoutError) as error:
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError from error
+            if timeout.expired():
+                raise TimeoutError(f"no answer within {self._silent_seconds:g} s") from error
+            raise
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+        return answer
 
     async def now(self) -> float:
         """The storage's time in epoch seconds."""
@@ -108,22 +143,3 @@ class Connection:
 
     async def close(self) -> None:
         await self.client.aclose()
-
-
-async def _heard(command: Any) -> Any:
-    """The answer, or the failure, unless this task was cancelled meanwhile.
-
-    redis-py sends by `asyncio.wait_for`, which before Python 3.12 loses a cancellation that comes just when the command
-    is sent or times out: then a deadline would not end what it limits, and a cancelled loop would run forever.
-    """
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    try:
-        answer = await command
-    except (RedisError, OSError, TimeoutError) as error:
-        if task is not None and task.cancelling() > before:
-            raise asyncio.CancelledError from error
-        raise
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
-    return answer
