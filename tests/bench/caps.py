@@ -6,6 +6,7 @@ Prints how many fleets the proposal suits, beside the formula it replaces, and t
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,11 @@ from tests.bench.paged_engine import quantile
 
 THRASH = 0.1
 """Preemptions per finished request, as in settings.thrash_ratio."""
-KV_TARGET = 0.9
-WORTH_RAISING = 1.04
-RECOVERED = 0.01
-"""As the settings of kv-cache-oom with these names; RECOVERED as recovered_ratio."""
-CORRECTIONS = 4
+RECOVERED, KV_CEILING = 0.01, 0.9
+"""What verification accepts, as settings.recovered_ratio and kv_ceiling."""
+KV_TARGET, WORTH_RAISING, LOWER_BY = 0.9, 1.04, 0.85
+"""As the settings kv_target and worth_raising of kv-cache-oom, and its `lower_cap`."""
+CORRECTIONS = 5
 """Each is proposed on a canary, and the recommendation may be entered six times."""
 KEPT = 0.9
 STEPS = 10
@@ -36,10 +37,18 @@ class Outcome:
     usage: float
     tokens_per_second: float
 
+    @property
+    def is_recovered(self) -> bool:
+        return self.thrash < RECOVERED and self.usage < KV_CEILING
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """One proposal, which has `kept` so much of the best throughput without thrash, and `kept_of_any` of the best."""
+    """One proposal.
+
+    It has `kept` so much of the best throughput without thrash, `kept_verified` of the best that verification accepts,
+    and `kept_of_any` of the best.
+    """
 
     fleet: Fleet
     readings: Readings
@@ -47,6 +56,7 @@ class Verdict:
     best_cap: int
     outcome: Outcome
     kept: float
+    kept_verified: float
     kept_of_any: float
 
     @property
@@ -55,7 +65,7 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        return self.is_calm and self.kept >= KEPT
+        return self.outcome.is_recovered and self.kept_verified >= KEPT
 
 
 def from_lengths(read: Readings) -> int:
@@ -75,26 +85,26 @@ FORMULAS: dict[str, Formula] = {"cap_from_lengths": from_lengths, "cap_from_pool
 
 
 def corrected(each: Fleet, cap: int, rate: float) -> int:
-    """As the playbook does under a first cap: lowered where it still thrashes, raised where much of the pool is free.
+    """As the playbook does: lowered while verification does not accept it, raised where that is worth a rollout.
 
-    A raise is tried on a canary, so one that thrashes is not made.
+    A raise is tried on a canary, so one that verification would not accept is not made, nor one to what failed before.
     """
+    failed = math.inf
     for _ in range(CORRECTIONS):
         before = _outcome(each, cap, rate)
-        following = _following(cap, before)
-        is_raise = following > cap
-        if following == cap or (is_raise and _outcome(each, following, rate).thrash >= THRASH):
+        full = cap * KV_TARGET / before.usage
+        if not before.is_recovered:
+            failed, following = min(failed, cap), max(1, min(int(full), int(LOWER_BY * cap)))
+        else:
+            following = max(cap + 1, int((cap + full) / 2))
+            if full <= cap or following < WORTH_RAISING * cap or following >= failed:
+                return cap
+            if not _outcome(each, following, rate).is_recovered:
+                return cap
+        if following == cap:
             return cap
         cap = following
     return cap
-
-
-def _following(cap: int, before: Outcome) -> int:
-    full = cap * KV_TARGET / before.usage
-    if before.thrash >= THRASH:
-        return max(1, min(int(full), int(0.9 * cap)))
-    roomier = max(cap + 1, int((cap + full) / 2))
-    return roomier if before.thrash <= RECOVERED and full > cap and roomier >= WORTH_RAISING * cap else cap
 
 
 def verdicts(each: Fleet, formulas: Iterable[Formula], *, corrects: bool = False) -> list[Verdict]:
@@ -111,7 +121,9 @@ def verdicts(each: Fleet, formulas: Iterable[Formula], *, corrects: bool = False
         proposals = [corrected(each, proposals[0], rate)]
     tried = {cap: _outcome(each, cap, rate) for cap in {*proposals, *_grid(proposals[0])}}
     calm = {cap: outcome for cap, outcome in tried.items() if outcome.thrash < THRASH}
+    accepted = {cap: outcome for cap, outcome in tried.items() if outcome.is_recovered}
     best = max(calm or tried, key=lambda cap: tried[cap].tokens_per_second)
+    best_accepted = max(accepted or tried, key=lambda cap: tried[cap].tokens_per_second)
     most = max(outcome.tokens_per_second for outcome in tried.values())
     return [
         Verdict(
@@ -121,6 +133,7 @@ def verdicts(each: Fleet, formulas: Iterable[Formula], *, corrects: bool = False
             best,
             tried[cap],
             tried[cap].tokens_per_second / tried[best].tokens_per_second,
+            tried[cap].tokens_per_second / tried[best_accepted].tokens_per_second,
             tried[cap].tokens_per_second / most,
         )
         for cap in proposals
@@ -152,6 +165,8 @@ def table(judged: Sequence[Verdict]) -> str:
         (
             f"  no thrash                            {share(lambda each: each.is_calm)}",
             f"  ≥ 90 % of the best cap without       {share(lambda each: each.kept >= KEPT)}",
+            f"  verification accepts it              {share(lambda each: each.outcome.is_recovered)}",
+            f"  ≥ 90 % of the best that it accepts   {share(lambda each: each.kept_verified >= KEPT)}",
             f"  both                                 {share(lambda each: each.is_good)}",
             f"  ≥ 90 % of the best, thrash or not    {share(lambda each: each.kept_of_any >= KEPT)}",
             f"  p90 usage ≤ 0.9 on the worst replica {share(lambda each: each.outcome.usage <= KV_TARGET)}",
