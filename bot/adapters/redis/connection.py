@@ -117,9 +117,9 @@ class Connection:
     async def heard(self, command: Any) -> Any:
         """The answer to one redis-py command, or its own failure, unless this task was cancelled meanwhile.
 
-        redis-py makes a task for each command that it limits itself (`asyncio.wait_for`): a fifth of the time of a call.
-        And before Python 3.12 `wait_for` loses a cancellation that comes just when the command is sent or times out: then
-        a deadline would not end what it limits, and a cancelled loop would run forever.
+        A command that redis-py limits itself (`asyncio.wait_for`) costs a task each, a fifth of its time. And before
+        Python 3.12 `wait_for` loses a cancellation that comes just when the command is sent or times out: then a
+        deadline would not end what it limits, and a cancelled loop would run forever.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
