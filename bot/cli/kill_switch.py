@@ -29,8 +29,9 @@ async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
+            was_halted = bool(await inputs.halted_by())
             await inputs.resume_all(who, why)
-            return "The global halt is lifted."
+            return "The global halt is lifted." if was_halted else "There was no global halt."
         name = await _still_open(inputs, which)
         if halter := await inputs.halted_by():
             raise CommandError(f"Not resumed: {halter} halted everything; `incident-bot resume all` lifts that.")
@@ -46,7 +47,7 @@ def _who(by: str) -> str:
 async def _still_open(inputs: ReceiveInput, which: str) -> str:
     run = await inputs.load(which.upper())
     if run is None:
-        raise CommandError(f"{which}: not in this Redis. `incident-bot halt all` needs no name.")
+        raise CommandError(f"{which}: not in this Redis. Name an incident such as INC-7, or `all`.")
     if not run.is_open:
         raise CommandError(f"{run.incident_id} is closed ({ending_in_words(run.ending)}): it sends no calls.")
     return run.incident_id

@@ -50,7 +50,7 @@ class PlanWindows:
         targets = targets_of(plan.targets)
         longest = LONGEST_SECONDS[plan.kind]
         if not 0 < plan.seconds <= longest:
-            raise ValueError(f"a {plan.kind} may last up to {longest / 3600:g} hours")
+            raise ValueError(f"a {plan.kind} lasts more than 0 and at most {longest / 3600:g} hours")
         if not plan.why.strip():
             raise ValueError("a reason is needed: people see it as long as it lasts")
         now = await self._runs.now()

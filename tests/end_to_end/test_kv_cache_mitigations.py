@@ -27,7 +27,7 @@ CHANGED: tuple[Branch, ...] = (
     ),
     (
         scenarios.MORE_TRAFFIC,
-        ["changed", "relieve", "relieve_scale_out", "settle", "verify_calm", "restore_cause", "fixed_end"],
+        ["changed", "relieve", "relieve_scale_more", "settle", "verify_calm", "restore_cause", "fixed_end"],
     ),
 )
 MITIGATIONS: tuple[Branch, ...] = (
@@ -55,7 +55,7 @@ MITIGATIONS: tuple[Branch, ...] = (
     ),
     (
         scenarios.EARLY_SIGNS,
-        ["is_thrash", "early", "pressure", "relieve", "relieve_scale_out", "verify_calm"],
+        ["is_thrash", "early", "pressure", "relieve", "relieve_scale_more", "verify_calm"],
     ),
 )
 

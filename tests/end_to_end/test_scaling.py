@@ -13,7 +13,7 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
 
 RAISED_AND_RESTORED = [
-    "relieve_scale_out",
+    "relieve_scale_more",
     "verify_calm",
     "restore_bounds",
     "restore_own_bounds",

@@ -189,8 +189,8 @@ async def test_a_planned_window_is_on_the_timelines_of_its_open_incidents(scene:
     [
         ({"targets": "LLM"}, "is no target"),
         ({"why": " "}, "a reason is needed"),
-        ({"seconds": 25 * HOUR}, "may last up to 24 hours"),
-        ({"seconds": 0.0}, "may last up to 24 hours"),
+        ({"seconds": 25 * HOUR}, "lasts more than 0 and at most 24 hours"),
+        ({"seconds": 0.0}, "lasts more than 0 and at most 24 hours"),
     ],
 )
 async def test_a_window_that_cannot_be_planned_says_why(wrong: dict[str, Any], why: str, scene: Scene) -> None:

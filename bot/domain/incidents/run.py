@@ -349,6 +349,16 @@ class Run(_Frozen):
         return self.closed_at is None
 
     @property
+    def is_applying(self) -> bool:
+        """Whether an approved change has begun and may go on."""
+        return self.change is not None and self.change.begun and not self.change.stopped
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether a person halted it, or a halt stopped its change."""
+        return bool(self.halted_by) or (self.change is not None and self.change.halted)
+
+    @property
     def leaves_no_file(self) -> bool:
         """Its closing message is all there is to read: it was no case for the playbook, and nobody was asked."""
         return self.ending == "not_applicable" and not self.requests and not self.questions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
@@ -16,6 +17,8 @@ SLO_ANNOTATIONS = {
     "objective": "incident-bot/slo-objective",
 }
 """Settings of playbooks that a workload may set for itself."""
+_OBJECT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+"""What Kubernetes takes as a name (a DNS subdomain)."""
 HINT_LABELS = ("service", "job", "pod", "exported_pod", "instance", "model_name")
 
 
@@ -78,15 +81,21 @@ def is_of(cluster: str, target: Target, known: Collection[str]) -> bool:
 
 
 def named_by(labels: Mapping[str, str], cluster: str) -> Target:
-    """Returns the best target from the labels alone; `resolved` only if they name a workload outright."""
-    namespace = labels.get("namespace") or labels.get("exported_namespace", "")
+    """Returns the best target from the labels alone; `resolved` only if they name a workload outright.
+
+    A value that no Kubernetes object can have as its name does not count: senders write what they like into a label.
+    """
+    namespace = _name_in(labels, "namespace") or _name_in(labels, "exported_namespace")
     where = labels.get("cluster") or cluster
     for label, kind in WORKLOAD_LABELS:
-        if labels.get(label):
-            return Target(cluster=where, namespace=namespace, kind=kind, name=labels[label])
-    for label in HINT_LABELS:
-        if labels.get(label):
-            return Target(cluster=where, namespace=namespace, kind="Unknown", name=labels[label], resolved=False)
-    return Target(
-        cluster=where, namespace=namespace, kind="Unknown", name=labels.get("alertname", "unknown"), resolved=False
-    )
+        if name := _name_in(labels, label):
+            return Target(cluster=where, namespace=namespace, kind=kind, name=name)
+    hints = (labels.get(label, "") for label in (*HINT_LABELS, "alertname"))
+    # Names of models have slashes, and keys are split at them.
+    name = next(filter(None, hints), "unknown").replace("/", "-")
+    return Target(cluster=where, namespace=namespace, kind="Unknown", name=name, resolved=False)
+
+
+def _name_in(labels: Mapping[str, str], label: str) -> str:
+    value = labels.get(label, "")
+    return value if _OBJECT_NAME.fullmatch(value) else ""

@@ -42,7 +42,8 @@ def summary(found: Sequence[Observed], start: float, end: float, *, name: Callab
     recovered = sum(1 for each in found if each.request.outcome == "recovered")
     helped = sum(1 for each in found if each.request.carried_out)
     many = f"{len(found)} change{'s' if len(found) != 1 else ''}"
-    head = f"Observe-only, {_day(start)} to {_day(end - 1)}: the bot would have proposed {many}, and changed nothing."
+    when = f"{_day(start)} to {_day(end - 1)}"
+    head = f"Observe-only, {when}: the bot would have proposed {many} to workloads that it only observes."
     if not found:
         return head
     counts = f"{recovered} of {len(found)} recovered while the bot watched; people said what they did for {helped}."

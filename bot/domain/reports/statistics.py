@@ -86,9 +86,10 @@ def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
 
 
 def waited_seconds(run: Run, *, until: float) -> float:
-    """Returns how long a request or question was open; two at once are waited for once."""
+    """Returns how long a request or question was open until then; two at once are waited for once."""
     asked = [(each.asked_at, each.decided_at or until) for each in run.requests.values() if each.status != "advised"]
     asked += [(each.asked_at, each.answered_at or until) for each in run.questions.values()]
+    asked = [(begin, min(end, until)) for begin, end in asked if begin < until]
     total, reached = 0.0, 0.0
     for begin, end in sorted(asked):
         total, reached = total + max(0.0, end - max(begin, reached)), max(end, reached)

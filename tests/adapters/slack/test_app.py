@@ -17,7 +17,7 @@ from slack_sdk.signature import SignatureVerifier
 from bot.adapters.slack.inbound.command import NOTHING, Command
 from bot.adapters.slack.inbound.commands import WORDS, Commands
 from bot.domain.approvals.grant import Press
-from bot.domain.incidents.run import Offer, Run
+from bot.domain.incidents.run import ActiveChange, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.sandbox.plain_http import async_http
@@ -301,7 +301,9 @@ async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: C
     assert "2 open" in said
     assert "Needs approval" in said
     counter.inbound.runs.clear()
-    assert await counter.say("list") == "No incident is open."
+    assert (await counter.say("list")).startswith("No incident is open.")
+    counter.inbound.halter = "U0LEA"
+    assert "*Everything is halted* by <@U0LEA>" in await counter.say("list")
 
 
 async def test_who_looks_at_an_incident_gets_its_waiting_card(bench: Bench) -> None:
@@ -371,7 +373,19 @@ async def test_one_incident_does_not_go_on_while_everything_is_halted(counter: C
     assert "<@U0LEA> halted everything, and `/incident resume all`" in await counter.say("resume INC-7")
     assert counter.inbound.commands == {}
     counter.inbound.halter = ""
+    assert "INC-7 was not halted" in await counter.say("resume INC-7")
+    counter.inbound.runs["INC-7"] = run(halted_by="U0BEN")
     assert "INC-7 is resumed" in await counter.say("resume INC-7")
+    assert "There was no global halt" in await counter.say("resume all")
+
+
+async def test_an_undo_is_not_promised_while_a_change_is_applied(counter: Counter) -> None:
+    under_way = ActiveChange(state="grow", verb="scale", request_id="R1", begun=True)
+    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),), change=under_way)
+    assert "`/incident halt INC-7` first" in await counter.say("undo")
+    assert counter.inbound.commands == {}
+    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),), change=under_way, halted_by="U0BEN")
+    assert "is being planned" in await counter.say("undo")
 
 
 async def test_an_undo_with_nothing_to_take_back_promises_none(counter: Counter) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from bot.adapters.slack.press_value import ButtonValue
+from bot.domain.approvals.grant import Covered
 from bot.domain.incidents.run import Run
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
 from tests.adapters.slack.runs import plan, request, waiting
@@ -118,6 +119,14 @@ async def test_approving_what_was_just_refused_asks_for_a_new_reason_and_stores_
     [press] = presses(counter)
     assert (press.action, press.about, press.reason) == ("approve", "R3", "the queue has doubled")
     assert press.digest == request().digest
+
+
+async def test_the_form_of_an_approval_names_what_else_it_allows(counter: Counter) -> None:
+    later = [Covered(state=state, title="Roll it out to every replica", risk="high") for state in ("roll", "again")]
+    shown = counter.inbound.runs["INC-7"] = waiting(asked_before="R2", covers=tuple(later))
+    assert (await pressed(counter, "approve_with_reason", shown=shown))["ok"]
+    view = json.dumps((await view_of(counter))["blocks"], ensure_ascii=False)
+    assert view.count("*Then, with the same approval:* Roll it out to every replica.") == 1
 
 
 async def _thread(counter: Counter) -> list[dict[str, Any]]:

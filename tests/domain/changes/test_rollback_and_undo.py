@@ -252,7 +252,9 @@ def test_the_undo_of_a_scale_out_ends_a_chosen_replica() -> None:
     done = planned("scale", {"by": 1}, snapshot())
     now = snapshot(workload=deployment(replicas=5), pods=tuple(pod(number) for number in (1, 2, 3, 4, 5)))
     plan = planned("undo", {}, now, with_ledger(entry(done.calls[0], verb="scale")))
-    assert [call.title for call in plan.calls] == ["Choose llm-1 as the replica that ends", "Scale llm back to 4"]
+    chosen, back = plan.calls
+    assert (chosen.title, back.title) == ("Choose llm-1 as the replica that ends", "Scale llm back to 4")
+    assert back.ends == (chosen.target.uid,), "what was recorded about the pod ends with it"
 
 
 def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:

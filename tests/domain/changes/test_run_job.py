@@ -139,7 +139,7 @@ def test_a_template_that_runs_by_itself_is_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts", "outcome", "reason"),
     [
-        pytest.param({}, {}, "impossible", "no template given", id="none"),
+        pytest.param({}, {}, "impossible", "no Job is configured for this", id="none"),
         pytest.param({"template": "other"}, {}, "impossible", "there is no CronJob other in serving", id="missing"),
         pytest.param(EVAL, {"jobs": (job(active=1),)}, "impossible", "still runs", id="one-is-running"),
         pytest.param(EVAL | {"replica": "llm-9"}, {}, "impossible", "does not exist any more", id="replica-gone"),

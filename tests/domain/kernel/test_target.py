@@ -50,6 +50,17 @@ def test_an_empty_label_is_no_label() -> None:
     assert named_by({"deployment": "llm", "cluster": ""}, "east").cluster == "east"
 
 
+@pytest.mark.parametrize("value", ["../../etc", "llm/scale", "LLM", "-llm", "llm?watch=1", "a" * 254])
+def test_a_label_that_is_no_name_of_an_object_names_no_workload(value: str) -> None:
+    found = named_by({"deployment": value, "namespace": value, "alertname": "Thrash"}, "east")
+    assert (found.kind, found.name, found.namespace, found.resolved) == ("Unknown", "Thrash", "", False)
+
+
+def test_a_name_with_slashes_comes_back_from_the_key() -> None:
+    found = named_by({"model_name": "meta-llama/Llama-3", "namespace": "serving"}, "east")
+    assert Target.of_key(found.key) == found
+
+
 @pytest.mark.parametrize(
     ("pattern", "is_about_it"),
     [

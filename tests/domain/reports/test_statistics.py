@@ -51,6 +51,8 @@ def test_a_mitigation_is_counted_by_target_with_how_long_it_held() -> None:
 def test_two_waits_at_once_are_waited_for_once() -> None:
     both = incident("INC-4", 0, request(START, took=100), request(START + 50, took=100))
     assert waited_seconds(both, until=START + 600) == 150
+    assert waited_seconds(both, until=START + 120) == 120, "what was decided after that moment does not count"
+    assert waited_seconds(both, until=START - 1) == 0
     assert presses_of(both) == 2
 
 

@@ -209,7 +209,7 @@ class Commands:
         page = await self._incidents.open_page()
         windows = [window_line(each) for each in await self._windows.open()]
         if not page.count:
-            return reply("No incident is open.", *windows)
+            return reply("No incident is open.", *windows, await self._switch())
         # The most urgent first, then the newest.
         shown = sorted(page.runs, key=lambda run: URGENCY.index(run.severity))[:LISTED]
         await self._show_again([run.incident_id for run in shown])
@@ -301,12 +301,16 @@ class Commands:
 
     async def _resume(self, command: Command) -> Message:
         if command.rest.lower() == ALL:
+            was_halted = bool(await self._incidents.halted_by())
             await self._incidents.resume_all(command.user)
-            return reply("▶ *The global halt is lifted.*")
+            said = "▶ *The global halt is lifted.*" if was_halted else "There was no global halt."
+            return reply(f"{said} An incident that was halted by itself stays halted: `/incident resume INC`.")
         run = await self._only_named(command)
         if by := await self._incidents.halted_by():
             raise NotDoneError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts the halt.")
-        done = f"▶ *{line(run.incident_id, 40)} is resumed.*"
+        name = line(run.incident_id, 40)
+        # Stored all the same: a halt of a moment ago may not be in the run yet.
+        done = f"▶ *{name} is resumed.*" if run.is_halted else f"{name} was not halted."
         return await self._store(command, run.incident_id, "resume", "", done)
 
     async def _reset(self, command: Command) -> Message:
@@ -319,6 +323,8 @@ class Commands:
         if not run.held:
             raise NotDoneError(f"No change by the bot in {line(run.incident_id, 40)} is left to undo.")
         name = line(run.incident_id, 40)
+        if run.is_applying and not run.is_halted:
+            raise NotDoneError(f"A change is being applied right now: `/incident halt {name}` first, then undo.")
         done = (
             f"The undo of {line(run.held[-1].title, 200)} is being planned; "
             f"a request for approval will follow in the thread of {name}."

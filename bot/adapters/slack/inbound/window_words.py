@@ -15,7 +15,7 @@ from bot.domain.kernel.planned_window import WindowKind
 from bot.flow.plan_windows import Plan
 
 DOES: dict[WindowKind, str] = {
-    "maintenance": "alerts open no incident until it ends, unless they are urgent",
+    "maintenance": "alerts open no incident, unless they are urgent",
     "freeze": "changes are only advised",
 }
 

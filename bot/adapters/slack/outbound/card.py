@@ -129,7 +129,7 @@ def _situation(run: Run) -> list[str]:
 def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
-        lasted = span(run.closed_at - run.opened_at)
+        lasted = span(run.closed_at - run.starts_at)
         return f"*{capitalized(line(ending_in_words(run.ending), 80))}* · {day(run.closed_at)} · after {lasted}"
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
 

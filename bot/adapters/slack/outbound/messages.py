@@ -168,7 +168,7 @@ def _answer(question: Question) -> str:
         return f"✅ {mention(question.answered_by)} answered *{chosen}*{at}."
     if question.status == "expired":
         return "⌛ Nobody answered in time."
-    return "🔁 Withdrawn: the incident continued without this answer."
+    return "🔁 Withdrawn: the incident went on, or closed, without this answer."
 
 
 # --- what happened ---------------------------------------------------------------------------------------------------

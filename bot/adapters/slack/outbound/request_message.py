@@ -227,9 +227,13 @@ def _steps(run: Run, request: Request) -> list[str]:
     title = request_title(run, request)
     shown = [f"{place}. {_step(step, title)}" for place, step in enumerate(steps[:STEPS], start=1)]
     shown += [f"… and {len(steps) - STEPS} more steps, in the details"] if len(steps) > STEPS else []
-    later = [line(each.title, 160) for each in request.covers]
-    shown += [f"Then, with the same approval: {'; '.join(later)}."] if later else []
-    return shown
+    return shown + covered(request)
+
+
+def covered(request: Request) -> list[str]:
+    """What one approval also allows later, in one line; nothing if it is this change alone."""
+    later = dict.fromkeys(line(each.title, 160) for each in request.covers)
+    return [f"*Then, with the same approval:* {'; '.join(later)}."] if later else []
 
 
 def _under_way(step: Step) -> str:

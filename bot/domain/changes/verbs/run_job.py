@@ -89,7 +89,7 @@ def _expected(snapshot: ClusterSnapshot, replica: Obj | None) -> str:
 def _template(situation: Situation) -> Obj:
     name = str(situation.arguments.get("template") or "")
     if not name:
-        raise impossible("no template given", "write: with: {template: <name of a CronJob>}")
+        raise impossible("no Job is configured for this", "name its CronJob in the settings of the playbook")
     found = job_template(situation.snapshot, name)
     if isinstance(found, str):
         raise impossible(found, "create it, suspended, with the Job as its template")

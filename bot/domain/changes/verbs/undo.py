@@ -10,7 +10,7 @@ from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import drain_circumstance
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step, Wait
 from bot.domain.changes.steps.canary_steps import gone
 from bot.domain.changes.steps.replica_steps import in_rotation
 from bot.domain.changes.steps.rolling import (
@@ -179,7 +179,9 @@ def _with_waits(
             steps.append(inverse.call)
             continue
         before, after, weighed = _around(snapshot, context, inverse)
-        steps += [*before, inverse.call, *after]
+        # With the pods that a scale-in ends, what was recorded about them ends too.
+        ends = tuple(uid for step in after if isinstance(step, Wait) for uid in step.parameters.get("ends", ()))
+        steps += [*before, inverse.call.model_copy(update={"ends": ends}), *after]
         circumstances.update({c.name: c for c in weighed})
     return tuple(steps), tuple(circumstances.values())
 

@@ -514,7 +514,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
         if isinstance(state, EndState):
             entering.end(draft, state)
         else:
-            questions.ask_what_next(draft, "The undo is done.")
+            questions.ask_what_next(draft, "The undo is done. What next?")
         return
     entering.go(draft, outcome, because=text)
 

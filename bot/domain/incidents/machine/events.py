@@ -20,7 +20,7 @@ from bot.domain.incidents.machine import (
     severity,
 )
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Note, Offer
+from bot.domain.incidents.run import Note, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import OPENING
 from bot.domain.signals.window import short
@@ -294,8 +294,8 @@ def commanded(draft: Draft, event: Commanded) -> None:
             draft.set(notes=(*draft.run.notes, note))
             draft.record("note", event.text, who=event.user)
             draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
-        case "halt" if (event.user, event.to == ALL) == (draft.run.halted_by, draft.run.halted_with_all):
-            draft.ignore(f"halted again by {event.user}")
+        case "halt" if _is_halted_so(draft.run, event) and not event.text:
+            draft.ignore("halted again")
         case "halt":
             draft.set(halted_by=event.user, halted_with_all=event.to == ALL)
             said = event.text or "halted: nothing more will be changed until it is resumed"
@@ -332,7 +332,7 @@ def _resume(draft: Draft, event: Commanded) -> None:
     change = draft.run.change
     if draft.run.halted_with_all and event.to != ALL:
         return say(draft, event.user, "Everything is halted; `/incident resume all` lifts the halt.")
-    if not draft.run.halted_by and not (change is not None and change.halted):
+    if not draft.run.is_halted:
         return draft.ignore("resumed although nothing was halted")
     draft.set(halted_by="", halted_with_all=False)
     draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
@@ -342,9 +342,9 @@ def _resume(draft: Draft, event: Commanded) -> None:
     return None
 
 
-def is_applying(draft: Draft) -> bool:
-    change = draft.run.change
-    return change is not None and change.begun and not change.stopped
+def _is_halted_so(run: Run, event: Commanded) -> bool:
+    """Whether this person halted it already, alone or with everything."""
+    return (event.user, event.to == ALL) == (run.halted_by, run.halted_with_all)
 
 
 def _is_call_under_way(draft: Draft) -> bool:
@@ -373,9 +373,9 @@ def start_undo(draft: Draft, user: str) -> None:
 
 def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
     """Propose to undo exactly these applied calls."""
-    if is_applying(draft) and not draft.run.halted_by:
+    if draft.run.is_applying and not draft.run.halted_by:
         return say(draft, user, "A change is being applied right now; halt it first, then undo.")
-    if is_applying(draft) and _is_call_under_way(draft):
+    if draft.run.is_applying and _is_call_under_way(draft):
         return say(
             draft, user, "A call is under way; the halt stops the next one. Undo again once its outcome is known."
         )
@@ -409,7 +409,7 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
 
 
 def _resolve(draft: Draft, event: Commanded) -> None:
-    if is_applying(draft):
+    if draft.run.is_applying:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
     if residual.residual_changes(draft.run):
@@ -423,7 +423,7 @@ def _divert(draft: Draft, event: Commanded) -> None:
     if wanted not in draft.run.offers:
         known = ", ".join(draft.run.offers) or "none"
         return say(draft, event.user, f"No alert of this incident matches '{wanted}'. Offered: {known}.")
-    if is_applying(draft):
+    if draft.run.is_applying:
         return say(draft, event.user, "A change is being applied; its outcome must be known first.")
     withdraw_what_waits(draft, f"the run switches to {wanted}")
     return diverting.take_offer(draft, wanted)
@@ -436,7 +436,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
     if event.effect_kind == "read_series":
         reading.store_report(draft, event.effect_id)
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
-    if waits_for_it and event.effect_kind == "apply_step" and is_applying(draft):
+    if waits_for_it and event.effect_kind == "apply_step" and draft.run.is_applying:
         changing.given_up(draft, event.reason)
     elif waits_for_it:
         questions.ask_what_next(draft, said)

@@ -117,7 +117,7 @@ def exits_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
 def _skip(draft: Draft, event: Commanded) -> None:
     run = draft.run
     ways = exits_to_skip(run, draft.playbook)
-    if events.is_applying(draft):
+    if draft.run.is_applying:
         return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
     if event.to not in ways:
         known = ", ".join(ways) or "none"

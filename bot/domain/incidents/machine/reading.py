@@ -85,7 +85,9 @@ def _choose(draft: Draft, state: ReadState) -> None:
     elif clause.note:
         # How urgent it is stands in the line about users.
         _check(draft, "found" if clause.when else "ruled_out", clause.note)
-    _looked(draft, f"{clause.note or taken.seen} → {draft.playbook.called(taken.destination)}")
+    # The note of `otherwise` names what is not there.
+    ruled_out = f"ruled out: {clause.note}" if clause.note and not clause.when and not clause.severity else clause.note
+    _looked(draft, f"{ruled_out or taken.seen} → {draft.playbook.called(taken.destination)}")
     return entering.go(draft, f"go:{taken.destination}", because=taken.text, clause=taken.index)
 
 

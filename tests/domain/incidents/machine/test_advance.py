@@ -382,7 +382,7 @@ def test_undo_goes_the_way_of_every_change() -> None:
     story.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
     assert story.run.held == ()
     assert story.run.open_question is not None
-    assert story.run.open_question.text == "The undo is done."
+    assert story.run.open_question.text == "The undo is done. What next?"
 
 
 def test_an_undo_waits_for_the_call_that_may_be_on_its_way() -> None:

@@ -114,6 +114,14 @@ def test_a_resume_does_not_send_again_what_no_halt_had_stopped() -> None:
     assert "apply_step" not in story.kinds()
 
 
+def test_halting_again_keeps_a_new_reason() -> None:
+    story = Story().opened().says("halt", text="halted: it gets worse")
+    story.says("halt")
+    story.says("halt", text="halted: the rack is on fire")
+    assert story.texts("halt") == ["halted: it gets worse", "halted: the rack is on fire"]
+    assert story.texts("ignored") == ["halted again"]
+
+
 def test_a_resume_without_a_halt_is_only_noted() -> None:
     for story in (Story().opened(), Story().granted()):
         story.says("resume")

@@ -80,7 +80,9 @@ def test_what_was_ruled_out_found_and_not_known_is_in_the_diagnosis() -> None:
     story = reads(Story(Bundle.of(load_text(NOTED))).opened(), usage=0.5, waiting=1)
     diagnosis, asked = story.run.posts
     assert (diagnosis.kind, diagnosis.data["checks"]) == ("diagnosis", [["ruled_out", "a full pool"]])
-    assert Looked.model_validate(diagnosis.data["looked"]).readings.keys() == {"usage", "waiting"}
+    looked = Looked.model_validate(diagnosis.data["looked"])
+    assert looked.readings.keys() == {"usage", "waiting"}
+    assert looked.ways[-1][1] == "ruled out: a full pool → choose"
     assert asked.kind == "question"
     assert "looked" not in asked.data
     unread = reads(reads(Story(Bundle.of(load_text(NOTED))).opened(), usage=None, waiting=1), waiting=None)
