@@ -43,4 +43,4 @@ def test_a_window_without_a_reason_is_refused(deployment: Deployment) -> None:
 
 def test_maintenance_is_shorter_than_a_day(deployment: Deployment) -> None:
     refused = deployment.says("maintenance", "serving/llm", "--for", "25h", "--reason", "x")
-    assert "up to 24 hours" in refused.output + refused.stderr
+    assert "at most 24 hours" in refused.output + refused.stderr

@@ -41,6 +41,6 @@ def test_a_thrash_is_only_observed_and_people_end_it() -> None:
         assert not stage.cluster("/__sandbox__/mutations"), "not even a dry run was sent"
         assert [entry.text for entry in stage.entries("call")] == []
         said = incident_bot("observed", **world.bot_environment).output
-        assert "the bot would have proposed 1 change, and changed nothing" in said
+        assert "the bot would have proposed 1 change to workloads that it only observes" in said
         assert advised.plan.title in said
         assert "U0ANA carried it out; recovered after" in said
