@@ -404,7 +404,7 @@ OFFLOADED_IN_VAIN = Scenario(
     what="load rises, and KV in host memory is tried on a canary: it thrashes as before and goes; a person takes over",
     healthy_load=CALM,
     trouble_load=FULL,
-    answers={"Start one canary": ("Keep preempted blocks in host memory", "", "Hand over")},
+    answers={"Start one canary": ("Keep preempted blocks in host memory", "Hand over")},
     windows={"canary_within": "10s"},
     verified_by="",
     endings=("handed_over",),
@@ -432,7 +432,7 @@ SHEDDING_ALREADY = Scenario(
     what="the fleet refuses what it cannot serve and thrashes no more, but an old alert still fires",
     healthy_load=CALM,
     trouble_load=FULL,
-    deployed_before={"--max-num-seqs": "8", "--max-num-queued-reqs": "10"},
+    deployed_before={"--max-num-seqs": "7", "--max-num-queued-reqs": "10"},
     # Its queues are short and always full, so about two requests wait, for about two seconds.
     windows={"ttft_target": "5s", "queue_floor": "5"},
     rule="",
