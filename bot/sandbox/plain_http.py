@@ -25,7 +25,7 @@ def http() -> httpx.Client:
 
 
 def async_http(*, base_url: str = "", timeout: float | None = 5.0) -> httpx.AsyncClient:
-    """One of its own; the caller closes it. `timeout`: seconds."""
+    """Returns a new client, which the caller closes. `timeout`: in seconds."""
     import httpx  # as above
 
     return httpx.AsyncClient(base_url=base_url, verify=_NO_TLS, trust_env=False, timeout=timeout)

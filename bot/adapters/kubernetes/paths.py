@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.kernel.errors import ClusterError
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+from bot.domain.kernel.target import is_name
 
 
 @dataclass(frozen=True)
@@ -47,10 +45,6 @@ KINDS: dict[str, Resource] = {
     "Job": Resource("batch", "v1", "jobs"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),
 }
-
-
-def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
 
 
 def path_of(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:

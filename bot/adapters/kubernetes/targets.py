@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.adapters.kubernetes.paths import is_name
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.cluster.objects import (
     CANARY_OF_ANNOTATION,
@@ -19,7 +18,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError
-from bot.domain.kernel.target import SLO_ANNOTATIONS, WORKLOAD_LABELS, Target
+from bot.domain.kernel.target import SLO_ANNOTATIONS, WORKLOAD_LABELS, Target, is_name, name_in
 
 Found = tuple[str, Obj]
 """A workload with its kind."""
@@ -82,16 +81,16 @@ class TargetFinder:
 
     async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:
         for key, kind in WORKLOAD_LABELS:
-            if name := _named(labels, key):
+            if name := name_in(labels, key):
                 workload = await self._reader.shared_find(kind, namespace, name)
                 # The StatefulSets of a LeaderWorkerSet are only parts of it.
                 return (await self._topmost(namespace, kind, workload)) if workload else None
         for key in POD_LABELS:
-            pod = await self._reader.shared_find("Pod", namespace, name) if (name := _named(labels, key)) else None
+            pod = await self._reader.shared_find("Pod", namespace, name) if (name := name_in(labels, key)) else None
             if pod is not None and (found := await self._topmost(namespace, "Pod", pod)):
                 return found
         for key in SERVICE_LABELS:
-            if name := _named(labels, key):
+            if name := name_in(labels, key):
                 found = await self._behind_service(namespace, name)
                 if found is not None:
                     return found
@@ -146,8 +145,3 @@ def _the_only(found: Sequence[Found]) -> Found | None:
 def _is_part(workload: Obj) -> bool:
     """Whether it is one of the StatefulSets of a LeaderWorkerSet."""
     return (controller_of(workload) or {}).get("kind") in ("LeaderWorkerSet", "Pod")
-
-
-def _named(labels: Mapping[str, str], key: str) -> str:
-    value = labels.get(key, "")
-    return value if is_name(value) else ""

@@ -60,13 +60,14 @@ class Connection:
         # carried out.
         retry = Retry(NoBackoff(), 0)
         address = redis_address(url)
-        options: dict[str, Any] = {"socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS, "retry": retry}
-        if address.kind == "server":
-            client = client_of(address, tag=tag, decode_responses=True, max_connections=500, **options)
+        # To find a primary takes a time-out for each server that is gone, so there redis-py limits each command itself.
+        is_server = address.kind == "server"
+        client = client_of(
+            address, tag=tag, decode_responses=True, max_connections=500,
+            socket_timeout=None if is_server else silent_seconds, socket_connect_timeout=CONNECT_SECONDS, retry=retry,
+        )  # fmt: skip
+        if is_server:
             return cls(client, tag=tag, silent_seconds=silent_seconds)
-        # To find the primary takes a time-out for each server that is gone, so only redis-py can limit one command.
-        options["socket_timeout"] = silent_seconds
-        client = client_of(address, tag=tag, decode_responses=True, max_connections=500, **options)
         return cls(client, tag=tag, address=str(address))
 
     @property
@@ -117,9 +118,9 @@ class Connection:
     async def heard(self, command: Any) -> Any:
         """The answer to one redis-py command, or its own failure, unless this task was cancelled meanwhile.
 
-        A command that redis-py limits itself (`asyncio.wait_for`) costs a task each, a fifth of its time. And before
-        Python 3.12 `wait_for` loses a cancellation that comes just when the command is sent or times out: then a
-        deadline would not end what it limits, and a cancelled loop would run forever.
+        Where redis-py limits a command itself, it uses `asyncio.wait_for`. That makes a task for each, and before
+        Python 3.12 it loses a cancellation that comes just when the command is sent or times out: then a deadline would
+        not end what it limits, and a cancelled loop would run forever.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0

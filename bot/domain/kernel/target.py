@@ -85,10 +85,10 @@ def named_by(labels: Mapping[str, str], cluster: str) -> Target:
 
     A value that no Kubernetes object can have as its name does not count: senders write what they like into a label.
     """
-    namespace = _name_in(labels, "namespace") or _name_in(labels, "exported_namespace")
+    namespace = name_in(labels, "namespace") or name_in(labels, "exported_namespace")
     where = labels.get("cluster") or cluster
     for label, kind in WORKLOAD_LABELS:
-        if name := _name_in(labels, label):
+        if name := name_in(labels, label):
             return Target(cluster=where, namespace=namespace, kind=kind, name=name)
     hints = (labels.get(label, "") for label in (*HINT_LABELS, "alertname"))
     # Names of models have slashes, and keys are split at them.
@@ -96,6 +96,12 @@ def named_by(labels: Mapping[str, str], cluster: str) -> Target:
     return Target(cluster=where, namespace=namespace, kind="Unknown", name=name, resolved=False)
 
 
-def _name_in(labels: Mapping[str, str], label: str) -> str:
+def is_name(text: str) -> bool:
+    """Whether a Kubernetes object can have this name."""
+    return _OBJECT_NAME.fullmatch(text) is not None
+
+
+def name_in(labels: Mapping[str, str], label: str) -> str:
+    """Returns the name of an object in this label; empty if there is none."""
     value = labels.get(label, "")
-    return value if _OBJECT_NAME.fullmatch(value) else ""
+    return value if is_name(value) else ""

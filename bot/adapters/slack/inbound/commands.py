@@ -323,7 +323,7 @@ class Commands:
         if not run.held:
             raise NotDoneError(f"No change by the bot in {line(run.incident_id, 40)} is left to undo.")
         name = line(run.incident_id, 40)
-        if run.is_applying and not run.is_halted:
+        if run.is_applying and not run.halted_by:
             raise NotDoneError(f"A change is being applied right now: `/incident halt {name}` first, then undo.")
         done = (
             f"The undo of {line(run.held[-1].title, 200)} is being planned; "
