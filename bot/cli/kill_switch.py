@@ -29,12 +29,15 @@ async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
-            was_halted = bool(await inputs.halted_by())
+            was_halted = await inputs.global_halt() is not None
             await inputs.resume_all(who, why)
             return "The global halt is lifted." if was_halted else "There was no global halt."
         name = await _still_open(inputs, which)
-        if halter := await inputs.halted_by():
-            raise CommandError(f"Not resumed: {halter} halted everything; `incident-bot resume all` lifts that.")
+        if halt := await inputs.global_halt():
+            why_all = f" ({halt.why})" if halt.why else ""
+            raise CommandError(
+                f"Not resumed: {halt.by} halted everything{why_all}; `incident-bot resume all` lifts that."
+            )
         await _say(inputs, "resume", name, who, why)
         return f"{name} is resumed."
 

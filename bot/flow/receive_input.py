@@ -63,9 +63,13 @@ class ReceiveInput:
     async def unmatched(self) -> Sequence[tuple[Alert, str]]:
         return await self._alerts.unmatched(UNMATCHED_SHOWN)
 
-    async def halted_by(self) -> str:
-        """Who halted everything; empty if there is no halt."""
-        return (await self._claims.halts()).get(EVERYTHING, "")
+    async def global_halt(self) -> HaltWord | None:
+        """Who halted everything, and why; None if no one has."""
+        if not (by := (await self._claims.halts()).get(EVERYTHING, "")):
+            return None
+        word = await self._claims.halt_word()
+        # Between the two reads somebody else may have lifted it.
+        return word if word.by == by else HaltWord(by)
 
     async def halt_all(self, by: str, why: str = "") -> None:
         """Takes effect when it is stored; `KeepHalts` notifies the incidents, however many there are."""

@@ -17,7 +17,7 @@ from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import Opened, Opening
-from bot.flow.ports import OpenPage
+from bot.flow.ports import HaltWord, OpenPage
 from bot.flow.receive_input import OPEN_READ
 
 
@@ -86,9 +86,9 @@ class MemoryIncidents:
         await self._reach()
         return self.alerts
 
-    async def halted_by(self) -> str:
+    async def global_halt(self) -> HaltWord | None:
         await self._reach()
-        return self.halter
+        return HaltWord(self.halter, self.halt_reason) if self.halter else None
 
     async def halt_all(self, by: str, why: str = "") -> None:
         await self._reach()

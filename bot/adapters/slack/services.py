@@ -18,7 +18,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.plan_windows import Plan
-from bot.flow.ports import Clock, HeldAlert, Messenger, OpenPage, People
+from bot.flow.ports import Clock, HaltWord, HeldAlert, Messenger, OpenPage, People
 
 
 class IncidentService(Protocol):
@@ -52,8 +52,8 @@ class IncidentService(Protocol):
         """The newest alerts that opened nothing, each with its reason."""
         ...
 
-    async def halted_by(self) -> str:
-        """Who halted everything; empty when no one has."""
+    async def global_halt(self) -> HaltWord | None:
+        """Who halted everything, and why; None when no one has."""
         ...
 
     async def halt_all(self, by: str, why: str = "") -> None:

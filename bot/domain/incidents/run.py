@@ -375,6 +375,11 @@ class Run(_Frozen):
         return request if request and request.status == "open" else None
 
     @property
+    def is_undoing(self) -> bool:
+        """Whether it is in an undo that a person asked for, outside the states of its playbook."""
+        return self.at_state.startswith("(undo)")
+
+    @property
     def advised(self) -> Request | None:
         """The advice whose effect the run watches."""
         request = self.requests.get(self.change.request_id) if self.change else None

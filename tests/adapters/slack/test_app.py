@@ -394,6 +394,12 @@ async def test_an_undo_with_nothing_to_take_back_promises_none(counter: Counter)
     assert counter.inbound.commands == {}
 
 
+async def test_an_undo_that_waits_for_approval_is_not_promised_again(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = waiting().with_(ledger=(ledger_entry(),), at_state="(undo)/approval")
+    assert "An undo waits for approval already, in the thread of INC-7." in await counter.say("undo")
+    assert counter.inbound.commands == {}
+
+
 async def test_a_playbook_that_is_not_offered_is_refused_with_those_that_are(counter: Counter) -> None:
     assert "No alert of INC-7 matches another playbook." in await counter.say("divert")
     offers = {"gpu-fault": Offer(playbook="gpu-fault", title="A GPU is faulty", priority=9, digest="d")}
@@ -432,8 +438,8 @@ async def test_a_halt_of_all_keeps_its_reason(counter: Counter) -> None:
 
 async def test_the_list_says_how_everything_is_halted_and_that_it_is(counter: Counter) -> None:
     assert "/incident halt all" in await counter.say("list")
-    counter.inbound.halter = "U0ANA"
-    assert "Everything is halted" in await counter.say("list")
+    counter.inbound.halter, counter.inbound.halt_reason = "U0ANA", "the rack <burns>"
+    assert "Everything is halted* by <@U0ANA>: the rack &lt;burns&gt;. No change" in await counter.say("list")
 
 
 async def test_of_thousands_of_incidents_the_list_names_the_newest_of_the_most_urgent(counter: Counter) -> None:

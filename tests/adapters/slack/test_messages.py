@@ -129,6 +129,7 @@ CARDS = {
     "card-watches": run(watch=ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")),
     "card-halted-while-it-waits": waiting().with_(halted_by="U0BEN", alerts_resolved_at=BEGAN + 500),
     "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
+    "card-halted-while-it-applies": applying().with_(halted_by="U0BEN"),
     "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
     "card-closed": closed(),
     "card-with-a-runbook": waiting().with_(runbook=STEP),
@@ -147,6 +148,8 @@ THREADS = {
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
+    "request-granted-but-halted": applying().with_(halted_by="U0BEN"),
+    "request-open-while-all-is-halted": waiting().with_(halted_by="U0BEN", halted_with_all=True),
     "request-editable": waiting(plan=EDITABLE, edited_by="U0BEN", extended_by="U0ANA"),
     "request-half-time-with-a-glass": waiting(policy=GLASS, half_passed=True, extended_by="U0ANA"),
     "request-glass-broken": waiting(

@@ -82,6 +82,16 @@ async def test_a_name_without_a_mention_takes_nothing_over(counter: Counter) -> 
     assert counter.inbound.commands == {}
 
 
+@pytest.mark.parametrize("text", ["lead INC-7 <@U0GUEST>", "handover INC-7 <@U0GUEST> good night"])
+async def test_somebody_who_takes_no_part_is_not_named(counter: Counter, text: str) -> None:
+    watching(counter)
+    counter.people.guests = frozenset({"U0GUEST"})
+    said = await counter.say(text)
+    assert "<@U0GUEST> cannot" in said
+    assert "guests do not take part" in said
+    assert counter.inbound.commands == {}
+
+
 # --- status ----------------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +126,7 @@ async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None
     view = await view_of(counter, "skip")
     said, chosen, _ = view["blocks"]
     assert said["text"]["text"].split("\n") == [
-        "Exits of `watch`, and the outcome that each assumes:",
+        "What comes next, and the outcome that each assumes:",
         "• choose: as if it did not hold",
         "• calm: as if it held",
     ]
@@ -207,8 +217,13 @@ async def test_where_the_settings_ask_two_people_for_a_silence_nobody_makes_one_
 
 
 async def test_silences_are_ended(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = run(silences={"s1": BEGAN + 900})
     assert "being ended" in await counter.say("silence off")
     assert stored(counter).command == "unsilence"
+
+
+async def test_silences_are_not_ended_where_there_are_none(counter: Counter) -> None:
+    assert "INC-7 has no silence by the bot." in await counter.say("silence off")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.form import Answer, FormField
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.playbooks.library import Library
+from bot.flow.ports import HaltWord
 from bot.sandbox.slack.block_kit import problems_of_view
 from tests.adapters.slack.runs import BEGAN, alert
 from tests.adapters.slack.test_worst_inputs import INJECTION, OUR_TOKENS, assert_accepted, filled, visible
@@ -104,7 +105,7 @@ def assert_answer(answer: Message | Modal) -> None:
 def test_home_holds_a_hundred_incidents(text: str, many: int) -> None:
     every = list(runs(text, many).values())
     waiting = [Waiting(each.incident_id, text, BEGAN, "https://ok.test/?a=1") for each in every]
-    blocks = list(home(Seen(every, every, halted_by=text), waiting, now=BEGAN + 900))
+    blocks = list(home(Seen(every, every, halt=HaltWord(text, text)), waiting, now=BEGAN + 900))
     assert problems_of_view({"type": "home", "blocks": blocks}) == []
     assert_harmless(visible(Message("x", tuple(blocks))))
 

@@ -23,7 +23,7 @@ from bot.adapters.slack.inbound.window_words import WindowWords
 from bot.adapters.slack.outbound.card import card, now_line, sign_of
 from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.message import Message
-from bot.adapters.slack.outbound.window_line import window_line
+from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
 from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.effect import ExportFormat
@@ -225,8 +225,8 @@ class Commands:
 
     async def _switch(self) -> str:
         """Who pulled the kill switch, or how to pull it."""
-        if by := await self._incidents.halted_by():
-            return f"⛔ *Everything is halted* by {mention(by)}: `/incident resume all` lifts the halt."
+        if halt := await self._incidents.global_halt():
+            return global_halt_line(halt)
         return "`/incident halt all WHY` stops all changes by the bot at once."
 
     async def _show(self, command: Command) -> Message:
@@ -301,13 +301,15 @@ class Commands:
 
     async def _resume(self, command: Command) -> Message:
         if command.rest.lower() == ALL:
-            was_halted = bool(await self._incidents.halted_by())
+            was_halted = await self._incidents.global_halt() is not None
             await self._incidents.resume_all(command.user)
             said = "▶ *The global halt is lifted.*" if was_halted else "There was no global halt."
             return reply(f"{said} An incident that was halted by itself stays halted: `/incident resume INC`.")
         run = await self._only_named(command)
-        if by := await self._incidents.halted_by():
-            raise NotDoneError(f"Not done: {mention(by)} halted everything, and `/incident resume all` lifts the halt.")
+        if halt := await self._incidents.global_halt():
+            raise NotDoneError(
+                f"Not done: {mention(halt.by)} halted everything, and `/incident resume all` lifts the halt."
+            )
         name = line(run.incident_id, 40)
         # Stored all the same: a halt of a moment ago may not be in the run yet.
         done = f"▶ *{name} is resumed.*" if run.is_halted else f"{name} was not halted."
@@ -325,6 +327,8 @@ class Commands:
         name = line(run.incident_id, 40)
         if run.is_applying and not run.halted_by:
             raise NotDoneError(f"A change is being applied right now: `/incident halt {name}` first, then undo.")
+        if run.is_undoing and run.open_request is not None:
+            raise NotDoneError(f"An undo waits for approval already, in the thread of {name}.")
         done = (
             f"The undo of {line(run.held[-1].title, 200)} is being planned; "
             f"a request for approval will follow in the thread of {name}."

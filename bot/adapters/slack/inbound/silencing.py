@@ -91,8 +91,10 @@ class Silencing:
     async def _end(self, command: Command, run: Run) -> Answer:
         """Ends the silences. Every steerer may do this, since it hides nothing."""
         await permitted(self._services.people.may_steer(command.user, at=self._services.clock.now()))
+        # Stored all the same: a silence of a moment ago may not be in the run yet.
         await store(self._services.incidents, event_of(command, "unsilence"), run.incident_id)
-        return reply(f"The silences of {line(run.incident_id, 40)} are being ended.")
+        name = line(run.incident_id, 40)
+        return reply(f"The silences of {name} are being ended." if run.silences else f"{name} has no silence by the bot.")
 
 
 def _duration(how_long: str, why: str, run: Run) -> float:

@@ -63,6 +63,7 @@ class SteeringWords:
                 "or omit the name to lead yourself."
             )
         who = named[1] if named else command.user
+        await self._must_take_part(who, "lead", command)
         await self._store(event_of(command, "lead", text=who), run)
         return reply(f"{mention(who)} leads {line(run.incident_id, 40)}.")
 
@@ -82,6 +83,7 @@ class SteeringWords:
                 f"{code(rest.split()[0], 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`."
             )
         whom, note = (named[1], rest[named.end() :]) if named else ("", rest)
+        await self._must_take_part(whom, "take over", command)
         for run in runs:
             event = event_of(command, "handover", to=whom, text=note)
             await self._store(event.model_copy(update={"event_id": f"{event.event_id}/{run.incident_id}"}), run)
@@ -95,6 +97,12 @@ class SteeringWords:
             except MessengerError as error:
                 told.append(f"Slack refused the summary in the channel ({error.reason}); each thread has its part.")
         return reply(head, *told)
+
+    async def _must_take_part(self, who: str, to_do: str, command: Command) -> None:
+        """Guests, bots and deactivated accounts cannot be named. The sender was checked before."""
+        if who and who != command.user:
+            asked = self._services.people.takes_part(who, at=self._services.clock.now())
+            await permitted(asked, f"{mention(who)} cannot {to_do}")
 
     async def status(self, command: Command) -> Answer:
         run, text = await self._pointed_at(command)
@@ -193,14 +201,18 @@ class Way:
 def _explained(run: Run, ways: Mapping[str, Way]) -> list[str]:
     """The outcome that each exit assumes; skipping does not produce it."""
     lines = [
-        f"• {line(way.title or to, 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
+        f"• {line(_called(to, way), 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
         for to, way in ways.items()
     ]
-    return [f"Exits of {code(run.state, 60)}, and the outcome that each assumes:", *lines]
+    return ["What comes next, and the outcome that each assumes:", *lines]
+
+
+def _called(to: str, way: Way) -> str:
+    return way.title or to.replace("_", " ")
 
 
 def _skip_form(ways: Mapping[str, Way]) -> Form:
-    options = {to: f"{to.replace('_', ' ')}: {way.title}" if way.title else to for to, way in ways.items()}
+    options = {to: _called(to, way) for to, way in ways.items()}
     return {
         "to": FormField(label="Continue with", kind="choice", options=options),
         "text": FormField(label="Why?", max_length=500, why="It goes on the timeline with your name."),

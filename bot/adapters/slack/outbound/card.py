@@ -24,7 +24,7 @@ from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, header, link_button, section
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.numbers import numbers, when
-from bot.adapters.slack.outbound.request_message import called, missing_teams, people_of
+from bot.adapters.slack.outbound.request_message import called, missing_teams, people_of, resume_command
 from bot.adapters.slack.outbound.words import (
     PHASES,
     SEVERITIES,
@@ -149,7 +149,8 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
         title = line(called(run, request), 200) if request is not None else ""
-        return f"🔧 {'Applying' if run.change.begun else 'Planning'}: *{title or line(run.doing, 150)}*"
+        stage = "🔧 Planning" if not run.change.begun else "⛔ Halted" if run.is_halted else "🔧 Applying"
+        return f"{stage}: *{title or line(run.doing, 150)}*"
     doing = line(run.doing, 150) or NOT_BEGUN
     if run.watch is not None:
         return f"👀 Checking: *{doing}*, until {time_of_day(run.watch.until)} at the latest"
@@ -171,8 +172,8 @@ def linked(text: str, url: str | None) -> str:
 
 
 def _path(run: Run) -> str:
-    """The phases so far, with the current one marked."""
-    phases = ["Diagnosis", *dict.fromkeys(_changes(run))]
+    """The phases so far, with the current one marked; a phase that came again is listed where it came last."""
+    phases = ["Diagnosis", *reversed(dict.fromkeys(reversed([*_changes(run)])))]
     if run.watch is not None and run.change is None and len(phases) > 1:
         phases.append("Verification")
     if len(phases) < 2:
@@ -208,8 +209,8 @@ def _banners(run: Run) -> list[Block]:
             banners.append(f"⚠️ *{line(page.team, 40)} could not be paged* {why}.{phone}")
     if run.halted_by:
         by = f" by {mention(run.halted_by)}"
-        what, lifts = ("Everything is halted", "all") if run.halted_with_all else ("Halted", line(run.incident_id, 40))
-        banners.append(f"⛔ *{what}*{by}: no change is sent until `/incident resume {lifts}`.")
+        what = "Everything is halted" if run.halted_with_all else "Halted"
+        banners.append(f"⛔ *{what}*{by}: no change is sent until `{resume_command(run)}`.")
     for other in run.parked_before:
         until = f" until {moment(other.until)}" if other.until is not None else ""
         active = ", ".join(line(title, 120) for title in other.active_changes[:4])

@@ -17,13 +17,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.escape import code, line, mention
+from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
 from bot.adapters.slack.outbound.card import linked, now_line, sign_of
 from bot.adapters.slack.outbound.request_message import called
 from bot.adapters.slack.outbound.shown import Pace
-from bot.adapters.slack.outbound.window_line import window_line
+from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
 from bot.adapters.slack.outbound.words import moment, time_of_day
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
@@ -31,6 +31,7 @@ from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.reports.statistics import GOOD, statistics
+from bot.flow.ports import HaltWord
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]
@@ -75,7 +76,8 @@ class Seen:
 
     still_open: Sequence[Run]
     recent: Sequence[Run]
-    halted_by: str = ""
+    halt: HaltWord | None = None
+    """Of everything."""
     windows: Sequence[PlannedWindow] = ()
     """Maintenance and freezes that are open."""
     unread: int = 0
@@ -151,7 +153,7 @@ class Homes:
         page = await incidents.open_page()
         windows = await self._services.windows.open()
         unread = page.count - len(page.runs)
-        return Seen(page.runs, recent, await incidents.halted_by(), windows, unread=unread)
+        return Seen(page.runs, recent, await incidents.global_halt(), windows, unread=unread)
 
     async def _made_for(self, user: str, seen: Seen, now: float) -> tuple[Block, ...]:
         return home(seen, await self._waiting_for(user, seen.still_open, now), now=now)
@@ -206,10 +208,8 @@ def home(seen: Seen, waiting: Sequence[Waiting], *, now: float) -> tuple[Block, 
     """Renders a Home; the same runs give the same Home."""
     still_open, recent = seen.still_open, seen.recent
     blocks: list[Block] = []
-    if seen.halted_by:
-        blocks += section(
-            [f"⛔ *Everything is halted* by {mention(seen.halted_by)}: no change is sent until `/incident resume all`."]
-        )
+    if seen.halt:
+        blocks += section([global_halt_line(seen.halt)])
     blocks += section([window_line(each) for each in seen.windows[:10]])
     blocks.append(header("Waiting for you"))
     blocks += section([_waits(each) for each in waiting[:WAITING_SHOWN]] or ["Nothing is waiting for you."])

@@ -92,6 +92,11 @@ def people_of(run: Run) -> frozenset[str]:
     return frozenset(people - {""})
 
 
+def resume_command(run: Run) -> str:
+    """What lifts the halt of a halted run."""
+    return f"/incident resume {'all' if run.halted_with_all else line(run.incident_id, 40)}"
+
+
 def request_title(run: Run, request: Request) -> str:
     """What the plan does, with its cluster if there are several."""
     return f"{request.plan.title} in {run.target.cluster}" if run.target.among_several else request.plan.title
@@ -220,6 +225,8 @@ def _steps(run: Run, request: Request) -> list[str]:
         if come_to is None or come_to >= len(steps):
             return []
         at = f" (step {come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
+        if run.is_halted:
+            return [f"⛔ Halted: `{resume_command(run)}` continues{at}"]
         progress = run.change.progress if run.change is not None else ""
         return [f"🔧 {flags_as_code(line(progress or _under_way(steps[come_to]), 400))}{at}"]
     if request.status not in ("open", "advised"):
@@ -300,6 +307,8 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
     needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
     instead = f"No team is set for {' and '.join(teams)}: the approvers decide." if teams else ""
+    if run.is_halted:
+        lines.append(f"⛔ Halted: what is approved now is applied only after `{resume_command(run)}`.")
     return [*section([*lines, *_so_far(request)]), *context([needs, instead])]
 
 

@@ -367,6 +367,8 @@ def start_undo(draft: Draft, user: str) -> None:
     last = next(reversed(draft.run.held), None)
     if last is None:
         return say(draft, user, "There is nothing to undo: no applied change of this run has an undo left.")
+    if draft.run.is_undoing and draft.run.open_request is not None:
+        return draft.ignore("an undo was asked for although one waits for approval")
     change_id = last.call_id.rsplit("/", 1)[0]
     return take_back(draft, user, tuple(e for e in draft.run.held if e.call_id.startswith(f"{change_id}/")))
 

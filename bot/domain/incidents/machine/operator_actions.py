@@ -103,7 +103,7 @@ def exits_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
     Excludes the exits of a completed change and those that only an answer takes: they claim that something was done or
     decided.
     """
-    if not run.is_open or run.state not in playbook.playbook.states or run.at_state.startswith("(undo)"):
+    if not run.is_open or run.state not in playbook.playbook.states or run.is_undoing:
         return {}
     state = playbook.state(run.state)
     edges = edges_of(state)

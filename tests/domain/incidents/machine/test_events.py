@@ -163,6 +163,16 @@ def test_an_undo_withdraws_what_waits_and_says_why() -> None:
     assert story.run.deadlines == {}
 
 
+def test_an_undo_is_not_asked_for_twice_while_it_waits() -> None:
+    story = Story().applied().says("undo").planned(PlanResult(outcome="planned", plan=builders.plan())).posted()
+    waits = story.request
+    before = story.run
+    story.says("undo", user="ben")
+    assert story.run.open_request is not None
+    assert story.request == waits
+    assert story.run.posts == before.posts
+
+
 def test_an_undo_during_a_watch_ends_the_watch() -> None:
     story = Story().applied().says("undo")
     assert (story.run.watch, story.run.at_state) == (None, "(undo)/planning")
