@@ -70,7 +70,7 @@ from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.probes.catalogue import probe_readers
 from bot.probes.declaration import Sources
-from bot.settings import Settings
+from bot.settings import Settings, StorageSettings
 from bot.settings.model import ClusterSettings
 from bot.settings.model import Kubernetes as KubernetesSettings
 from bot.settings.model import Slack as SlackSettings
@@ -170,7 +170,7 @@ class OneCluster:
         )
 
 
-def open_storage(settings: Settings, stack: contextlib.AsyncExitStack) -> Storage:
+def open_storage(settings: StorageSettings, stack: contextlib.AsyncExitStack) -> Storage:
     connection = Connection.open(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
     stack.push_async_callback(connection.close)
     owner = f"{socket.gethostname()}/{secrets.token_hex(4)}"

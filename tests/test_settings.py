@@ -15,7 +15,7 @@ from bot.domain.kernel.errors import SettingsError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
-from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings
+from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings, load_storage_settings
 
 pytestmark = pytest.mark.fast
 
@@ -44,6 +44,17 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "settings.yaml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_commands_that_only_use_redis_need_its_address_alone() -> None:
+    read = load_storage_settings({"REDIS_URL": "redis://localhost/0", "INCIDENT_BOT_SLACK_CHANNEL": "#not an id"})
+    assert (read.redis_url.get_secret_value(), read.redis_tag) == ("redis://localhost/0", "bot")
+    with pytest.raises(SettingsError) as refused:
+        load_storage_settings({"INCIDENT_BOT_RETENTION_DAYS": "none", "INCIDENT_BOT_RETENTION_DAY": "3"})
+    typo, missing, wrong = refused.value.problems
+    assert "INCIDENT_BOT_RETENTION_DAY is no setting" in typo
+    assert missing.startswith("REDIS_URL (redis_url in the file) is not set")
+    assert wrong.startswith("INCIDENT_BOT_RETENTION_DAYS: ")
 
 
 def test_seven_variables_are_enough() -> None:

@@ -21,7 +21,7 @@ from bot.cli.timeline import timelines
 from bot.sandbox.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from bot.settings import Settings
+    from bot.settings import Settings, StorageSettings
 
 # New objects between two collections of garbage: Python's 700 cost a tenth of an incident's CPU. Forks inherit it.
 gc.set_threshold(10_000)
@@ -78,6 +78,12 @@ def _settings(file: Path | None, overrides: list[str] | None = None) -> Settings
     return load_settings(os.environ, file, overrides=overrides or ())
 
 
+def _storage(file: Path | None) -> StorageSettings:
+    from bot.settings import load_storage_settings
+
+    return load_storage_settings(os.environ, file)
+
+
 @app.command()
 def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
     """Run the bot: receive alerts, decide with people in Slack, change, verify."""
@@ -112,13 +118,13 @@ def export(
     """Print the report of an incident, made from its timeline."""
     if format is ReportFormat.pdf and out is None:
         raise CommandError("A PDF needs a file. Example: incident-bot export INC-1 --format pdf --out report.pdf")
-    wanted = _settings(settings)
+    wanted = _storage(settings)
     from bot import dependencies
     from bot.cli import stored
     from bot.cli.printed import as_pdf
     from bot.domain.reports import Roles, as_json, html, markdown
 
-    redis_url = wanted.redis_url.get_secret_value()
+    redis_url, incident = wanted.redis_url.get_secret_value(), stored.incident_id(incident)
     timeline, head = stored.loaded(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
     if not timeline:
         raise CommandError(
@@ -130,7 +136,8 @@ def export(
         case ReportFormat.json:
             content = as_json(timeline, head, roles)
         case ReportFormat.html | ReportFormat.pdf:
-            lines = stored.loaded(stored.load_lines(wanted, incident))
+            # The chart of an open incident is read from Prometheus.
+            lines = stored.loaded(stored.load_lines(_settings(settings), incident))
             content = html(timeline, dependencies.chart_svg, lines, head, roles)
             for line in filter(lambda line: line.unknown, lines):
                 typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
@@ -160,7 +167,7 @@ def halt(which: Which, reason: Reason = "", by: By = "", settings: SettingsFile 
     """Stop sending calls, for one incident or for all. Needs only Redis."""
     from bot.cli.kill_switch import pull
 
-    typer.echo(asyncio.run(pull(_settings(settings), which, by=by, why=reason)))
+    typer.echo(asyncio.run(pull(_storage(settings), which, by=by, why=reason)))
 
 
 @app.command()
@@ -168,7 +175,7 @@ def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFil
     """Lift the halt of one incident, or of all."""
     from bot.cli.kill_switch import lift
 
-    typer.echo(asyncio.run(lift(_settings(settings), which, by=by, why=reason)))
+    typer.echo(asyncio.run(lift(_storage(settings), which, by=by, why=reason)))
 
 
 Where = Annotated[
@@ -186,7 +193,7 @@ def maintenance(
     """Hold back the alerts of a target that are not urgent; those that still fire open incidents when it ends."""
     from bot.cli.planned_windows import plan_window
 
-    wanted = _settings(settings)
+    wanted = _storage(settings)
     typer.echo(asyncio.run(plan_window(wanted, "maintenance", target, how_long=how_long, why=reason, by=by, off=off)))
 
 
@@ -198,7 +205,7 @@ def freeze(
     """Only advise changes of a target until the freeze ends."""
     from bot.cli.planned_windows import plan_window
 
-    wanted = _settings(settings)
+    wanted = _storage(settings)
     typer.echo(asyncio.run(plan_window(wanted, "freeze", target, how_long=how_long, why=reason, by=by, off=off)))
 
 
@@ -209,7 +216,7 @@ def observed(
     """Show what the bot would have proposed where it only observes, what people did, and when it recovered."""
     from bot.cli.observed import tell_observed
 
-    typer.echo(asyncio.run(tell_observed(_settings(settings), days=days)))
+    typer.echo(asyncio.run(tell_observed(_storage(settings), days=days)))
 
 
 @app.command()
@@ -219,7 +226,7 @@ def stats(
     """Show how fast people acted, how long incidents lasted, and which mitigation held."""
     from bot.cli.observed import tell_statistics
 
-    typer.echo(asyncio.run(tell_statistics(_settings(settings), days=days)))
+    typer.echo(asyncio.run(tell_statistics(_storage(settings), days=days)))
 
 
 @app.command()

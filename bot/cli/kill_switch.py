@@ -11,10 +11,10 @@ from bot.cli.failures import CommandError
 from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.receive_input import ReceiveInput
-from bot.settings import Settings
+from bot.settings import StorageSettings
 
 
-async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
+async def pull(settings: StorageSettings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
@@ -25,7 +25,7 @@ async def pull(settings: Settings, which: str, *, by: str, why: str) -> str:
         return f"{name} is halted: no change is sent until `incident-bot resume {name}`."
 
 
-async def lift(settings: Settings, which: str, *, by: str, why: str) -> str:
+async def lift(settings: StorageSettings, which: str, *, by: str, why: str) -> str:
     who = _who(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
@@ -48,7 +48,7 @@ def _who(by: str) -> str:
 
 
 async def _still_open(inputs: ReceiveInput, which: str) -> str:
-    run = await inputs.load(which.upper())
+    run = await inputs.load(stored.incident_id(which))
     if run is None:
         raise CommandError(f"{which}: not in this Redis. Name an incident such as INC-7, or `all`.")
     if not run.is_open:

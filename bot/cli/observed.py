@@ -8,10 +8,10 @@ from bot.dependencies import open_storage
 from bot.domain.reports.observed import observed, summary
 from bot.domain.reports.statistics import in_words, statistics
 from bot.flow.weekly_summary import recent_runs
-from bot.settings import Settings
+from bot.settings import StorageSettings
 
 
-async def tell_statistics(settings: Settings, *, days: int) -> str:
+async def tell_statistics(settings: StorageSettings, *, days: int) -> str:
     async with contextlib.AsyncExitStack() as stack:
         store = open_storage(settings, stack).store
         end = await store.now()
@@ -19,7 +19,7 @@ async def tell_statistics(settings: Settings, *, days: int) -> str:
         return "\n".join([f"The last {days} days.", *in_words(found)])
 
 
-async def tell_observed(settings: Settings, *, days: int) -> str:
+async def tell_observed(settings: StorageSettings, *, days: int) -> str:
     async with contextlib.AsyncExitStack() as stack:
         store = open_storage(settings, stack).store
         end = await store.now()

@@ -13,11 +13,11 @@ from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.planned_window import WindowKind
 from bot.flow.plan_windows import Plan, PlanWindows
 from bot.flow.restrictions import Restrictions
-from bot.settings import Settings
+from bot.settings import StorageSettings
 
 
 async def plan_window(  # noqa: PLR0913 - the options of the command
-    settings: Settings, kind: WindowKind, target: str, *, how_long: str, why: str, by: str, off: bool
+    settings: StorageSettings, kind: WindowKind, target: str, *, how_long: str, why: str, by: str, off: bool
 ) -> str:
     """Lists the open windows of this kind, begins one, or ends one."""
     async with _planning(settings) as windows:
@@ -41,7 +41,7 @@ async def plan_window(  # noqa: PLR0913 - the options of the command
 
 
 @contextlib.asynccontextmanager
-async def _planning(settings: Settings) -> AsyncIterator[PlanWindows]:
+async def _planning(settings: StorageSettings) -> AsyncIterator[PlanWindows]:
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
         rules = [each.rule() for each in settings.planned_windows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -23,9 +24,15 @@ from bot.flow.clusters import absent
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.ports import History
 from bot.flow.receive_input import ReceiveInput
-from bot.settings import Settings
+from bot.settings import Settings, StorageSettings
 
 T = TypeVar("T")
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def incident_id(text: str) -> str:
+    """The incident that a person names: `INC-7`, or as in Slack `inc-7` or `7`."""
+    return f"INC-{int(text)}" if _NUMBER.fullmatch(text) else text.upper()
 
 
 def loaded(loading: Coroutine[Any, Any, T]) -> T:
@@ -97,7 +104,7 @@ def history_of(clusters: Mapping[str, OneCluster], run: Run, storage: Storage) -
 
 
 @contextlib.asynccontextmanager
-async def receiving(settings: Settings) -> AsyncIterator[ReceiveInput]:
+async def receiving(settings: StorageSettings) -> AsyncIterator[ReceiveInput]:
     """Stores people's commands; the running bot finds them within a second."""
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)

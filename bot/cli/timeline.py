@@ -36,12 +36,15 @@ def verify(
 
     Exits with 0 when all of them agree, 1 when one differs, and 2 when one could not be compared.
     """
+    from bot.cli.stored import incident_id
     from bot.cli.timeline_verify import exit_code, told, verified, verified_file
     from bot.domain.kernel.errors import BotError
 
     is_file = of.endswith(".json") or Path(of).is_file()
     try:
-        given, compared = asyncio.run(verified_file(Path(of), settings) if is_file else verified(of, settings))
+        given, compared = asyncio.run(
+            verified_file(Path(of), settings) if is_file else verified(incident_id(of), settings)
+        )
     except BotError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(NOT_CHECKED) from error

@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError as Invalid
 
 from bot.domain.kernel.configured import pairs
 from bot.domain.kernel.errors import SettingsError
 from bot.settings.explain import explain
-from bot.settings.model import PREFIX, Settings
+from bot.settings.model import PREFIX, Settings, StorageSettings
 from bot.settings.places import PLAIN_NAMES, VARIABLES, Location, did_you_mean, sections
+
+M = TypeVar("M", bound=StorageSettings)
 
 FILE_VARIABLE = "INCIDENT_BOT_SETTINGS"
 OVERRIDES: Location = ("overrides",)
@@ -32,16 +34,28 @@ _SERVICE_LINK = re.compile(
 
 def load_settings(environ: Mapping[str, str], file: Path | None = None, *, overrides: Sequence[str] = ()) -> Settings:
     """Raises `SettingsError` with every fault. `overrides` are `name=value` texts of the command line; they win."""
+    return _load(Settings, environ, file, overrides)
+
+
+def load_storage_settings(environ: Mapping[str, str], file: Path | None = None) -> StorageSettings:
+    """As above, of the settings that are about Redis; the others are not looked at, and may be missing."""
+    return _load(StorageSettings, environ, file, ())
+
+
+def _load(model: type[M], environ: Mapping[str, str], file: Path | None, overrides: Sequence[str]) -> M:
     gathered = _Gathered()
     path = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
     if path is not None:
         gathered.read_file(path)
     gathered.read_environment(environ)
     gathered.read_overrides(overrides)
+    values = gathered.values
+    if model is not Settings:
+        values = {name: value for name, value in values.items() if name in model.model_fields}
     try:
-        settings = Settings.model_validate(gathered.values)
+        settings = model.model_validate(values)
     except Invalid as invalid:
-        explained = explain(Settings, invalid, gathered.values, gathered.sources)
+        explained = explain(model, invalid, values, gathered.sources)
         raise SettingsError([*gathered.problems, *explained]) from None
     if gathered.problems:
         raise SettingsError(gathered.problems)

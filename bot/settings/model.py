@@ -416,15 +416,9 @@ class Log(Section):
 Clusters = Annotated[tuple[ClusterSettings, ...], BeforeValidator(_from_a_file), AfterValidator(_distinct)]
 
 
-class Settings(Section):
-    clusters: Clusters = Field((), examples=["deploy/two-clusters.example.yaml"])
-    """Several clusters: `{name: east, kubernetes: {…}, prometheus: {…}, sampling: {…}, gpu: {…}}` for each.
+class StorageSettings(Section):
+    """What a command needs that only reads and writes Redis."""
 
-    Only a settings file can hold them; mount it from a Secret if it has tokens. With one cluster, the settings
-    `cluster`, `kubernetes`, `prometheus`, `sampling` and `gpu` are used instead.
-    """
-    cluster: str = ""
-    """The value of the alerts' `cluster` label that means this cluster."""
     redis_url: Annotated[Secret, AfterValidator(_redis_address)] = Field(examples=["redis://localhost:6379/0"])
     """The address of Redis or Valkey, of its Sentinels, or of nodes of a Redis Cluster.
 
@@ -434,17 +428,8 @@ class Settings(Section):
     """The prefix of all keys. Two bots may share a Redis under two tags."""
     redis_replicas: int = Field(0, ge=0, le=9)
     """Redis replicas that must confirm a claim before its call."""
-    http: Http
-    alertmanager: Alertmanager
-    slack: Slack
-    kubernetes: Kubernetes
-    prometheus: Prometheus
-    sampling: Sampling
-    gpu: Gpu
-    playbooks: Annotated[tuple[Annotated[Path, AfterValidator(_folder)], ...], BeforeValidator(_folders)] = Field(
-        PACKAGED, examples=["packaged,/etc/incident-bot/playbooks"], validate_default=True
-    )
-    """Folders; `packaged` are those that came with the bot. Of files with one name the last folder's counts."""
+    retention_days: int = Field(90, ge=1)
+    """How many days a closed incident is kept."""
     overrides: tuple[Override, ...] = Field((), examples=["window=15s,calm_for=20s"])
     """Settings of playbooks, in order: `{playbook: kv-cache-oom, target: llm/chat-*, settings: {kv_ceiling: 0.85}}`.
 
@@ -460,16 +445,7 @@ class Settings(Section):
 
     `/incident maintenance` and `/incident freeze` begin one now.
     """
-    approvals: Approvals
-    paging: Paging
     breaker: Breaker
-    dashboard: Dashboard
-    reports: Reports
-    retention_days: int = Field(90, ge=1)
-    """How many days a closed incident is kept."""
-    reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
-    """An alert that fires again within this time reopens its closed incident."""
-    log: Log
 
     @property
     def observing(self) -> Observing:
@@ -477,6 +453,35 @@ class Settings(Section):
         own = (each for each in self.overrides if each.observe_only is not None)
         rules = [ObserveRule(bool(each.observe_only), each.playbook, each.target) for each in own]
         return Observing([ObserveRule(self.observe_only), *rules])
+
+
+class Settings(StorageSettings):
+    clusters: Clusters = Field((), examples=["deploy/two-clusters.example.yaml"])
+    """Several clusters: `{name: east, kubernetes: {…}, prometheus: {…}, sampling: {…}, gpu: {…}}` for each.
+
+    Only a settings file can hold them; mount it from a Secret if it has tokens. With one cluster, the settings
+    `cluster`, `kubernetes`, `prometheus`, `sampling` and `gpu` are used instead.
+    """
+    cluster: str = ""
+    """The value of the alerts' `cluster` label that means this cluster."""
+    http: Http
+    alertmanager: Alertmanager
+    slack: Slack
+    kubernetes: Kubernetes
+    prometheus: Prometheus
+    sampling: Sampling
+    gpu: Gpu
+    playbooks: Annotated[tuple[Annotated[Path, AfterValidator(_folder)], ...], BeforeValidator(_folders)] = Field(
+        PACKAGED, examples=["packaged,/etc/incident-bot/playbooks"], validate_default=True
+    )
+    """Folders; `packaged` are those that came with the bot. Of files with one name the last folder's counts."""
+    approvals: Approvals
+    paging: Paging
+    dashboard: Dashboard
+    reports: Reports
+    reopen_within: Duration = Field(timedelta(minutes=15), examples=["15m"])
+    """An alert that fires again within this time reopens its closed incident."""
+    log: Log
 
     @property
     def channels(self) -> tuple[tuple[str, str], ...]:

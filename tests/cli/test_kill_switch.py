@@ -18,7 +18,6 @@ from bot.flow.keep_halts import KeepHalts
 from bot.sandbox import valkey
 from tests import builders
 from tests.cli.test_commands import incident_bot
-from tests.test_settings import ENOUGH
 
 T = TypeVar("T")
 
@@ -28,7 +27,8 @@ class Deployment:
 
     def __init__(self, url: str, tag: str) -> None:
         self._url, self._tag = url, tag
-        self._environ = ENOUGH | {"REDIS_URL": url, "INCIDENT_BOT_REDIS_TAG": tag}
+        # No other setting is needed: these commands work where nothing else does.
+        self._environ = {"REDIS_URL": url, "INCIDENT_BOT_REDIS_TAG": tag}
 
     def says(self, *words: str) -> Result:
         return incident_bot(*words, **self._environ)
@@ -127,7 +127,7 @@ def test_an_incident_that_is_closed_is_not_halted(deployment: Deployment) -> Non
 
 
 def test_without_redis_nothing_is_said_to_be_done(unused_tcp_port: int) -> None:
-    result = incident_bot("halt", "all", **ENOUGH | {"REDIS_URL": f"redis://127.0.0.1:{unused_tcp_port}/0"})
+    result = incident_bot("halt", "all", REDIS_URL=f"redis://127.0.0.1:{unused_tcp_port}/0")
     assert result.exit_code == 1
     assert "Redis did not answer" in result.stderr
     assert "Traceback" not in result.output

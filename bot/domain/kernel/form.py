@@ -23,8 +23,8 @@ class FormField(BaseModel):
 
     label: str
     """What stands above it."""
-    kind: Literal["text", "number", "choice"] = "text"
-    """What it takes."""
+    kind: Literal["text", "number", "choice", "time"] = "text"
+    """What it takes. A time is a date and a time of day, such as `2026-11-20 14:30`, in UTC."""
     options: dict[str, str] = {}
     """Of a choice: key to what people read."""
     optional: bool = False
@@ -84,6 +84,9 @@ def _problem(field: FormField, value: Answer) -> str:
     match field.kind:
         case "choice":
             return "" if value in field.options else f"'{value}' is not one of {', '.join(field.options)}"
+        case "time":
+            is_time = moment_in(value) is not None
+            return "" if is_time else f"'{value}' is not a date and a time (UTC). Example: 2026-11-20 14:30"
         case "text":
             long = len(str(value)) > field.max_length
             return f"at most {field.max_length} characters" if long else ""

@@ -10,7 +10,7 @@ from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.limits import OPTIONS
 from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.form import Form, FormField, answers, problems
+from bot.domain.kernel.form import MAX_MOMENT_LENGTH, Form, FormField, answers, problems
 from bot.sandbox.slack.block_kit import checked_view
 from bot.sandbox.slack.interactions import state_of
 from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, view_of, whispered
@@ -46,6 +46,12 @@ def test_what_was_filled_in_comes_back_as_answers() -> None:
 def test_what_stood_there_already_comes_back_when_nobody_changes_it() -> None:
     given = forms.given(typed(shown(FORM, method="evict", gain=2.0, since="yesterday")))
     assert answers(FORM, given) == {"method": "evict", "gain": 2.0, "since": "yesterday"}
+
+
+@pytest.mark.fast
+def test_a_time_is_typed_as_text() -> None:
+    (field,) = shown({"at": FormField(label="When?", kind="time")})["blocks"]
+    assert (field["element"]["type"], field["element"]["max_length"]) == ("plain_text_input", MAX_MOMENT_LENGTH)
 
 
 @pytest.mark.fast

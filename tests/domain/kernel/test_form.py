@@ -14,6 +14,7 @@ FORM = {
     "gain": FormField(label="Gain", kind="number", min=1, max=64, unit="times"),
     "method": FormField(label="Method", kind="choice", options={"fp8": "FP8", "evict": "Eviction"}),
     "since": FormField(label="Since", optional=True, max_length=5),
+    "at": FormField(label="At", kind="time", optional=True),
 }
 GOOD: dict[str, Answer] = {"gain": "2", "method": "fp8"}
 
@@ -21,6 +22,8 @@ GOOD: dict[str, Answer] = {"gain": "2", "method": "fp8"}
 def test_what_was_filled_in_counts_in_its_kind() -> None:
     assert problems(FORM, GOOD) == {}
     assert answers(FORM, GOOD | {"since": ""}) == {"gain": 2.0, "method": "fp8"}
+    timed = GOOD | {"at": "2026-11-20 14:30"}
+    assert (problems(FORM, timed), answers(FORM, timed)["at"]) == ({}, "2026-11-20 14:30")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,12 @@ def test_what_was_filled_in_counts_in_its_kind() -> None:
         pytest.param({"gain": "65"}, "gain", "Gain: at most 64 times", id="too-much"),
         pytest.param({"method": "int4"}, "method", "Method: 'int4' is not one of fp8, evict", id="no-such-option"),
         pytest.param({"since": "yesterday"}, "since", "Since: at most 5 characters", id="too-long"),
+        pytest.param(
+            {"at": "last week"},
+            "at",
+            "At: 'last week' is not a date and a time (UTC). Example: 2026-11-20 14:30",
+            id="no-time",
+        ),
         pytest.param({"strange": "x"}, "strange", "there is no field 'strange'", id="no-such-field"),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 from bot.adapters.slack import limits
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import plain_text
-from bot.domain.kernel.form import Answer, FormField
+from bot.domain.kernel.form import MAX_MOMENT_LENGTH, Answer, FormField
 
 FIELD = "field:"
 """Before a field's name, in the id of its block."""
@@ -110,6 +110,11 @@ def _text(field: FormField, filled: Answer) -> Block:
     return element | ({"initial_value": str(filled)[: field.max_length]} if filled != "" else {})
 
 
+def _time(field: FormField, filled: Answer) -> Block:
+    # Slack's own picker has no seconds to copy from a log, and shows the reader's zone where labels say UTC.
+    return _text(field.model_copy(update={"max_length": MAX_MOMENT_LENGTH}), filled)
+
+
 def _number(field: FormField, filled: Answer) -> Block:
     element: Block = {"type": "number_input", "action_id": ENTRY, "is_decimal_allowed": True}
     bounds = {"min_value": field.min, "max_value": field.max}
@@ -128,4 +133,4 @@ def _option(key: str, label: str) -> Block:
     return {"text": plain_text(label, limits.OPTION_TEXT), "value": key[: limits.OPTION_VALUE]}
 
 
-_ELEMENTS = {"text": _text, "number": _number, "choice": _choice}
+_ELEMENTS = {"text": _text, "number": _number, "choice": _choice, "time": _time}

@@ -94,7 +94,9 @@ class Silencing:
         # Stored all the same: a silence of a moment ago may not be in the run yet.
         await store(self._services.incidents, event_of(command, "unsilence"), run.incident_id)
         name = line(run.incident_id, 40)
-        return reply(f"The silences of {name} are being ended." if run.silences else f"{name} has no silence by the bot.")
+        return reply(
+            f"The silences of {name} are being ended." if run.silences else f"{name} has no silence by the bot."
+        )
 
 
 def _duration(how_long: str, why: str, run: Run) -> float:
