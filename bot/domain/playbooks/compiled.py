@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import ExpressionError, Fault
-from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression, names_in
 from bot.domain.playbooks.expressions.template import NO_UNITS, Template, as_written, compile_template, shown
 from bot.domain.playbooks.language import (
@@ -221,9 +220,6 @@ class CompiledPlaybook:
 
     def kind(self, name: str) -> str:
         return kind_of(self.playbook.states[name])
-
-    def successors(self, name: str) -> tuple[str, ...]:
-        return successors(self.playbook, name)
 
     def evidence(self, name: str) -> tuple[str, ...]:
         """Returns the signals that a request for this change shows.

@@ -431,6 +431,10 @@ def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade() -> 
     asked = last(waiting(plan=plan(expected="4 replicas stay", circumstances=(drain,))))
     shown = json.dumps(asked.blocks, ensure_ascii=False)
     assert "*Impact:* 4 replicas stay; 117 streams are open on 4 pods" in shown
+    nothing_else = json.dumps(
+        last(waiting(plan=plan(expected="none", circumstances=(drain,)))).blocks, ensure_ascii=False
+    )
+    assert "*Impact:* 117 streams are open on 4 pods" in nothing_else
     assert "preStop" not in shown
 
 

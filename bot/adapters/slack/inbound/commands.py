@@ -258,9 +258,8 @@ class Commands:
         if not alerts:
             return reply("Every alert matched a playbook.")
         lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
-        return reply(
-            "*Alerts that opened no incident*", *lines, "`/incident playbooks` shows which alerts open each playbook."
-        )
+        head = f"*Alerts that opened no incident* (the newest {len(lines)}, newest first)"
+        return reply(head, *lines, "`/incident playbooks` shows which alerts open each playbook.")
 
     async def _stats(self, command: Command) -> Message:
         days = int(command.rest) if command.rest.isascii() and command.rest.isdigit() else 7 if not command.rest else 0

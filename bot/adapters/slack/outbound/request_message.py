@@ -176,10 +176,17 @@ def _impact(request: Request) -> list[str]:
     """What users feel of it, then what is dangerous or not known. Streams that may be cut are never left out."""
     drain = next((each for each in request.plan.circumstances if each.name == "drain"), None)
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
-    said = "; ".join(filter(None, (_expected(request), _streams(drain.text) if drain is not None else "")))
+    said = _felt(request)
     sign = _danger(drain.text, drain.grade) if drain is not None else ""
     first = [f"{sign}*Impact:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
+
+
+def _felt(request: Request) -> str:
+    streams = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
+    # "none" is not the word beside streams that may be cut.
+    expected = "" if any(streams) and _expected(request) == "none" else _expected(request)
+    return "; ".join(filter(None, (expected, *streams)))
 
 
 def _calmly(said: str) -> str:
@@ -431,9 +438,7 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
 
 def consequence(request: Request) -> tuple[str, str]:
     """What users feel of it, and how it is taken back."""
-    drain = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
-    impact = "; ".join(filter(None, (_expected(request), *drain))) or "none expected"
-    return _calmly(impact), _calmly(_undo_text(request))
+    return _calmly(_felt(request) or "none expected"), _calmly(_undo_text(request))
 
 
 def approve_label(request: Request) -> str:

@@ -36,6 +36,10 @@ LAST_ACCELERATOR_TEAMS = ("serving", "platform")
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 
+def fewer_serve(count: int) -> str:
+    return f"{count} replica{'' if count == 1 else 's'} fewer serve{'s' if count == 1 else ''}"
+
+
 def plan_scale(situation: Situation) -> Plan:
     snapshot, context = situation.snapshot, situation.context
     workload = workload_of(snapshot)
@@ -74,7 +78,7 @@ def plan_scale(situation: Situation) -> Plan:
         circumstances=circumstances,
         risk=_risk(now, wanted),
         approved_by=_deciders(circumstances),
-        expected=MORE_SERVE if wanted > now else f"{now - wanted} replicas fewer serve",
+        expected=MORE_SERVE if wanted > now else fewer_serve(now - wanted),
         undo_text=f"scale back to {now}",
         commit=owned.commit,
     )

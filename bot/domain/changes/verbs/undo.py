@@ -32,7 +32,7 @@ from bot.domain.changes.verb import (
     Stub,
     Verb,
 )
-from bot.domain.changes.verbs.scale import drained_first, scaled, victims_of
+from bot.domain.changes.verbs.scale import drained_first, fewer_serve, scaled, victims_of
 from bot.domain.cluster.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
 from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
@@ -76,7 +76,6 @@ def plan_undo(situation: Situation) -> Plan:
     together = _as_one_rollout(snapshot, context, inverses)
     steps, circumstances = together or _with_waits(snapshot, context, inverses)
     what = entries[0].title if len(entries) == 1 else f"{len(entries)} changes"
-    rolls = any(inverse.is_template_patch for inverse in inverses)
     return Plan(
         verb="undo",
         disrupts="nothing",
@@ -85,9 +84,17 @@ def plan_undo(situation: Situation) -> Plan:
         steps=steps,
         circumstances=circumstances,
         risk=VERB.risk,
-        expected=expected_downtime(snapshot, _last_templates(inverses)[0]) if rolls else "none",
+        expected=_expected(snapshot, inverses),
         undo_text="none: an undo is not undone, the change is proposed again",
     )
+
+
+def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
+    if any(inverse.is_template_patch for inverse in inverses):
+        return expected_downtime(snapshot, _last_templates(inverses)[0])
+    scaled_in = (each for each in inverses if each.call.subresource == "scale")
+    fewer = sum(replicas_of(each.before) - replicas_of(each.after) for each in scaled_in)
+    return fewer_serve(fewer) if fewer > 0 else "none"
 
 
 def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any]) -> list[LedgerEntry]:

@@ -7,7 +7,8 @@ from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Question
-from bot.domain.playbooks.language import AskState, DivertState, EndState
+from bot.domain.playbooks.edges import edges_of
+from bot.domain.playbooks.language import AskState, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -91,10 +92,13 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
 
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
-    is_at_end = isinstance(draft.playbook.state(draft.run.state), EndState)
+    state = draft.playbook.state(draft.run.state)
+    is_at_end = isinstance(state, EndState)
     choices = {} if is_at_end or unread else {"again": f"Try again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
     choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
-    ways = draft.playbook.successors(draft.run.state)[:4]
+    # That a watch held is for its samples to say; a person who knows better may skip it, with a reason.
+    claims = ("held",) if isinstance(state, WatchState) else ()
+    ways = [*dict.fromkeys(edge.to for edge in edges_of(state) if edge.outcome not in claims)][:4]
     choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     if draft.run.held:
         # The undo is named: it is not always the change that was last discussed.

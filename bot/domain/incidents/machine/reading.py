@@ -95,8 +95,9 @@ def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
     text = f"cannot decide: {draft.playbook.in_words(why, draft.run.readings)}"
     notes = [clause.note for clause in state.go if clause.note and not clause.severity]
     if notes:
-        # The last one names what the others would have found.
-        _check(draft, "unknown", notes[-1] if state.go[-1].note else draft.playbook.called(draft.run.state))
+        # The last one names what the others would have found. A title, often a question, is a quotation among others.
+        title = f"“{draft.playbook.called(draft.run.state)}”"
+        _check(draft, "unknown", notes[-1] if state.go[-1].note else title)
     _looked(draft, text)
     entering.go(draft, "unknown", because=text)
 

@@ -383,6 +383,7 @@ def test_undo_goes_the_way_of_every_change() -> None:
     assert story.run.held == ()
     assert story.run.open_question is not None
     assert story.run.open_question.text == "The undo is done. What next?"
+    assert "goto:calm" not in story.run.open_question.choices, "that a watch held is not for people to say"
 
 
 def test_an_undo_waits_for_the_call_that_may_be_on_its_way() -> None:

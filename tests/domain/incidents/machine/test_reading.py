@@ -89,6 +89,13 @@ def test_what_was_ruled_out_found_and_not_known_is_in_the_diagnosis() -> None:
     assert unread.run.posts[0].data["checks"] == [["unknown", "a full pool"]]
 
 
+def test_a_check_without_a_name_is_known_by_the_title_of_its_state() -> None:
+    noted = TWO_READS.replace("to: second}", "to: second, note: a full pool}", 1)
+    titled = noted.replace("  first:\n", "  first:\n    title: Is the pool full?\n", 1)
+    unread = reads(reads(Story(Bundle.of(load_text(titled))).opened(), usage=None, waiting=1), waiting=None)
+    assert unread.run.posts[0].data["checks"] == [["unknown", "“Is the pool full?”"]]
+
+
 DIAGNOSED = TWO_READS.replace(
     "start: first",
     """settings: {most: {default: 2s, why: w}}
