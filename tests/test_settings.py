@@ -344,19 +344,19 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("HTTP_PORT", "http", "INCIDENT_BOT_HTTP_PORT: Input should be a valid integer"),
-        ("HTTP_PORT", "70000", "INCIDENT_BOT_HTTP_PORT: Input should be less than or equal to 65535"),
+        ("HTTP_PORT", "http", "INCIDENT_BOT_HTTP_PORT: must be a whole number"),
+        ("HTTP_PORT", "70000", "INCIDENT_BOT_HTTP_PORT: must be at most 65535"),
         ("REDIS_URL", "localhost:6379", "INCIDENT_BOT_REDIS_URL: is not a Redis address; example: redis://"),
         ("REDIS_TAG", "{bot}", "INCIDENT_BOT_REDIS_TAG: is not of the right form; example: bot"),
         ("SLACK_CHANNEL", "#incidents", "INCIDENT_BOT_SLACK_CHANNEL: is not of the right form; example: C0123456789"),
         ("SLACK_BASE_URL", "http://slack.example/api/", "would send a token in clear"),
-        ("SLACK_POSTS_PER_SECOND", "0", "INCIDENT_BOT_SLACK_POSTS_PER_SECOND: Input should be greater than 0"),
-        ("SLACK_POSTS_BURST", "0", "INCIDENT_BOT_SLACK_POSTS_BURST: Input should be greater than or equal to 1"),
-        ("SLACK_UPDATES_PER_MINUTE", "-1", "INCIDENT_BOT_SLACK_UPDATES_PER_MINUTE: Input should be greater than 0"),
+        ("SLACK_POSTS_PER_SECOND", "0", "INCIDENT_BOT_SLACK_POSTS_PER_SECOND: must be more than 0"),
+        ("SLACK_POSTS_BURST", "0", "INCIDENT_BOT_SLACK_POSTS_BURST: must be at least 1"),
+        ("SLACK_UPDATES_PER_MINUTE", "-1", "INCIDENT_BOT_SLACK_UPDATES_PER_MINUTE: must be more than 0"),
         ("SLACK_BASE_URL", "slack.com", "INCIDENT_BOT_SLACK_BASE_URL: is not a web address; example: https://"),
         ("APPROVALS_USER_GROUP", "@serving", "INCIDENT_BOT_APPROVALS_USER_GROUP: is not of the right form"),
         ("APPROVALS_HIGH_EXPIRES", "15", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: '15' is not a duration"),
-        ("APPROVALS_HIGH_EXPIRES", "0s", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: Input should be greater than"),
+        ("APPROVALS_HIGH_EXPIRES", "0s", "INCIDENT_BOT_APPROVALS_HIGH_EXPIRES: must be more than"),
         (
             "APPROVALS_RISK_FLOORS",
             "scael=high",
@@ -367,10 +367,10 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
         ("APPROVALS_WHO", "set_flag=lead", "INCIDENT_BOT_APPROVALS_WHO: 'set_flag' is no kind of change; did you mean"),
         ("APPROVALS_EXPIRES", "scale=soon", "INCIDENT_BOT_APPROVALS_EXPIRES: 'soon' is not a duration"),
         ("APPROVALS_TEAMS_LEAD_CHANNEL", "#leads", "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_CHANNEL: is not of the right"),
-        ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: Input should be 'low'"),
+        ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: must be 'low'"),
         ("APPROVALS_HIGH_USERS", "ben", "INCIDENT_BOT_APPROVALS_HIGH_USERS: is not of the right form"),
         ("OVERRIDES", "window", "INCIDENT_BOT_OVERRIDES: write name=value"),
-        ("LOG_FORMAT", "xml", "INCIDENT_BOT_LOG_FORMAT: Input should be 'json' or 'console'"),
+        ("LOG_FORMAT", "xml", "INCIDENT_BOT_LOG_FORMAT: must be 'json' or 'console'"),
         ("PLAYBOOKS", "/no/such/folder", "INCIDENT_BOT_PLAYBOOKS: '/no/such/folder' is not a folder"),
         ("SLACK_CHANEL", "C0INC", "INCIDENT_BOT_SLACK_CHANEL is no setting; did you mean INCIDENT_BOT_SLACK_CHANNEL?"),
         ("KUBERNETES_KUBECONFIG", "/k", "kubernetes: must name one cluster in one way"),
@@ -433,7 +433,7 @@ def test_a_fault_in_the_file_has_its_line(tmp_path: Path) -> None:
     listed = faults(ENOUGH, path)
     assert listed[0].startswith(f"{path}:2:3 (http.prt) is no setting; did you mean port?")
     assert listed[1].startswith(f"{path}:7:5 (approvals.high.users): is not of the right form")
-    assert listed[2].startswith(f"{path}:4:3 (log.level): Input should be 'debug'")
+    assert listed[2].startswith(f"{path}:4:3 (log.level): must be 'debug'")
 
 
 @pytest.mark.parametrize(
@@ -442,9 +442,9 @@ def test_a_fault_in_the_file_has_its_line(tmp_path: Path) -> None:
         pytest.param("http: [", ":1:8: not YAML", id="unfinished"),
         pytest.param("- 1\n", ": must hold settings by name", id="a-list"),
         pytest.param("slack: {bot_token: s3cret-a, bot_token: s3cret-b}", "a key is written twice", id="twice"),
-        pytest.param("slack: s3cret-x", "slack): Input should be a valid dictionary", id="no-mapping"),
+        pytest.param("slack: s3cret-x", "slack): must be settings by name", id="no-mapping"),
         pytest.param("http: {1: 2}", "Keys should be strings", id="number-as-key"),
-        pytest.param("http: &loop {port: *loop}", "http.port): Input should be a valid integer", id="holds-itself"),
+        pytest.param("http: &loop {port: *loop}", "http.port): must be a whole number", id="holds-itself"),
     ],
 )
 def test_a_file_that_is_no_settings_file_says_so_without_its_values(tmp_path: Path, text: str, fault: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -93,9 +94,28 @@ def _take_away(values: dict[str, Any], path: Location) -> None:
         inner[name] = value
 
 
+_IN_PLAIN_WORDS = (
+    (r"^Value error, ", ""),
+    (r"^String should match pattern.*", "is not of the right form"),
+    (r"^(Input|Value|Tuple|List) should (be|have)\b", r"must \2"),
+    (r"\ba valid integer\b.*", "a whole number"),
+    (r"\ba valid number\b.*", "a number"),
+    (r"\ba valid boolean\b.*", "true or false"),
+    (r"\ba valid (string|url)\b.*", "a text"),
+    (r"\ba valid (dictionary|mapping)\b.*", "settings by name"),
+    (r"\ba valid (tuple|list)\b.*", "a list"),
+    (r"\b(greater than or equal to)\b", "at least"),
+    (r"\b(less than or equal to)\b", "at most"),
+    (r"\bgreater than\b", "more than"),
+    (r"datetime\.timedelta\(0\)", "0s"),
+)
+"""Of pydantic's messages."""
+
+
 def _plain(message: str) -> str:
-    message = message.removeprefix("Value error, ")
-    return "is not of the right form" if message.startswith("String should match pattern") else message
+    for pattern, words in _IN_PLAIN_WORDS:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def _example(path: Location) -> str:
@@ -103,4 +123,6 @@ def _example(path: Location) -> str:
     if info.examples:
         return str(info.examples[0])
     choices = get_args(info.annotation) if isinstance(info.default, str) else ()
+    if isinstance(info.default, bool):
+        return str(info.default).lower()
     return " or ".join(map(str, choices)) if choices else str(info.default if info.default is not None else "")

@@ -28,6 +28,7 @@ from bot.adapters.yaml_playbooks import (
 )
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.settings import Override
 
 pytestmark = pytest.mark.fast
@@ -295,7 +296,7 @@ def test_a_run_goes_on_with_a_playbook_that_a_newer_check_would_refuse() -> None
     kept = json.loads(begun["playbooks"])
     kept["small"]["source"] = stricter
     again = StoredPlaybooks()({**begun, "playbooks": json.dumps(kept)}).playbooks["small"]
-    assert again.successors("calm") == ("over", "cap", "question")
+    assert successors(again.playbook, "calm") == ("over", "cap", "question")
 
 
 # --- several files ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.adapters.yaml_playbooks import check_text, fragments_of, load_text
+from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.language import AskState, ReadState, WatchState
 
 pytestmark = pytest.mark.fast
@@ -72,11 +73,11 @@ def test_a_fragment_becomes_states_of_the_playbook() -> None:
     assert isinstance(ask, AskState)
     assert load.title == "Is thrash < 0.01 && usage < baseline.usage?"
     assert load.covers == ("K1", "K3")
-    assert playbook.successors("calm_load") == ("calm_wait", "calm_ask")
+    assert successors(playbook.playbook, "calm_load") == ("calm_wait", "calm_ask")
     assert wait.watch == {"calm": "(thrash < 0.01 && usage < baseline.usage) && results.calm_load.load > 1"}
     assert (wait.for_, wait.held, wait.not_held) == ("settings.calm_for", "over", "question")
     assert ask.choices["again"].to == "look"
-    assert playbook.successors("cap") == ("calm_load", "question")
+    assert successors(playbook.playbook, "cap") == ("calm_load", "question")
     assert playbook.settings["calm_for"] == 300
 
 
@@ -158,7 +159,7 @@ states:
     said = "!((thrash < 0.01 && usage < baseline.usage))"
     assert inner.watch["calm"] == f"({said}) && results.calm_inner_load.load > 1"
     assert (inner.held, inner.not_held) == ("over", "calm_wait")
-    assert playbook.successors("calm_inner_ask") == ("calm_wait",)
+    assert successors(playbook.playbook, "calm_inner_ask") == ("calm_wait",)
     assert (wait.watch["calm"], wait.unknown) == ("results.calm_inner_load.load > 2", "calm_inner_load")
 
 
