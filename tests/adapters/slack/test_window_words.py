@@ -11,9 +11,11 @@ from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.outbound.home import Seen, home
 from bot.adapters.slack.outbound.message import Message
 from bot.domain.kernel.planned_window import PlannedWindow
+from bot.domain.kernel.target import Target
 from bot.flow.ports import HeldAlert
 from tests import builders
 from tests.adapters.slack.conftest import Bench, services_of
+from tests.fakes.incident_service import MemoryPlaybooks
 from tests.fakes.restrictions import MemoryWindowService
 
 
@@ -21,7 +23,8 @@ class Caller:
     def __init__(self, bench: Bench) -> None:
         services = services_of(bench)
         assert isinstance(services.windows, MemoryWindowService)
-        self.windows, self._commands = services.windows, Commands(services)
+        assert isinstance(services.playbooks, MemoryPlaybooks)
+        self.windows, self.playbooks, self._commands = services.windows, services.playbooks, Commands(services)
 
     async def says(self, text: str, user: str = "U0ANA") -> str:
         answer = await self._commands.answer(Command.read(text, user=user, user_name="Ana", trigger_id=text))
@@ -46,6 +49,13 @@ async def test_a_window_is_begun_listed_and_ended(kind: str, does: str, caller: 
     assert "is over" in await caller.says(f"{kind} serving/llm-* off")
     assert caller.windows.windows.windows == []
     assert "Nobody planned" in await caller.says(f"{kind} serving/llm-* off")
+
+
+async def test_a_window_of_a_workload_that_is_not_there_is_begun_with_a_warning(caller: Caller) -> None:
+    assert "Is the name right?" in await caller.says("maintenance serving/lmm for 1h new driver")
+    assert len(caller.windows.windows.windows) == 1
+    caller.playbooks.workloads.append(Target(cluster="prod-1", namespace="serving", name="lmm"))
+    assert "Is the name right?" not in await caller.says("freeze serving/lmm for 1h new driver")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ _PERSON = re.compile(r"<@([UW][A-Z0-9]+)\|[^>]*>")
 _LINK = re.compile(r"<((?:https?|mailto):[^|>]+)(?:\|[^>]*)?>")
 _CHANNEL = re.compile(r"<#[CG][A-Z0-9]+\|([^>]*)>")
 INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
+WORKLOAD_NAME = re.compile(r"(?:(\S{1,100})/)?([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
+"""Namespace and name; with several clusters, the cluster before them."""
 NOTHING = "now"
 """The command that `/incident` alone stands for."""
 TAKES_TEXT = frozenset(

@@ -5,7 +5,6 @@ Both forms stay open with their answers until the incident is stored.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import structlog
@@ -14,7 +13,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
-from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.command import WORKLOAD_NAME, Command
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.services import Services
 from bot.domain.kernel.errors import ClusterError, OpeningError, UnknownClusterError
@@ -30,8 +29,6 @@ FILLING = "open:form"
 PLAYBOOK, WORKLOAD, SEEN = "playbook", "workload", "seen"
 TITLE = "Open an incident"
 SUBMIT = "Open"
-WORKLOAD_NAME = re.compile(r"(?:(\S{1,100})/)?([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
-"""Namespace and name; with several clusters, the cluster before them."""
 NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please send it again; sending twice is harmless."
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import structlog
+
 from bot.adapters.slack.escape import code, line
-from bot.adapters.slack.inbound.boundary import NotDoneError
-from bot.adapters.slack.inbound.command import Command, reply
+from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError
+from bot.adapters.slack.inbound.command import WORKLOAD_NAME, Command, reply
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import window_line
 from bot.adapters.slack.services import Services
 from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.planned_window import WindowKind
 from bot.flow.plan_windows import Plan
+
+log = structlog.get_logger(__name__)
 
 DOES: dict[WindowKind, str] = {
     "maintenance": "alerts open no incident, unless they are urgent",
@@ -22,7 +27,7 @@ DOES: dict[WindowKind, str] = {
 
 class WindowWords:
     def __init__(self, services: Services) -> None:
-        self._windows = services.windows
+        self._windows, self._playbooks = services.windows, services.playbooks
 
     async def maintenance(self, command: Command) -> Message:
         return await self._answer("maintenance", command)
@@ -47,9 +52,21 @@ class WindowWords:
             begun = await self._windows.begin(replace(plan, seconds=seconds(how_long), why=why))
         except ValueError as wrong:
             raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
-        return reply(
-            window_line(begun), f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
-        )
+        ends = f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
+        return reply(window_line(begun), ends, *await self._doubts(target))
+
+    async def _doubts(self, target: str) -> tuple[str, ...]:
+        """A window may be planned before its workload is there, but a mistyped name would cover nothing."""
+        named = WORKLOAD_NAME.fullmatch(target)
+        if named is None:
+            return ()
+        try:
+            found = await self._playbooks.workload(named[1] or "", named[2], named[3])
+        except ClusterError as error:
+            # Also where the cluster is left open: the window then covers the workload of this name in each of them.
+            log.info("window.workload_not_checked", target=target, reason=str(error))
+            return ()
+        return () if found else (f"{WARNING} The cluster has no workload {code(target, 120)} now. Is the name right?",)
 
     async def _list(self, kind: WindowKind) -> Message:
         found = [window_line(each) for each in await self._windows.open() if each.kind == kind]
