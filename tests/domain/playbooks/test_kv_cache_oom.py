@@ -57,9 +57,9 @@ def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], stat
 def test_a_silent_counter_is_not_calm() -> None:
     healthy: dict[str, Value] = {"thrash": 0.0, "preempted": 0.0, "kv_usage": 0.61, "stall": False}
     load: dict[str, Value] = {"queue": 12.0}
-    assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"calm": True, "load": True}
+    assert PLAYBOOK.watch_parts("verify_calm", healthy | load) == {"recovered": True, "enough_load": True}
     silent = PLAYBOOK.watch_parts("verify_calm", {"kv_usage": 0.61, "stall": False} | load)
-    assert isinstance(silent["calm"], Unknown)
+    assert isinstance(silent["recovered"], Unknown)
 
 
 ASKED: dict[str, Value] = {"arrivals": 2.0, "asked_prompt": 108.0, "asked_answer": 500.0, "queue": 0.0}
@@ -82,7 +82,7 @@ def test_load_is_what_is_asked_for_and_not_what_gets_done(
 ) -> None:
     before = {f"baseline.{name}": value for name, value in ASKED.items()}
     values = {name: value for name, value in {**ASKED, **now, **before}.items() if value is not None}
-    load = playbook.watch_parts("verify_calm", values)["load"]
+    load = playbook.watch_parts("verify_calm", values)["enough_load"]
     assert (None if isinstance(load, Unknown) else load) is is_there
 
 
@@ -113,8 +113,8 @@ SERVED: dict[str, Value] = {
 def test_a_pool_with_room_is_not_enough_where_users_wait(now: dict[str, Value | None], are_served: bool | None) -> None:
     values = {name: value for name, value in {**SERVED, **now}.items() if value is not None}
     parts = PLAYBOOK.watch_parts("flap", values)
-    assert parts["calm"] is True
-    assert (None if isinstance(parts["users"], Unknown) else parts["users"]) is are_served
+    assert parts["room_in_the_pool"] is True
+    assert (None if isinstance(parts["users_served"], Unknown) else parts["users_served"]) is are_served
 
 
 CANARY: dict[str, Value] = {

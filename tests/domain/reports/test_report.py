@@ -296,10 +296,10 @@ def test_a_request_that_is_still_open_was_waited_for_until_the_last_entry() -> N
     assert Report.of(story.timeline).waited_seconds == 59 + 35
 
 
-def test_an_undo_ends_the_wait_for_what_it_withdraws() -> None:
+def test_what_a_command_withdraws_is_not_waited_for() -> None:
     story = fixed_until_watch()
     story.tell(200, Commanded(event_id="u", command="undo", user="ben")).planned(210)
-    story.tell(230, Commanded(event_id="u2", command="undo", user="ben"))
+    story.tell(230, Commanded(event_id="r", command="resolve", user="ben"))
     assert [(wait.about, wait.ended_at) for wait in Report.of(story.timeline).waits][-1] == ("R3", START + 230)
 
 
