@@ -26,7 +26,7 @@ from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.outbound.old_cards import highest_number
 from bot.adapters.slack.services import Services
 from bot.adapters.web import Credentials, Endpoints, create_app
-from bot.adapters.yaml_playbooks import StoredPlaybooks, hashes_of, load_folders
+from bot.adapters.yaml_playbooks import FileHashes, StoredPlaybooks, load_folders
 from bot.dependencies import (
     Dependencies,
     OneCluster,
@@ -67,7 +67,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         notify_once = NotifyOnce(on.storage.store, on.slack.messenger)
         playbooks = LivePlaybooks(
             lambda: load_folders(settings.playbooks, settings.overrides),
-            lambda: hashes_of(settings.playbooks),
+            FileHashes(settings.playbooks),
             notify_once,
             notify_once.forget,
         )

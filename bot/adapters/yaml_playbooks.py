@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -46,6 +49,8 @@ SETTINGS = "settings"
 """In place of a file name, for faults in an operator's own settings."""
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 30
+SETTLED_SECONDS = 2.0
+"""Longer than one tick of any file system's clock."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 r"""Half a character, as from the escape `\ud83d`: no file, database or expression accepts it."""
 STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
@@ -259,11 +264,43 @@ def load_table(path: FilePath) -> Source:
     return Source(file, text, data, reader.values, reader.keys)
 
 
-def hashes_of(folders: Sequence[FilePath]) -> dict[str, str]:
-    """A hash of each file of the folders that `load_folders` reads."""
-    files = [path for folder in folders for path in (*folder.glob("*.yaml"), *(folder / FRAGMENTS).glob("*.yaml"))]
-    texts = {str(path): _text_of(path) for path in sorted(files)}
-    return {path: hashlib.sha256(str(text).encode()).hexdigest() for path, text in texts.items()}
+class FileHashes:
+    """A hash of each file of the folders that `load_folders` reads. A file is read only when it may have changed."""
+
+    def __init__(self, folders: Sequence[FilePath]) -> None:
+        self._folders = folders
+        self._known: dict[str, tuple[_Written, str]] = {}
+
+    def __call__(self) -> dict[str, str]:
+        files = (each for folder in self._folders for each in (folder, folder / FRAGMENTS))
+        found = {str(path): path for folder in files for path in sorted(folder.glob("*.yaml"))}
+        self._known = {name: self._hash(name, path) for name, path in found.items()}
+        return {name: digest for name, (_, digest) in self._known.items()}
+
+    def _hash(self, name: str, path: FilePath) -> tuple[_Written, str]:
+        written, known = _written(path), self._known.get(name)
+        # Two writes within one tick of the file system's clock leave the same time: what is so new is read again.
+        if known is not None and known[0] == written and time.time() - written.at > SETTLED_SECONDS:
+            return known
+        return written, hashlib.sha256(str(_text_of(path)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What differs after a file was written. A mounted ConfigMap is replaced by another file of the same name."""
+
+    at: float
+    size: int
+    inode: int
+
+
+def _written(path: FilePath) -> _Written:
+    try:
+        found = path.stat()
+    except OSError:
+        # Read each time: a link without an end, or a file that has just gone.
+        return _Written(math.inf, 0, 0)
+    return _Written(max(found.st_mtime, found.st_ctime), found.st_size, found.st_ino)
 
 
 def read_fragments(folder: FilePath) -> Fragments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.adapters import yaml_playbooks
 from bot.adapters.yaml_playbooks import (
+    FileHashes,
     StoredPlaybooks,
     check_file,
     check_text,
-    hashes_of,
     load_folder,
     load_folders,
     load_playbook,
@@ -574,4 +576,51 @@ def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_i
     library = load_folders([tmp_path])
     assert len(library.playbooks) == 1
     assert said in str(library.faults[str(strange)][0])
-    assert str(strange) in hashes_of([tmp_path])
+    assert str(strange) in FileHashes([tmp_path])()
+
+
+# --- which files have changed ----------------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_not_written_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.yaml").write_text("one")
+    hashes = FileHashes([tmp_path])
+    first = hashes()
+    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(yaml_playbooks, "_text_of", lambda path: pytest.fail(f"{path} was read again"))
+    assert hashes() == first
+
+
+@pytest.mark.parametrize("settled", [2.0, -1.0])
+def test_every_way_to_change_a_folder_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: float
+) -> None:
+    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", settled)
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text("one")
+    hashes = FileHashes([tmp_path])
+    seen = [hashes()]
+    two.write_text("two")
+    seen.append(hashes())
+    one.write_text("longer")
+    seen.append(hashes())
+    # As a mounted ConfigMap is: another file of the same length, and as old as before.
+    new = tmp_path / "new"
+    new.write_text("shorts")
+    os.utime(new, ns=(one.stat().st_atime_ns, one.stat().st_mtime_ns))
+    new.replace(one)
+    seen.append(hashes())
+    two.unlink()
+    seen.append(hashes())
+    assert all(before != after for before, after in itertools.pairwise(seen))
+    assert hashes() == FileHashes([tmp_path])()
+
+
+def test_a_file_that_was_just_written_is_read_again_whatever_its_times_say(tmp_path: Path) -> None:
+    one = tmp_path / "one.yaml"
+    one.write_text("one")
+    hashes = FileHashes([tmp_path])
+    before, times = hashes(), one.stat()
+    one.write_text("eno")
+    os.utime(one, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert hashes() != before

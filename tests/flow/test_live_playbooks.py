@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.yaml_playbooks import hashes_of, load_folder
+from bot.adapters.yaml_playbooks import FileHashes, load_folder
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.target import Target
 from bot.flow.live_playbooks import LivePlaybooks
@@ -26,9 +26,7 @@ class Bench:
 
     def bot(self) -> LivePlaybooks:
         """One replica of the bot; what was said is known to all of them."""
-        return LivePlaybooks(
-            lambda: load_folder(self.folder), lambda: hashes_of([self.folder]), self._tell, self._forget
-        )
+        return LivePlaybooks(lambda: load_folder(self.folder), FileHashes([self.folder]), self._tell, self._forget)
 
     async def _tell(self, about: str, text: str) -> None:
         if self.is_away:

@@ -63,6 +63,8 @@ _WEBHOOK = re.compile(
     r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
     r"|\.webhook\.office\.com/webhookb2/)[^\s'\"<>|()]+"
 )
+_BESIDE = re.compile(r"[\s:=,]")
+"""Stands in every text in which something beside a value makes it a secret, as the patterns below look for."""
 _HEADER = re.compile(
     r"\b((?:Proxy-)?Authorization|(?:Set-)?Cookie)((?:\\{0,3}['\"])?[ \t]{0,3}:[ \t]{0,3}(?:\\{0,3}['\"])?)"
     r"[^\s'\"\\][^\r\n'\"\\]*",
@@ -97,6 +99,8 @@ def _redacted_once(text: str) -> str:
 def _redacted(text: str) -> str:
     text = _VALUES.sub(MASK, text)
     text = _WEBHOOK.sub(rf"\1{MASK}", text)
+    if not _BESIDE.search(text):
+        return text
     text = _HEADER.sub(rf"\1\2{MASK}", text)
     text = _BEARER.sub(_without_bearer, text)
     text = _IN_URL.sub(lambda found: f"{found[1]}:{MASK}@" if found[1] else f"{found[2]}{MASK}@", text)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bot.domain.kernel import redaction
 from bot.domain.kernel.redaction import MASK, is_secret_name, redacted, redacted_data, shown_value
 
 pytestmark = pytest.mark.fast
@@ -189,3 +192,12 @@ HOSTILE = (
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_a_long_line_of_anything_is_masked_quickly_enough_to_finish(unit: str, after: str) -> None:
     redacted((unit + after) * (60_000 // len(unit + after)))
+
+
+@given(st.text(alphabet="abPASSWORD_-/.@'\"\\1", max_size=60))
+def test_no_rule_about_what_stands_beside_a_value_finds_anything_in_one_word(word: str) -> None:
+    assert not redaction._BESIDE.search(word)
+    assert all(pattern.search(word) is None for pattern in (redaction._HEADER, redaction._BEARER, redaction._USER))
+    assert redaction._IN_URL.search(word) is None
+    assert redaction._without_values(word, redaction._OPTION, redaction._AFTER_OPTION) == word
+    assert redaction._without_values(word, redaction._NAME, redaction._AFTER_NAME) == word

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
-from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.adapter.starlette.async_handler import to_starlette_response
+from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
@@ -105,11 +105,12 @@ def endpoint(
 
     `answering` is entered while Slack waits for the answer to a request that it signed.
     """
-    handler = AsyncSlackRequestHandler(app)
 
-    async def handle(request: Request) -> Response:
+    async def handle(request: Request, said: dict[str, Any]) -> Response:
+        # The mode in which Bolt takes what was read already, from a sender that was checked already.
+        asked = AsyncBoltRequest(body=said, headers=dict(request.headers), mode="socket_mode")
         with answering():
-            return await handler.handle(request)
+            return to_starlette_response(await app.async_dispatch(asked))
 
     return only_signed(handle, signing_secret)
 

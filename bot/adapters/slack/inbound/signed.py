@@ -7,7 +7,8 @@ import hmac
 import json
 import time
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs
+from typing import Any
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.requests import ClientDisconnect, Request
@@ -15,11 +16,13 @@ from starlette.responses import PlainTextResponse, Response
 
 log = structlog.get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[Request, dict[str, Any]], Awaitable[Response]]
+"""Handles a signed request; the second argument is what its body says."""
 OLDEST_SECONDS = 300
 """The limit that Slack recommends: an older request may be a replay."""
 
 
-def only_signed(handle: Handler, secret: str) -> Handler:
+def only_signed(handle: Answer, secret: str) -> Handler:
     async def checked(request: Request) -> Response:
         try:
             body = await request.body()
@@ -30,10 +33,11 @@ def only_signed(handle: Handler, secret: str) -> Handler:
         if not is_signed(body, stamp, request.headers.get("x-slack-signature", ""), secret, now=time.time()):
             log.warning("slack.refused", status=401)
             return PlainTextResponse("not signed by Slack\n", status_code=401)
-        if not is_readable(body, request.headers.get("content-type", "")):
+        said = said_in(body, request.headers.get("content-type", ""))
+        if said is None:
             log.warning("slack.refused", status=400)
             return PlainTextResponse("not what Slack sends\n", status_code=400)
-        return await handle(request)
+        return await handle(request, said)
 
     return checked
 
@@ -46,13 +50,15 @@ def is_signed(body: bytes, stamp: str, signature: str, secret: str, *, now: floa
     return hmac.compare_digest(f"v0={wanted}".encode(), signature.encode("utf-8", "replace"))
 
 
-def is_readable(body: bytes, content_type: str) -> bool:
-    """A JSON object, or a form that has one or no `payload`."""
+def said_in(body: bytes, content_type: str) -> dict[str, Any] | None:
+    """What Slack sends: a JSON object, or a form, of which only the `payload` counts if it has one; else None."""
     try:
         text = body.decode()
         if content_type.startswith("application/json"):
-            return isinstance(json.loads(text), dict)
-        payload = parse_qs(text, errors="strict").get("payload", ["{}"])[0]
-        return isinstance(json.loads(payload), dict)
+            said = json.loads(text)
+        else:
+            form = dict(parse_qsl(text, keep_blank_values=True, errors="strict"))
+            said = json.loads(form["payload"]) if "payload" in form else form
     except ValueError:
-        return False
+        return None
+    return said if isinstance(said, dict) else None
