@@ -145,6 +145,8 @@ def server_config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:
     return uvicorn.Config(
         app, host=host, port=port, log_level="warning", lifespan="off",
         timeout_graceful_shutdown=STOP_SECONDS, http=bounded(limits_here()), ws="none",
+        # Nothing here depends on the sender's address, and each request is logged where it is handled.
+        proxy_headers=False, access_log=False,
     )  # fmt: skip
 
 
