@@ -101,8 +101,9 @@ def serve(settings: SettingsFile = None, overrides: Overrides = None) -> None:
 
 def wiring_alone() -> ModuleType:
     """`bot.wiring`, without what its libraries import only because it is installed."""
-    # structlog, httpx and uvicorn would import them: 4 MB for colours that no log has and reloads that nobody wants.
-    for name in ("rich", "pygments", "watchfiles"):
+    # structlog, httpx and uvicorn would import them: 5 MB for colours that no log has, reloads that nobody wants, and
+    # threads of another kind.
+    for name in ("rich", "pygments", "watchfiles", "greenlet"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     return importlib.import_module("bot.wiring")
 

@@ -33,7 +33,6 @@ class LivePlaybooks:
         self._read, self._look, self._notify_once, self._forget = read, look, notify_once, forget
         self._seen = self._settling = look()
         self._library = read()
-        self._library.prepare()
         self._announced: dict[str, tuple[Fault, ...]] = {}
         _log(self._library.faults)
 
@@ -58,7 +57,6 @@ class LivePlaybooks:
             self._seen = found
             # Read here and not in a thread: it is slow only right after an edit, and the compiler is not shared.
             self._library = self._read().or_last_good(self._library)
-            self._library.prepare()
             log.info("playbooks.read", playbooks=sorted(self._library.playbooks))
         await self._announce()
 

@@ -68,18 +68,6 @@ async def test_an_edit_counts_without_a_restart(bench: Bench) -> None:
     assert (bench.title, bench.told) == ("Another", [])
 
 
-def is_built(bench: Bench) -> bool:
-    """Whether the state machine exists, without building it."""
-    return "machine" in vars(bench.live.library.playbooks["drill"]._derived)
-
-
-async def test_the_first_incident_of_a_playbook_does_not_wait_for_its_machine(bench: Bench) -> None:
-    assert is_built(bench)
-    bench.write(titled("Another"))
-    await bench.settled()
-    assert is_built(bench)
-
-
 async def test_a_file_that_is_being_written_is_not_read_halfway(bench: Bench) -> None:
     bench.write(DRILL[:50])
     await bench.live.refresh()

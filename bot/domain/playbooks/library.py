@@ -56,11 +56,6 @@ class Library:
         playbooks = {each: with_slo(playbook, target, labels) for each, playbook in playbooks.items()}
         return Bundle.of(playbooks[name], playbooks)
 
-    def prepare(self) -> None:
-        """Builds what the first incident of each playbook would wait for: a large state machine takes 0.1 s."""
-        for playbook in self.playbooks.values():
-            _ = playbook.machine
-
     def or_last_good(self, before: Library) -> Library:
         """Returns the library with the last good version of each playbook whose file now has faults."""
         kept = {

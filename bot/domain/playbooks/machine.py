@@ -12,7 +12,7 @@ from typing import Any
 from transitions import Machine
 
 from bot.domain.playbooks.edges import edges_of, successors
-from bot.domain.playbooks.language import ChangeState, EndState, Playbook
+from bot.domain.playbooks.language import ChangeState, Playbook
 from bot.domain.playbooks.scope import rests_on
 
 UNDO = "(undo)"
@@ -28,6 +28,7 @@ _PHASE_STEPS = (
     ("replan", "applying", "planning"),
 )
 
+
 Step = tuple[str, str, str]
 """(outcome, source, destination), all as the machine names them."""
 
@@ -40,26 +41,41 @@ class _Cursor:
 
 
 class PlaybookMachine:
+    """Each written state has a table of its own, built when a run comes there: most states are never entered."""
+
     def __init__(self, playbook: Playbook) -> None:
         self._playbook = playbook
-        self.steps: tuple[Step, ...] = tuple(dict.fromkeys(self._all_steps()))
-        self._machine = Machine(
-            model=None,
-            states=list(self._all_states()),
-            initial=self.entry(playbook.start),
-            auto_transitions=False,
-            ignore_invalid_triggers=True,
-        )
-        for outcome, source, destination in self.steps:
-            self._machine.add_transition(f"ev_{outcome}", source, destination)
+        self._tables: dict[str, Machine] = {}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every legal move."""
+        return tuple(dict.fromkeys(step for name in (*self._playbook.states, UNDO) for step in self._steps_of(name)))
 
     def next(self, at: str, outcome: str) -> str | None:
         """Returns where `outcome` leads from the machine state `at`; None if it is not legal there."""
-        event: Any = self._machine.events.get(f"ev_{outcome}")
-        if event is None or at not in self._machine.states:
+        name = self.written(at)
+        if name not in self._playbook.states and name != UNDO:
+            return None
+        table = self._tables.get(name) or self._tables.setdefault(name, self._table_of(name))
+        event: Any = table.events.get(f"ev_{outcome}")
+        if event is None or at not in table.states:
             return None
         cursor = _Cursor(at)
         return cursor.state if event.trigger(cursor) else None
+
+    def _table_of(self, name: str) -> Machine:
+        steps = tuple(dict.fromkeys(self._steps_of(name)))
+        table = Machine(
+            model=None,
+            states=list(dict.fromkeys((*self._machine_states(name), *(to for _, _, to in steps)))),
+            initial=self.entry(name),
+            auto_transitions=False,
+            ignore_invalid_triggers=True,
+        )
+        for outcome, source, destination in steps:
+            table.add_transition(f"ev_{outcome}", source, destination)
+        return table
 
     def entry(self, state: str) -> str:
         """Returns the first machine state of a written state, or of `(undo)`."""
@@ -70,32 +86,25 @@ class PlaybookMachine:
         """Returns the written state that a machine state belongs to, or `(undo)`."""
         return at.split("/", 1)[0]
 
-    def _all_states(self) -> Iterator[str]:
-        for name in (*self._playbook.states, UNDO):
-            yield from self._machine_states(name)
-
     def _machine_states(self, name: str) -> tuple[str, ...]:
         entry = self.entry(name)
         return (name,) if entry == name else tuple(f"{name}/{phase}" for phase in PHASES)
 
-    def _all_steps(self) -> Iterator[Step]:
-        for name, state in self._playbook.states.items():
-            if isinstance(state, EndState):
-                # A run may wait in an end until its residual changes are undone; then it ends again.
-                yield ("again", name, name)
-                continue
+    def _steps_of(self, name: str) -> Iterator[Step]:
+        # A run may wait in an end until its residual changes are undone; then it ends again.
+        yield from (("again", at, self.entry(name)) for at in self._machine_states(name))
+        if name == UNDO:
+            yield from _phase_steps(UNDO)
+        else:
             yield from self._written_steps(name)
-            for at in self._machine_states(name):
-                yield from ((f"goto:{to}", at, self.entry(to)) for to in self._offered(name))
-                yield ("again", at, self.entry(name))
-        # An undo leads to the next choice of the state that it interrupted, and only the run knows which.
-        yield from _phase_steps(UNDO)
-        for at in self._machine_states(UNDO):
-            yield from ((f"goto:{to}", at, self.entry(to)) for to in self._playbook.states)
-            yield ("again", at, self.entry(UNDO))
+        for at in self._machine_states(name):
+            yield from ((f"goto:{to}", at, self.entry(to)) for to in self._offered(name))
 
     def _offered(self, name: str) -> tuple[str, ...]:
         """Returns where a person may send the run from here: forward, or back to readings that a change depends on."""
+        if name == UNDO:
+            # It leads to the next choice of the state that it interrupted, and only the run knows which.
+            return tuple(self._playbook.states)
         state, on = self._playbook.states[name], successors(self._playbook, name)
         back = rests_on(state) & self._playbook.states.keys() if isinstance(state, ChangeState) else frozenset()
         return (*on, *sorted(back - {*on, name}))

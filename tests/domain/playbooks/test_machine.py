@@ -108,6 +108,14 @@ def test_no_outcome_leads_to_two_places() -> None:
     assert len({(outcome, source) for outcome, source, _ in MACHINE.steps}) == len(MACHINE.steps)
 
 
+def test_a_state_costs_nothing_before_a_run_comes_there() -> None:
+    machine = PlaybookMachine(PLAYBOOK)
+    assert machine._tables == {}
+    machine.next("look", "go:fix")
+    machine.next("fix/planning", "planned")
+    assert machine._tables.keys() == {"look", "fix"}
+
+
 def test_asking_leaves_nothing_behind() -> None:
     before = MACHINE.next("look", "go:fix")
     MACHINE.next("fix/planning", "planned")
