@@ -57,6 +57,14 @@ def test_commands_that_only_use_redis_need_its_address_alone() -> None:
     assert wrong.startswith("INCIDENT_BOT_RETENTION_DAYS: ")
 
 
+def test_a_mistyped_setting_in_the_file_is_reported_also_where_only_redis_is_needed(tmp_path: Path) -> None:
+    file = written(tmp_path, "redis_url: redis://localhost/0\nredis_tga: prod\nslack: {channel: '#any'}\n")
+    with pytest.raises(SettingsError) as refused:
+        load_storage_settings({}, file)
+    (only,) = refused.value.problems
+    assert "redis_tga) is no setting; did you mean redis_tag?" in only
+
+
 def test_seven_variables_are_enough() -> None:
     read = load_settings(ENOUGH)
     assert (read.http.host, read.http.port, read.http.body_limit_bytes) == ("127.0.0.1", 8080, 2 * 1024 * 1024)

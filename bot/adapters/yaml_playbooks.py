@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import stat
@@ -49,8 +48,8 @@ SETTINGS = "settings"
 """In place of a file name, for faults in an operator's own settings."""
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 30
-SETTLED_SECONDS = 2.0
-"""Longer than one tick of any file system's clock."""
+SETTLED_SECONDS = 5.0
+"""Longer than one tick of a file system's clock: 2 s where it is the longest."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 r"""Half a character, as from the escape `\ud83d`: no file, database or expression accepts it."""
 STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
@@ -269,20 +268,24 @@ class FileHashes:
 
     def __init__(self, folders: Sequence[FilePath]) -> None:
         self._folders = folders
-        self._known: dict[str, tuple[_Written, str]] = {}
+        self._known: dict[str, _Read] = {}
 
     def __call__(self) -> dict[str, str]:
         files = (each for folder in self._folders for each in (folder, folder / FRAGMENTS))
         found = {str(path): path for folder in files for path in sorted(folder.glob("*.yaml"))}
         self._known = {name: self._hash(name, path) for name, path in found.items()}
-        return {name: digest for name, (_, digest) in self._known.items()}
+        return {name: read.digest for name, read in self._known.items()}
 
-    def _hash(self, name: str, path: FilePath) -> tuple[_Written, str]:
+    def _hash(self, name: str, path: FilePath) -> _Read:
         written, known = _written(path), self._known.get(name)
-        # Two writes within one tick of the file system's clock leave the same time: what is so new is read again.
-        if known is not None and known[0] == written and time.time() - written.at > SETTLED_SECONDS:
+        if known is not None and known.is_final and known.written == written:
             return known
-        return written, hashlib.sha256(str(_text_of(path)).encode()).hexdigest()
+        read_at, text = time.time(), _text_of(path)
+        digest = hashlib.sha256(str(text).encode()).hexdigest()
+        # Two writes within one tick of the file system's clock leave the same times. What could not be read may be
+        # readable a moment later, without any write.
+        is_final = written is not None and isinstance(text, str) and read_at - written.at > SETTLED_SECONDS
+        return _Read(written, digest, is_final)
 
 
 @dataclass(frozen=True)
@@ -294,12 +297,20 @@ class _Written:
     inode: int
 
 
-def _written(path: FilePath) -> _Written:
+@dataclass(frozen=True)
+class _Read:
+    written: _Written | None
+    digest: str
+    is_final: bool
+    """It need not be read again until it is written."""
+
+
+def _written(path: FilePath) -> _Written | None:
+    """None for a link without an end, or a file that has just gone."""
     try:
         found = path.stat()
     except OSError:
-        # Read each time: a link without an end, or a file that has just gone.
-        return _Written(math.inf, 0, 0)
+        return None
     return _Written(max(found.st_mtime, found.st_ctime), found.st_size, found.st_ino)
 
 

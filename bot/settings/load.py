@@ -49,9 +49,9 @@ def _load(model: type[M], environ: Mapping[str, str], file: Path | None, overrid
         gathered.read_file(path)
     gathered.read_environment(environ)
     gathered.read_overrides(overrides)
-    values = gathered.values
-    if model is not Settings:
-        values = {name: value for name, value in values.items() if name in model.model_fields}
+    # What is not a setting at all stays, and is reported.
+    others = Settings.model_fields.keys() - model.model_fields.keys()
+    values = {name: value for name, value in gathered.values.items() if name not in others}
     try:
         settings = model.model_validate(values)
     except Invalid as invalid:

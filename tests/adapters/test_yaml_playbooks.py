@@ -28,7 +28,7 @@ from bot.adapters.yaml_playbooks import (
     load_text,
     with_packaged,
 )
-from bot.domain.kernel.errors import PlaybookError
+from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.settings import Override
@@ -583,10 +583,10 @@ def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_i
 
 
 def test_a_file_that_was_not_written_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", -1.0)
     (tmp_path / "one.yaml").write_text("one")
     hashes = FileHashes([tmp_path])
     first = hashes()
-    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", -1.0)
     monkeypatch.setattr(yaml_playbooks, "_text_of", lambda path: pytest.fail(f"{path} was read again"))
     assert hashes() == first
 
@@ -624,3 +624,16 @@ def test_a_file_that_was_just_written_is_read_again_whatever_its_times_say(tmp_p
     one.write_text("eno")
     os.utime(one, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert hashes() != before
+
+
+def test_a_file_that_could_not_be_read_is_read_again_without_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", -1.0)
+    (tmp_path / "one.yaml").write_text("one")
+    hashes = FileHashes([tmp_path])
+    with monkeypatch.context() as away:
+        away.setattr(yaml_playbooks, "_text_of", lambda path: Fault(str(path), "cannot be read: Input/output error"))
+        unread = hashes()
+    assert hashes() != unread
+    assert hashes() == FileHashes([tmp_path])()

@@ -76,7 +76,7 @@ class SlackPeople:
         if at - read_at >= ACCOUNT_VALID_SECONDS:
             read = await self._account(user)
             if isinstance(read, Refusal):
-                reason = f"could not read your Slack account ({read.error}): try again"
+                reason = f"could not read the Slack account ({read.error}): try again"
                 return Authority(allowed=False, reason=reason, read_at=at)
             self._accounts[user] = (at, against := read)
         return Authority(allowed=not against, reason=against.replace("decide", "take part"), read_at=at)

@@ -19,6 +19,7 @@ from bot.domain.kernel.form import Form, moment_in
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import GENESIS
+from bot.domain.playbooks.machine import UNDO
 from bot.domain.signals.signal import Reading, Value
 from bot.domain.signals.specs import STARTS_AT
 from bot.domain.signals.values import Known
@@ -377,7 +378,7 @@ class Run(_Frozen):
     @property
     def is_undoing(self) -> bool:
         """Whether it is in an undo that a person asked for, outside the states of its playbook."""
-        return self.at_state.startswith("(undo)")
+        return self.at_state.startswith(f"{UNDO}/")
 
     @property
     def advised(self) -> Request | None:

@@ -85,7 +85,8 @@ def _problem(field: FormField, value: Answer) -> str:
         case "choice":
             return "" if value in field.options else f"'{value}' is not one of {', '.join(field.options)}"
         case "time":
-            is_time = moment_in(value) is not None
+            # A day alone is a guess about the hour.
+            is_time = ":" in str(value) and moment_in(value) is not None
             return "" if is_time else f"'{value}' is not a date and a time (UTC). Example: 2026-11-20 14:30"
         case "text":
             long = len(str(value)) > field.max_length

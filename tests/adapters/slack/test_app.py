@@ -188,6 +188,7 @@ RUBBISH = [
     pytest.param(b"[1, 2]", JSON, id="a-list"),
     pytest.param(b"{", JSON, id="half-an-object"),
     pytest.param(b"", JSON, id="nothing"),
+    pytest.param(b"[" * 100_000, JSON, id="nested-too-deep"),
 ]
 
 
@@ -218,6 +219,12 @@ async def test_what_was_signed_long_ago_is_refused(counter: Counter) -> None:
     body, stamp = b"payload={}", str(int(time.time()) - 400).encode()
     signature = hmac.new(SECRET.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
     assert await sent(counter, body, FORM, stamp, f"v0={signature}") == 401
+
+
+async def test_a_note_may_contain_the_word_payload(counter: Counter) -> None:
+    assert "Noted" in await counter.say("note INC-7 the payload of the requests grew")
+    [(_, note)] = counter.inbound.commands.values()
+    assert note.text == "the payload of the requests grew"
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -435,7 +435,20 @@ def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade() -> 
         last(waiting(plan=plan(expected="none", circumstances=(drain,)))).blocks, ensure_ascii=False
     )
     assert "*Impact:* 117 streams are open on 4 pods" in nothing_else
+    assert (
+        "Impact: 117 streams are open on 4 pods."
+        in last(waiting(plan=plan(expected="none", circumstances=(drain,)))).text
+    )
     assert "preStop" not in shown
+
+
+def test_a_phase_that_comes_again_is_the_present_one() -> None:
+    scaled = request(request_id="R1", plan=plan(verb="scale"), outcome="done")
+    rolled = request(request_id="R2", plan=plan(verb="set_flags"), outcome="done")
+    again = request(request_id="R3", plan=plan(verb="scale"), status="granted")
+    change = ActiveChange(state="grow", verb="scale", request_id="R3", begun=True)
+    shown = card(run(requests={"R1": scaled, "R2": rolled, "R3": again}, change=change), links={})
+    assert "✔ Diagnosis › ✔ Rollout › *Scaling*" in json.dumps(shown.blocks, ensure_ascii=False)
 
 
 def test_a_change_that_users_may_feel_is_confirmed_with_its_impact_and_undo() -> None:

@@ -10,13 +10,14 @@ from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.inbound.silencing import _covered
 from bot.adapters.slack.outbound.message import Message
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.silence import matchers_of
 from bot.domain.playbooks.library import Library
 from tests import builders
 from tests.adapters.slack.conftest import Bench, Counter, send_in, services_of, view_of
 from tests.adapters.slack.runs import BEGAN, policy, run
-from tests.domain.incidents.machine.steps import PLAYBOOK
+from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
 
 def watching(counter: Counter) -> None:
@@ -134,6 +135,17 @@ async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None
     assert sorted(options) == ["calm", "choose"]
     assert (await send_in(counter, view, to="choose", text="seen enough"))["ok"]
     assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("skip", "choose", "seen enough")
+
+
+async def test_exits_with_one_title_are_told_apart_by_their_names(counter: Counter) -> None:
+    titled = TEXT.replace("  choose:\n", "  choose:\n    title: The end\n")
+    titled = titled.replace("  calm: {end", "  calm: {title: The end, end")
+    watching(counter)
+    counter.shelf.library = Library({"small": load_text(titled)})
+    await counter.say("skip")
+    _, chosen, _ = (await view_of(counter, "skip"))["blocks"]
+    shown = [option["text"]["text"] for option in chosen["element"]["options"]]
+    assert shown == ["The end (choose)", "The end (calm)"]
 
 
 async def test_a_skip_may_be_said_with_the_command(counter: Counter) -> None:

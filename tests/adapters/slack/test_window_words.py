@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from bot.adapters.slack.inbound import window_words
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.outbound.home import Seen, home
@@ -56,6 +58,23 @@ async def test_a_window_of_a_workload_that_is_not_there_is_begun_with_a_warning(
     assert len(caller.windows.windows.windows) == 1
     caller.playbooks.workloads.append(Target(cluster="prod-1", namespace="serving", name="lmm"))
     assert "Is the name right?" not in await caller.says("freeze serving/lmm for 1h new driver")
+
+
+async def test_a_window_of_a_cluster_that_is_not_there_is_begun_with_a_warning(caller: Caller) -> None:
+    caller.playbooks.workloads.append(Target(cluster="prod-2", namespace="serving", name="llm"))
+    assert "'prod-9' is not a cluster of this bot" in await caller.says("maintenance prod-9/serving/llm for 1h x")
+    assert "⚠️" not in await caller.says("freeze serving/llm for 1h in every cluster")
+    assert len(caller.windows.windows.windows) == 2
+
+
+async def test_a_cluster_that_does_not_answer_hides_no_window(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(cluster: str, namespace: str, name: str) -> None:
+        del cluster, namespace, name
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(window_words, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(caller.playbooks, "workload", never)
+    assert "alerts open no incident" in await caller.says("maintenance serving/llm for 1h new driver")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ def test_what_was_filled_in_counts_in_its_kind() -> None:
             "At: 'last week' is not a date and a time (UTC). Example: 2026-11-20 14:30",
             id="no-time",
         ),
+        pytest.param(
+            {"at": "2026-11-20"},
+            "at",
+            "At: '2026-11-20' is not a date and a time (UTC). Example: 2026-11-20 14:30",
+            id="a-day-alone",
+        ),
         pytest.param({"strange": "x"}, "strange", "there is no field 'strange'", id="no-such-field"),
     ],
 )

@@ -16,13 +16,13 @@ from starlette.responses import PlainTextResponse, Response
 
 log = structlog.get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
-Answer = Callable[[Request, dict[str, Any]], Awaitable[Response]]
+SignedHandler = Callable[[Request, dict[str, Any]], Awaitable[Response]]
 """Handles a signed request; the second argument is what its body says."""
 OLDEST_SECONDS = 300
 """The limit that Slack recommends: an older request may be a replay."""
 
 
-def only_signed(handle: Answer, secret: str) -> Handler:
+def only_signed(handle: SignedHandler, secret: str) -> Handler:
     async def checked(request: Request) -> Response:
         try:
             body = await request.body()
@@ -59,6 +59,6 @@ def said_in(body: bytes, content_type: str) -> dict[str, Any] | None:
         else:
             form = dict(parse_qsl(text, keep_blank_values=True, errors="strict"))
             said = json.loads(form["payload"]) if "payload" in form else form
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None

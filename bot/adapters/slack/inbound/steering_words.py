@@ -201,18 +201,21 @@ class Way:
 def _explained(run: Run, ways: Mapping[str, Way]) -> list[str]:
     """The outcome that each exit assumes; skipping does not produce it."""
     lines = [
-        f"• {line(_called(to, way), 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
+        f"• {line(_called(to, ways), 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
         for to, way in ways.items()
     ]
     return ["What comes next, and the outcome that each assumes:", *lines]
 
 
-def _called(to: str, way: Way) -> str:
-    return way.title or to.replace("_", " ")
+def _called(to: str, ways: Mapping[str, Way]) -> str:
+    """The title of a state; its name where it has none, and beside the title where another state has the same."""
+    title, name = ways[to].title, to.replace("_", " ")
+    is_alone = sum(way.title == title for way in ways.values()) == 1
+    return name if not title else title if is_alone else f"{title} ({name})"
 
 
 def _skip_form(ways: Mapping[str, Way]) -> Form:
-    options = {to: _called(to, way) for to, way in ways.items()}
+    options = {to: _called(to, ways) for to in ways}
     return {
         "to": FormField(label="Continue with", kind="choice", options=options),
         "text": FormField(label="Why?", max_length=500, why="It goes on the timeline with your name."),

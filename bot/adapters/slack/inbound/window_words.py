@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import structlog
@@ -11,13 +12,16 @@ from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError
 from bot.adapters.slack.inbound.command import WORKLOAD_NAME, Command, reply
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import window_line
+from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.services import Services
 from bot.domain.kernel.durations import seconds
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, UnknownClusterError
 from bot.domain.kernel.planned_window import WindowKind
 from bot.flow.plan_windows import Plan
 
 log = structlog.get_logger(__name__)
+LOOK_SECONDS = 0.7
+"""The window is stored by then, and Slack waits for the answer: trouble with the cluster must not hide that."""
 
 DOES: dict[WindowKind, str] = {
     "maintenance": "alerts open no incident, unless they are urgent",
@@ -61,10 +65,13 @@ class WindowWords:
         if named is None:
             return ()
         try:
-            found = await self._playbooks.workload(named[1] or "", named[2], named[3])
-        except ClusterError as error:
-            # Also where the cluster is left open: the window then covers the workload of this name in each of them.
-            log.info("window.workload_not_checked", target=target, reason=str(error))
+            async with asyncio.timeout(LOOK_SECONDS):
+                found = await self._playbooks.workload(named[1] or "", named[2], named[3])
+        except UnknownClusterError as error:
+            # Where no cluster is named, the window covers the workload of this name in each of them.
+            return (f"{WARNING} {line(capitalized(str(error)), 300)}.",) if error.name else ()
+        except (ClusterError, TimeoutError) as error:
+            log.info("window.workload_not_checked", target=target, reason=str(error) or "no answer in time")
             return ()
         return () if found else (f"{WARNING} The cluster has no workload {code(target, 120)} now. Is the name right?",)
 

@@ -115,7 +115,7 @@ def request_text(run: Run, request: Request) -> str:
         asked,
         f"Nothing is changed: {request.advice.text}" if request.advice else "",
         "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
-        f"Impact: {_expected(request)}" if plan.expected else "",
+        f"Impact: {_calmly(_felt(request))}" if _felt(request) else "",
         f"Warning: {'; '.join(warnings)}" if warnings else "",
         f"Undo: {_undo_text(request)}",
         f"Expires at {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
@@ -185,7 +185,7 @@ def _impact(request: Request) -> list[str]:
 def _felt(request: Request) -> str:
     streams = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
     # "none" is not the word beside streams that may be cut.
-    expected = "" if any(streams) and _expected(request) == "none" else _expected(request)
+    expected = "" if any(streams) and request.plan.expected == "none" else request.plan.expected
     return "; ".join(filter(None, (expected, *streams)))
 
 
@@ -210,10 +210,6 @@ def _notes(request: Request) -> list[str]:
     return [f"• {line(each, 160)}" for each in notes[:NOTES]]
 
 
-def _expected(request: Request) -> str:
-    return request.plan.expected
-
-
 def _undo_text(request: Request) -> str:
     if request.plan.undo_text:
         return request.plan.undo_text
@@ -233,7 +229,8 @@ def _steps(run: Run, request: Request) -> list[str]:
             return []
         at = f" (step {come_to + 1} of {len(steps)})" if len(steps) > 1 else ""
         if run.is_halted:
-            return [f"⛔ Halted: `{resume_command(run)}` continues{at}"]
+            lapses = "" if come_to else ", or asks again if the approval has lapsed by then"
+            return [f"⛔ Halted: `{resume_command(run)}` continues{at}{lapses}"]
         progress = run.change.progress if run.change is not None else ""
         return [f"🔧 {flags_as_code(line(progress or _under_way(steps[come_to]), 400))}{at}"]
     if request.status not in ("open", "advised"):
@@ -315,7 +312,8 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"
     instead = f"No team is set for {' and '.join(teams)}: the approvers decide." if teams else ""
     if run.is_halted:
-        lines.append(f"⛔ Halted: what is approved now is applied only after `{resume_command(run)}`.")
+        late = "and is asked for again if that comes late"
+        lines.append(f"⛔ Halted: what is approved now begins only after `{resume_command(run)}`, {late}.")
     return [*section([*lines, *_so_far(request)]), *context([needs, instead])]
 
 

@@ -37,7 +37,7 @@ MORE_SERVE = "nothing is restarted; what is added takes requests once it is Read
 
 
 def fewer_serve(count: int) -> str:
-    return f"{count} replica{'' if count == 1 else 's'} fewer serve{'s' if count == 1 else ''}"
+    return f"{count} fewer replica{' serves' if count == 1 else 's serve'}"
 
 
 def plan_scale(situation: Situation) -> Plan:

@@ -23,6 +23,7 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import OPENING
+from bot.domain.playbooks.machine import UNDO
 from bot.domain.signals.window import short
 
 NOT_DONE = {
@@ -382,7 +383,9 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
             draft, user, "A call is under way; the halt stops the next one. Undo again once its outcome is known."
         )
     withdraw_what_waits(draft, "an undo was asked for")
-    draft.set(at_state="(undo)/planning", visit=draft.run.visit + 1, change=None, watch=None, question="")
+    draft.set(
+        at_state=draft.playbook.machine.entry(UNDO), visit=draft.run.visit + 1, change=None, watch=None, question=""
+    )
     calls = tuple(entry.call_id for entry in entries)
     draft.record(
         "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}

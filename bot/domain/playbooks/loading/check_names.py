@@ -451,6 +451,9 @@ def _form(path: Path, form: Form) -> Mistakes:
                 yield Mistake(
                     (*at, key), f"'{key}' is for a number", "Delete it, or write 'kind: number'.", at_key=True
                 )
+        if field.kind != "text" and "max_length" in field.model_fields_set:
+            what = "'max_length' is for a text"
+            yield Mistake((*at, "max_length"), what, "Delete it, or write 'kind: text'.", at_key=True)
         if field.min is not None and field.max is not None and field.min > field.max:
             yield Mistake((*at, "max"), "the most is less than the least", "Exchange them.")
 
