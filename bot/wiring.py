@@ -85,7 +85,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
                 "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
             },
         )
-        health = health_of(on, epoch, facts)
+        health = health_of(on, epoch, playbooks, facts)
         secret = signing_secret(settings)
         app = bolt_app(on.slack.client, secret, services, homes)
         endpoints = Endpoints(
@@ -186,12 +186,12 @@ def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_on
     )
 
 
-def health_of(on: Dependencies, epoch: KeepEpoch, facts: logs.Facts) -> Health:
+def health_of(on: Dependencies, epoch: KeepEpoch, playbooks: LivePlaybooks, facts: logs.Facts) -> Health:
     return Health(
         on.storage.store,
         clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
-        notices=epoch.notices,
+        notices=lambda: {**epoch.notices(), **playbooks.notices()},
         page=facts.page,
     )
 

@@ -12,7 +12,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -25,13 +25,13 @@ from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.bundle import Bundle, diverts_of
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import did_you_mean
-from bot.domain.playbooks.library import Library
+from bot.domain.playbooks.library import SETTINGS, Library
 from bot.domain.playbooks.loading.check import Checked, check, recompile
 from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
 from bot.domain.playbooks.loading.fragment import Fragments, ReadFragment, read_fragment
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.link import Known, link_faults, slim
-from bot.domain.playbooks.loading.overrides import faults_of_override, settings_of_override
+from bot.domain.playbooks.loading.overrides import faults_of_override, settings_of_override, with_override
 from bot.domain.playbooks.loading.yaml_words import Spot, told
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -44,8 +44,6 @@ FRAGMENTS = "fragments"
 """The folder of fragments, beside the playbooks."""
 NO_FRAGMENTS: Fragments = MappingProxyType({})
 NOTHING: Mapping[str, str] = MappingProxyType({})
-SETTINGS = "settings"
-"""In place of a file name, for faults in an operator's own settings."""
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 30
 SETTLED_SECONDS = 5.0
@@ -57,9 +55,11 @@ Event = Any
 """PyYAML's or ruamel's: they have the same names and marks."""
 
 
-def load_playbook(path: FilePath, overrides: Mapping[str, str] | None = None) -> CompiledPlaybook:
-    """Raises `PlaybookError` with all faults of the file."""
-    return _sound(check_file(path, overrides or {}))
+def load_playbook(
+    path: FilePath, overrides: Mapping[str, str] | None = None, *, place: str = SETTINGS
+) -> CompiledPlaybook:
+    """Raises `PlaybookError` with all faults of the file, or of the overrides that are written at `place`."""
+    return _sound(check_file(path, overrides or {}, place=place))
 
 
 def origins_in(path: FilePath) -> Mapping[str, Origin]:
@@ -164,9 +164,7 @@ def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()
     }
     warnings: dict[str, tuple[Fault, ...]] = {}
     for path in {path.stem: path for folder in folders for path in _playbooks_in(folder)}.values():
-        own = _everywhere(overrides, path.stem)
-        known = {**packaged_fragments(), **fragments[path.parent]}
-        checked = check_file(path, own, fragments=known, only_known_overrides=True)
+        checked = check_file(path, {}, fragments={**packaged_fragments(), **fragments[path.parent]})
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -177,8 +175,12 @@ def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()
         if checked.warnings:
             warnings[str(path)] = checked.warnings
     _unlink(playbooks, faults, warnings)
-    if wrong := tuple(_faults_of_overrides(playbooks, faults, overrides)):
+    # Before they apply: an invalid one has no effect, and takes no playbook out of force.
+    if wrong := tuple(dict.fromkeys(_faults_of_overrides(playbooks, faults, overrides))):
         faults[SETTINGS] = wrong
+    for override in overrides:
+        for playbook, own in _meant(override, playbooks) if not override.target else ():
+            playbooks[playbook.name] = playbook.with_settings(settings_of_override(playbook, own))
     return Library(playbooks, faults, warnings, _on_targets(playbooks, overrides))
 
 
@@ -203,15 +205,6 @@ def _unlink(
             warnings[file] = others
 
 
-def _everywhere(overrides: Sequence[Override], playbook: str) -> dict[str, str]:
-    """The settings for this playbook whatever its target."""
-    own: dict[str, str] = {}
-    for override in overrides:
-        if not override.target and override.playbook in ("", playbook):
-            own |= override.settings
-    return own
-
-
 def _faults_of_overrides(
     playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], overrides: Sequence[Override]
 ) -> Iterator[Fault]:
@@ -220,7 +213,8 @@ def _faults_of_overrides(
     known = {name for playbook in playbooks.values() for name in playbook.settings}
     for override in overrides:
         name = override.playbook
-        for setting in [] if name else sorted(override.settings.keys() - known):
+        # A setting that nobody knows may be one of a playbook that is refused.
+        for setting in [] if name or refused else sorted(override.settings.keys() - known):
             hint = did_you_mean(setting, known)
             yield Fault(override.place, f"no playbook has a setting '{setting}'", hint)
         if name and name not in playbooks and name not in refused:
@@ -233,10 +227,10 @@ def _meant(
     override: Override, playbooks: Mapping[str, CompiledPlaybook]
 ) -> Iterator[tuple[CompiledPlaybook, Mapping[str, str]]]:
     """The playbooks that an override is for, each with the settings that apply to it."""
-    for name, playbook in playbooks.items():
+    for name, playbook in list(playbooks.items()):
         if override.playbook == name:
             yield playbook, override.settings
-        elif not override.playbook and override.target:
+        elif not override.playbook:
             yield playbook, {key: text for key, text in override.settings.items() if key in playbook.settings}
 
 
@@ -346,18 +340,17 @@ def _read_fragment(name: str, text: str | Fault, file: str) -> ReadFragment:
 
 
 def check_file(
-    path: FilePath,
-    overrides: Mapping[str, str],
-    *,
-    fragments: Fragments | None = None,
-    only_known_overrides: bool = False,
+    path: FilePath, overrides: Mapping[str, str], *, place: str = SETTINGS, fragments: Fragments | None = None
 ) -> Checked:
-    """`fragments`: None for a file that is checked alone, with the fragments and the playbooks beside it."""
+    """`fragments`: None for a file that is checked alone, with the fragments and the playbooks beside it.
+
+    `place`: where the overrides were written, for their faults.
+    """
     text = _text_of(path)
     if isinstance(text, Fault):
         return Checked(None, (text,))
     beside = fragments_beside(path) if fragments is None else fragments
-    checked = check_text(text, overrides, file=str(path), fragments=beside, only_known_overrides=only_known_overrides)
+    checked = check_text(text, overrides, file=str(path), place=place, fragments=beside)
     if checked.compiled is None or fragments is not None:
         return checked
     # A playbook is seldom written in the folder that serves it: beside the packaged ones.
@@ -388,14 +381,16 @@ def check_text(
     overrides: Mapping[str, str],
     *,
     file: str = "playbook",
+    place: str = SETTINGS,
     fragments: Fragments = NO_FRAGMENTS,
-    only_known_overrides: bool = False,
 ) -> Checked:
     try:
-        source = _read_source(text, file)
+        checked = check(_read_source(text, file), fragments, PROBES)
+        if checked.compiled is None or not overrides:
+            return checked
+        return replace(checked, compiled=with_override(checked.compiled, overrides, place))
     except PlaybookError as error:
         return Checked(None, error.faults)
-    return check(source, fragments, overrides, PROBES, only_known_overrides=only_known_overrides)
 
 
 def _sound(checked: Checked) -> CompiledPlaybook:

@@ -280,7 +280,7 @@ def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None)
 
     as_file = Path(name)
     path = as_file if as_file.suffix == ".yaml" else Path(_named(name, folder).file)
-    return load_playbook(path, overrides)
+    return load_playbook(path, overrides, place="--set")
 
 
 def pairs(overrides: list[str] | None) -> dict[str, str]:
@@ -303,7 +303,7 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
         yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
         return
     if not path.is_dir():
-        checked = check_file(path, overrides)
+        checked = check_file(path, overrides, place="--set")
         yield checked.compiled, checked.faults, checked.warnings
         return
     library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else ())

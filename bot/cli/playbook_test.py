@@ -46,7 +46,7 @@ def play_file(path: Path) -> TableResult:
     default = load_playbook(beside)
 
     def load(settings: Mapping[str, str]) -> CompiledPlaybook:
-        return load_playbook(beside, settings) if settings else default
+        return load_playbook(beside, settings, place=f"{path}: settings") if settings else default
 
     results: list[TableResult] = []
 

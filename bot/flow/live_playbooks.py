@@ -14,7 +14,7 @@ from bot.domain.kernel.errors import Fault, MessengerError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.library import NO_LABELS, Library
+from bot.domain.playbooks.library import NO_LABELS, SETTINGS, Library
 from bot.flow.notify_once import Announce
 
 log = structlog.get_logger()
@@ -46,6 +46,11 @@ class LivePlaybooks:
 
     def bundle(self, name: str, target: Target, labels: Mapping[str, str] = NO_LABELS) -> Bundle | None:
         return self._library.bundle(name, target, labels)
+
+    def notices(self) -> Mapping[str, str]:
+        """What is not in force as it is written, for the people who watch the bot."""
+        faults = self._library.faults
+        return {"playbooks": "; ".join(str(found[0]) for found in faults.values())} if faults else {}
 
     async def refresh(self) -> None:
         """Loads changes once they have settled: a file that is being written is not read halfway."""
@@ -103,7 +108,10 @@ def _text(file: str, faults: Sequence[Fault], library: Library) -> str:
     more = [f"… and {len(faults) - FAULTS_SHOWN} more"] if len(faults) > FAULTS_SHOWN else []
     stays = [name for name, playbook in library.playbooks.items() if playbook.file == file]
     what = f"The last good version of {stays[0]} stays in force." if stays else "It is not in force."
-    return "\n".join([f"A playbook file has faults: {file}. {what}", *shown, *more])
+    head = f"A playbook file has faults: {file}. {what}"
+    if file == SETTINGS:
+        head = "Overrides in the bot's settings have faults. Those that have one are not in force."
+    return "\n".join([head, *shown, *more])
 
 
 def _log(faults: Mapping[str, Sequence[Fault]]) -> None:

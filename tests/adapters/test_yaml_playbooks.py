@@ -253,6 +253,21 @@ def test_an_override_that_no_playbook_knows_is_a_fault(tmp_path: Path) -> None:
     assert [fault.what for fault in library.faults["settings"]] == ["no playbook has a setting 'windw'"]
 
 
+def test_a_wrong_override_is_one_fault_and_takes_no_playbook_out_of_force(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(SMALL.replace("playbook: small", f"playbook: {name}"), encoding="utf-8")
+    library = load_folder(tmp_path, Override(settings={"window": "12"}), Override(settings={"ratio": "0.2"}))
+    assert [(name, each.settings["window"], each.settings["ratio"]) for name, each in library.playbooks.items()] == [
+        ("one", 300.0, 0.2),
+        ("two", 300.0, 0.2),
+    ]
+    (file,) = library.faults
+    assert (file, [str(fault) for fault in library.faults[file]]) == (
+        "settings",
+        ["overrides: window: '12' is not a duration. Write 90s, 5m or 1h30m."],
+    )
+
+
 def test_the_highest_priority_opens_first(tmp_path: Path) -> None:
     for name, priority in (("low", 10), ("high", 90), ("middle", 50)):
         text = SMALL.replace("playbook: small", f"playbook: {name}\npriority: {priority}")

@@ -9,6 +9,7 @@ import pytest
 from bot.adapters.yaml_playbooks import FileHashes, load_folder
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.target import Target
+from bot.domain.playbooks.settings import Override
 from bot.flow.live_playbooks import LivePlaybooks
 
 pytestmark = pytest.mark.fast
@@ -24,9 +25,11 @@ class Bench:
         self.known = set[str]()
         self.live = self.bot()
 
-    def bot(self) -> LivePlaybooks:
+    def bot(self, *overrides: Override) -> LivePlaybooks:
         """One replica of the bot; what was said is known to all of them."""
-        return LivePlaybooks(lambda: load_folder(self.folder), FileHashes([self.folder]), self._tell, self._forget)
+        return LivePlaybooks(
+            lambda: load_folder(self.folder, *overrides), FileHashes([self.folder]), self._tell, self._forget
+        )
 
     async def _tell(self, about: str, text: str) -> None:
         if self.is_away:
@@ -66,6 +69,17 @@ async def test_an_edit_counts_without_a_restart(bench: Bench) -> None:
     bench.write(titled("Another"))
     await bench.settled()
     assert (bench.title, bench.told) == ("Another", [])
+
+
+async def test_an_override_with_a_fault_is_told_and_named_to_who_watches_the_bot(bench: Bench) -> None:
+    assert bench.live.notices() == {}
+    bench.live = bench.bot(Override(settings={"windw": "5m"}))
+    await bench.live.refresh()
+    fault = "overrides: no playbook has a setting 'windw'"
+    (told,) = bench.told
+    assert told.startswith("Overrides in the bot's settings have faults.")
+    assert fault in told
+    assert bench.live.notices()["playbooks"].startswith(fault)
 
 
 async def test_a_file_that_is_being_written_is_not_read_halfway(bench: Bench) -> None:

@@ -15,6 +15,8 @@ from bot.domain.signals.signal import Value
 
 BUNDLES_KEPT = 256
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
+SETTINGS = "settings"
+"""In place of a file name, for faults in an operator's own overrides."""
 
 
 @dataclass(frozen=True)

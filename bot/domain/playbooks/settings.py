@@ -112,12 +112,19 @@ def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report
         report(Mistake(path, f"'{raw}' is not {_wanted(setting)}", _example(setting)))
         return 0.0
     low, high = _number(setting, setting.min), _number(setting, setting.max)
-    why = f"({setting.why})" if setting.why else ""
     if low is not None and value < low:
-        report(Mistake(path, f"{_plain(raw)} is below the least allowed, {_plain(setting.min)}", why))
+        report(Mistake(path, f"{_plain(raw)} is below the least allowed, {_plain(setting.min)}", _allowed(setting)))
     if high is not None and value > high:
-        report(Mistake(path, f"{_plain(raw)} is above the most allowed, {_plain(setting.max)}", why))
+        report(Mistake(path, f"{_plain(raw)} is above the most allowed, {_plain(setting.max)}", _allowed(setting)))
     return value
+
+
+def _allowed(setting: Setting) -> str:
+    if setting.min is None or setting.max is None:
+        return (
+            f"Write at least {_plain(setting.min)}." if setting.max is None else f"Write at most {_plain(setting.max)}."
+        )
+    return f"Write a value from {_plain(setting.min)} to {_plain(setting.max)}."
 
 
 def _plain(limit: float | str | bool | None) -> str:

@@ -58,8 +58,8 @@ def test_an_override_wins() -> None:
 @pytest.mark.parametrize(
     ("override", "what", "hint"),
     [
-        ({"window": "5s"}, "5s is below the least allowed, 10s", ""),
-        ({"ratio": "2"}, "2 is above the most allowed, 1", "(captures)"),
+        ({"window": "5s"}, "5s is below the least allowed, 10s", "Write at least 10s."),
+        ({"ratio": "2"}, "2 is above the most allowed, 1", "Write a value from 0.02 to 1."),
         ({"window": "300"}, "'300' is not a duration", "Write 90s, 5m or 1h30m."),
         ({"ratio": "much"}, "'much' is not a number", ""),
         ({"careful": "maybe"}, "'maybe' is neither true nor false", ""),

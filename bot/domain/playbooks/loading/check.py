@@ -39,15 +39,8 @@ class Checked:
     warnings: tuple[Fault, ...] = ()
 
 
-def check(
-    source: Source,
-    fragments: Fragments,
-    overrides: Mapping[str, str],
-    probes: Probes,
-    *,
-    only_known_overrides: bool = False,
-) -> Checked:
-    """Checks `source` with its included fragments."""
+def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
+    """Checks `source` with its included fragments and its default settings."""
     spread_out = spread(source)
     expanded = with_shared_signals(expand(spread_out.source, fragments), fragments, probes)
     earlier = [*spread_out.faults, *expanded.faults]
@@ -60,9 +53,7 @@ def check(
     if playbook is None:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
     found: list[Mistake] = []
-    if only_known_overrides:
-        overrides = {name: value for name, value in overrides.items() if name in playbook.settings}
-    settings = effective_settings(playbook.settings, overrides, found.append)
+    settings = effective_settings(playbook.settings, {}, found.append)
     found.extend(check_names(playbook, settings, probes))
     found.extend(check_texts(playbook))
     compiled = compile_playbook(

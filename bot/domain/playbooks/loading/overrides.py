@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.mistakes import Mistake
 from bot.domain.playbooks.settings import effective_settings
 from bot.domain.signals.signal import Value
+
+
+def with_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> CompiledPlaybook:
+    """Returns the playbook with these settings. Raises `PlaybookError` with all their faults, as the next one."""
+    if found := faults_of_override(playbook, own, place):
+        raise PlaybookError(tuple(found))
+    return playbook.with_settings(_values(playbook, own))
 
 
 def faults_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> list[Fault]:
@@ -24,8 +31,10 @@ def faults_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place
 
 def settings_of_override(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
     """Returns the values that differ; none if any is wrong, so that a partial override never applies."""
-    if faults_of_override(playbook, own, ""):
-        return {}
+    return {} if faults_of_override(playbook, own, "") else _values(playbook, own)
+
+
+def _values(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
     values = effective_settings(playbook.playbook.settings, own, lambda _: None)
     return {name: values[name] for name in own}
 
