@@ -92,11 +92,14 @@ def play(
     quietly: Annotated[bool, typer.Option("--quiet", help="Do not list the cases that pass.")] = False,
 ) -> None:
     """Play every case of the test tables through the real state machine; exit 1 if one deviates."""
-    from bot.cli.playbook_test import play_file, tables_in, told
+    from bot.cli.playbook_test import play_file, tables_in, told, untested_in
     from bot.domain.kernel.errors import PlaybookError
     from bot.flow.rehearse_case import together
 
     good, played = True, []
+    for path in untested_in(paths or []):
+        typer.echo(f"{path}: has no test table; `incident-bot playbook new` writes one as an example", err=True)
+        good &= not all_edges
     for path in tables_in(paths or [packaged_playbooks()]):
         try:
             played.append(play_file(path))
@@ -295,12 +298,18 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 
 
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
-    from bot.adapters.yaml_playbooks import check_file, load_folders, with_packaged
+    from bot.adapters.yaml_playbooks import FRAGMENTS, check_file, load_folders, read_fragments, with_packaged
     from bot.domain.kernel.errors import Fault
     from bot.domain.playbooks.settings import Override
 
     if path.name.endswith(".test.yaml"):
         yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
+        return
+    if path.parent.name == FRAGMENTS and path.is_file():
+        faults = read_fragments(path.parent)[path.stem].faults
+        where = f"Check the folder of the playbooks: incident-bot playbook check {path.parent.parent}"
+        pointed = Fault(str(path), "is a fragment: its states are checked where a playbook includes it", where)
+        yield None, faults or (pointed,), ()
         return
     if not path.is_dir():
         checked = check_file(path, overrides, place="--set")

@@ -26,7 +26,10 @@ def tables_in(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(path.glob(f"*{ENDING}"))
+            tables = sorted(path.glob(f"*{ENDING}"))
+            if not tables:
+                raise CommandError(f"{path}: there is no test table (*{ENDING}) in this folder")
+            found += tables
         elif path.name.endswith(ENDING):
             found.append(path)
         elif path.suffix:
@@ -37,6 +40,14 @@ def tables_in(paths: Iterable[Path]) -> list[Path]:
     if missing:
         raise CommandError(f"{missing[0]}: there is no such test table")
     return found
+
+
+def untested_in(paths: list[Path]) -> list[Path]:
+    """The playbooks of these folders that have no test table."""
+    files = (file for path in paths if path.is_dir() for file in sorted(path.glob("*.yaml")))
+    return [
+        file for file in files if not file.name.endswith(ENDING) and not file.with_name(file.stem + ENDING).is_file()
+    ]
 
 
 def play_file(path: Path) -> TableResult:
@@ -90,16 +101,17 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
         and (state not in result.origins or (result.origins[state].fragment, result.origins[state].state) not in own)
     ]
     within = {state for state in written.states if state in result.origins and not whole}
-    for (state, path), edge in unreached:
+    # A case that deviates proves nothing, so what it would have taken is no news.
+    for (state, path), edge in () if result.failed else unreached:
         if state in within:
             continue
         by = edge_words(path, edge.label or edge.outcome)
         yield f"  {name}: no case goes from '{state}' by '{by}' to '{edge.to}'"
-    for state in states:
+    for state in () if result.failed else states:
         if state not in within:
             yield f"  {name}: no case enters '{state}'"
     ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
-    for include, count in ways.items():
+    for include, count in () if result.failed else ways.items():
         yield f"  {name}: in the fragment of '{include}' no case takes {count} edges; --all-edges lists them"
     edges = len(missing_edges(written, (), result.origins))
     passed = len(result.results) - len(result.failed)

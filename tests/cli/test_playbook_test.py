@@ -203,6 +203,7 @@ def test_a_built_in_question_is_answered_like_a_written_one(tmp_path: Path) -> N
 def test_a_case_that_deviates_proves_no_edge(tmp_path: Path) -> None:
     result = play(tmp_path, one_case("expect: {path: [look, calm]}"))
     assert "0 of 14 written edges" in result.stdout
+    assert "no case" not in result.stdout, "the deviation is not buried below what it would have covered"
 
 
 def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
@@ -252,6 +253,23 @@ def test_a_broken_playbook_does_not_hide_the_tables_of_others(tmp_path: Path) ->
     assert result.exit_code == 1
     assert "unknown state 'lok'" in result.stderr
     assert "grow: 8 of 8 cases hold" in result.stdout
+
+
+def test_a_folder_that_tests_nothing_does_not_pass(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK, "grow.yaml")
+    result = CliRunner().invoke(app, ["playbook", "test", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"{tmp_path}: there is no test table (*.test.yaml) in this folder" in result.stderr
+
+
+def test_a_playbook_without_a_table_is_named_beside_those_that_have_one(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK, "grow.yaml")
+    written(tmp_path, TABLE, "grow.test.yaml")
+    written(tmp_path, PLAYBOOK.replace("playbook: grow", "playbook: bare"), "bare.yaml")
+    result = CliRunner().invoke(app, ["playbook", "test", str(tmp_path)])
+    assert "bare.yaml: has no test table" in result.stderr
+    assert result.exit_code == 0
+    assert CliRunner().invoke(app, ["playbook", "test", "--all-edges", str(tmp_path)]).exit_code == 1
 
 
 def test_a_missing_table_is_named(tmp_path: Path) -> None:

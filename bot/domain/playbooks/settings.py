@@ -59,7 +59,7 @@ def kind_of_setting(setting: Setting) -> Kind:
         case bool():
             return "flag"
         case str() as text:
-            return "number" if is_duration(text) else "text"
+            return "number" if is_duration(text) or _is_quoted_number(setting) else "text"
         case _:
             return "number"
 
@@ -76,7 +76,9 @@ def effective_settings(
     values: dict[str, SettingValue] = {}
     for name, setting in declared.items():
         path: Path = ("settings", name)
-        _check_limits(setting, path, report)
+        if not _check_limits(setting, path, report):
+            values[name] = 0.0
+            continue
         values[name] = _value(setting, setting.default, (*path, "default"), report)
         if name in overrides:
             values[name] = _value(setting, overrides[name], path, report)
@@ -85,18 +87,39 @@ def effective_settings(
     return values
 
 
-def _check_limits(setting: Setting, path: Path, report: Report) -> None:
+def _check_limits(setting: Setting, path: Path, report: Report) -> bool:
+    """Reports what is wrong with them. False if the default cannot be judged by them, and means nothing."""
     limits = {key: limit for key, limit in (("min", setting.min), ("max", setting.max)) if limit is not None}
     if kind_of_setting(setting) != "number" and looks_like_duration(setting.default):
         hint = "Write 90s, 5m or 1h30m."
         report(Mistake((*path, "default"), f"'{setting.default}' is not a duration", hint))
-        return
+        return True
+    if _is_quoted_number(setting):
+        report(Mistake((*path, "default"), f"'{setting.default}' in quotes is a text", "Write it without quotes."))
+        return False
+    low, high = _number(setting, setting.min), _number(setting, setting.max)
+    if low is not None and high is not None and low > high:
+        report(Mistake((*path, "min"), "the least allowed is above the most allowed", "Exchange them."))
+        return False
     for key, limit in limits.items():
         if kind_of_setting(setting) != "number":
-            report(Mistake((*path, key), "only a number or a duration has limits"))
+            hint = "Delete the limit, or write a default that is a number or a duration."
+            report(Mistake((*path, key), "only a number or a duration has limits", hint))
         elif _number(setting, limit) is None:
             what = f"'{limit:g}'" if isinstance(limit, float) else f"'{limit}'"
             report(Mistake((*path, key), f"{what} is not {_wanted(setting)}, as the default is", _example(setting)))
+    return True
+
+
+def _is_quoted_number(setting: Setting) -> bool:
+    """Whether a number was intended, because it has limits."""
+    if not isinstance(setting.default, str) or (setting.min is None and setting.max is None):
+        return False
+    try:
+        float(setting.default)
+    except ValueError:
+        return False
+    return True
 
 
 def _value(setting: Setting, raw: float | str | bool, path: Path, report: Report) -> SettingValue:

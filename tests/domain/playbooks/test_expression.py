@@ -149,7 +149,7 @@ def test_an_unknown_names_what_was_missing() -> None:
         ("thrash > 5m", 10, "'5m' has a unit", "Write seconds, or name a setting."),
         ("thrash > 'a", 10, "the text that begins here is not closed", "Close it with '."),
         ("(thrash > 1", 11, "the expression ends too early", TOO_EARLY),
-        ("thrash > 1)", 11, "')' does not fit here", ""),
+        ("thrash > 1)", 11, "')' does not fit here", "Open and close each bracket."),
         ("worst(by_replica / (2", 20, "this bracket is not closed", "Write its end."),
         ("size__(by_replica)", 1, "unknown function 'size__'", "Did you mean 'size'?"),
         ("(" * 30 + "stall" + ")" * 30, 21, "more than 20 brackets inside each other", ""),

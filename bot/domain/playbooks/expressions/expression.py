@@ -337,15 +337,26 @@ def _in_our_words(message: str) -> tuple[str, str]:
         name = {"_?_:_": "? :", "_[_]": "[ ]"}.get(mismatch.group(1), mismatch.group(1).strip("_"))
         name = "/" if name == _NONZERO.name.strip("_") else name
         kinds = re.sub("|".join(map(re.escape, _CEL_WORDS)), lambda m: _CEL_WORDS[m.group()], mismatch.group(2))
-        takes = [" and ".join(_KIND_WORDS[kind] for kind in f.takes) for f in FUNCTIONS if f.name == name]
-        hint = f"{name} takes {' or '.join(takes)}." if takes else _hint_for(name, kinds)
+        hint = f"{name} takes {takes}." if (takes := _takes(name)) else _hint_for(name, kinds)
         return f"'{name}' does not work with {kinds}", hint
     if message.startswith("Syntax error"):
         word = re.search(r"'((?:[^'\\]|\\.)*)'", message)
         if "'<EOF>'" in message or word is None:
             return "the expression ends too early", "Close each bracket, and write what stands behind the last sign."
-        return f"'{word.group(1)}' does not fit here", ""
+        is_bracket = word.group(1) in ("(", ")", "[", "]")
+        hint = "Open and close each bracket." if is_bracket else "A sign stands between two values: a > 3 && b < 0.5."
+        return f"'{word.group(1)}' does not fit here", hint
+    # The names were looked up before, so that it is a function, called with too few or too many values.
+    undeclared = re.match(r"undeclared reference to '(\w+)'", message)
+    if undeclared:
+        name = undeclared.group(1)
+        return f"'{name}' does not take so many values", f"It takes {_takes(name)}."
     return message.replace(" (in container '')", ""), ""
+
+
+def _takes(function: str) -> str:
+    """What a function takes, in words; empty for an operator."""
+    return " or ".join(" and ".join(_KIND_WORDS[kind] for kind in f.takes) for f in FUNCTIONS if f.name == function)
 
 
 def _hint_for(operator: str, kinds: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bot.domain.approvals.contacts import TEAMS
@@ -31,7 +31,7 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.matchers import MatcherError, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.scope import RESERVED, findings_of, signals_of, written_expressions
+from bot.domain.playbooks.scope import RESERVED, Written, findings_of, signals_of, written_expressions
 from bot.domain.playbooks.settings import looks_like_duration
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import SHAPES, TAKES
@@ -72,6 +72,35 @@ def check_names(playbook: Playbook, settings: Mapping[str, object], probes: Prob
         yield from _signal(("signals", name), signal, playbook, settings, probes)
     for name, state in playbook.states.items():
         yield from _state(("states", name), state, playbook, settings)
+        for written in written_expressions(state):
+            yield from _compared_choices(("states", name, *written.path), written, playbook)
+
+
+_COMPARED = re.compile(r"""\b(answers|forms)((?:\.\w+)+)\s*[!=]=\s*(["'])((?:(?!\3).)*)\3""")
+
+
+def _compared_choices(path: Path, written: Written, playbook: Playbook) -> Mistakes:
+    """An answer is compared with the key of a choice; with any other text, the condition would never hold."""
+    for found in _COMPARED.finditer(written.source):
+        of, name, word = found[1], found[2][1:], found[4]
+        choices = _choices_of_question(name, playbook) if of == "answers" else _options_of_field(name, playbook)
+        if choices and word not in choices:
+            what = f"'{name}' has no choice '{word}'"
+            hint = did_you_mean(word, choices) or f"Write one of {', '.join(sorted(choices))}."
+            yield Mistake(path, what, hint, written.offset + found.start(4) + 1)
+
+
+def _choices_of_question(name: str, playbook: Playbook) -> Collection[str]:
+    state = playbook.states.get(name)
+    return state.choices.keys() if isinstance(state, AskState) else ()
+
+
+def _options_of_field(name: str, playbook: Playbook) -> Collection[str]:
+    of, _, field = name.partition(".")
+    state = playbook.states.get(of)
+    filled = [choice.form for choice in state.choices.values()] if isinstance(state, AskState) else []
+    found = [form[field].options for form in (*filled, *([playbook.form] if of == OPENING else [])) if field in form]
+    return {key for options in found for key in options}
 
 
 def _known(path: Path, word: str, words: Iterable[str], noun: str) -> Mistakes:
@@ -298,7 +327,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             for index, other in enumerate(state.approved_with):
                 yield from _known((*path, "approved_with", index), other, changes - {str(path[-1])}, "change")
             for index, group in enumerate(state.approvers):
-                yield from _group((*path, "approvers", index), group)
+                yield from _team((*path, "approvers", index), group)
         case WatchState():
             for key, text in (("for", state.for_), ("within", state.within), ("every", state.every)):
                 yield from _duration((*path, key), text, playbook, settings)
@@ -429,7 +458,7 @@ def _answers(path: Path, state: AskState, playbook: Playbook) -> Mistakes:
                 yield Mistake((*at, name), what, "Take another name.", at_key=True)
     if kinds and path[-1] == OPENING:
         yield Mistake(path, f"the form of '{OPENING}' is that of the playbook", "Take another name.", at_key=True)
-    yield from _group((*path, "by"), state.by)
+    yield from _team((*path, "by"), state.by)
     if state.not_by:
         asks = {name for name, other in playbook.states.items() if isinstance(other, AskState)} - {str(path[-1])}
         asks.add(OPENING)
@@ -458,9 +487,10 @@ def _form(path: Path, form: Form) -> Mistakes:
             yield Mistake((*at, "max"), "the most is less than the least", "Exchange them.")
 
 
-def _group(path: Path, group: str) -> Mistakes:
-    if group and not _PLAYBOOK_NAME.fullmatch(group):
-        yield Mistake(path, f"'{group}' is no name of a group", "Use small letters, digits and hyphens.")
+def _team(path: Path, team: str) -> Mistakes:
+    """A team that the settings cannot name would never be asked: the approvers would decide instead."""
+    if team:
+        yield from _known(path, team, TEAMS, "team")
 
 
 def _divert(path: Path, state: DivertState) -> Mistakes:

@@ -270,7 +270,23 @@ def _said(path: Path, key: str, state: str, what: Iterable[Any], playbook: Compi
     for one in what:
         word = one.choice if isinstance(one, Answer) else str(one)
         if word not in words and not word.startswith(("goto:", "divert:")):
-            yield Mistake(path, f"'{word}' is nothing that can happen in '{state}'", did_you_mean(word, words))
+            hint = _as_option(word, state, playbook) if key == "answers" else did_you_mean(word, words)
+            yield Mistake(path, f"'{word}' is nothing that can happen in '{state}'", hint or did_you_mean(word, words))
+        elif isinstance(one, Answer):
+            choice = getattr(playbook.state(state), "choices", {}).get(word)
+            wrong = problems(choice.form, one.fields) if choice is not None else {}
+            yield from (Mistake(path, f"fields of '{word}': {why}") for why in wrong.values())
+
+
+def _as_option(word: str, state: str, playbook: CompiledPlaybook) -> str:
+    """How another option of a recommendation is chosen: beside the proposal of the recommended one."""
+    states = playbook.playbook.states
+    proposals = [
+        name
+        for name, each in states.items()
+        if isinstance(each, ChangeState) and word in each.alternatives and state in (name, each.option_of)
+    ]
+    return f"Write 'changes: {{{proposals[0]}: option:{word}}}'." if proposals else ""
 
 
 def _words(key: str, state: str, playbook: CompiledPlaybook) -> frozenset[str]:
