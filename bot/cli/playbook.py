@@ -60,7 +60,7 @@ def check(
     explained = _explained() if explain else None
     sound, faults, warnings = 0, 0, 0
     for path in paths or [packaged_playbooks()]:
-        for compiled, wrong, doubtful in _checked(_file_of(path), pairs(overrides)):
+        for compiled, wrong, doubtful in _checked(file_of(path), pairs(overrides)):
             sound += compiled is not None
             faults += len(wrong)
             warnings += len(doubtful)
@@ -332,15 +332,18 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
             yield None, (), warnings
 
 
-def _file_of(path: Path) -> Path:
+def file_of(path: Path) -> Path:
     """A bare name is that of a packaged playbook, unless a file here has that name."""
+    if path.exists() or path.parent != Path() or path.suffix:
+        return path
     packaged = packaged_playbooks() / f"{path}.yaml"
-    return packaged if not path.exists() and path.parent == Path() and packaged.is_file() else path
+    if not packaged.is_file():
+        names = [each.stem for each in packaged_playbooks().glob("*.yaml") if not each.name.endswith(".test.yaml")]
+        raise CommandError(f"{path}: no such file, folder or packaged playbook; {_meant(str(path), names)}")
+    return packaged
 
 
 def _named(name: str, folder: Path | None) -> CompiledPlaybook:
-    from difflib import get_close_matches
-
     from bot.adapters.yaml_playbooks import load_folders, with_packaged
 
     where = folder or packaged_playbooks()
@@ -350,9 +353,16 @@ def _named(name: str, folder: Path | None) -> CompiledPlaybook:
     broken = [str(fault) for file, faults in library.faults.items() if Path(file).stem == name for fault in faults]
     if broken:
         raise CommandError("\n".join(broken))
-    near = get_close_matches(name, library.playbooks, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(library.playbooks)) or 'none'}"
-    raise CommandError(f"no playbook '{name}' in {where}; {hint}; for your own, give its file, {name}.yaml")
+    hint = _meant(name, library.playbooks)
+    raise CommandError(f"no playbook '{name}' in {where}; for your own, give its file, {name}.yaml; {hint}")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names) or 'none'}"
 
 
 def _counted(count: int, noun: str) -> str:

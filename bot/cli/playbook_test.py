@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_playbook, load_table, origins_in
 from bot.cli.failures import CommandError
+from bot.cli.playbook import file_of
 from bot.domain.incidents.rehearsed import missing_edges
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Table, check_table, table_of
 from bot.flow.rehearse_case import TableResult, play_table
 
@@ -35,7 +35,7 @@ def tables_in(paths: Iterable[Path]) -> list[Path]:
         elif path.suffix:
             found.append(path.with_name(path.stem + ENDING))
         else:
-            found.append(packaged_playbooks() / f"{path}{ENDING}")
+            found.append(file_of(path).with_name(f"{path.name}{ENDING}"))
     missing = [path for path in found if not path.is_file()]
     if missing:
         raise CommandError(f"{missing[0]}: there is no such test table")

@@ -16,7 +16,7 @@ from bot.cli.engines import what_differs
 from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import BotError
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.template import split_template
@@ -34,6 +34,8 @@ MAX_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.5
+LONG_SECONDS = 30.0
+"""A wait of this length is worth shortening where somebody looks on."""
 LABELS = {
     "alertname": "VllmKVCacheThrash",
     "namespace": "serving",
@@ -104,6 +106,23 @@ def shortened(playbook: CompiledPlaybook, given: Mapping[str, str], scale: Scale
     return {**windows, **given}
 
 
+def told_windows(playbook: CompiledPlaybook, windows: Mapping[str, str]) -> list[str]:
+    """Which durations are shortened, and which are so long that the rehearsal will take its time."""
+    declared = playbook.playbook.settings.items()
+    durations = {name: str(each.default) for name, each in declared if isinstance(each.default, str)}
+    long = {
+        name: written
+        for name, written in durations.items()
+        if name not in windows and is_duration(written) and seconds(written) > LONG_SECONDS
+    }
+    told = [f"Windows are shortened: {_listed(windows)}" if windows else "No window of this playbook is shortened."]
+    return [*told, f"As long as written: {_listed(long)}. `--set NAME=10s` shortens one."] if long else told
+
+
+def _listed(windows: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in windows.items())
+
+
 def rehearse(wanted: Wanted) -> int:
     """Returns the exit code: 0 if the incident was closed in time."""
     scale, windows = wanted.scale, shortened(wanted.playbook, wanted.settings, wanted.scale)
@@ -117,7 +136,8 @@ def rehearse(wanted: Wanted) -> int:
         world.bot_environment["INCIDENT_BOT_OVERRIDES"] = ",".join(f"{name}={value}" for name, value in windows.items())
         world.start_bot()
         typer.echo(f"Slack page: {world.slack_url}")
-        typer.echo(f"Windows are shortened: {', '.join(f'{name} {value}' for name, value in windows.items())}")
+        for line in told_windows(wanted.playbook, windows):
+            typer.echo(line)
         world.load(wanted.scenario.healthy_load)
         _wait(world, scale.seconds(WARM_UP_SECONDS))
         typer.echo(f"Fault: {wanted.scenario.what}.")

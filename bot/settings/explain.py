@@ -52,7 +52,9 @@ class _Faults:
     def _fault(self, path: Location, where: str, kind: str, what: str) -> str:
         known = path in LEAVES
         if kind == "missing":
-            return f"{where} is not set; example: {_example(path)}" if known else f"{where}: {path[-1]} is not set"
+            # In a file, the section is the place.
+            what = f"{where}: {path[-1]}" if not known or where.endswith(f"({'.'.join(path[:-1])})") else where
+            return f"{what} is not set" + (f"; example: {_example(path)}" if known else "")
         if kind == "extra_forbidden":
             return f"{where} is no setting{did_you_mean(path[-1], names_beside(path))}"
         example = _example(path) if known else ""

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from bot.adapters.redis.connection import Connection
 from bot.cli import app
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
 from tests.test_settings import ENOUGH
 
@@ -63,7 +64,13 @@ def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(
     assert incident_bot("playbook", "check", "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
     table = written(tmp_path, "cases: []", "tiny.test.yaml")
     assert "is a test table. Play it: incident-bot playbook test" in incident_bot("playbook", "check", table).stdout
-    assert "no-such: cannot be read" in incident_bot("playbook", "check", "no-such").stdout
+    assert "no-such.yaml: cannot be read" in incident_bot("playbook", "check", "no-such.yaml").stdout
+    for command in ("check", "test"):
+        mistyped = incident_bot("playbook", command, "gpu-falt")
+        assert mistyped.exit_code == 1
+        assert "packaged playbook; did you mean 'gpu-fault'?" in mistyped.stderr
+    fragment = packaged_playbooks() / "fragments" / "join.yaml"
+    assert "join.yaml: is a fragment" in incident_bot("playbook", "check", fragment).stdout
 
 
 def test_the_doctor_speaks_as_a_program_of_its_own() -> None:

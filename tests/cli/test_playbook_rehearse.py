@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli import app
 from bot.cli.failures import CommandError
-from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, wanted_alert
+from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, told_windows, wanted_alert
 from tests.cli.test_commands import written
 from tests.kit.captures import ARCHIVE
 
@@ -144,6 +144,18 @@ def test_in_the_sandbox_no_window_is_shorter_than_the_playbook_allows(tmp_path: 
     found = load_playbook(written(tmp_path, text, "watcher.yaml"))
     assert shortened(found, {})["window"] == "15s"
     assert shortened(found, {"window": "20s"})["window"] == "20s"
+
+
+def test_windows_that_stay_long_in_the_sandbox_are_named(tmp_path: Path) -> None:
+    found = load_playbook(written(tmp_path, PLAYBOOK, "cap.yaml"))
+    windows = {name: "15s" for name in found.settings if name != "window"}
+    first, second = told_windows(found, windows)
+    assert first.startswith("Windows are shortened: ")
+    assert (
+        second
+        == f"As long as written: window {found.playbook.settings['window'].default}. `--set NAME=10s` shortens one."
+    )
+    assert told_windows(found, {})[0] == "No window of this playbook is shortened."
 
 
 def test_a_test_table_in_place_of_answers_is_told_as_what_it_is(tmp_path: Path) -> None:

@@ -224,6 +224,11 @@ def _known(name: str, token: _Token, scope: Scope) -> str:
     if name.startswith("baseline.") and not any(known.startswith("baseline.") for known in scope):
         hint = "Write 'baseline: true' in a state that reads it before."
         raise ExpressionError(f"unknown name '{name}'", token.start + 1, hint)
+    if name.startswith("baseline.") and name.removeprefix("baseline.") in scope:
+        signal = name.split(".")[1]
+        raise ExpressionError(
+            f"unknown name '{name}'", token.start + 1, f"Read '{signal}' in the state with 'baseline: true'."
+        )
     parts = [known for known in scope if known.startswith(name + ".")]
     if parts:
         raise ExpressionError(f"'{name}' has parts: name one of them", token.start + 1, did_you_mean(name, parts))
