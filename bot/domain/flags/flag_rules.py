@@ -22,7 +22,7 @@ from bot.domain.flags.flag_table import (
     text_of,
 )
 from bot.domain.flags.flags_in_spec import CONFIG, FlagEdit, FlagsInSpec
-from bot.domain.kernel.errors import impossible
+from bot.domain.kernel.errors import NoPlanError, impossible
 from bot.domain.kernel.redaction import shown_value
 
 Numbers = Mapping[str, float]
@@ -166,6 +166,16 @@ def check_flag(flag: Any, value: Any, engine: Engine) -> FlagEdit:
     if name == CONFIG:
         raise impossible("another config file is another set of flags: edit the flags themselves")
     return FlagEdit(name, _checked_value(name, value, engine), spelled=text_of(value))
+
+
+def fault_of_value(flag: str, value: FlagValue) -> str:
+    """Why no engine takes this value; empty if one may. The version is not known, so its choices do not count."""
+    try:
+        # A version without a table: the flag's type and range are those of the newest one.
+        _checked_value(newest_table().name_of(flag) or flag, value, Engine(""))
+    except NoPlanError as error:
+        return error.reason
+    return ""
 
 
 def _checked_value(name: str, value: Any, engine: Engine) -> FlagValue:

@@ -9,6 +9,7 @@ from typing import Any
 from bot.domain.approvals.contacts import TEAMS
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.flag_history import life_of_flag
+from bot.domain.flags.flag_rules import fault_of_value
 from bot.domain.flags.flag_table import newest_table
 from bot.domain.flags.mitigations import DIRECTIONS, effect_of, mitigations
 from bot.domain.kernel.durations import is_duration, seconds
@@ -177,9 +178,13 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
             yield from _setting_as_duration(name, playbook.settings[name].default)
         return
     try:
-        seconds(text)
+        length = seconds(text)
     except ValueError:
         yield Mistake(path, f"'{text}' is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
+        return
+    # What has to hold for some time has a message of its own.
+    if length <= 0 and path[-1] != "for":
+        yield Mistake(path, f"'{text}' is no time at all", "Write 90s, 5m, 1h30m or settings.<name>.")
 
 
 def _setting_as_duration(name: str, default: float | str | bool) -> Mistakes:
@@ -566,6 +571,14 @@ def _edits(path: Path, edits: Any) -> Mistakes:
             # A flag may belong to some engine versions only.
             if life_of_flag(flag) is None and newest_table().name_of(flag) is None:
                 yield Mistake((*at, *key), f"unknown flag '{flag}'", did_you_mean(flag, newest_table().spellings))
+            elif _is_literal(value := edit.get("value")) and (wrong := fault_of_value(flag, value)):
+                yield Mistake((*at, "value"), wrong, "Write a value that the engine takes, or '${…}' that gives one.")
+
+
+def _is_literal(value: object) -> bool:
+    """Whether the value is known before the playbook runs. None takes the flag away."""
+    is_written = isinstance(value, str) and "${" not in value and not value.startswith("settings.")
+    return is_written or isinstance(value, bool | int | float)
 
 
 def _flags_of(edit: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
