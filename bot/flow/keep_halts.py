@@ -17,7 +17,6 @@ from bot.domain.kernel.errors import NewerFormError
 from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
 
 log = structlog.get_logger()
-ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
 AT_A_TIME = 10
 """Incidents per round, which is a second: presses must not wait for it, and Slack updates cards more slowly anyway."""
 LOOKS = 2
@@ -116,7 +115,7 @@ def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str],
             return Commanded(event_id=event_id, command="resume", user=word.by, text=word.why, to=ALL)
         return Commanded(event_id=event_id, command="resume", user="")
     if wanted.with_all:
-        text = f"everything is halted: {word.why}" if word.why else ALL_HALTED
+        text = f"everything is halted: {word.why}" if word.why else ""
         return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text, to=ALL)
     text = STILL_HALTED if known.with_all else ""
     return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text)

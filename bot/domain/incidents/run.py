@@ -326,6 +326,7 @@ class Run(_Frozen):
     """Id of the open question; the run waits for its answer."""
     ledger: tuple[LedgerEntry, ...] = ()
     halted_by: str = ""
+    halt_reason: str = ""
     halted_with_all: bool = False
     """Everything is halted, not only this run, and only a resume for all lifts it."""
     deadlines: dict[str, float] = Field(default_factory=dict)

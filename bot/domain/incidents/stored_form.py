@@ -24,7 +24,7 @@ FORMS: Mapping[int, str] = {
     1: "not numbered yet",
     2: "the number itself",
     3: "`otherwise` of changes, recommendations and watches in playbooks",
-    4: "`kind: time` of fields in forms",
+    4: "`kind: time` of fields in forms, and the reason of a halt",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1

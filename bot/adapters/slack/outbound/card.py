@@ -105,8 +105,8 @@ def sign_of(run: Run) -> str:
 
 
 def _situation(run: Run) -> list[str]:
-    """What users feel, since when, and why: the first lines."""
-    since = f"since {time_of_day(run.starts_at) if run.is_open else day(run.starts_at)}"
+    """What users feel, when it began, and why: the first lines."""
+    since = f"began {time_of_day(run.starts_at) if run.is_open else day(run.starts_at)}"
     if run.users:
         # A closed incident is not read again: its last number keeps its time.
         read = f" · read {ago(run.users_at) if run.is_open else day(run.users_at)}" if run.users_at else ""
@@ -210,7 +210,8 @@ def _banners(run: Run) -> list[Block]:
     if run.halted_by:
         by = f" by {mention(run.halted_by)}"
         what = "Everything is halted" if run.halted_with_all else "Halted"
-        banners.append(f"⛔ *{what}*{by}: no change is sent until `{resume_command(run)}`.")
+        why = f": {line(run.halt_reason, 300)}" if run.halt_reason else ""
+        banners.append(f"⛔ *{what}*{by}{why}. No change is sent until `{resume_command(run)}`.")
     for other in run.parked_before:
         until = f" until {moment(other.until)}" if other.until is not None else ""
         active = ", ".join(line(title, 120) for title in other.active_changes[:4])

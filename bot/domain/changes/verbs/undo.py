@@ -92,6 +92,9 @@ def plan_undo(situation: Situation) -> Plan:
 def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
     if any(inverse.is_template_patch for inverse in inverses):
         return expected_downtime(snapshot, _last_templates(inverses)[0])
+    nodes = [each.call.target.name for each in inverses if each.call.target.kind == "Node"]
+    if nodes:
+        return f"new pods can start on {', '.join(nodes)} again, whatever is wrong there"
     scaled_in = (each for each in inverses if each.call.subresource == "scale")
     fewer = sum(replicas_of(each.before) - replicas_of(each.after) for each in scaled_in)
     return fewer_serve(fewer) if fewer > 0 else "none"

@@ -1,7 +1,8 @@
 """An incident whose trouble went away while it waited for people ends without them.
 
 All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true. Unknown is not calm. What
-needs a person's decision keeps it open: a change between its calls, and a canary, a cordon or an isolated replica.
+needs a person's decision keeps it open: an undo that a person asked for, a change between its calls, and a canary, a
+cordon or an isolated replica.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def _may_end(draft: Draft) -> bool:
         and _waits_for_people(run)
         and run.alerts_resolved_at is not None
         and not run.halted_by
+        and not run.is_undoing
         and run.playbook in draft.bundle.playbooks
         and draft.playbook.playbook.calm is not None
         and not residual.residual_changes(run)

@@ -23,9 +23,12 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import OPENING
+from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.machine import UNDO
 from bot.domain.signals.window import short
 
+HALTED = "halted: nothing more will be changed until it is resumed"
+ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
 NOT_DONE = {
     "read_signals": "the signals could not be read",
     "read_calm": "whether the trouble is gone could not be read",
@@ -298,9 +301,9 @@ def commanded(draft: Draft, event: Commanded) -> None:
         case "halt" if _is_halted_so(draft.run, event) and not event.text:
             draft.ignore("halted again")
         case "halt":
-            draft.set(halted_by=event.user, halted_with_all=event.to == ALL)
-            said = event.text or "halted: nothing more will be changed until it is resumed"
-            draft.record("halt", said, who=event.user)
+            reason = event.text.partition("halted: ")[2]
+            draft.set(halted_by=event.user, halted_with_all=event.to == ALL, halt_reason=redacted(reason))
+            draft.record("halt", event.text or (ALL_HALTED if event.to == ALL else HALTED), who=event.user)
         case "resume":
             _resume(draft, event)
         case "reset":
@@ -335,7 +338,7 @@ def _resume(draft: Draft, event: Commanded) -> None:
         return say(draft, event.user, "Everything is halted; `/incident resume all` lifts the halt.")
     if not draft.run.is_halted:
         return draft.ignore("resumed although nothing was halted")
-    draft.set(halted_by="", halted_with_all=False)
+    draft.set(halted_by="", halted_with_all=False, halt_reason="")
     draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
     if change is not None and change.halted:
         draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
@@ -420,7 +423,10 @@ def _resolve(draft: Draft, event: Commanded) -> None:
     if residual.residual_changes(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return questions.ask_about_residual_changes(draft)
-    return entering.close(draft, "resolved_by_hand", event.text)
+    firing = sorted({alert.name for alert in draft.run.alerts.values() if alert.status == "firing"})
+    by = f"{event.user_name or event.user} closed it" + (f": {event.text}" if event.text else "")
+    still = f". Still firing: {', '.join(firing)}" if firing else ""
+    return entering.close(draft, "resolved_by_hand", f"{by}{still}.")
 
 
 def _divert(draft: Draft, event: Commanded) -> None:

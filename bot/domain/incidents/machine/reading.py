@@ -61,7 +61,8 @@ def conclude(draft: Draft) -> None:
     draft.set(diagnosis=redacted(found.title) or run.diagnosis, cause=redacted(found.cause))
     if found.users:
         read = [newest[name].at for name, is_of_users in told.items() if is_of_users and name in newest]
-        draft.set(users=redacted(found.users), users_at=max(read, default=0.0) or draft.at)
+        # A sentence is as old as the oldest reading in it.
+        draft.set(users=redacted(found.users), users_at=min(read, default=0.0) or draft.at)
 
 
 def _data(readings: dict[str, Reading]) -> dict[str, object]:
