@@ -175,12 +175,9 @@ def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()
         if checked.warnings:
             warnings[str(path)] = checked.warnings
     _unlink(playbooks, faults, warnings)
-    # Before they apply: an invalid one has no effect, and takes no playbook out of force.
-    if wrong := tuple(dict.fromkeys(_faults_of_overrides(playbooks, faults, overrides))):
-        faults[SETTINGS] = wrong
-    for override in overrides:
-        for playbook, own in _meant(override, playbooks) if not override.target else ():
-            playbooks[playbook.name] = playbook.with_settings(settings_of_override(playbook, own))
+    wrong = [*_unknown_names(playbooks, faults, overrides), *_take_effect(playbooks, overrides)]
+    if wrong:
+        faults[SETTINGS] = tuple(dict.fromkeys(wrong))
     return Library(playbooks, faults, warnings, _on_targets(playbooks, overrides))
 
 
@@ -205,10 +202,9 @@ def _unlink(
             warnings[file] = others
 
 
-def _faults_of_overrides(
+def _unknown_names(
     playbooks: Mapping[str, CompiledPlaybook], faults: Mapping[str, object], overrides: Sequence[Override]
 ) -> Iterator[Fault]:
-    """The errors in an operator's settings; an invalid one has no effect."""
     refused = {FilePath(file).stem for file in faults}
     known = {name for playbook in playbooks.values() for name in playbook.settings}
     for override in overrides:
@@ -219,8 +215,19 @@ def _faults_of_overrides(
             yield Fault(override.place, f"no playbook has a setting '{setting}'", hint)
         if name and name not in playbooks and name not in refused:
             yield Fault(override.place, f"unknown playbook '{name}'", did_you_mean(name, playbooks))
+
+
+def _take_effect(playbooks: dict[str, CompiledPlaybook], overrides: Sequence[Override]) -> Iterator[Fault]:
+    """Applies the overrides that count everywhere, then checks those of targets, which count on top of them.
+
+    An override with a fault has no effect, and takes no playbook out of force.
+    """
+    for override in sorted(overrides, key=lambda each: bool(each.target)):
         for playbook, own in _meant(override, playbooks):
-            yield from faults_of_override(playbook, own, override.place)
+            found = faults_of_override(playbook, own, override.place)
+            yield from found
+            if not found and not override.target:
+                playbooks[playbook.name] = playbook.with_settings(settings_of_override(playbook, own))
 
 
 def _meant(

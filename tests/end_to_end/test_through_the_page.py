@@ -57,7 +57,7 @@ async def test_a_person_clicks_from_the_card_to_an_approved_canary_and_a_strange
             await expect(page.get_by_text("Needs approval").first).to_be_visible(timeout=A_LOOK)
             await page.screenshot(path=PICTURE)
 
-        await expect(thread).to_contain_text("concurrent requests, on one canary first", timeout=A_LOOK)
+        await expect(thread).to_contain_text("requests at once, on one canary first", timeout=A_LOOK)
         await act_as(page, "Mo Haddad")
         await approve.click()
         whisper = page.locator(".message.ephemeral")

@@ -252,7 +252,7 @@ async def test_only_the_first_call_leases_the_room_that_the_plan_takes() -> None
 @pytest.mark.parametrize(
     ("verdict", "result", "detail"),
     [
-        ("halted", "halted", "the kill switch is on"),
+        ("halted", "halted", "it was halted"),
         (
             "breaker_open",
             "withheld",

@@ -170,7 +170,7 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
             return Circumstance(name="room", grade="warning", text=text)
         if not is_needed:
             return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
-        raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free an accelerator or add a node")
+        raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free a GPU or add a node")
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
     besides = f"; {said}" if (said := room.said) else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"

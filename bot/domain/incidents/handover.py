@@ -32,7 +32,7 @@ def _open_matters(run: Run, now: float) -> Iterator[str]:
     if run.held:
         yield f"Changes in place: {'; '.join(entry.title for entry in run.held)}"
     if NEXT_STATUS in run.deadlines:
-        yield f"Promised: the next status update{_at('by', run.deadlines[NEXT_STATUS], now)}"
+        yield f"The next status update is due{_at('by', run.deadlines[NEXT_STATUS], now)}"
     if run.silences:
         yield f"Alerts are silenced{_at('until', min(run.silences.values()), now)}"
 

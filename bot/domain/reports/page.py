@@ -129,6 +129,10 @@ def _beside(at: float, begin: float) -> str:
     return time if time and date == moment(begin).partition(" ")[0] else moment(at)
 
 
+def _asked(count: int) -> str:
+    return "1 request or question" if count == 1 else f"{count} requests and questions"
+
+
 def _happened(report: Report) -> str:
     what = report.diagnosis.title if report.diagnosis is not None else report.title
     where = f" on {report.target}" if report.target and report.diagnosis is not None else ""
@@ -190,7 +194,7 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("Ending", _strong(ending_in_words(report.ending)) if report.ending else NONE),
         ("Time to the first action (MTTA)", lasting(report.act_seconds)),
         ("Time to the close (MTTR)", lasting(report.close_seconds)),
-        ("Waited for people", f"{lasting(report.waited_seconds)} in {len(report.waits)} requests and questions"),
+        ("Waited for people", f"{lasting(report.waited_seconds)} in {_asked(len(report.waits))}"),
         ("Changes in place", _held(report)),
         ("Events that were ignored", str(report.ignored)),
         ("Timeline", (Span(f"{report.entries} entries, "), *_chain_word(report))),

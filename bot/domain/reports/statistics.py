@@ -18,6 +18,8 @@ from bot.domain.reports.escaping import lasting
 from bot.domain.signals.window import short
 
 GOOD = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change", "accepted_degraded"})
+ENDED = GOOD - {"accepted_degraded"}
+"""What a mitigation may have ended: where people accepted that users are served worse, it ended nothing."""
 EDITS = frozenset({"canary", "promote", "set_flags"})
 """Verbs that bring the same flags to the engines, on one replica or on all."""
 SHOWN = 10
@@ -111,8 +113,8 @@ def last_time(runs: Iterable[Run], run: Run, plan: Plan, *, at: float) -> str:
         return ""
     newest = ended[-1]
     held = _held(newest, [*past, run])
-    how = "ended" if newest.ending in GOOD else "did not end"
-    lasted = f" and held for {_days(held)}" if newest.ending in GOOD and held is not None else ""
+    how = "ended" if newest.ending in ENDED else "did not end"
+    lasted = f" and held for {_days(held)}" if newest.ending in ENDED and held is not None else ""
     ago = f"{_days(at - (newest.closed_at or at))} ago"
     return f"this change {how} {newest.incident_id} {ago}{lasted}"
 
@@ -178,7 +180,7 @@ def _mitigations(found: Sequence[Run], every: Sequence[Run]) -> list[Mitigation]
             made.setdefault((str(run.target), key), []).append(run)
     rows = []
     for (target, key), runs in made.items():
-        well = [run for run in runs if run.ending in GOOD]
+        well = [run for run in runs if run.ending in ENDED]
         held = _held(well[-1], every) if well else None
         what = ", ".join(key[1:]) if key[0] == "flags" else key[0].replace("_", " ")
         rows.append(Mitigation(target, what, len(runs), len(well), held))

@@ -173,7 +173,7 @@ class ApplyCall:
         if verdict == "observe_only":
             return await self._only_observed(context, effect, call, call_id, was_claimed=claimed_before)
         if verdict == "halted":
-            return self._settled(effect, "halted", "the kill switch is on", call_id=call_id)
+            return self._settled(effect, "halted", "it was halted", call_id=call_id)
         if verdict in HELD_BY_OTHERS:
             return self._put_off(context, effect, HELD_BY_OTHERS[verdict], call_id)
         if verdict in OPEN_BREAKERS:

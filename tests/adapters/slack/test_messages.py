@@ -394,7 +394,7 @@ def test_a_card_begins_with_what_users_feel() -> None:
     shown = card(run(**FELT), links={})
     title, users = shown.blocks[:2]
     assert title["text"]["text"] == "🔴 INC-7 · llm: KV cache full ‹!here›"
-    assert users["text"]["text"].startswith("*Users wait 5 s for the first token (target 2 s)* · since ")
+    assert users["text"]["text"].startswith("*Users wait 5 s for the first token (target 2 s)* · began ")
     assert "kv_usage" not in json.dumps(shown.blocks), "no number without a sentence"
 
 

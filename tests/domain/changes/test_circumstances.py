@@ -95,7 +95,7 @@ def test_without_room_the_reason_counts_what_is_free() -> None:
     assert refused.value.reason == (
         "the new replicas cannot be scheduled: 2 free accelerators on schedulable nodes, room for 2, 3 needed"
     )
-    assert refused.value.hint == "free an accelerator or add a node"
+    assert refused.value.hint == "free a GPU or add a node"
 
 
 def test_room_that_is_only_wished_for_is_a_warning() -> None:

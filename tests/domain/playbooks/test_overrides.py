@@ -55,9 +55,9 @@ def test_all_faults_are_told_at_once_and_what_is_wrong_does_not_count() -> None:
     )
     assert [str(fault) for fault in load_folder(SMALL.parent, *wrong).faults["settings"]] == [
         "overrides: smal: unknown playbook 'smal'. Did you mean 'small'?",
+        "overrides: llm/*: no playbook has a setting 'ratoi'. Did you mean 'ratio'?",
         "overrides: small: no setting 'windw' to override. Did you mean 'window'?",
         "overrides: llm/*: small: window: 'soon' is not a duration. Write 90s, 5m or 1h30m.",
         "overrides: llm/*: small: ratio: 7 is above the most allowed, 1. Write a value from 0.02 to 1.",
-        "overrides: llm/*: no playbook has a setting 'ratoi'. Did you mean 'ratio'?",
     ]
     assert ratio(CHAT, *wrong) == 0.1

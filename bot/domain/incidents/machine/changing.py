@@ -71,7 +71,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         return
     # A multi-line hint is a patch to apply elsewhere: show it as it is, not inside a sentence.
     is_patch = "\n" in result.hint
-    text = result.reason + (f" {result.hint}" if result.hint and not is_patch else "")
+    text = result.reason + (f"; {result.hint}" if result.hint and not is_patch else "")
     draft.record(
         "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
     )
@@ -106,7 +106,8 @@ def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
 
 def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
     """Reject an edit that cannot be planned: explain why, and request the playbook's own values again."""
-    text = f"The edited values cannot be applied: {result.reason} {result.hint}".strip()
+    why = "; ".join(filter(None, (result.reason, result.hint)))
+    text = f"The edited values cannot be applied: {why}"
     number = f"N{draft.number()}"
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
     draft.record("planned", text, who=change.edited_by, data=result.model_dump(mode="json"))

@@ -91,7 +91,9 @@ def _handover(draft: Draft, event: Commanded) -> None:
     draft.record("note", text, who=event.user, data={"to": event.to or team.team})
     mentions = {"mentions": [event.to]} if event.to else calling.mentioned(draft, team)
     draft.post("note", f"note:{number}", number, {"text": text, "user": event.user, **mentions})
-    calling.call_the_next(draft)
+    if not event.to:
+        # A person who is named agreed to it; a team has to be called.
+        calling.call_the_next(draft)
 
 
 # --- skipping --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,10 @@ def recommend(draft: Draft, state: RecommendState) -> None:
         and _may_be_recommended(draft, state, state.options[each.key])
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
-    text = "; ".join(f"{each.label}: {each.why_not or 'possible'}" for each in options)
+    text = "; ".join(
+        f"{each.label}: {each.why_not or ('tried' if state.options[each.key].is_change else 'for people')}"
+        for each in options
+    )
     if not left:
         return entering.go(draft, "none_possible", because=f"no option is left: {text}")
     because = f"recommended of {len(options)} options: {_label(options, left[0])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
+from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ReadCalm
 from bot.domain.incidents.event import AlertChanged, CalmRead, EffectFailed
 from bot.domain.incidents.run import CALM_LOOK
@@ -70,6 +71,12 @@ def test_it_ends_by_itself_with_the_report_while_people_are_waited_for(story: ty
     assert closed.kind == "closed"
     assert "the signals were calm for" in closed.data["text"]
     assert "nothing was changed" in closed.data["text"]
+
+
+def test_an_undo_that_a_person_asked_for_is_not_closed_away() -> None:
+    story = Story(BUNDLE).applied().says("undo").planned(PlanResult(outcome="planned", plan=builders.plan())).posted()
+    assert CALM_LOOK not in resolved(story).run.deadlines
+    assert story.run.open_request is not None
 
 
 def test_nobody_looks_while_an_alert_fires() -> None:

@@ -163,6 +163,18 @@ def test_an_undo_withdraws_what_waits_and_says_why() -> None:
     assert story.run.deadlines == {}
 
 
+def test_who_closed_an_incident_and_what_still_fires_is_in_its_last_message() -> None:
+    story = Story().opened().says("resolve", user="U0BEN", user_name="Ben", text="the load test has ended")
+    closed = story.run.posts[-1].data["text"]
+    assert closed == "Ben closed it: the load test has ended. Still firing: VllmKVCacheThrash."
+
+
+def test_the_reason_of_a_halt_is_kept_until_it_is_lifted() -> None:
+    story = Story().opened().says("halt", text="halted: we repair the node, PASSWORD=hunter2")
+    assert story.run.halt_reason == "we repair the node, PASSWORD=(masked)"
+    assert story.says("resume").run.halt_reason == ""
+
+
 def test_an_undo_is_not_asked_for_twice_while_it_waits() -> None:
     story = Story().applied().says("undo").planned(PlanResult(outcome="planned", plan=builders.plan())).posted()
     waits = story.request

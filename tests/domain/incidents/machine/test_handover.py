@@ -27,7 +27,7 @@ def test_the_next_lead_is_mentioned_and_reads_what_is_open_held_and_promised() -
     assert post.data["mentions"] == ["U0BEN"]
     assert post.data["text"].splitlines()[0] == "Handed over to <@U0BEN>: The cap is next."
     assert "Waits for approval by 08:16 UTC: Scale llm from 4 to 5" in post.data["text"]
-    assert "Promised: the next status update by 08:30 UTC" in post.data["text"]
+    assert "The next status update is due by 08:30 UTC" in post.data["text"]
     assert story.texts("note")[-1] == post.data["text"], "it is on the timeline"
 
 
@@ -38,13 +38,20 @@ def test_without_a_name_the_team_on_call_is_mentioned_and_nobody_leads() -> None
 
 
 def test_who_is_on_call_now_is_paged_and_the_page_of_before_ends() -> None:
-    story = asked().says("handover", to="U0BEN")
+    story = asked().says("handover")
     assert {name: page.wanted for name, page in story.run.pages.items()} == {
         "serving": "resolve",
         "serving/2": "trigger",
     }
     story.happens(Paged(event_id="p", page="serving/2", action="trigger", through="PagerDuty", key="k"))
     assert story.says("lead").run.pages["serving/2"].wanted == "acknowledge"
+
+
+def test_a_handover_to_a_person_calls_the_team_no_second_time() -> None:
+    before = {name: page.name for name, page in asked().run.pages.items()}
+    story = asked().says("handover", to="U0BEN")
+    assert {name: page.name for name, page in story.run.pages.items()} == before
+    assert story.run.lead == "U0BEN"
 
 
 def test_a_ticket_pages_nobody_at_a_handover() -> None:
