@@ -240,9 +240,7 @@ class Request(BaseModel):
     def needs_reason(self) -> str:
         """Why an approval must come with a reason in words; empty if it need not."""
         if self.asked_before:
-            return (
-                f"{self.asked_before} asked for exactly this within the last half hour; approving it needs a new reason"
-            )
+            return "exactly this was asked for within the last half hour; approving it needs a new reason"
         return "its risk is high, and approving it needs a reason in words" if self.policy.needs_reason else ""
 
 

@@ -322,7 +322,8 @@ def _asked_before(run: Run, name: str) -> str:
     became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.said}"
     when = "within the last half hour" if earlier is None else "a moment ago"
     by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
-    return f"🔁 {line(name, 40)} asked for exactly this {when}{became}{by}: approving it needs a new reason."
+    where = f" in {line(name.partition('/')[0], 40)}" if "/" in name else ""
+    return f"🔁 Exactly this was asked for{where} {when}{became}{by}: approving it needs a new reason."
 
 
 def _so_far(request: Request) -> list[str]:
