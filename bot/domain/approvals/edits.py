@@ -31,23 +31,36 @@ class EditableValue(BaseModel):
     name: str
     now: str
     range_text: str
+    replicas: tuple[int, int] = (1, MAX_REPLICAS)
+    """The fewest and the most; for a number of replicas."""
 
     def read(self, text: str) -> Number:
         """Returns the number; raise `ApprovalError` with the reason, for people."""
-        return _replicas(text) if self.name == REPLICAS else _flag(self.name, text, self.range_text)
+        return _replicas(text, *self.replicas) if self.name == REPLICAS else _flag(self.name, text, self.range_text)
 
 
 def editable_values(plan: Plan) -> tuple[EditableValue, ...]:
     """Returns the numbers whose range is known; only the playbook chooses other parts of a plan."""
     editable = _editable(plan.verb)
     if editable == "replicas" and "to" in plan.choices:
-        return (EditableValue(name=REPLICAS, now=str(plan.choices["to"]), range_text=f"from 1 to {MAX_REPLICAS}"),)
+        least, most = _replicas_range(plan)
+        now, range_text = str(plan.choices["to"]), f"from {least} to {most}"
+        return (EditableValue(name=REPLICAS, now=now, range_text=range_text, replicas=(least, most)),)
     edits = plan.choices.get("edits") if editable == "edits" else None
     chosen = edits.items() if isinstance(edits, Mapping) else ()
     known = [
         EditableValue(name=name, now=str(now), range_text=RANGES[name][2]) for name, now in chosen if name in RANGES
     ]
     return tuple(each for each in known if _is_number(each))
+
+
+def _replicas_range(plan: Plan) -> tuple[int, int]:
+    """The counts with which the change still does what it is for: more replicas, or fewer."""
+    counts = (each for call in plan.calls for each in call.differences if each.path.endswith("/replicas"))
+    for each in counts:
+        if isinstance(each.before, int) and isinstance(each.after, int):
+            return (each.before + 1, MAX_REPLICAS) if each.after > each.before else (1, max(1, each.before - 1))
+    return 1, MAX_REPLICAS
 
 
 def values_of(plan: Plan, written: str) -> dict[str, Number]:
@@ -109,10 +122,10 @@ def _flag(name: str, text: str, range_text: str) -> Number:
     return value
 
 
-def _replicas(text: str) -> int:
+def _replicas(text: str, least: int, most: int) -> int:
     stripped = text.strip()
     # Reading a number of n digits takes Python n² steps.
     is_short = stripped.isascii() and stripped.isdigit() and len(stripped) <= MAX_NUMBER_LENGTH
-    if not is_short or not 1 <= int(stripped) <= MAX_REPLICAS:
-        raise ApprovalError(f"the number of replicas has to be a whole number from 1 to {MAX_REPLICAS}")
+    if not is_short or not least <= int(stripped) <= most:
+        raise ApprovalError(f"the number of replicas has to be a whole number from {least} to {most}")
     return int(stripped)

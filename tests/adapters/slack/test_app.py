@@ -21,7 +21,7 @@ from bot.domain.incidents.run import ActiveChange, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.sandbox.plain_http import async_http
-from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, view_of, whispered
+from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, until, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 from tests.adapters.slack.test_playbook_words import playbooks
 
@@ -441,6 +441,16 @@ async def test_everything_is_halted_and_resumed_at_once(counter: Counter) -> Non
 async def test_a_halt_of_all_keeps_its_reason(counter: Counter) -> None:
     await counter.say("halt all the rack is on fire")
     assert (counter.inbound.halter, counter.inbound.halt_reason) == ("U0ANA", "the rack is on fire")
+
+
+async def test_the_channel_of_all_incidents_learns_of_a_global_halt_and_of_its_end(counter: Counter) -> None:
+    async def is_posted(words: str) -> bool:
+        return words in str(await counter.slack.page())
+
+    await counter.say("halt all the rack burns")
+    await until(lambda: is_posted("the rack burns"), "the halt is in the channel")
+    await counter.say("resume all")
+    await until(lambda: is_posted("The global halt is lifted by"), "its end is in the channel")
 
 
 async def test_the_list_says_how_everything_is_halted_and_that_it_is(counter: Counter) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.approvals.edits import editable_values, values_of, with_values
 from bot.domain.approvals.kinds import kind_of
-from bot.domain.changes.plan import Plan
+from bot.domain.changes.plan import Difference, Plan
 from bot.domain.kernel.errors import ApprovalError
 from tests import builders
 
@@ -27,7 +27,7 @@ def test_numbers_of_a_known_range_may_be_edited_and_nothing_else() -> None:
 
 
 def test_the_range_is_said_where_a_number_is_edited() -> None:
-    assert [each.range_text for each in editable_values(SCALE)] == ["from 1 to 1000"]
+    assert [each.range_text for each in editable_values(SCALE)] == ["from 5 to 1000"]
     assert [each.range_text for each in editable_values(FLAGS)] == ["at least 1", "above 0, at most 1"]
 
 
@@ -56,7 +56,7 @@ def test_the_ends_of_a_range_may_be_written(name: str, text: str, value: float) 
     assert values_of(FLAGS, json.dumps({name: text})) == {name: value}
 
 
-@pytest.mark.parametrize(("text", "value"), [("1", 1), (" 1000 ", 1000)])
+@pytest.mark.parametrize(("text", "value"), [("6", 6), (" 1000 ", 1000)])
 def test_the_ends_of_the_range_of_replicas_may_be_written(text: str, value: int) -> None:
     assert values_of(SCALE, json.dumps({"replicas": text})) == {"replicas": value}
 
@@ -70,6 +70,19 @@ def test_what_is_out_of_range_is_said_with_what_was_written() -> None:
 def test_what_is_written_is_read_as_the_engine_reads_it() -> None:
     written = {"--max-num-seqs": " 8 ", "--gpu-memory-utilization": "0.85"}
     assert values_of(FLAGS, json.dumps(written)) == {"--max-num-seqs": 8, "--gpu-memory-utilization": 0.85}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "asked", "allowed"),
+    [(4, 5, "4", "from 5 to 1000"), (4, 5, "3", "from 5 to 1000"), (6, 4, "6", "from 1 to 5")],
+)
+def test_an_edit_does_not_turn_more_replicas_into_fewer(before: int, after: int, asked: str, allowed: str) -> None:
+    difference = Difference(path="/spec/replicas", before=before, after=after)
+    call = builders.call().model_copy(update={"differences": (difference,)})
+    scale = builders.plan(verb="scale", choices={"to": after}, steps=(call,))
+    assert [each.range_text for each in editable_values(scale)] == [allowed]
+    with pytest.raises(ApprovalError, match=allowed):
+        values_of(scale, json.dumps({"replicas": asked}))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +106,7 @@ def test_what_may_not_be_written_says_why(written: dict[str, str], reason: str) 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1001", "5.5", "²", "", "9" * 40, "0000000011999"])
 def test_replicas_are_a_whole_number_in_range(text: str) -> None:
-    with pytest.raises(ApprovalError, match="from 1 to 1000"):
+    with pytest.raises(ApprovalError, match="from 5 to 1000"):
         values_of(SCALE, json.dumps({"replicas": text}))
 
 

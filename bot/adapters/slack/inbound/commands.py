@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 import structlog
 
 from bot.adapters.slack.escape import code, line, mention, whisper
+from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
@@ -31,6 +32,7 @@ from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.statistics import in_words, statistics
+from bot.flow.ports import HaltWord
 
 log = structlog.get_logger(__name__)
 
@@ -131,6 +133,7 @@ class Commands:
     def __init__(self, services: Services) -> None:
         self._incidents, self._people, self._clock = services.incidents, services.people, services.clock
         self._want_card, self._show_again = services.want_card, services.show_again
+        self._services, self._afterwards = services, Afterwards()
         playbooks, steering = PlaybookWords(services, self.pointed_at), SteeringWords(services, self.pointed_at)
         self._windows, windows = services.windows, WindowWords(services)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
@@ -292,6 +295,7 @@ class Commands:
         first, _, why = command.rest.partition(" ")
         if first.lower() == ALL:
             await self._incidents.halt_all(command.user, why.strip())
+            self._announce(global_halt_line(HaltWord(command.user, why.strip())))
             return reply("⛔ *Everything is halted*: no change is sent until `/incident resume all`.")
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
@@ -302,6 +306,8 @@ class Commands:
         if command.rest.lower() == ALL:
             was_halted = await self._incidents.global_halt() is not None
             await self._incidents.resume_all(command.user)
+            if was_halted:
+                self._announce(f"▶ The global halt is lifted by {mention(command.user)}: changes are sent again.")
             said = "▶ *The global halt is lifted.*" if was_halted else "There was no global halt."
             return reply(f"{said} An incident that was halted by itself stays halted: `/incident resume INC`.")
         run = await self._only_named(command)
@@ -313,6 +319,10 @@ class Commands:
         # Stored all the same: a halt of a moment ago may not be in the run yet.
         done = f"▶ *{name} is resumed.*" if run.is_halted else f"{name} was not halted."
         return await self._store(command, run.incident_id, "resume", "", done)
+
+    def _announce(self, text: str) -> None:
+        """Tells the channel of all incidents; the command is done already, so nobody waits for it."""
+        self._afterwards.begin(self._services.messenger.announce(text), "announce")
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)
