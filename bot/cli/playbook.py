@@ -11,6 +11,7 @@ import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
+from bot.cli.playbook_names import file_of, meant
 from bot.domain.playbooks.packaged import packaged_playbooks
 
 if TYPE_CHECKING:
@@ -332,17 +333,6 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
             yield None, (), warnings
 
 
-def file_of(path: Path) -> Path:
-    """A bare name is that of a packaged playbook, unless a file here has that name."""
-    if path.exists() or path.parent != Path() or path.suffix:
-        return path
-    packaged = packaged_playbooks() / f"{path}.yaml"
-    if not packaged.is_file():
-        names = [each.stem for each in packaged_playbooks().glob("*.yaml") if not each.name.endswith(".test.yaml")]
-        raise CommandError(f"{path}: no such file, folder or packaged playbook; {_meant(str(path), names)}")
-    return packaged
-
-
 def _named(name: str, folder: Path | None) -> CompiledPlaybook:
     from bot.adapters.yaml_playbooks import load_folders, with_packaged
 
@@ -353,16 +343,8 @@ def _named(name: str, folder: Path | None) -> CompiledPlaybook:
     broken = [str(fault) for file, faults in library.faults.items() if Path(file).stem == name for fault in faults]
     if broken:
         raise CommandError("\n".join(broken))
-    hint = _meant(name, library.playbooks)
+    hint = meant(name, library.playbooks)
     raise CommandError(f"no playbook '{name}' in {where}; for your own, give its file, {name}.yaml; {hint}")
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    names = sorted(known)
-    near = get_close_matches(name, names, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names) or 'none'}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_playbook, load_table, origins_in
 from bot.cli.failures import CommandError
-from bot.cli.playbook import file_of
+from bot.cli.playbook_names import file_of
 from bot.domain.incidents.rehearsed import missing_edges
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook
