@@ -327,6 +327,7 @@ class Run(_Frozen):
     ledger: tuple[LedgerEntry, ...] = ()
     halted_by: str = ""
     halt_reason: str = ""
+    """In the words of the person who halted it; empty if none were given."""
     halted_with_all: bool = False
     """Everything is halted, not only this run, and only a resume for all lifts it."""
     deadlines: dict[str, float] = Field(default_factory=dict)
