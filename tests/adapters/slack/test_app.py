@@ -447,16 +447,17 @@ async def test_the_channel_of_all_incidents_learns_of_a_global_halt_and_of_its_e
     async def is_posted(words: str) -> bool:
         return words in str(await counter.slack.page())
 
-    await counter.say("halt all the rack burns")
-    await until(lambda: is_posted("the rack burns"), "the halt is in the channel")
+    await counter.say("halt all the <rack> burns")
+    await until(lambda: is_posted("by <@U0ANA>: the &lt;rack&gt; burns."), "the halt is in the channel")
     await counter.say("resume all")
     await until(lambda: is_posted("The global halt is lifted by"), "its end is in the channel")
 
 
 async def test_the_list_says_how_everything_is_halted_and_that_it_is(counter: Counter) -> None:
     assert "/incident halt all" in await counter.say("list")
-    counter.inbound.halter, counter.inbound.halt_reason = "U0ANA", "the rack <burns>"
-    assert "Everything is halted* by <@U0ANA>: the rack &lt;burns&gt;. No change" in await counter.say("list")
+    counter.inbound.halter, counter.inbound.halt_reason = "U0ANA", "the rack <burns>, PASSWORD=hunter2"
+    said = await counter.say("list")
+    assert "Everything is halted* by <@U0ANA>: the rack &lt;burns&gt;, PASSWORD=(masked). No change" in said
 
 
 async def test_of_thousands_of_incidents_the_list_names_the_newest_of_the_most_urgent(counter: Counter) -> None:

@@ -16,7 +16,7 @@ from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.flow.ports import HeldAlert
 from tests import builders
-from tests.adapters.slack.conftest import Bench, services_of
+from tests.adapters.slack.conftest import Bench, services_of, until
 from tests.fakes.incident_service import MemoryPlaybooks
 from tests.fakes.restrictions import MemoryWindowService
 
@@ -51,6 +51,16 @@ async def test_a_window_is_begun_listed_and_ended(kind: str, does: str, caller: 
     assert "is over" in await caller.says(f"{kind} serving/llm-* off")
     assert caller.windows.windows.windows == []
     assert "Nobody planned" in await caller.says(f"{kind} serving/llm-* off")
+
+
+async def test_the_channel_of_all_incidents_learns_of_a_window(caller: Caller, bench: Bench) -> None:
+    await caller.says("freeze serving/llm for 2h the <launch>")
+
+    async def is_posted() -> bool:
+        page = str(await bench.slack.page())
+        return "the &lt;launch&gt;" in page and "only advised" in page
+
+    await until(is_posted, "the freeze is in the channel")
 
 
 async def test_a_window_of_a_workload_that_is_not_there_is_begun_with_a_warning(caller: Caller) -> None:

@@ -6,6 +6,7 @@ Only the person who sent it sees the reply. `WORDS` lists who may use which comm
 from __future__ import annotations
 
 import difflib
+import html
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -322,7 +323,8 @@ class Commands:
 
     def _announce(self, text: str) -> None:
         """Tells the channel of all incidents; the command is done already, so nobody waits for it."""
-        self._afterwards.begin(self._services.messenger.announce(text), "announce")
+        # The text is escaped for a reply already, and the messenger escapes it again.
+        self._afterwards.begin(self._services.messenger.announce(html.unescape(text)), "announce")
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)

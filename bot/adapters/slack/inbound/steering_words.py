@@ -5,6 +5,7 @@ A longer text is given with the command, or in a form that the command opens.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class SteeringWords:
         told = [each for run in runs for each in _summary(run, now)]
         if not INCIDENT_ID.fullmatch(first):
             try:
-                await self._services.messenger.announce("\n".join((head, *told)))
+                await self._services.messenger.announce(html.unescape("\n".join((head, *told))))
             except MessengerError as error:
                 told.append(f"Slack refused the summary in the channel ({error.reason}); each thread has its part.")
         return reply(head, *told)

@@ -8,15 +8,17 @@ from dataclasses import replace
 import structlog
 
 from bot.adapters.slack.escape import code, line
+from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError
 from bot.adapters.slack.inbound.command import WORKLOAD_NAME, Command, reply
 from bot.adapters.slack.outbound.message import Message
-from bot.adapters.slack.outbound.window_line import window_line
+from bot.adapters.slack.outbound.window_line import SIGNS, window_line
 from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.services import Services
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.errors import ClusterError, UnknownClusterError
 from bot.domain.kernel.planned_window import WindowKind
+from bot.domain.kernel.redaction import redacted
 from bot.flow.plan_windows import Plan
 
 log = structlog.get_logger(__name__)
@@ -32,6 +34,7 @@ DOES: dict[WindowKind, str] = {
 class WindowWords:
     def __init__(self, services: Services) -> None:
         self._windows, self._playbooks = services.windows, services.playbooks
+        self._messenger, self._afterwards = services.messenger, Afterwards()
 
     async def maintenance(self, command: Command) -> Message:
         return await self._answer("maintenance", command)
@@ -56,6 +59,9 @@ class WindowWords:
             begun = await self._windows.begin(replace(plan, seconds=seconds(how_long), why=why))
         except ValueError as wrong:
             raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
+        # A window holds back what others rely on, so that they learn of it where they work.
+        told = f"{SIGNS[kind]} {capitalized(redacted(str(begun)))}, of {begun.of}: {DOES[kind]}."
+        self._afterwards.begin(self._messenger.announce(told), "announce")
         ends = f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
         return reply(window_line(begun), ends, *await self._doubts(target))
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.outbound.words import day
-from bot.domain.kernel.planned_window import PlannedWindow
+from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
+from bot.domain.kernel.redaction import redacted
 from bot.flow.ports import HaltWord
+
+SIGNS: Mapping[WindowKind, str] = {"maintenance": "🔧", "freeze": "⏸"}
 
 
 def window_line(window: PlannedWindow) -> str:
-    why = f": {line(window.why, 200)}" if window.why else ""
-    sign = "🔧" if window.kind == "maintenance" else "⏸"
+    why = f": {line(redacted(window.why), 200)}" if window.why else ""
     what = f"*{window.kind.capitalize()}* of {code(window.of, 200)}"
-    return f"{sign} {what} until {day(window.ends_at)}{why} ({line(window.by, 80)})"
+    return f"{SIGNS[window.kind]} {what} until {day(window.ends_at)}{why} ({line(window.by, 80)})"
 
 
 def global_halt_line(halt: HaltWord) -> str:
-    why = f": {line(halt.why, 300)}" if halt.why else ""
+    why = f": {line(redacted(halt.why), 300)}" if halt.why else ""
     return f"⛔ *Everything is halted* by {mention(halt.by)}{why}. No change is sent until `/incident resume all`."
