@@ -31,7 +31,7 @@ from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
 from bot.domain.playbooks.loading.fragment import Fragments, ReadFragment, read_fragment
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.link import Known, link_faults, slim
-from bot.domain.playbooks.loading.overrides import faults_of_override, settings_of_override, with_override
+from bot.domain.playbooks.loading.overrides import values_of_override
 from bot.domain.playbooks.loading.yaml_words import Spot, told
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -175,10 +175,11 @@ def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()
         if checked.warnings:
             warnings[str(path)] = checked.warnings
     _unlink(playbooks, faults, warnings)
-    wrong = [*_unknown_names(playbooks, faults, overrides), *_take_effect(playbooks, overrides)]
+    wrong = [*_unknown_names(playbooks, faults, overrides)]
+    on_targets = _take_effect(playbooks, overrides, wrong)
     if wrong:
         faults[SETTINGS] = tuple(dict.fromkeys(wrong))
-    return Library(playbooks, faults, warnings, _on_targets(playbooks, overrides))
+    return Library(playbooks, faults, warnings, on_targets)
 
 
 def _playbooks_in(folder: FilePath) -> list[FilePath]:
@@ -217,17 +218,26 @@ def _unknown_names(
             yield Fault(override.place, f"unknown playbook '{name}'", did_you_mean(name, playbooks))
 
 
-def _take_effect(playbooks: dict[str, CompiledPlaybook], overrides: Sequence[Override]) -> Iterator[Fault]:
-    """Applies the overrides that count everywhere, then checks those of targets, which count on top of them.
+def _take_effect(
+    playbooks: dict[str, CompiledPlaybook], overrides: Sequence[Override], wrong: list[Fault]
+) -> list[tuple[str, dict[str, dict[str, Value]]]]:
+    """Applies the overrides that count everywhere. Returns those of targets, which count on top of them.
 
-    An override with a fault has no effect, and takes no playbook out of force.
+    One with a fault has no effect, and takes no playbook out of force; its faults are added to `wrong`.
     """
+    on_targets = []
     for override in sorted(overrides, key=lambda each: bool(each.target)):
+        settings: dict[str, dict[str, Value]] = {}
         for playbook, own in _meant(override, playbooks):
-            found = faults_of_override(playbook, own, override.place)
-            yield from found
-            if not found and not override.target:
-                playbooks[playbook.name] = playbook.with_settings(settings_of_override(playbook, own))
+            try:
+                settings[playbook.name] = values_of_override(playbook, own, override.place)
+            except PlaybookError as error:
+                wrong += error.faults
+        if override.target:
+            on_targets.append((override.target, settings))
+        else:
+            playbooks.update({name: playbooks[name].with_settings(values) for name, values in settings.items()})
+    return on_targets
 
 
 def _meant(
@@ -239,17 +249,6 @@ def _meant(
             yield playbook, override.settings
         elif not override.playbook:
             yield playbook, {key: text for key, text in override.settings.items() if key in playbook.settings}
-
-
-def _on_targets(
-    playbooks: Mapping[str, CompiledPlaybook], overrides: Sequence[Override]
-) -> list[tuple[str, dict[str, dict[str, Value]]]]:
-    found = []
-    for override in overrides:
-        if override.target:
-            settings = {each.name: settings_of_override(each, own) for each, own in _meant(override, playbooks)}
-            found.append((override.target, settings))
-    return found
 
 
 def load_table(path: FilePath) -> Source:
@@ -395,7 +394,8 @@ def check_text(
         checked = check(_read_source(text, file), fragments, PROBES)
         if checked.compiled is None or not overrides:
             return checked
-        return replace(checked, compiled=with_override(checked.compiled, overrides, place))
+        values = values_of_override(checked.compiled, overrides, place)
+        return replace(checked, compiled=checked.compiled.with_settings(values))
     except PlaybookError as error:
         return Checked(None, error.faults)
 

@@ -41,7 +41,7 @@ class _Cursor:
 
 
 class PlaybookMachine:
-    """Each written state has a table of its own, built when a run comes there: most states are never entered."""
+    """The transitions of a state are built when a run first enters it, because most states are never entered."""
 
     def __init__(self, playbook: Playbook) -> None:
         self._playbook = playbook
@@ -57,7 +57,9 @@ class PlaybookMachine:
         name = self.written(at)
         if name not in self._playbook.states and name != UNDO:
             return None
-        table = self._tables.get(name) or self._tables.setdefault(name, self._table_of(name))
+        if name not in self._tables:
+            self._tables[name] = self._table_of(name)
+        table = self._tables[name]
         event: Any = table.events.get(f"ev_{outcome}")
         if event is None or at not in table.states:
             return None

@@ -75,6 +75,11 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
     return authority
 
 
+async def announce(messenger: Messenger, text: str) -> None:
+    """Tell the channel of all incidents what a reply says. Raise `MessengerError` when Slack refuses."""
+    await messenger.announce(html.unescape(text))  # escaped for blocks, as below
+
+
 async def notify(messenger: Messenger, user: str, channel: str, text: str, response_url: str = "") -> None:
     """Show the text to this person alone. A refusal by Slack is only logged."""
     try:

@@ -6,7 +6,6 @@ Only the person who sent it sees the reply. `WORDS` lists who may use which comm
 from __future__ import annotations
 
 import difflib
-import html
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -15,7 +14,7 @@ import structlog
 
 from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.inbound.afterwards import Afterwards
-from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, permitted
+from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, announce, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
@@ -323,8 +322,7 @@ class Commands:
 
     def _announce(self, text: str) -> None:
         """Tells the channel of all incidents; the command is done already, so nobody waits for it."""
-        # The text is escaped for a reply already, and the messenger escapes it again.
-        self._afterwards.begin(self._services.messenger.announce(html.unescape(text)), "announce")
+        self._afterwards.begin(announce(self._services.messenger, text), "announce")
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)

@@ -5,7 +5,6 @@ A longer text is given with the command, or in a form that the command opens.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound import forms
-from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
+from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, announce, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.message import Message
@@ -64,7 +63,7 @@ class SteeringWords:
                 "or omit the name to lead yourself."
             )
         who = named[1] if named else command.user
-        await self._must_take_part(who, "lead", command)
+        await self._check_member(who, "lead", command)
         await self._store(event_of(command, "lead", text=who), run)
         return reply(f"{mention(who)} leads {line(run.incident_id, 40)}.")
 
@@ -84,7 +83,7 @@ class SteeringWords:
                 f"{code(rest.split()[0], 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`."
             )
         whom, note = (named[1], rest[named.end() :]) if named else ("", rest)
-        await self._must_take_part(whom, "take over", command)
+        await self._check_member(whom, "take over", command)
         for run in runs:
             event = event_of(command, "handover", to=whom, text=note)
             await self._store(event.model_copy(update={"event_id": f"{event.event_id}/{run.incident_id}"}), run)
@@ -94,12 +93,12 @@ class SteeringWords:
         told = [each for run in runs for each in _summary(run, now)]
         if not INCIDENT_ID.fullmatch(first):
             try:
-                await self._services.messenger.announce(html.unescape("\n".join((head, *told))))
+                await announce(self._services.messenger, "\n".join((head, *told)))
             except MessengerError as error:
                 told.append(f"Slack refused the summary in the channel ({error.reason}); each thread has its part.")
         return reply(head, *told)
 
-    async def _must_take_part(self, who: str, to_do: str, command: Command) -> None:
+    async def _check_member(self, who: str, to_do: str, command: Command) -> None:
         """Guests, bots and deactivated accounts cannot be named. The sender was checked before."""
         if who and who != command.user:
             asked = self._services.people.takes_part(who, at=self._services.clock.now())

@@ -115,7 +115,7 @@ def request_text(run: Run, request: Request) -> str:
         asked,
         f"Nothing is changed: {request.advice.text}" if request.advice else "",
         "; ".join(edits[:IN_WORDS]) + (f" and {len(edits) - IN_WORDS} more" if len(edits) > IN_WORDS else ""),
-        f"Impact: {_calmly(_felt(request))}" if _felt(request) else "",
+        f"Impact: {_calmly(felt)}" if (felt := _felt(request)) else "",
         f"Warning: {'; '.join(warnings)}" if warnings else "",
         f"Undo: {_undo_text(request)}",
         f"Expires at {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",

@@ -26,14 +26,18 @@ def recommend(draft: Draft, state: RecommendState) -> None:
         and _may_be_recommended(draft, state, state.options[each.key])
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
-    text = "; ".join(
-        f"{each.label}: {each.why_not or ('tried' if state.options[each.key].is_change else 'for people')}"
-        for each in options
-    )
     if not left:
-        return entering.go(draft, "none_possible", because=f"no option is left: {text}")
+        return entering.go(draft, "none_possible", because=f"no option is left: {_what_became(options, state)}")
     because = f"recommended of {len(options)} options: {_label(options, left[0])}"
     return entering.go(draft, f"option:{left[0]}", because=because)
+
+
+def _what_became(options: tuple[Alternative, ...], state: RecommendState) -> str:
+    """Why each option is not recommended."""
+    tried = {key for key, option in state.options.items() if option.is_change}
+    return "; ".join(
+        f"{each.label}: {each.why_not or ('tried' if each.key in tried else 'for people')}" for each in options
+    )
 
 
 def _label(options: tuple[Alternative, ...], key: str) -> str:

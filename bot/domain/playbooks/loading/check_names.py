@@ -182,7 +182,7 @@ def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, 
     except ValueError:
         yield Mistake(path, f"'{text}' is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
         return
-    # What has to hold for some time has a message of its own.
+    # `_long_enough` reports a `for` of zero.
     if length <= 0 and path[-1] != "for":
         yield Mistake(path, f"'{text}' is no time at all", "Write 90s, 5m, 1h30m or settings.<name>.")
 

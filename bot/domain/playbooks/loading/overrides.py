@@ -12,31 +12,24 @@ from bot.domain.playbooks.settings import effective_settings
 from bot.domain.signals.signal import Value
 
 
-def with_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> CompiledPlaybook:
-    """Returns the playbook with these settings. Raises `PlaybookError` with all their faults, as the next one."""
-    if found := faults_of_override(playbook, own, place):
-        raise PlaybookError(tuple(found))
-    return playbook.with_settings(_values(playbook, own))
-
-
-def faults_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> list[Fault]:
-    """Returns all faults of these settings, located where they were set."""
+def values_of_override(playbook: CompiledPlaybook, own: Mapping[str, str], place: str) -> dict[str, Value]:
+    """Returns these settings as values. Raises `PlaybookError` with all their faults, located where they were set."""
     found: list[Mistake] = []
-    values = effective_settings(playbook.playbook.settings, own, found.append)
+    effective = effective_settings(playbook.playbook.settings, own, found.append)
+    values: dict[str, Value] = {name: effective[name] for name in own if name in effective}
     if not found:
-        settings = {**playbook.settings, **{name: values[name] for name in own}}
-        found.extend(check_names(playbook.playbook, settings, playbook.probes))
-    return [Fault(place, _said(mistake), mistake.hint) for mistake in found]
+        found.extend(check_names(playbook.playbook, {**playbook.settings, **values}, playbook.probes))
+    if found:
+        raise PlaybookError(tuple(Fault(place, _said(mistake), mistake.hint) for mistake in found))
+    return values
 
 
 def settings_of_override(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
     """Returns the values that differ; none if any is wrong, so that a partial override never applies."""
-    return {} if faults_of_override(playbook, own, "") else _values(playbook, own)
-
-
-def _values(playbook: CompiledPlaybook, own: Mapping[str, str]) -> dict[str, Value]:
-    values = effective_settings(playbook.playbook.settings, own, lambda _: None)
-    return {name: values[name] for name in own}
+    try:
+        return values_of_override(playbook, own, "")
+    except PlaybookError:
+        return {}
 
 
 def _said(mistake: Mistake) -> str:
