@@ -100,25 +100,32 @@ def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[
         if state not in result.states
         and (state not in result.origins or (result.origins[state].fragment, result.origins[state].state) not in own)
     ]
-    within = {state for state in written.states if state in result.origins and not whole}
     # A case that deviates proves nothing, so what it would have taken is no news.
-    for (state, path), edge in () if result.failed else unreached:
-        if state in within:
-            continue
-        by = edge_words(path, edge.label or edge.outcome)
-        yield f"  {name}: no case goes from '{state}' by '{by}' to '{edge.to}'"
-    for state in () if result.failed else states:
-        if state not in within:
-            yield f"  {name}: no case enters '{state}'"
-    ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
-    for include, count in () if result.failed else ways.items():
-        yield f"  {name}: in the fragment of '{include}' no case takes {count} edges; --all-edges lists them"
+    if not result.failed:
+        yield from _untested(result, states, whole=whole)
     edges = len(missing_edges(written, (), result.origins))
     passed = len(result.results) - len(result.failed)
     yield (
         f"{name}: {passed} of {len(result.results)} cases hold; {edges - len(unreached)} of {edges} written edges, "
         f"{len(written.states) - len(states)} of {len(written.states)} states"
     )
+
+
+def _untested(result: TableResult, states: Iterable[str], *, whole: bool) -> Iterator[str]:
+    """The edges that no case takes and the `states` that none enters; those of fragments only by their number."""
+    name, unreached = result.playbook.name, result.unreached
+    within = {state for state in result.playbook.playbook.states if state in result.origins and not whole}
+    for (state, path), edge in unreached:
+        if state in within:
+            continue
+        by = edge_words(path, edge.label or edge.outcome)
+        yield f"  {name}: no case goes from '{state}' by '{by}' to '{edge.to}'"
+    for state in states:
+        if state not in within:
+            yield f"  {name}: no case enters '{state}'"
+    ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
+    for include, count in ways.items():
+        yield f"  {name}: in the fragment of '{include}' no case takes {count} edges; --all-edges lists them"
 
 
 def edge_words(path: tuple[str | int, ...], label: str) -> str:

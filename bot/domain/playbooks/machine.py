@@ -28,7 +28,6 @@ _PHASE_STEPS = (
     ("replan", "applying", "planning"),
 )
 
-
 Step = tuple[str, str, str]
 """(outcome, source, destination), all as the machine names them."""
 
