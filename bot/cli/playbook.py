@@ -229,9 +229,9 @@ def coverage(
         Path | None, typer.Argument(metavar="[PATH]", help="A folder or a playbook; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Show each row of the requirements with the states and tests that cover it; exit 1 if one has none.
+    """Show each row of the requirements with the cases and tests that prove it; exit 1 if one has none.
 
-    Of playbooks of your own only what they claim by `covers`: rows, and rules of your own by whatever id.
+    Of playbooks of your own only what their cases claim by `covers`: rows, and custom rules with any id.
     """
     from bot.cli.playbook_coverage import covered, told
 

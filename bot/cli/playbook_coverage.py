@@ -1,4 +1,4 @@
-"""`incident-bot playbook coverage`: each row of the requirements with its states and tests, and the rows without.
+"""`incident-bot playbook coverage`: each row of the requirements with its tests, and the rows without.
 
 Only the shipped playbooks have to cover the table; for other playbooks only their claims are shown, custom rules too.
 """
@@ -34,7 +34,7 @@ class Covered:
 
 
 def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
-    """Plays the tables of a folder, or that of one playbook; only cases that pass count."""
+    """Plays the tables of a folder, or that of one playbook; only cases that hold count."""
     folder, name = (where, "*") if where.is_dir() else (where.parent, where.stem)
     library = load_folders(with_packaged(folder))
     own = [one.playbook for one in library.playbooks.values() if Path(one.file) in folder.glob(f"{name}.yaml")]
@@ -45,17 +45,16 @@ def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Cov
             played += _played(play(path))
         except PlaybookError as error:
             faults += error.faults
-    rows, strange = coverage(own, played)
+    rows, strange = coverage(played)
     if folder.resolve() == packaged_playbooks().resolve():
         return Covered(rows, strange, tuple(dict.fromkeys(faults)), steps=runbook_steps(own))
-    claimed = [row for row in (*rows, *strange) if row.states or row.cases]
+    claimed = [row for row in (*rows, *strange) if row.cases or row.deviating]
     return Covered(claimed, [], tuple(dict.fromkeys(faults)), is_own=True, steps=runbook_steps(own))
 
 
 def _played(result: TableResult) -> Iterator[Played]:
     for one in result.results:
-        if not one.deviation:
-            yield Played(result.playbook.playbook, one.case, one.rehearsed.path)
+        yield Played(result.playbook.playbook, one.case, holds=not one.deviation)
 
 
 def told(covered: Covered) -> Iterator[str]:
@@ -64,22 +63,20 @@ def told(covered: Covered) -> Iterator[str]:
         yield f"{'✖' if found.lacks else '✔'} {found.row.id:<4} {found.row.row or 'a custom rule'}" + (
             f": {found.lacks}" if found.lacks else ""
         )
-        if found.states:
-            yield f"       states  {', '.join(found.states)}"
         if found.cases:
             more = f" and {len(found.cases) - 3} more" if len(found.cases) > 3 else ""
             yield f"       cases   {'; '.join(found.cases[:3])}{more}"
         for other in found.row.elsewhere:
             yield f"       {other.what}: {other.test}"
     for found in covered.strange:
-        yield f"✖ {found.row.id} is not a row; it is named in {', '.join(found.states or found.cases)}"
+        yield f"✖ {found.row.id} is not a row; it is named in {', '.join(found.cases or found.deviating)}"
     for step, states in covered.steps.items():
         yield f"📋 {step}"
         yield f"       states  {', '.join(states)}"
     yield from (f"✖ {fault}" for fault in covered.faults)
     missing = [found.row.id for found in rows if found.lacks]
     if covered.is_own and not rows and not covered.faults:
-        yield "nothing is claimed: add `covers: [ID]` to a state, for a row or a custom rule"
+        yield "nothing is claimed: add `covers: [ID]` to a case, for a row or a custom rule"
         return
     yield f"{len(rows) - len(missing)} of {len(rows)} rows{' it claims' if covered.is_own else ''} are covered" + (
         f"; missing: {', '.join(missing)}" if missing else ""

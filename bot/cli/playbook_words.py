@@ -125,9 +125,12 @@ KEYS = {
         ("defaults: {ask: {expires: settings.answer_within, expired: people}}",),
     ),
     "otherwise": (
-        "of a change, a recommendation or a watch: the next state for each outcome that it does not name, such as "
-        "refused, expired and failed, or not_held and unknown",
-        ("promote: {change: promote, still: waits, why: It helped., done: verify, otherwise: people}",),
+        "of a read, a change, a recommendation or a watch: the next state for each outcome that it does not name, such "
+        "as refused, expired and failed, or not_held and unknown; of a read: no condition is true, or one is unknown",
+        (
+            "is_busy: {go: [{when: waiting > 10, to: relieve}], otherwise: calm}",
+            "promote: {change: promote, still: waits, why: It helped., done: verify, otherwise: people}",
+        ),
     ),
     "approved_with": (
         "of a change: earlier changes or recommendations whose request lists this one; their approval covers it, "

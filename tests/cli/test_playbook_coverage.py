@@ -1,15 +1,17 @@
-"""`playbook coverage`: a row needs a state that names it and a case that goes through it."""
+"""`playbook coverage`: a row needs a passing case that names it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.cli import app
 from bot.cli.playbook_coverage import Covered, told
-from bot.domain.playbooks.testing.rows import coverage
+from bot.domain.playbooks.testing.cases import Table, table_of
+from bot.domain.playbooks.testing.rows import Played, coverage
 from tests.cli.test_commands import written
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
 
@@ -22,37 +24,33 @@ def lines(folder: Path, playbook: str, table: str) -> list[str]:
     return [*result.stdout.splitlines(), result.stderr]
 
 
-def test_a_row_is_covered_by_a_state_that_a_case_goes_through(tmp_path: Path) -> None:
-    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
-    found = lines(tmp_path, playbook, TABLE)
+def claiming(*ids: str) -> str:
+    """The table whose first case names these rows."""
+    name = "- name: it grows and the queue is gone\n"
+    table = TABLE.replace(name, f"{name}    covers: [{', '.join(ids)}]\n")
+    assert table != TABLE
+    return table
+
+
+def test_a_row_is_covered_by_a_passing_case_that_names_it(tmp_path: Path) -> None:
+    found = lines(tmp_path, PLAYBOOK, claiming("K12"))
     at = next(number for number, line in enumerate(found) if line.startswith("✔ K12"))
-    assert found[at + 1].split() == ["states", "grow.grow"]
-    assert "grow: it grows and the queue is gone; grow: the queue goes while they decide" in found[at + 2]
-
-
-def test_a_row_without_a_case_or_without_a_state_is_missing(tmp_path: Path) -> None:
-    playbook = PLAYBOOK.replace("  left: {end", "  left: {covers: [K1], end")
-    table = (
-        "- name: nothing waits\n  covers: [K2]\n  given: {waiting: 2, node: {fault: false}}\n  expect: {ends: fixed}\n"
-    )
-    found = lines(tmp_path, playbook, table)
-    assert any(line.startswith("✖ K1 ") and line.endswith("no case goes through its states") for line in found)
-    assert any(
-        line.startswith("✖ K2 ") and line.endswith("no state says that it covers it, though cases do") for line in found
-    )
+    assert found[at + 1].split(maxsplit=1) == ["cases", "grow: it grows and the queue is gone"]
 
 
 def test_a_case_that_deviates_covers_nothing(tmp_path: Path) -> None:
-    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
-    found = lines(
-        tmp_path, playbook, TABLE.replace("[look, choose, grow, settle, calm]", "[look]").split("  - name: nothing")[0]
-    )
-    assert any(line.startswith("✖ K12") for line in found)
+    table = claiming("K12").replace("[look, choose, grow, settle, calm]", "[look]")
+    assert lines(tmp_path, PLAYBOOK, table)[0].endswith(": its case deviates: grow: it grows and the queue is gone")
+
+
+def test_a_packaged_row_that_no_case_names_is_missing() -> None:
+    rows, strange = coverage([])
+    found = list(told(Covered(rows, strange, ())))
+    assert any(line.startswith("✖ K1 ") and line.endswith(": no case names it") for line in found)
 
 
 def test_of_an_own_playbook_only_what_it_claims_is_listed_rules_of_its_own_too(tmp_path: Path) -> None:
-    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12, OUR-1]\n    change: scale\n")
-    found = lines(tmp_path, playbook, TABLE)
+    found = lines(tmp_path, PLAYBOOK, claiming("K12", "OUR-1"))
     assert [line.split()[1] for line in found if line.startswith(("✔", "✖"))] == ["K12", "OUR-1"]
     assert "✔ OUR-1 a custom rule" in found
     assert "2 of 2 rows it claims are covered" in found
@@ -61,7 +59,7 @@ def test_of_an_own_playbook_only_what_it_claims_is_listed_rules_of_its_own_too(t
 
 
 def test_an_own_playbook_that_claims_nothing_is_told_how_and_lacks_nothing(tmp_path: Path) -> None:
-    assert lines(tmp_path, PLAYBOOK, TABLE)[0].startswith("nothing is claimed: add `covers: [ID]` to a state")
+    assert lines(tmp_path, PLAYBOOK, TABLE)[0].startswith("nothing is claimed: add `covers: [ID]` to a case")
 
 
 def test_the_steps_of_the_runbook_are_listed_with_their_states(tmp_path: Path) -> None:
@@ -71,17 +69,17 @@ def test_the_steps_of_the_runbook_are_listed_with_their_states(tmp_path: Path) -
     assert found[found.index("📋 3 Scale") + 1].split() == ["states", "grow.grow,", "grow.left"]
 
 
-def test_an_id_of_a_shipped_playbook_that_is_no_row_is_named_with_its_place() -> None:
-    playbook = load_text(PLAYBOOK.replace("    change: scale\n", "    covers: [K99]\n    change: scale\n")).playbook
-    rows, strange = coverage([playbook], [])
+def test_an_id_of_a_shipped_table_that_is_no_row_is_named_with_its_case() -> None:
+    table = table_of(YAML(typ="safe").load(claiming("K99")))
+    assert isinstance(table, Table)
+    rows, strange = coverage([Played(load_text(PLAYBOOK).playbook, table.cases[0], holds=True)])
     told_of = list(told(Covered(rows, strange, ())))
-    assert "✖ K99 is not a row; it is named in grow.grow" in told_of
+    assert "✖ K99 is not a row; it is named in grow: it grows and the queue is gone" in told_of
 
 
 def test_a_broken_playbook_covers_nothing_and_hides_no_other(tmp_path: Path) -> None:
     written(tmp_path, PLAYBOOK.replace("start: look", "start: lok"), "broken.yaml")
     written(tmp_path, TABLE, "broken.test.yaml")
-    playbook = PLAYBOOK.replace("    change: scale\n", "    covers: [K12]\n    change: scale\n")
-    found = lines(tmp_path, playbook, TABLE)
+    found = lines(tmp_path, PLAYBOOK, claiming("K12"))
     assert sum("unknown state 'lok'" in line for line in found) == 1
     assert any(line.startswith("✔ K12") for line in found)

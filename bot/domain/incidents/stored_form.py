@@ -25,6 +25,7 @@ FORMS: Mapping[int, str] = {
     2: "the number itself",
     3: "`otherwise` of changes, recommendations and watches in playbooks",
     4: "`kind: time` of fields in forms, and the reason of a halt",
+    5: "`otherwise` of reads, and reads without `read`",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1

@@ -58,8 +58,6 @@ class _State(Strict):
     """Its title on the card; by default its name."""
     runbook: Runbook | None = None
     """The step of the runbook that it implements: shown on the card, in the graph and in the export."""
-    covers: tuple[str, ...] = ()
-    """Rows of the coverage table that it implements."""
     severity: Literal["page", "ticket"] | None = None
     """How urgent the incident is from here on."""
 
@@ -76,13 +74,16 @@ class _Passed(_State):
 class ReadState(_Passed):
     """Read signals, then take the first exit whose condition is true; one that cannot be decided leads to `unknown`."""
 
-    read: tuple[str, ...]
+    read: tuple[str, ...] = ()
+    """Signals that people are shown as well; those in its conditions are read in any case."""
     pick: dict[str, str] = {}
     """Chooses replicas: a name, and an expression for the replica's name such as `worst(usage_by_replica)`."""
     baseline: bool = False
     """Keep these readings as the run's baseline."""
     go: tuple[Go, ...] = Field(min_length=1)
     unknown: str = ""
+    otherwise: str = ""
+    """The next state if no condition is true, and if one cannot be decided; the loader spells it out."""
 
 
 class AskState(_Passed):
@@ -239,11 +240,14 @@ KINDS: dict[str, type[_State]] = {
     "end": EndState,
     "read": ReadState,
 }
-"""The key that identifies the kind of a state; `read` comes last, because a question may read too."""
+"""The key that identifies the kind of a state; `read` comes last, because a question may read too. A read may have
+`go` alone.
+"""
 
 
 def state_kind(value: Any) -> str:
-    return tag(value, KINDS)
+    kind = tag(value, KINDS)
+    return "(read)" if kind == "()" and isinstance(value, dict) and "go" in value else kind
 
 
 State = Annotated[

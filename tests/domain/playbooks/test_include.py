@@ -25,7 +25,7 @@ HOST = SMALL.replace(
       calm: thrash < 0.01 && usage < baseline.usage
       choices: {again: {label: Look again, to: look}}
     exits: {verified: over, bad: question}
-    covers: [K3]
+    # more
 """,
 ).replace("  bad_one: {metric: num_requests_running, take: last, of: picked.replica}\n", "")
 VERIFY = """\
@@ -43,7 +43,6 @@ start: load
 states:
   load:
     title: "Is {parameters.calm}?"
-    covers: [K1]
     read: [load]
     go:
       - {when: load > 1, to: wait}
@@ -72,7 +71,6 @@ def test_a_fragment_becomes_states_of_the_playbook() -> None:
     assert isinstance(wait, WatchState)
     assert isinstance(ask, AskState)
     assert load.title == "Is thrash < 0.01 && usage < baseline.usage?"
-    assert load.covers == ("K1", "K3")
     assert successors(playbook.playbook, "calm_load") == ("calm_wait", "calm_ask")
     assert wait.watch == {"calm": "(thrash < 0.01 && usage < baseline.usage) && results.calm_load.load > 1"}
     assert (wait.for_, wait.held, wait.not_held) == ("settings.calm_for", "over", "question")
@@ -87,7 +85,7 @@ def test_what_the_playbook_defines_counts_more_than_what_the_fragment_brings() -
 
 
 def test_a_limit_of_the_include_is_one_of_its_start() -> None:
-    limited = HOST.replace("    covers: [K3]\n", "    at_most: 3\n    beyond: question\n")
+    limited = HOST.replace("    # more\n", "    at_most: 3\n    beyond: question\n")
     playbook = load_text(limited, fragments={"verify": VERIFY})
     load, wait = playbook.state("calm_load"), playbook.state("calm_wait")
     assert isinstance(load, ReadState)
@@ -96,7 +94,7 @@ def test_a_limit_of_the_include_is_one_of_its_start() -> None:
 
 
 def test_the_runbook_of_an_include_is_that_of_its_states_without_one() -> None:
-    host = HOST.replace("    covers: [K3]\n", "    runbook: {step: 4 Verify, url: https://wiki/4}\n")
+    host = HOST.replace("    # more\n", "    runbook: {step: 4 Verify, url: https://wiki/4}\n")
     verify = VERIFY.replace("    ask: What now?\n", "    ask: What now?\n    runbook: {step: 4.1 Ask}\n")
     playbook = load_text(host, fragments={"verify": verify})
     steps = {name: state.runbook.step for name, state in playbook.playbook.states.items() if state.runbook}
@@ -123,7 +121,7 @@ states:
 
 
 def test_a_fault_in_the_runbook_of_an_include_is_told_once_and_there() -> None:
-    text, place = marked(HOST, "    covers: [K3]\n", "    runbook: {«stp: 4, step: four}\n")
+    text, place = marked(HOST, "    # more\n", "    runbook: {«stp: 4, step: four}\n")
     assert faults(text) == [f"p.yaml:{place}: unknown key 'stp'. Did you mean 'step'?"]
 
 
@@ -179,7 +177,7 @@ def marked(text: str, old: str, new: str) -> tuple[str, str]:
         ("calm: thrash < 0.01", "calm: «trash < 0.01", "unknown name 'trash'. Did you mean 'thrash'?"),
         ("calm: thrash < 0.01", "calm: thrash < «trash", "unknown name 'trash'. Did you mean 'thrash'?"),
         ("  calm:\n    include: verify", "  «calm:\n    includes: verify", "a state needs one of "),
-        ("    covers: [K3]\n", "    «cover: [K3]\n", "unknown key 'cover'. Did you mean 'covers'?"),
+        ("    # more\n", "    «runbok: {step: 3}\n", "unknown key 'runbok'. Did you mean 'runbook'?"),
         ("with:\n      calm: ", "with:\n      «clam: ", "the fragment 'verify' has no parameter 'clam'"),
         ("read: [usage]\n    choices", "read: [«parameters.x]\n    choices", "only a fragment has parameters"),
     ],

@@ -1,4 +1,4 @@
-"""`otherwise` of a change, a recommendation and a watch: where each outcome leads that the state does not name."""
+"""`otherwise`: where each outcome leads that a read, a change, a recommendation or a watch does not name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import StoredPlaybooks, check_text, load_text
 from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.edges import edges_of
 from tests.domain.incidents.machine.test_recommending import TEXT
 from tests.domain.playbooks.test_include import marked
 
@@ -49,6 +50,41 @@ def test_a_change_and_a_watch_name_their_good_outcome_and_one_place_for_the_othe
     assert load_text(SHORT).playbook.states == load_text(spelled_out).playbook.states
 
 
+READ = """\
+  look:
+    go: [{when: usage > 0.9, to: restart}]
+    otherwise: calm
+"""
+
+
+def test_a_read_takes_it_if_no_condition_is_true_and_if_one_is_unknown() -> None:
+    spelled_out = """\
+  look:
+    read: [usage]
+    go:
+      - {when: usage > 0.9, to: restart}
+      - {otherwise: calm}
+    unknown: calm
+"""
+    short, long_form = (
+        load_text(SHORT.replace("start: restart\nstates:\n", f"start: look\nstates:\n{text}"))
+        for text in (READ, spelled_out)
+    )
+    assert edges_of(short.state("look")) == edges_of(long_form.state("look"))
+    assert short.needs("look") == long_form.needs("look") == ("usage",)
+    assert short.kind("look") == "read"
+
+
+def test_a_read_with_a_last_exit_of_its_own_takes_it_for_unknown_alone() -> None:
+    text = READ.replace("to: restart}]", "to: restart}, {otherwise: fixed}]")
+    edges = edges_of(
+        load_text(SHORT.replace("start: restart\nstates:\n", f"start: look\nstates:\n{text}")).state("look")
+    )
+    assert [(edge.outcome, edge.to) for edge in edges] == [
+        ("go:restart", "restart"), ("go:fixed", "fixed"), ("unknown", "calm"),
+    ]  # fmt: skip
+
+
 def test_the_options_of_a_recommendation_take_it_too_and_so_does_that_none_is_possible() -> None:
     written = TEXT.replace("    expired: gone\n    none_possible: gone\n", "    otherwise: gone\n")
     spelled_out = long(written, ("not_needed", "expired", "impossible", "failed", "none_possible"), to="gone")
@@ -71,6 +107,19 @@ def test_an_incident_that_runs_such_a_playbook_keeps_it_as_it_is_written() -> No
     ("old", "new", "fault"),
     [
         pytest.param(
+            "start: restart\nstates:\n",
+            "start: look\nstates:\n" + READ.replace("otherwise: calm", "otherwise: «clam"),
+            "unknown state 'clam'. Did you mean 'calm'?",
+            id="unknown state after a read",
+        ),
+        pytest.param(
+            "start: restart\nstates:\n",
+            "start: look\nstates:\n  look:\n    go: [{when: usage > 0.9, to: restart}, {otherwise: calm}]\n"
+            "    unknown: calm\n    «otherwise: calm\n",
+            "'otherwise' stands for nothing: the state names every outcome. Remove it.",
+            id="a read names both",
+        ),
+        pytest.param(
             "held: fixed\n    otherwise: people",
             "held: fixed\n    otherwise: «peple",
             "unknown state 'peple'. Did you mean 'people'?",
@@ -85,7 +134,7 @@ def test_an_incident_that_runs_such_a_playbook_keeps_it_as_it_is_written() -> No
         pytest.param(
             "people: {end: handed_over}",
             "people: {end: handed_over, «otherwise: fixed}",
-            "unknown key 'otherwise'. Known: before, covers, end, runbook, say, severity, title.",
+            "unknown key 'otherwise'. Known: before, end, runbook, say, severity, title.",
             id="of an end",
         ),
     ],

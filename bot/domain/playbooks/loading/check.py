@@ -17,6 +17,7 @@ from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
 from bot.domain.playbooks.loading.check_texts import check_texts, unfilled
+from bot.domain.playbooks.loading.former_keys import former_keys
 from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.options import spread
@@ -41,6 +42,7 @@ class Checked:
 
 def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     """Checks `source` with its included fragments and its default settings."""
+    written = source.data
     spread_out = spread(source)
     expanded = with_shared_signals(expand(spread_out.source, fragments), fragments, probes)
     earlier = [*spread_out.faults, *expanded.faults]
@@ -65,7 +67,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _mentions(mistake, unbuilt)]
     if mistakes or earlier:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
-    advice = [*lint(playbook, expanded.unused), *unfilled(source.data)]
+    advice = [*lint(playbook, expanded.unused), *unfilled(source.data), *former_keys(written)]
     return Checked(compiled, (), _sorted(source, _faults(source, advice)))
 
 

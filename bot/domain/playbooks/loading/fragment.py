@@ -65,8 +65,6 @@ class Include(Strict):
     """Values of its parameters: any YAML, with the names of this file."""
     exits: dict[str, str] = {}
     """The next state for each of its exits."""
-    covers: tuple[str, ...] = ()
-    """Rows of the coverage table, added to each of its states."""
     runbook: Runbook | None = None
     """The step of the runbook for its states that name no other step."""
     at_most: int | None = Field(default=None, ge=1)

@@ -108,7 +108,6 @@ class _Site:
     fragment: Fragment | None = None
     parameters: Mapping[str, _Written] = field(default_factory=dict)
     exits: Mapping[str, _Written] = field(default_factory=dict)
-    covers: tuple[_Written, ...] = ()
     runbook: _Written | None = None
     """The include's, or that of the include around it: for states without one."""
     limit: tuple[_Written, ...] = ()
@@ -240,11 +239,10 @@ class _Expansion:
             key: {k: _Written(site, (*at, key, k), value) for k, value in state.get(key, {}).items()}
             for key in ("with", "exits")
         }
-        covers = (*site.covers, *([_Written(site, (*at, "covers"), state["covers"])] if "covers" in state else []))
         runbook = _Written(site, (*at, "runbook"), state["runbook"]) if "runbook" in state else site.runbook
         limit = tuple(_Written(site, (*at, key), state[key]) for key in ("at_most", "beyond") if key in state)
         prefix = f"{site.prefix}{name}_"
-        return _Site(read.source, prefix, read.fragment, given["with"], given["exits"], covers, runbook, limit)
+        return _Site(read.source, prefix, read.fragment, given["with"], given["exits"], runbook, limit)
 
     def _wrong_fragment(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
         if wanted not in self._fragments:
@@ -285,11 +283,6 @@ class _Expansion:
     def _add_from_include(self, site: _Site, final: str, state: Any, *, is_start: bool) -> None:
         if not isinstance(state, dict):
             return
-        for covers in site.covers:
-            own = state.get("covers", [])
-            if isinstance(own, list):
-                ids = self._copy(covers, ("states", final, "covers"), self._sheet)
-                state["covers"] = [*own, *(row for row in ids if row not in own)]
         if site.runbook and "runbook" not in state:
             self._sheet.keys["states", final, "runbook"] = site.runbook.site.place_of_key(site.runbook.path)
             state["runbook"] = self._copy(site.runbook, ("states", final, "runbook"), self._sheet)

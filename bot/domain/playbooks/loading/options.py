@@ -18,6 +18,7 @@ from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
 from bot.domain.playbooks.loading.defaults import with_defaults
+from bot.domain.playbooks.loading.former_keys import without_former_keys
 from bot.domain.playbooks.loading.otherwise import with_otherwise
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
@@ -39,7 +40,6 @@ class WrittenOption(Strict):
     """It may be recommended again in this incident, but not right after it was refused."""
     runbook: Runbook | None = None
     """The step of the runbook that it is."""
-    covers: tuple[str, ...] = ()
     to: str = ""
     """A state to go to instead of a change."""
     change: str = ""
@@ -73,7 +73,6 @@ class Recommend(Strict):
     """The question that the options answer."""
     why: str = ""
     title: str = ""
-    covers: tuple[str, ...] = ()
     runbook: Runbook | None = None
     read: tuple[str, ...] = ()
     options: dict[str, WrittenOption] = Field(min_length=1)
@@ -111,12 +110,12 @@ PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")
 _OUTCOMES = ("done", "not_needed", "refused", "expired", "impossible", "failed", "unclear")
 _INHERITED = ("runbook", "still", "against", *_OUTCOMES)
 _OF_CHANGE = (
-    *("change", "with", "why", "approvers", "approved_with", "risk", "expires", "expected", "covers"),
+    *("change", "with", "why", "approvers", "approved_with", "risk", "expires", "expected"),
     *_INHERITED,
 )
 _OF_OPTION = ("label", "possible", "why_not", "effect", "repeat")
-_OF_STATE = ("recommend", "why", "title", "covers", "runbook", "read", "none_possible", "at_most", "beyond")
-_OF_QUESTION = ("why", "title", "covers", "runbook", "read", "expires", "expired")
+_OF_STATE = ("recommend", "why", "title", "runbook", "read", "none_possible", "at_most", "beyond")
+_OF_QUESTION = ("why", "title", "runbook", "read", "expires", "expired")
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class Spread:
 
 def spread(source: Source) -> Spread:
     """Fills in `otherwise` and the defaults, and expands every `recommend` and every `before` of a playbook."""
-    spelled_out, faults = with_otherwise(source)
+    spelled_out, faults = with_otherwise(without_former_keys(source))
     source = with_defaults(spelled_out)
     states = source.data.get("states")
     found = states.items() if isinstance(states, Mapping) else ()
@@ -307,7 +306,6 @@ class _Spreading:
         otherwise = state.get("impossible", "")
         self.states[guard] = {
             "title": "May it be changed without a canary?",
-            "read": [],
             "go": [{"when": state["in_place"], "to": in_place}, {"otherwise": otherwise}],
             "unknown": otherwise,
         }

@@ -15,6 +15,7 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "recommend": (*_OF_CHANGE, "none_possible"),
     "change": _OF_CHANGE,
     "watch": ("not_held", "unknown"),
+    "go": ("unknown",),
 }
 """By kind of state. `done` and `held` are always written, and an unclear outcome is always asked about."""
 
@@ -33,10 +34,16 @@ def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
             continue
         at = ("states", name, "otherwise")
         left = [outcome for outcome in OUTCOMES[kind] if outcome not in state]
-        if not left:
+        ways = state["go"] if kind == "go" and isinstance(state["go"], list) else None
+        is_last = ways is not None and not any(isinstance(way, Mapping) and "otherwise" in way for way in ways)
+        if not left and not is_last:
             what = "'otherwise' stands for nothing: the state names every outcome"
             faults.append(source.fault(Mistake(at, what, "Remove it.", at_key=True)))
         filled[name] = {key: value for key, value in state.items() if key != "otherwise"}
         filled[name] |= dict.fromkeys(left, state["otherwise"])
         written |= {("states", name, outcome): at for outcome in left}
+        if ways is not None and is_last:
+            filled[name]["go"] = [*ways, {"otherwise": state["otherwise"]}]
+            way: Path = ("states", name, "go", len(ways))
+            written |= {way: at, (*way, "otherwise"): at}
     return with_states(source, filled, written) if written else source, tuple(faults)

@@ -118,7 +118,7 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
         found.remove("read")  # questions and recommendations may show readings
     if noun == "signal" and "share_above" in found and "histogram" in found:
         found.remove("histogram")  # a share has one
-    if len(found) == 1:
+    if len(found) == 1 or (noun == "state" and not found and "go" in item):
         return None
     if found:
         return f"a {noun} has one kind, and this has {' and '.join(found)}", f"Split it into {len(found)} {noun}s."

@@ -1,11 +1,11 @@
-"""What the playbooks must cover: the rows of the requirements, each with the states and tests that prove it.
+"""What the playbooks must cover: the rows of the requirements, each with the cases that prove it.
 
-A row is proven by a case that names it or enters a state that names it; outside the playbooks, by a named test.
+A case proves the rows that it names; what lies outside the playbooks is proven by a named test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -42,49 +42,37 @@ def rows() -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Played:
-    """A passing case, with the states that it entered."""
+    """A case that was played."""
 
     playbook: Playbook
     case: Case
-    path: tuple[str, ...]
+    holds: bool
 
 
 @dataclass
 class RowCoverage:
     row: Row
-    states: list[str] = field(default_factory=list)
-    """`playbook.state`."""
     cases: list[str] = field(default_factory=list)
-    """`playbook: name of the case`."""
+    """The cases that name it and hold, as `playbook: name of the case`."""
+    deviating: list[str] = field(default_factory=list)
+    """Those that name it and deviate: they prove nothing."""
 
     @property
     def lacks(self) -> str:
         """Why the row is not covered; empty if it is."""
-        if self.row.elsewhere:
+        if self.row.elsewhere or self.cases:
             return ""
-        if not self.states:
-            return "no state says that it covers it" + ("" if not self.cases else ", though cases do")
-        return "" if self.cases else "no case goes through its states"
+        return f"its case deviates: {self.deviating[0]}" if self.deviating else "no case names it"
 
 
-def coverage(playbooks: Iterable[Playbook], played: Iterable[Played]) -> tuple[list[RowCoverage], list[RowCoverage]]:
+def coverage(played: Iterable[Played]) -> tuple[list[RowCoverage], list[RowCoverage]]:
     """Returns each row with its proofs, and unknown row ids in the same form."""
     known = rows()
     found = {row.id: RowCoverage(row) for row in known}
-
-    def of(row_id: str) -> RowCoverage:
-        return found.setdefault(row_id, RowCoverage(Row(id=row_id, row="")))
-
-    for playbook in playbooks:
-        for name, ids in covered_by(playbook).items():
-            for row_id in ids:
-                of(row_id).states.append(f"{playbook.playbook}.{name}")
     for one in played:
-        where = f"{one.playbook.playbook}: {one.case.name}"
-        covers = covered_by(one.playbook)
-        entered = {row_id for state in one.path for row_id in covers.get(state, ())}
-        for row_id in sorted(entered | set(one.case.covers)):
-            of(row_id).cases.append(where)
+        for row_id in dict.fromkeys(one.case.covers):
+            row = found.setdefault(row_id, RowCoverage(Row(id=row_id, row="")))
+            (row.cases if one.holds else row.deviating).append(f"{one.playbook.playbook}: {one.case.name}")
     each = list(found.values())
     return each[: len(known)], each[len(known) :]
 
@@ -97,7 +85,3 @@ def runbook_steps(playbooks: Iterable[Playbook]) -> dict[str, list[str]]:
             if state.runbook:
                 found.setdefault(state.runbook.step, []).append(f"{playbook.playbook}.{name}")
     return found
-
-
-def covered_by(playbook: Playbook) -> Mapping[str, tuple[str, ...]]:
-    return {name: state.covers for name, state in playbook.states.items() if state.covers}
