@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 
 from bot.adapters import logs
 from bot.adapters.alertmanager import read_webhook
+from bot.adapters.checked_playbooks import CheckedPlaybooks
 from bot.adapters.http_server import serve_until_stopped
 from bot.adapters.incident_pages import IncidentPages
 from bot.adapters.kubernetes.credentials import NotSentError
@@ -52,6 +53,7 @@ from bot.flow.playbook_service import PlaybookService
 from bot.flow.restrictions import Restrictions
 from bot.flow.sweep_storage import SweepStorage
 from bot.flow.weekly_summary import WeeklySummary
+from bot.probes.catalogue import PROBES
 from bot.runtime import Pictures, Ports, Runtime
 from bot.settings import Settings
 
@@ -66,7 +68,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         on = open_dependencies(settings, facts, stack)
         notify_once = NotifyOnce(on.storage.store, on.slack.messenger)
         playbooks = LivePlaybooks(
-            lambda: load_folders(settings.playbooks, settings.overrides),
+            lambda: load_folders(settings.playbooks, settings.overrides, before=CheckedPlaybooks(PROBES)),
             FileHashes(settings.playbooks),
             notify_once,
             notify_once.forget,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -51,8 +51,22 @@ SETTLED_SECONDS = 5.0
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 r"""Half a character, as from the escape `\ud83d`: no file, database or expression accepts it."""
 STANDS_FOR_A_VALUE = {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
+_Files = Mapping[str, tuple[str, str | Fault]]
+"""Fragments by name: the file, and its text or why it cannot be read."""
 Event = Any
 """PyYAML's or ruamel's: they have the same names and marks."""
+
+
+class CheckedBefore(Protocol):
+    """Playbooks that were found sound before."""
+
+    def read(self, path: FilePath, text: str, fragments: Mapping[str, tuple[str, str]]) -> Checked | None:
+        """Returns the playbook of this file; None if it has to be checked. `fragments`: their files and texts."""
+        ...
+
+    def keep(self, path: FilePath, checked: Checked) -> None:
+        """Keeps it if it is sound."""
+        ...
 
 
 def load_playbook(
@@ -152,19 +166,29 @@ def with_packaged(folder: FilePath) -> tuple[FilePath, ...]:
     return (folder,) if folder.resolve() == packaged.resolve() else (packaged, folder)
 
 
-def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()) -> Library:
-    """Every `*.yaml` of the folders except `*.test.yaml`; of files with one name the last folder's counts."""
-    fragments = {folder: read_fragments(folder / FRAGMENTS) for folder in folders}
+def load_folders(
+    folders: Sequence[FilePath], overrides: Sequence[Override] = (), *, before: CheckedBefore | None = None
+) -> Library:
+    """Every `*.yaml` of the folders except `*.test.yaml`; of files with one name the last folder's counts.
+
+    `before`: those that were found sound before are not checked again, unless a fault is found, whose exact place only
+    the check knows.
+    """
+    if before is not None:
+        library = _loaded(folders, overrides, before)
+        if not library.faults:
+            return library
+    return _loaded(folders, overrides, None)
+
+
+def _loaded(folders: Sequence[FilePath], overrides: Sequence[Override], before: CheckedBefore | None) -> Library:
+    fragments = {folder: _fragments_in(folder / FRAGMENTS) for folder in folders}
+    packaged = _fragments_in(packaged_playbooks() / FRAGMENTS)
     playbooks: dict[str, CompiledPlaybook] = {}
-    faults = {
-        str(folder / FRAGMENTS / f"{name}.yaml"): read.faults
-        for folder, own in fragments.items()
-        for name, read in own.items()
-        if read.faults
-    }
+    faults: dict[str, tuple[Fault, ...]] = {}
     warnings: dict[str, tuple[Fault, ...]] = {}
     for path in {path.stem: path for folder in folders for path in _playbooks_in(folder)}.values():
-        checked = check_file(path, {}, fragments={**packaged_fragments(), **fragments[path.parent]})
+        checked = _checked(path, {**packaged, **fragments[path.parent]}, before)
         found = checked.compiled
         if found is not None and found.name in playbooks:
             faults[str(path)] = (Fault(str(path), f"'{found.name}' is also in {playbooks[found.name].file}"),)
@@ -174,12 +198,28 @@ def load_folders(folders: Sequence[FilePath], overrides: Sequence[Override] = ()
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
+    included = {each.file for playbook in playbooks.values() for each in playbook.fragments}
+    unread = {file: (name, text) for own in fragments.values() for name, (file, text) in own.items()}
+    broken = {file: _read_fragment(*each, file).faults for file, each in unread.items() if file not in included}
+    faults = {file: found for file, found in broken.items() if found} | faults
     _unlink(playbooks, faults, warnings)
     wrong = [*_unknown_names(playbooks, faults, overrides)]
     on_targets = _take_effect(playbooks, overrides, wrong)
     if wrong:
         faults[SETTINGS] = tuple(dict.fromkeys(wrong))
     return Library(playbooks, faults, warnings, on_targets)
+
+
+def _checked(path: FilePath, fragments: _Files, before: CheckedBefore | None) -> Checked:
+    text = _text_of(path) if before is not None else None
+    texts = {name: (file, found) for name, (file, found) in fragments.items() if isinstance(found, str)}
+    if before is not None and isinstance(text, str) and (known := before.read(path, text, texts)) is not None:
+        return known
+    read = {name: _read_fragment(name, found, file) for name, (file, found) in fragments.items()}
+    checked = check_file(path, {}, fragments=read)
+    if before is not None:
+        before.keep(path, checked)
+    return checked
 
 
 def _playbooks_in(folder: FilePath) -> list[FilePath]:
@@ -316,7 +356,11 @@ def _written(path: FilePath) -> _Written | None:
 
 def read_fragments(folder: FilePath) -> Fragments:
     """Every fragment of a folder, by the name of its file; those of a playbook are in `fragments/` beside it."""
-    return {path.stem: _read_fragment(path.stem, _text_of(path), str(path)) for path in sorted(folder.glob("*.yaml"))}
+    return {name: _read_fragment(name, text, file) for name, (file, text) in _fragments_in(folder).items()}
+
+
+def _fragments_in(folder: FilePath) -> _Files:
+    return {path.stem: (str(path), _text_of(path)) for path in sorted(folder.glob("*.yaml"))}
 
 
 @cache

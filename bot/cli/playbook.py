@@ -299,9 +299,11 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 
 
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
+    from bot.adapters.checked_playbooks import CheckedPlaybooks
     from bot.adapters.yaml_playbooks import FRAGMENTS, check_file, load_folders, read_fragments, with_packaged
     from bot.domain.kernel.errors import Fault
     from bot.domain.playbooks.settings import Override
+    from bot.probes.catalogue import PROBES
 
     if path.name.endswith(".test.yaml"):
         yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
@@ -316,7 +318,8 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
         checked = check_file(path, overrides, place="--set")
         yield checked.compiled, checked.faults, checked.warnings
         return
-    library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else ())
+    before = CheckedPlaybooks(PROBES, reads=False)
+    library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else (), before=before)
     if not any(path.glob("*.yaml")):
         yield None, (Fault(str(path), "contains no playbook (*.yaml)"),), ()
     packaged = {str(file) for file in packaged_playbooks().rglob("*.yaml")} - {

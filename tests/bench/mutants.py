@@ -30,14 +30,13 @@ from bot.adapters.yaml_playbooks import load_playbook, origins_in
 from bot.cli.playbook_test import ENDING, read_table, tables_in
 from bot.domain.incidents.rehearsed import Origin
 from bot.domain.playbooks.bundle import Bundle
-from bot.domain.playbooks.compiled import CompiledPlaybook, _Compiler, _Derived, compile_playbook
+from bot.domain.playbooks.compiled import CompiledPlaybook, _Derived, compile_playbook
 from bot.domain.playbooks.language import ChangeState, State
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.mistakes import Mistake
 from bot.domain.playbooks.packaged import packaged_playbooks
-from bot.domain.playbooks.scope import signals_of
 from bot.domain.playbooks.testing.cases import Case
 from bot.flow.rehearse_case import CaseResult, play_case, settings_of
 from tests.bench.mutations import Mutation, mutated, mutations_of
@@ -165,13 +164,13 @@ def changed_states(playbook: CompiledPlaybook, mutant: Mutant) -> dict[str, Stat
 def recompiled(playbook: CompiledPlaybook, changed: Mapping[str, State], faults: list[Mistake]) -> CompiledPlaybook:
     """Returns the playbook with these states instead; only their expressions are compiled."""
     written = playbook.playbook.model_copy(update={"states": {**playbook.playbook.states, **changed}})
-    compiler = _Compiler(playbook._scope, faults.append)
-    own = {
-        name: compiler.state(("states", name), state, signals_of(state, written.signals))
-        for name, state in changed.items()
-    }
-    states = {**playbook._states, **own}
-    return replace(playbook, playbook=written, _states=states, _derived=_Derived(written))
+    original = playbook._derived
+    derived = _Derived(written, playbook.probes, faults.append)
+    derived.scope = original.scope
+    derived._states |= {name: state for name, state in original._states.items() if name not in changed}
+    for name in changed:
+        derived.state(name)
+    return replace(playbook, playbook=written, _derived=derived)
 
 
 def faults_of(playbook: CompiledPlaybook) -> list[Mistake]:

@@ -1,5 +1,7 @@
 """A playbook ready to run: expressions checked, settings resolved. Built once, frozen, kept by each of its runs.
 
+The expressions of a state are compiled when a run first comes there, since most states are never entered.
+
 Guards are three-valued: a clause that cannot be evaluated stops the choice there, as unknown with its reason.
 """
 
@@ -13,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from bot.domain.kernel.durations import is_duration, seconds
-from bot.domain.kernel.errors import ExpressionError, Fault
+from bot.domain.kernel.errors import ExpressionError, Fault, PlaybookError
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression, names_in
 from bot.domain.playbooks.expressions.template import NO_UNITS, Template, as_written, compile_template, shown
 from bot.domain.playbooks.language import (
@@ -70,7 +72,6 @@ class _Clause:
 class CompiledState:
     """The expressions of one state."""
 
-    needs: tuple[str, ...]
     picks: Mapping[str, Expression] = field(default_factory=dict)
     clauses: tuple[_Clause, ...] = ()
     still: Expression | None = None
@@ -84,10 +85,51 @@ class CompiledState:
 
 
 class _Derived:
-    """What follows from the written playbook alone. Copies with other settings share it."""
+    """What follows from the written playbook alone. Copies with other settings share it. Each part is made when needed.
 
-    def __init__(self, playbook: Playbook) -> None:
-        self._playbook = playbook
+    Faults of expressions are reported when they are compiled.
+    """
+
+    def __init__(self, playbook: Playbook, probes: Probes, report: Report) -> None:
+        self._playbook, self._probes, self._report = playbook, probes, report
+        self._states: dict[str, CompiledState] = {}
+        self._needs: dict[str, tuple[str, ...]] = {}
+
+    def compile_all(self) -> None:
+        self._compiler.definitions(self._playbook.define)
+        for name in self._playbook.states:
+            self.state(name)
+        _ = self.calm, self.users, self.diagnoses
+
+    def needs(self, name: str) -> tuple[str, ...]:
+        if name not in self._needs:
+            self._needs[name] = signals_of(self._playbook.states[name], self._playbook.signals)
+        return self._needs[name]
+
+    def state(self, name: str) -> CompiledState:
+        if name not in self._states:
+            self._states[name] = self._compiler.state(("states", name), self._playbook.states[name])
+        return self._states[name]
+
+    @cached_property
+    def scope(self) -> Scope:
+        return scope_of(self._playbook, self._probes)
+
+    @cached_property
+    def _compiler(self) -> _Compiler:
+        return _Compiler(self.scope, self._report)
+
+    @cached_property
+    def calm(self) -> CompiledCalm | None:
+        return self._compiler.calm(self._playbook)
+
+    @cached_property
+    def users(self) -> tuple[CompiledFinding, ...]:
+        return self._compiler.findings("users", self._playbook.users)
+
+    @cached_property
+    def diagnoses(self) -> tuple[CompiledFinding, ...]:
+        return self._compiler.findings("diagnoses", self._playbook.diagnoses)
 
     @cached_property
     def machine(self) -> PlaybookMachine:
@@ -160,12 +202,7 @@ class CompiledPlaybook:
     """The files of the included fragments."""
     probes: Probes = field(repr=False, compare=False)
     """The probes that it was checked against."""
-    _states: Mapping[str, CompiledState] = field(repr=False, compare=False)
-    _scope: Scope = field(repr=False, compare=False)
     _derived: _Derived = field(repr=False, compare=False)
-    _calm: CompiledCalm | None = field(default=None, repr=False, compare=False)
-    _users: tuple[CompiledFinding, ...] = field(default=(), repr=False, compare=False)
-    _diagnoses: tuple[CompiledFinding, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -232,7 +269,7 @@ class CompiledPlaybook:
 
     def needs(self, name: str) -> tuple[str, ...]:
         """Returns all signals to read in this state: those it lists and those its expressions mention."""
-        return self._states[name].needs
+        return self._derived.needs(name)
 
     def wanted(self, name: str) -> dict[str, SignalSpec]:
         return {signal: self.playbook.signals[signal] for signal in self.needs(name)}
@@ -245,21 +282,21 @@ class CompiledPlaybook:
 
     def scope_of(self, name: str) -> Scope:
         """Returns the names that this state's expressions may mention: its own signals, and any state's results."""
-        own = set(self._states[name].needs)
+        own = set(self.needs(name))
         foreign = self.playbook.signals.keys() - own
-        return {known: kind for known, kind in self._scope.items() if known.split(".")[0] not in foreign}
+        return {known: kind for known, kind in self._derived.scope.items() if known.split(".")[0] not in foreign}
 
     def still(self, name: str) -> Expression | None:
-        return self._states[name].still
+        return self._derived.state(name).still
 
     def still_holds(self, name: str, data: Data) -> bool | Unknown:
         """Whether the reason of a change still holds; True if none is written."""
-        still = self._states[name].still
+        still = self._derived.state(name).still
         return True if still is None else _flag(still, self._with_settings(data))
 
     def no_longer(self, name: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the present values behind the `still` of a change, in words for people; `units` as for `text`."""
-        still = self._states[name].still
+        still = self._derived.state(name).still
         return self._seen(still, self._with_settings(data), units) if still else ""
 
     def in_words(self, unknown: Unknown, readings: Mapping[str, Reading] | None = None) -> str:
@@ -292,7 +329,7 @@ class CompiledPlaybook:
     def picks(self, name: str, data: Data) -> dict[str, str] | Unknown:
         data = self._with_settings(data)
         picked: dict[str, str] = {}
-        for pick, expression in self._states[name].picks.items():
+        for pick, expression in self._derived.state(name).picks.items():
             value = expression.evaluate(data)
             if isinstance(value, Unknown):
                 return value
@@ -308,7 +345,7 @@ class CompiledPlaybook:
         data = self._with_settings(data)
         if not isinstance(picked, Unknown):
             data = Overlaid(Under("picked.", picked), data)
-        for index, clause in enumerate(self._states[name].clauses):
+        for index, clause in enumerate(self._derived.state(name).clauses):
             if clause.when is None:
                 return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
             verdict = _flag(clause.when, data)
@@ -321,7 +358,9 @@ class CompiledPlaybook:
 
     def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
         """Returns the `with` of a change, evaluated with `data`."""
-        rendered = _render(self._states[name].arguments or {}, self._as_recommended(name, self._with_settings(data)))
+        rendered = _render(
+            self._derived.state(name).arguments or {}, self._as_recommended(name, self._with_settings(data))
+        )
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
     def text(self, name: str, key: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
@@ -330,7 +369,7 @@ class CompiledPlaybook:
         `units`: of the readings; those of settings are known.
         """
         values = self._as_recommended(name, self._with_settings(data))
-        return self._states[name].texts[key].in_words(values, {**self._units, **units})
+        return self._derived.state(name).texts[key].in_words(values, {**self._units, **units})
 
     @property
     def signals_told(self) -> Mapping[str, bool]:
@@ -349,13 +388,13 @@ class CompiledPlaybook:
         if key not in self._concluded:
             if len(self._concluded) >= CONCLUSIONS_KEPT:
                 self._concluded.clear()
-            title, cause = self._found(self._diagnoses, data, units)
-            self._concluded[key] = Conclusion(title, cause, users=self._found(self._users, data, units)[1])
+            title, cause = self._found(self._derived.diagnoses, data, units)
+            self._concluded[key] = Conclusion(title, cause, users=self._found(self._derived.users, data, units)[1])
         return self._concluded[key]
 
     @cached_property
     def _names_told(self) -> tuple[str, ...]:
-        each = [*self._users, *self._diagnoses]
+        each = [*self._derived.users, *self._derived.diagnoses]
         texts = frozenset[str]().union(*(one.title.names | one.say.names for one in each))
         return tuple(texts.union(*(one.when.names for one in each if one.when is not None)))
 
@@ -383,7 +422,7 @@ class CompiledPlaybook:
         data = self._with_settings(data)
         state = self.playbook.states[name]
         assert isinstance(state, RecommendState)
-        possible = self._states[name].parts
+        possible = self._derived.state(name).parts
         return {key: _flag(possible[key], data) if key in possible else True for key in state.options}
 
     def _as_recommended(self, name: str, data: Data) -> Data:
@@ -395,17 +434,17 @@ class CompiledPlaybook:
 
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)
-        return {part: _flag(expression, data) for part, expression in self._states[name].parts.items()}
+        return {part: _flag(expression, data) for part, expression in self._derived.state(name).parts.items()}
 
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""
         data = self._with_settings(data)
-        verdicts = [_flag(clause.when, data) for clause in self._states[name].broke if clause.when]
+        verdicts = [_flag(clause.when, data) for clause in self._derived.state(name).broke if clause.when]
         return next((index for index, verdict in enumerate(verdicts) if verdict is True), None)
 
     def is_enough(self, name: str, data: Data) -> bool:
         """Returns whether a watch has certainly enough evidence for a verdict."""
-        enough = self._states[name].enough
+        enough = self._derived.state(name).enough
         return enough is not None and _flag(enough, self._with_settings(data)) is True
 
     @property
@@ -415,13 +454,14 @@ class CompiledPlaybook:
 
     def is_calm(self, data: Data, *, changed: bool) -> bool | Unknown:
         """Whether the trouble is gone; after a change, also whether it is gone under load."""
-        if self._calm is None:
+        compiled = self._derived.calm
+        if compiled is None:
             return False
         data = self._with_settings(data)
-        calm = _flag(self._calm.when, data)
+        calm = _flag(compiled.when, data)
         if calm is not True or not changed:
             return calm
-        return False if self._calm.under_load is None else _flag(self._calm.under_load, data)
+        return False if compiled.under_load is None else _flag(compiled.under_load, data)
 
     def _with_settings(self, data: Data) -> Data:
         return Overlaid(data, Under("settings.", self.settings))
@@ -451,19 +491,25 @@ def compile_playbook(
     report: Report,
 ) -> CompiledPlaybook:
     """Compiles every expression and reports each fault; a playbook with faults must not be run."""
-    scope = scope_of(playbook, probes)
-    compiler = _Compiler(scope, report)
-    compiler.definitions(playbook.define)
-    states = {
-        name: compiler.state(("states", name), state, signals_of(state, playbook.signals))
-        for name, state in playbook.states.items()
-    }
-    calm = compiler.calm(playbook)
-    users, diagnoses = compiler.findings("users", playbook.users), compiler.findings("diagnoses", playbook.diagnoses)
-    derived = _Derived(playbook)
-    return CompiledPlaybook(
-        playbook, dict(settings), source, fragments, probes, states, scope, derived, calm, users, diagnoses
-    )
+    derived = _Derived(playbook, probes, report)
+    derived.compile_all()
+    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, derived)
+
+
+def checked_before(
+    playbook: Playbook,
+    settings: Mapping[str, Value],
+    *,
+    source: Source,
+    fragments: tuple[Source, ...] = (),
+    probes: Probes,
+) -> CompiledPlaybook:
+    """A playbook that was found sound. If an expression has a fault all the same, using it raises `PlaybookError`."""
+
+    def refuse(mistake: Mistake) -> None:
+        raise PlaybookError((source.fault(mistake),))
+
+    return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, _Derived(playbook, probes, refuse))
 
 
 class _Compiler:
@@ -497,7 +543,7 @@ class _Compiler:
                 found.append(CompiledFinding(when, title, say))
         return tuple(found)
 
-    def state(self, path: Path, state: State, needs: tuple[str, ...]) -> CompiledState:
+    def state(self, path: Path, state: State) -> CompiledState:
         texts = self._texts(path, state)
         match state:
             case ReadState():
@@ -507,7 +553,7 @@ class _Compiler:
                     )
                     for i, go in enumerate(state.go)
                 )
-                return CompiledState(needs, picks=self._group((*path, "pick"), state.pick, "text"), clauses=clauses)
+                return CompiledState(picks=self._group((*path, "pick"), state.pick, "text"), clauses=clauses)
             case RecommendState():
                 written = {key: option.possible for key, option in state.options.items() if option.possible}
                 parts = {
@@ -515,11 +561,11 @@ class _Compiler:
                     for key, source in written.items()
                 }
                 known = {key: expression for key, expression in parts.items() if expression}
-                return CompiledState(needs, parts=known, texts=texts)
+                return CompiledState(parts=known, texts=texts)
             case ChangeState():
                 still = self._expression((*path, "still"), state.still, "flag") if state.still else None
                 arguments = self._templates((*path, "with"), state.with_)
-                return CompiledState(needs, still=still, arguments=arguments, texts=texts)
+                return CompiledState(still=still, arguments=arguments, texts=texts)
             case WatchState():
                 broke = tuple(
                     self._clause((*path, "broke", i, "when"), broke.when, broke.to)
@@ -527,9 +573,9 @@ class _Compiler:
                 )
                 watched = self._group((*path, "watch"), state.watch, "flag")
                 enough = self._expression((*path, "enough"), state.enough, "flag") if state.enough else None
-                return CompiledState(needs, parts=watched, broke=broke, enough=enough, texts=texts)
+                return CompiledState(parts=watched, broke=broke, enough=enough, texts=texts)
             case _:
-                return CompiledState(needs, texts=texts)
+                return CompiledState(texts=texts)
 
     def _clause(self, path: Path, when: str, to: str) -> _Clause:
         return _Clause(self._expression(path, when, "flag") if when else None, to)

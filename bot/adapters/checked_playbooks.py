@@ -1,0 +1,132 @@
+"""Playbooks that were found sound, kept in `__pycache__` beside their files: a start then need not check them again.
+
+One counts only for the same texts and the same code of the bot. Where the folder cannot be written, nothing is kept and
+each start checks again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import structlog
+from pydantic import BaseModel, ConfigDict
+
+import bot
+from bot.domain.kernel.errors import Fault
+from bot.domain.playbooks.compiled import checked_before
+from bot.domain.playbooks.language import Playbook
+from bot.domain.playbooks.loading.check import Checked
+from bot.domain.playbooks.settings import effective_settings
+from bot.domain.playbooks.source import Source
+from bot.domain.signals.probe_spec import Probes
+
+log = structlog.get_logger()
+FOLDER = "__pycache__"
+DECIDING = ("domain", "probes")
+"""The packages whose code and data decide whether a playbook is sound, and what it becomes."""
+
+Texts = Mapping[str, tuple[str, str]]
+"""Of fragments, by name: the file and its text."""
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    playbook: Playbook
+    """With its fragments."""
+    fragments: tuple[str, ...]
+    """The names of those that it includes."""
+    warnings: tuple[tuple[str, str, str], ...]
+
+
+class CheckedPlaybooks:
+    def __init__(self, probes: Probes, *, reads: bool = True, code: Callable[[], str] | None = None) -> None:
+        """`reads`: False to check each playbook, and keep the sound ones. `code`: names the code that checks them."""
+        self._probes, self._reads, self._code = probes, reads, code or _code
+
+    def read(self, path: Path, text: str, fragments: Texts) -> Checked | None:
+        """Returns the playbook of this file as it was checked; None if it has to be checked."""
+        if not self._reads:
+            return None
+        try:
+            kept = _Kept.model_validate(json.loads(_place(path).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:  # a file of another version, or cut off
+            log.info("playbook.unusable_check", file=str(path), reason=type(error).__name__)
+            return None
+        used = {name: fragments[name] for name in kept.fragments if name in fragments}
+        if len(used) < len(kept.fragments) or kept.key != self._key(path, text, used):
+            return None
+        compiled = checked_before(
+            kept.playbook,
+            effective_settings(kept.playbook.settings, {}, lambda _: None),
+            source=Source(str(path), text, {}),
+            fragments=tuple(Source(file, found, {"fragment": name}) for name, (file, found) in used.items()),
+            probes=self._probes,
+        )
+        return Checked(compiled, (), tuple(Fault(*each) for each in kept.warnings))
+
+    def keep(self, path: Path, checked: Checked) -> None:
+        """Keeps a sound playbook if its folder can be written."""
+        if checked.compiled is None:
+            return
+        source = checked.compiled.source
+        used = {str(each.data["fragment"]): (each.file, each.text) for each in checked.compiled.fragments}
+        kept = _Kept(
+            key=self._key(path, source.text, used),
+            playbook=checked.compiled.playbook,
+            fragments=tuple(used),
+            warnings=tuple((each.where, each.what, each.hint) for each in checked.warnings),
+        )
+        try:
+            _write(_place(path), kept.model_dump_json(by_alias=True, exclude_unset=True))
+        except OSError as error:
+            log.info("playbook.check_not_kept", file=str(path), reason=error.strerror)
+
+    def _key(self, path: Path, text: str, fragments: Texts) -> str:
+        decides = [str(path), text, dict(sorted(fragments.items())), self._code()]
+        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+
+def _place(path: Path) -> Path:
+    return path.parent / FOLDER / f"{path.stem}.checked.json"
+
+
+def _write(place: Path, text: str) -> None:
+    """Two processes may write at once, and a reader never sees half of a file."""
+    place.parent.mkdir(exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=place.parent, delete=False) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.replace(file.name, place)
+        except OSError:
+            os.unlink(file.name)
+            raise
+
+
+@cache
+def _code() -> str:
+    """The files of the deciding packages, each with its size and time. An image keeps whole seconds."""
+    package = Path(bot.__file__).parent
+    return repr(sorted(each for name in DECIDING for each in _files(os.fspath(package / name))))
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != FOLDER:
+                    yield from _files(entry.path)
+            else:
+                found = entry.stat()
+                yield entry.path, found.st_size, int(found.st_mtime)

@@ -1,0 +1,171 @@
+"""Playbooks that were checked before are not checked again, unless anything that decides about them has changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot.adapters import yaml_playbooks
+from bot.adapters.checked_playbooks import FOLDER, CheckedPlaybooks
+from bot.adapters.yaml_playbooks import load_folder, load_folders
+from bot.domain.kernel.errors import PlaybookError
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.library import Library
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.signals.signal import Value
+from bot.probes.catalogue import PROBES
+from tests.domain.playbooks.test_include import HOST, VERIFY
+from tests.domain.playbooks.test_otherwise import SHORT
+
+pytestmark = pytest.mark.fast
+
+Checks = list[str]
+
+
+def before(code: str = "1", *, reads: bool = True) -> CheckedPlaybooks:
+    return CheckedPlaybooks(PROBES, reads=reads, code=lambda: code)
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
+    """The files that were checked, in order."""
+    seen: Checks = []
+    check: Callable[..., object] = yaml_playbooks.check_file
+
+    def counted(path: Path, *rest: object, **named: object) -> object:
+        seen.append(path.stem)
+        return check(path, *rest, **named)
+
+    monkeypatch.setattr(yaml_playbooks, "check_file", counted)
+    return seen
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """`short` alone, and `small` with the fragment `verify`."""
+    (tmp_path / "fragments").mkdir()
+    (tmp_path / "fragments" / "verify.yaml").write_text(VERIFY)
+    (tmp_path / "p.yaml").write_text(SHORT)
+    (tmp_path / "small.yaml").write_text(HOST)
+    return tmp_path
+
+
+def load(folder: Path, known: CheckedPlaybooks | None = None) -> Library:
+    return load_folders((folder,), before=known or before())
+
+
+def test_the_second_start_checks_nothing_and_serves_the_same(folder: Path, checks: Checks) -> None:
+    first = load(folder)
+    assert checks == ["p", "small"]
+    second = load(folder)
+    assert checks == ["p", "small"]
+    assert not second.faults
+    assert second.warnings == first.warnings
+    for name, playbook in first.playbooks.items():
+        assert_same(second.playbooks[name], playbook)
+
+
+def assert_same(one: CompiledPlaybook, other: CompiledPlaybook) -> None:
+    assert one.playbook == other.playbook
+    assert (one.settings, one.digest, one.stored(), one.file) == (
+        other.settings, other.digest, other.stored(), other.file,
+    )  # fmt: skip
+    assert all(one.needs(name) == other.needs(name) for name in one.playbook.states)
+
+
+def test_the_packaged_playbooks_are_the_same_too(tmp_path: Path) -> None:
+    served = tmp_path / "playbooks"
+    shutil.copytree(packaged_playbooks(), served, ignore=shutil.ignore_patterns(FOLDER))
+    fresh = load(served)
+    kept = load(served)
+    assert len(kept.playbooks) == 6
+    for name, playbook in fresh.playbooks.items():
+        assert_same(kept.playbooks[name], playbook)
+
+
+def test_its_expressions_decide_as_before(folder: Path) -> None:
+    load(folder)
+    playbook = load(folder).playbooks["p"]
+    data: dict[str, Value] = {"usage": 0.5}
+    assert playbook.watch_parts("calm", data) == {"low": True}
+
+
+@pytest.mark.parametrize(
+    ("changed", "checked"),
+    [
+        pytest.param("p.yaml", ["p"], id="the playbook"),
+        pytest.param("fragments/verify.yaml", ["small"], id="a fragment that it includes"),
+    ],
+)
+def test_an_edit_is_checked(folder: Path, checks: Checks, changed: str, checked: list[str]) -> None:
+    load(folder)
+    checks.clear()
+    (folder / changed).write_text((folder / changed).read_text() + "# edited\n")
+    load(folder)
+    assert checks == checked
+
+
+def test_other_code_checks_again(folder: Path, checks: Checks) -> None:
+    load(folder)
+    checks.clear()
+    load(folder, before("2"))
+    assert checks == ["p", "small"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"key": 1}'])
+def test_an_unusable_file_is_written_again(folder: Path, checks: Checks, text: str) -> None:
+    load(folder)
+    place = folder / FOLDER / "p.checked.json"
+    place.write_text(text)
+    checks.clear()
+    load(folder)
+    assert checks == ["p"]
+    assert json.loads(place.read_text())["playbook"]["playbook"] == "p"
+
+
+def test_a_fault_is_reported_where_it_is_although_others_were_checked_before(folder: Path) -> None:
+    (folder / "p.yaml").write_text(SHORT.replace("people: {end: handed_over}", "people: {divert: small, why: w}"))
+    load(folder)
+    (folder / "small.yaml").write_text(HOST + "nonsense: 1\n")
+    assert load(folder).faults == load_folder(folder).faults
+
+
+def test_a_faulty_fragment_that_nobody_includes_is_a_fault(folder: Path) -> None:
+    load(folder)
+    (folder / "fragments" / "lost.yaml").write_text("fragment: found\nlanguage: 1\n")
+    assert load(folder).faults == load_folder(folder).faults != {}
+
+
+def test_a_broken_playbook_is_not_kept(folder: Path, checks: Checks) -> None:
+    (folder / "p.yaml").write_text(SHORT.replace("start: restart", "start: nowhere"))
+    load(folder)
+    assert not (folder / FOLDER / "p.checked.json").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_served_all_the_same(folder: Path, checks: Checks) -> None:
+    (folder / FOLDER).write_text("a file where the folder would be")
+    assert set(load(folder).playbooks) == set(load(folder).playbooks) == {"p", "small"}
+    assert checks == ["p", "small", "p", "small"]
+
+
+def test_the_check_itself_always_checks_and_keeps(folder: Path, checks: Checks) -> None:
+    load(folder, before(reads=False))
+    load(folder, before(reads=False))
+    assert checks == ["p", "small", "p", "small"]
+    checks.clear()
+    load(folder)
+    assert checks == []
+
+
+def test_an_expression_that_does_not_compile_any_more_stops_only_its_state(folder: Path) -> None:
+    load(folder)
+    place = folder / FOLDER / "p.checked.json"
+    place.write_text(place.read_text().replace("usage < 0.9", "usage < no_such"))
+    playbook = load(folder).playbooks["p"]
+    assert playbook.called("restart") == "restart"
+    with pytest.raises(PlaybookError, match="no_such"):
+        playbook.watch_parts("calm", {"usage": 0.5})
