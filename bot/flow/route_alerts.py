@@ -95,15 +95,19 @@ class RouteAlerts:
 
     async def _in_order(self, entries: Sequence[Intake]) -> None:
         # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
-        targets = await asyncio.gather(*(self._target(entry.alert) for entry in entries), return_exceptions=True)
-        for entry, target in zip(entries, targets, strict=True):
-            await self._route_or_set_aside(entry, target)
+        wanted = [self._playbooks.match(entry.alert.labels) for entry in entries]
+        lookups = (self._target(entry.alert, opens=bool(each)) for entry, each in zip(entries, wanted, strict=True))
+        targets = await asyncio.gather(*lookups, return_exceptions=True)
+        for entry, each, target in zip(entries, wanted, targets, strict=True):
+            await self._route_or_set_aside(entry, each, target)
 
-    async def _route_or_set_aside(self, entry: Intake, target: Target | BaseException) -> None:
+    async def _route_or_set_aside(
+        self, entry: Intake, wanted: Sequence[CompiledPlaybook], target: Target | BaseException
+    ) -> None:
         try:
             if isinstance(target, BaseException) and not isinstance(target, UnknownClusterError):
                 raise target
-            await self._route(entry, target)
+            await self._route(entry, wanted, target)
         except NewerFormError as error:
             log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
             self._left.add(entry.entry_id)
@@ -119,8 +123,9 @@ class RouteAlerts:
             reason = redacted(f"it could not be routed: {type(error).__name__}: {error}")
             await self._alerts.keep_unmatched(entry, reason)
 
-    async def _route(self, entry: Intake, target: Target | UnknownClusterError) -> None:
-        wanted = self._playbooks.match(entry.alert.labels)
+    async def _route(
+        self, entry: Intake, wanted: Sequence[CompiledPlaybook], target: Target | UnknownClusterError
+    ) -> None:
         if not wanted:
             return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
         if isinstance(target, UnknownClusterError):
@@ -129,17 +134,17 @@ class RouteAlerts:
             log.info("route.retried", target=target.key)
         return None
 
-    async def _target(self, alert: Alert) -> Target:
-        """The workload that its cluster resolves; after two seconds, what the labels name.
+    async def _target(self, alert: Alert, *, opens: bool) -> Target:
+        """The workload that its cluster resolves; after two seconds, or if it opens no playbook, what the labels name.
 
         Raises `UnknownClusterError` if the alert is about none of the clusters.
         """
         cluster = cluster_named(alert.labels.get("cluster", ""), self._clusters)
-        found = await self._resolved(alert, cluster) or named_by(alert.labels, cluster)
+        found = (await self._resolved(alert, cluster) if opens else None) or named_by(alert.labels, cluster)
         return found.model_copy(update={"among_several": len(self._clusters) > 1})
 
     async def _resolved(self, alert: Alert, cluster: str) -> Target | None:
-        if not self._playbooks.match(alert.labels) or self._is_slow(cluster):
+        if self._is_slow(cluster):
             return None
         try:
             async with asyncio.timeout(RESOLVE_WITHIN_SECONDS):
@@ -187,7 +192,7 @@ class RouteAlerts:
         if not self._playbooks.match(alert.labels):
             return True
         try:
-            target = await self._target(alert)
+            target = await self._target(alert, opens=True)
         except UnknownClusterError:
             return True
         standing = await self._runs.standing(target.key)

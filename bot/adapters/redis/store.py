@@ -7,7 +7,8 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import structlog
 
@@ -26,6 +27,7 @@ from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, Routed,
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
+LOADED_KEPT = 16
 RUNS_PER_READ = 50
 """A run has tens of kilobytes: reading hundreds at once would keep Redis from all other work."""
 
@@ -38,6 +40,27 @@ class StoreLimits:
     lease_seconds: int = 15
     retention_seconds: int = 90 * 24 * 3600
     """How long a closed incident is kept."""
+
+
+class _WhenRead(Sequence[Event]):
+    """Events that are parsed when they are first read."""
+
+    def __init__(self, parse: Callable[[str], Event], stored: Sequence[str]) -> None:
+        self._parse, self._stored = parse, stored
+
+    @cached_property
+    def _events(self) -> list[Event]:
+        return [self._parse(item) for item in self._stored]
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        return self._events[index]
+
+    def __len__(self) -> int:
+        return len(self._stored)
 
 
 class RedisStore:
@@ -60,6 +83,8 @@ class RedisStore:
         self._form = form or StoredForm()
         self._next_number = next_number or self._count
         self._bundles_stored: set[str] = set()
+        self._loaded: dict[str, tuple[str, Run]] = {}
+        """The runs that were loaded last: many alerts of an incident come in a row, and find it as it was."""
 
     def _keys(self, *names: str) -> list[str]:
         return [self._redis.key(name) for name in names]
@@ -121,7 +146,7 @@ class RedisStore:
             run.target.key,
             incident,
             how,
-            self._form.text(run),
+            self._form.text(run) if how == "opens" else "",
             event.event_id,
             self._form.text(event),
         ]
@@ -132,7 +157,8 @@ class RedisStore:
             return Routed()
         text, now, events = found
         known = self._form.run(text) if text else run
-        return Routed(Waiting(known, [self._event(item) for item in events], float(now)))
+        # An alert that waits for others leaves these events to the next one.
+        return Routed(Waiting(known, _WhenRead(self._event, events), float(now)))
 
     async def _route(
         self, keys: Sequence[str], arguments: Sequence[Any], bundle: Bundle | None, version: int, *remember_seconds: int
@@ -269,7 +295,15 @@ class RedisStore:
 
     async def load(self, incident_id: str) -> Run | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
-        return None if raw is None else self._form.run(raw)
+        if raw is None:
+            return None
+        text, run = self._loaded.pop(incident_id, ("", None))
+        if run is None or text != raw:
+            run = self._form.run(raw)
+        self._loaded[incident_id] = raw, run
+        if len(self._loaded) > LOADED_KEPT:
+            del self._loaded[next(iter(self._loaded))]
+        return run
 
     async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
         found: list[Run] = []
