@@ -59,6 +59,8 @@ _VALUES = re.compile(
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
+_NUMBERED = re.compile(r"[A-Z]{1,5}-\d{1,9}")
+"""`INC-7`: no secret looks like it."""
 _WEBHOOK = re.compile(
     r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
     r"|\.webhook\.office\.com/webhookb2/)[^\s'\"<>|()]+"
@@ -88,7 +90,7 @@ SHORT = 300
 
 def redacted(text: str) -> str:
     """Returns the text with every secret in it masked."""
-    if text.isalnum() and text.islower():
+    if (text.isalnum() and text.islower()) or _NUMBERED.fullmatch(text):
         # An id or a hash, which seldom comes twice: every secret that shows by itself has a sign or a capital.
         return text
     return _redacted_once(text) if len(text) <= SHORT else _redacted(text)
