@@ -21,7 +21,7 @@ async def pull(settings: StorageSettings, which: str, *, by: str, why: str) -> s
             await inputs.halt_all(who, why)
             return "Everything is halted: no change is sent until `incident-bot resume all`."
         name = await _still_open(inputs, which)
-        await _say(inputs, "halt", name, who, f"halted: {why}" if why else "")
+        await _say(inputs, "halt", name, who, why)
         return f"{name} is halted: no change is sent until `incident-bot resume {name}`."
 
 

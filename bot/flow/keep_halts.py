@@ -115,7 +115,6 @@ def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str],
             return Commanded(event_id=event_id, command="resume", user=word.by, text=word.why, to=ALL)
         return Commanded(event_id=event_id, command="resume", user="")
     if wanted.with_all:
-        text = f"everything is halted: {word.why}" if word.why else ""
-        return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text, to=ALL)
+        return Commanded(event_id=event_id, command="halt", user=wanted.by, text=word.why, to=ALL)
     text = STILL_HALTED if known.with_all else ""
     return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text)

@@ -87,7 +87,7 @@ def test_everything_is_halted_and_resumed_with_a_name_and_a_reason(deployment: D
     assert deployment.halts() == {}
     deployment.serves()
     assert deployment.said() == [
-        ("halt", "ana (command line)", "everything is halted: the rack burns"),
+        ("halt", "ana (command line)", "the rack burns"),
         ("resume", "ben (command line)", "it is out"),
     ]
 

@@ -25,7 +25,7 @@ FORMS: Mapping[int, str] = {
     2: "the number itself",
     3: "`otherwise` of changes, recommendations and watches in playbooks",
     4: "`kind: time` of fields in forms, and the reason of a halt",
-    5: "`otherwise` of reads, and reads without `read`",
+    5: "`otherwise` of reads, reads without `read`, and the bare reason of a halt",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1
@@ -33,7 +33,17 @@ UNNUMBERED = 1
 Document = Literal["run", "event", "effect"]
 Upgrade = Callable[[Document, dict[str, Any]], dict[str, Any]]
 """Turns a document of one form into the next form."""
-UPGRADES: Mapping[int, Upgrade] = MappingProxyType({})
+
+
+def _bare_reason(what: Document, document: dict[str, Any]) -> dict[str, Any]:
+    """The reason of a halt was stored as `halted: WHY`, or `everything is halted: WHY`."""
+    if what == "event" and document.get("command") == "halt":
+        text = document.get("text", "").removeprefix("everything is ")
+        return document | {"text": text.removeprefix("halted: ")}
+    return document
+
+
+UPGRADES: Mapping[int, Upgrade] = MappingProxyType({4: _bare_reason})
 """By the form that it upgrades from. None is needed where the next form only has more fields, each with a default."""
 
 _NUMBER = re.compile(r'\{"form":(\d+),')

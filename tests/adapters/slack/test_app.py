@@ -370,7 +370,7 @@ async def test_a_word_that_takes_nothing_more_refuses_what_is_no_incident(counte
 
 async def test_a_halt_stops_whatever_else_is_said_and_keeps_it_as_the_reason(counter: Counter) -> None:
     assert "INC-7 is halted" in await counter.say("halt it gets worse")
-    assert [c.text for _, c in counter.inbound.commands.values()] == ["halted: it gets worse"]
+    assert [c.text for _, c in counter.inbound.commands.values()] == ["it gets worse"]
     assert "Everything is halted" in await counter.say("halt ALL of it, now")
     assert counter.inbound.halter == "U0ANA"
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.incidents.effect import EFFECT
-from bot.domain.incidents.event import EVENT, Due
+from bot.domain.incidents.event import EVENT, Commanded, Due
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.stored_form import FORMS, Document, StoredForm
 from bot.domain.kernel.errors import NewerFormError
@@ -83,6 +83,16 @@ def test_an_earlier_form_is_upgraded_step_by_step() -> None:
     already = StoredForm(4).text(builders.run(status="calm"))
     assert newest.run(already).status_by == "after calm"
     assert newest.run(newest.text(upgraded)) == upgraded
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"), [("halted: it burns", "it burns"), ("everything is halted: it burns", "it burns"), ("", "")]
+)
+def test_the_reason_of_a_halt_of_an_earlier_form_is_read(stored: str, reason: str) -> None:
+    halt = Commanded(event_id="c1", command="halt", user="U0ANA", text=stored)
+    assert StoredForm().event(StoredForm(4).text(halt)) == halt.model_copy(update={"text": reason})
+    note = Commanded(event_id="c2", command="note", user="U0ANA", text="halted: at noon")
+    assert StoredForm().event(StoredForm(4).text(note)) == note
 
 
 def test_a_later_form_is_refused_by_number() -> None:

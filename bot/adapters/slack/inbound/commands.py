@@ -300,7 +300,7 @@ class Commands:
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
         done = f"⛔ *{name} is halted*: no change is sent until `/incident resume {name}`."
-        return await self._store(command, run.incident_id, "halt", f"halted: {why}" if why else "", done)
+        return await self._store(command, run.incident_id, "halt", why, done)
 
     async def _resume(self, command: Command) -> Message:
         if command.rest.lower() == ALL:

@@ -301,9 +301,9 @@ def commanded(draft: Draft, event: Commanded) -> None:
         case "halt" if _is_halted_so(draft.run, event) and not event.text:
             draft.ignore("halted again")
         case "halt":
-            reason = event.text.partition("halted: ")[2]
-            draft.set(halted_by=event.user, halted_with_all=event.to == ALL, halt_reason=redacted(reason))
-            draft.record("halt", event.text or (ALL_HALTED if event.to == ALL else HALTED), who=event.user)
+            what, consequence = ("everything is halted", ALL_HALTED) if event.to == ALL else ("halted", HALTED)
+            draft.set(halted_by=event.user, halted_with_all=event.to == ALL, halt_reason=redacted(event.text))
+            draft.record("halt", f"{what}: {event.text}" if event.text else consequence, who=event.user)
         case "resume":
             _resume(draft, event)
         case "reset":

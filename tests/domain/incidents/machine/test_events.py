@@ -115,9 +115,9 @@ def test_a_resume_does_not_send_again_what_no_halt_had_stopped() -> None:
 
 
 def test_halting_again_keeps_a_new_reason() -> None:
-    story = Story().opened().says("halt", text="halted: it gets worse")
+    story = Story().opened().says("halt", text="it gets worse")
     story.says("halt")
-    story.says("halt", text="halted: the rack is on fire")
+    story.says("halt", text="the rack is on fire")
     assert story.texts("halt") == ["halted: it gets worse", "halted: the rack is on fire"]
     assert story.texts("ignored") == ["halted again"]
 
@@ -170,7 +170,7 @@ def test_who_closed_an_incident_and_what_still_fires_is_in_its_last_message() ->
 
 
 def test_the_reason_of_a_halt_is_kept_until_it_is_lifted() -> None:
-    story = Story().opened().says("halt", text="halted: we repair the node, PASSWORD=hunter2")
+    story = Story().opened().says("halt", text="we repair the node, PASSWORD=hunter2")
     assert story.run.halt_reason == "we repair the node, PASSWORD=(masked)"
     assert story.says("resume").run.halt_reason == ""
 
