@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import re2
-
 _MATCHER = re.compile(
     r"""\s*(?P<label>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*(?P<value>"(?:\\.|[^"\\])*")\s*(?P<comma>,|$)"""
 )
@@ -67,6 +65,8 @@ def _matcher(found: re.Match[str]) -> Matcher:
     value = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), found["value"][1:-1])
     if "~" not in found["operator"]:
         return Matcher(found["label"], found["operator"], value)
+    import re2  # when an alert comes, or a playbook is checked: it takes 2 MB
+
     options = re2.Options()
     options.log_errors = False
     try:

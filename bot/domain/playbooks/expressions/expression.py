@@ -10,10 +10,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
-
-from cel_expr_python import cel
 
 from bot.domain.kernel.errors import ExpressionError
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES, FUNCTIONS, METHODS, Function, nonzero
@@ -26,12 +24,6 @@ Scope = Mapping[str, Kind]
 MAX_LENGTH = 1000
 MAX_DEPTH = 20
 
-_TYPES: dict[Kind, Any] = {
-    "number": cel.Type.DOUBLE,
-    "text": cel.Type.STRING,
-    "flag": cel.Type.BOOL,
-    "by_replica": cel.Type.Map(cel.Type.STRING, cel.Type.DOUBLE),
-}
 _KIND_WORDS: dict[Kind, str] = {
     "number": "a number",
     "text": "a text",
@@ -95,7 +87,7 @@ class Expression:
             answer = self._program.eval(data=given)
         except RuntimeError as error:  # what CEL cannot even start to evaluate
             return Unknown(_plain(str(error)))
-        if answer.type() == cel.Type.ERROR:
+        if answer.type() == _cel().Type.ERROR:
             missing = tuple(sorted(self.names - given.keys()))
             if missing and "No value with name" in str(answer.value()):
                 return Unknown("not known: " + ", ".join(missing), missing)
@@ -116,7 +108,7 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
     names = _names(tokens, scope)
     text, columns = _as_cel(tokens)
     program = _compile(text, columns, _environment_of(scope))
-    gives = next((kind for kind, cel_type in _TYPES.items() if cel_type == program.return_type()), None)
+    gives = next((kind for kind, cel_type in _types().items() if cel_type == program.return_type()), None)
     if gives is None:
         raise ExpressionError(f"the expression gives {program.return_type().name()}, which nothing here can use", 1)
     if wants is not None and gives != wants:
@@ -305,19 +297,34 @@ def _environment_of(scope: Scope) -> Any:
 @lru_cache(maxsize=256)
 def _environment(scope: frozenset[tuple[str, Kind]]) -> Any:
     # Without macros there are no loops: an expression ends in time proportional to its length.
-    config = cel.NewEnvConfigFromYaml("stdlib: {disable_macros: true}")
-    variables = {name: _TYPES[kind] for name, kind in scope}
-    return cel.NewEnv(config=config, variables=variables, functions=_declarations())
+    config = _cel().NewEnvConfigFromYaml("stdlib: {disable_macros: true}")
+    variables = {name: _types()[kind] for name, kind in scope}
+    return _cel().NewEnv(config=config, variables=variables, functions=_declarations())
+
+
+@cache
+def _cel() -> Any:
+    """It takes 5 MB, and without an incident nothing needs it."""
+    from cel_expr_python import cel
+
+    return cel
+
+
+@cache
+def _types() -> dict[Kind, Any]:
+    found = _cel().Type
+    by_replica = found.Map(found.STRING, found.DOUBLE)
+    return {"number": found.DOUBLE, "text": found.STRING, "flag": found.BOOL, "by_replica": by_replica}
 
 
 def _declarations() -> list[Any]:
     overloads: dict[str, list[Any]] = {}
     for number, function in enumerate((*FUNCTIONS, _NONZERO)):
         name = _HIDDEN.get(function.name, function.name)
-        takes = [_TYPES[kind] for kind in function.takes]
-        overload = cel.Overload(f"{name}_{number}", _TYPES[function.gives], takes, impl=function.call)
+        takes = [_types()[kind] for kind in function.takes]
+        overload = _cel().Overload(f"{name}_{number}", _types()[function.gives], takes, impl=function.call)
         overloads.setdefault(name, []).append(overload)
-    return [cel.FunctionDecl(name, group) for name, group in overloads.items()]
+    return [_cel().FunctionDecl(name, group) for name, group in overloads.items()]
 
 
 def _compile(text: str, columns: Sequence[int], environment: Any) -> Any:
