@@ -23,7 +23,7 @@ def recommend(draft: Draft, state: RecommendState) -> None:
         each.key
         for each in options
         if not each.why_not and state.options[each.key].is_change
-        and _may_be_recommended(draft, state, state.options[each.key])
+        and _may_be_recommended(draft, state, state.options[each.key], each.label)
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
     if not left:
@@ -65,11 +65,19 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
     return tuple(found)
 
 
-def _may_be_recommended(draft: Draft, state: RecommendState, option: Option) -> bool:
-    """What cannot be planned, or was just refused, is not recommended over and over, even if it may repeat."""
+def _may_be_recommended(draft: Draft, state: RecommendState, option: Option, label: str) -> bool:
+    """Even what may repeat is not recommended if it cannot be planned, was just refused, or had these values before."""
     if option.to in draft.run.findings.impossible:
         return False
-    return not _was_just_refused(draft, state, option.to) if option.repeat else not _was_tried(draft, option.to)
+    if not option.repeat:
+        return not _was_tried(draft, option.to)
+    return not (_was_just_refused(draft, state, option.to) or _was_on_a_canary(draft, option, label))
+
+
+def _was_on_a_canary(draft: Draft, option: Option, label: str) -> bool:
+    """Whether a canary of this incident had the same values, if the label names any: another one shows nothing new."""
+    requests = (each for each in draft.run.requests.values() if each.state == option.to and each.outcome == "done")
+    return "${" in option.label and any(each.plan.verb == "canary" and each.option == label for each in requests)
 
 
 def _was_just_refused(draft: Draft, state: RecommendState, change: str) -> bool:

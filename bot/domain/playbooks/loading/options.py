@@ -37,7 +37,9 @@ class WrittenOption(Strict):
     effect: str = ""
     """One sentence on effect and cost."""
     repeat: bool = False
-    """It may be recommended again in this incident, but not right after it was refused."""
+    """It may be recommended again in this incident, but not right after it was refused, and not with the values in its
+    label (`${…}`) that a canary had before.
+    """
     runbook: Runbook | None = None
     """The step of the runbook that it is."""
     to: str = ""

@@ -159,6 +159,25 @@ def test_a_refused_option_that_may_repeat_is_recommended_again_after_another_sta
     assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
 
 
+TRIED = PlanResult(outcome="planned", plan=builders.plan(verb="canary"))
+
+
+@pytest.mark.parametrize(
+    ("label", "room", "recommended"),
+    [
+        pytest.param("Add ${twice} replicas", 1.0, "relieve_restart", id="the same values"),
+        pytest.param("Add ${twice} replicas", 2.0, "relieve_grow", id="other values"),
+        pytest.param("Measure it", 1.0, "relieve_grow", id="no values in its label"),
+    ],
+)
+def test_what_was_on_a_canary_is_recommended_again_only_with_other_values(
+    label: str, room: float, recommended: str
+) -> None:
+    text = REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n")
+    told = story(text=text.replace("Add ${twice} replicas", label)).planned(TRIED).posted().presses("approve").settles()
+    assert told.reads(0.95, room=Reading(name="room", value=room, at=1)).run.state == recommended
+
+
 def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
     text = TEXT.replace(
         "        change: scale\n", "        change: scale\n        repeat: true\n        impossible: relieve\n"
