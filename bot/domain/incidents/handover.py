@@ -29,8 +29,8 @@ def _open_matters(run: Run, now: float) -> Iterator[str]:
         yield f"Parked{_at('since', run.parked.since, now)}"
     if run.halted_by:
         yield f"Halted by <@{run.halted_by}>"
-    if run.held:
-        yield f"Changes in place: {'; '.join(entry.title for entry in run.held)}"
+    if run.in_place:
+        yield f"Changes in place: {'; '.join(run.in_place)}"
     if NEXT_STATUS in run.deadlines:
         yield f"The next status update is due{_at('by', run.deadlines[NEXT_STATUS], now)}"
     if run.silences:

@@ -398,6 +398,19 @@ class Run(_Frozen):
         """Active changes: applied calls that can be undone and were not."""
         return tuple(entry for entry in self.ledger if entry.undo and not entry.undone_by)
 
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The titles of the active changes, for people. Of several numbers of replicas only the last counts, and none
+        if it is the first one again.
+        """
+        scaled: dict[str, list[LedgerEntry]] = {}
+        for entry in self.held:
+            if entry.verb == "scale" and entry.differences:
+                scaled.setdefault(str(entry.target), []).append(entry)
+        over = {entry.call_id for entries in scaled.values() for entry in entries[:-1]}
+        over |= {entries[-1].call_id for entries in scaled.values() if _before(entries[0]) == _after(entries[-1])}
+        return tuple(entry.title for entry in self.held if entry.call_id not in over)
+
     def fires(self, offer: Offer) -> bool:
         """Whether an alert that this playbook is for still fires."""
         return any(name in self.alerts and self.alerts[name].status == "firing" for name in offer.alerts)
@@ -421,13 +434,20 @@ class Run(_Frozen):
         return copied
 
 
+def _before(entry: LedgerEntry) -> dict[str, Any]:
+    return {each.path: each.before for each in entry.differences}
+
+
+def _after(entry: LedgerEntry) -> dict[str, Any]:
+    return {each.path: each.after for each in entry.differences}
+
+
 def parked_incident(run: Run) -> ParkedIncident:
     """Returns what another incident of the target shows about this parked one."""
     question, watch = run.open_question, run.watch
     until = question.expires_at if question is not None else watch.until if watch is not None else None
     waits_for = question.text if question is not None else run.doing or run.state
-    active = tuple(entry.title for entry in run.held)
-    return ParkedIncident(incident_id=run.incident_id, waits_for=waits_for, until=until, active_changes=active)
+    return ParkedIncident(incident_id=run.incident_id, waits_for=waits_for, until=until, active_changes=run.in_place)
 
 
 @final

@@ -227,7 +227,7 @@ def _banners(run: Run) -> list[Block]:
 
 
 def _held(run: Run) -> list[str]:
-    titles = [flags_as_code(line(entry.title, 160)) + (" (no undo)" if not entry.undo else "") for entry in run.held]
+    titles = [flags_as_code(line(title, 160)) for title in run.in_place]
     more = f" and {len(titles) - HELD} more" if len(titles) > HELD else ""
     return [f"*Changes in place:* {'; '.join(titles[:HELD])}{more}"] if titles else []
 

@@ -99,9 +99,10 @@ def _pause(draft: Draft) -> float:
 
 def _end(draft: Draft, seconds: float) -> None:
     run = draft.run
-    held = ", ".join(entry.title for entry in run.held)
+    held = ", ".join(run.in_place)
     asked = run.open_request.request_id if run.open_request is not None else run.question
-    after = f"after this change, and under load: {held}" if held else "by itself; nothing was changed"
+    without = "no change is in place" if run.held else "nothing was changed"
+    after = f"after this change, and under load: {held}" if held else f"by itself; {without}"
     why = f"The alerts are resolved and the signals were calm for {short(seconds)}, {after}."
     draft.set(parked=None)
     events.withdraw_what_waits(draft, f"{asked} is not needed any more")

@@ -444,7 +444,7 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     draft.record(
         "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
         "differences": [d.model_dump(mode="json") for d in step.differences],
-        "held": [one.title for one in draft.run.held]},
+        "held": list(draft.run.in_place)},
     )  # fmt: skip
 
 

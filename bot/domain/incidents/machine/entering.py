@@ -228,7 +228,7 @@ def close(draft: Draft, ending: str, text: str) -> None:
     draft.set_deadline(PARKED_REMINDER, None)
     draft.set(parked=None)
     draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
-    held = [entry.title for entry in draft.run.held]
+    held = list(draft.run.in_place)
     ended = {"ending": ending, "held": held, "users": draft.run.users}
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data=ended)
     draft.post(

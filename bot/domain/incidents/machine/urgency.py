@@ -41,8 +41,8 @@ def _take_over(draft: Draft, offer: Offer) -> None:
     text = f"{names}: '{offer.title}' is more urgent and takes over from '{before.title}'."
     if left is not None:
         text += f" {left.request_id} is withdrawn; nothing of it was applied."
-    if draft.run.held:
-        text += f" These changes stay, with their undo: {', '.join(entry.title for entry in draft.run.held)}."
+    if draft.run.in_place:
+        text += f" These changes stay, with their undo: {', '.join(draft.run.in_place)}."
     calling.call_on_call(draft, text)
     diverting.take_offer(draft, offer.playbook, because=why)
 
