@@ -1,7 +1,7 @@
 """Playbooks that were found sound, kept in `__pycache__` beside their files: a start then need not check them again.
 
-One counts only for the same texts and the same code of the bot. Where the folder cannot be written, nothing is kept and
-each start checks again.
+One counts only for the same texts and the same code of the bot, and only if its file is whole. Where the folder cannot
+be written, nothing is kept and each start checks again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import structlog
@@ -28,8 +29,10 @@ from bot.domain.signals.probe_spec import Probes
 
 log = structlog.get_logger()
 FOLDER = "__pycache__"
-DECIDING = ("domain", "probes")
-"""The packages whose code and data decide whether a playbook is sound, and what it becomes."""
+DECIDING = ("domain", "probes", "adapters/yaml_playbooks.py", "adapters/checked_playbooks.py")
+"""The code and data that decide whether a playbook is sound, and what it becomes."""
+LIBRARIES = ("cel-expr-python", "google-re2", "pydantic", "pyyaml")
+"""What else decides."""
 
 Texts = Mapping[str, tuple[str, str]]
 """Of fragments, by name: the file and its text."""
@@ -38,7 +41,6 @@ Texts = Mapping[str, tuple[str, str]]
 class _Kept(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    key: str
     playbook: Playbook
     """With its fragments."""
     fragments: tuple[str, ...]
@@ -55,15 +57,16 @@ class CheckedPlaybooks:
         """Returns the playbook of this file as it was checked; None if it has to be checked."""
         if not self._reads:
             return None
-        try:
-            kept = _Kept.model_validate(json.loads(_place(path).read_bytes()))
-        except FileNotFoundError:
+        if not (place := _place(path)).is_file():
             return None
-        except (OSError, ValueError) as error:  # a file of another version, or cut off
+        try:
+            key, _, body = place.read_text(encoding="utf-8").partition("\n")
+            kept = _Kept.model_validate(json.loads(body))
+        except (OSError, ValueError, RecursionError) as error:  # a file of another version, or damaged
             log.info("playbook.unusable_check", file=str(path), reason=type(error).__name__)
             return None
         used = {name: fragments[name] for name in kept.fragments if name in fragments}
-        if len(used) < len(kept.fragments) or kept.key != self._key(path, text, used):
+        if len(used) < len(kept.fragments) or key != self._key(path, text, used, body):
             return None
         compiled = checked_before(
             kept.playbook,
@@ -81,18 +84,18 @@ class CheckedPlaybooks:
         source = checked.compiled.source
         used = {str(each.data["fragment"]): (each.file, each.text) for each in checked.compiled.fragments}
         kept = _Kept(
-            key=self._key(path, source.text, used),
             playbook=checked.compiled.playbook,
             fragments=tuple(used),
             warnings=tuple((each.where, each.what, each.hint) for each in checked.warnings),
         )
+        body = kept.model_dump_json(by_alias=True, exclude_unset=True)
         try:
-            _write(_place(path), kept.model_dump_json(by_alias=True, exclude_unset=True))
+            _write(_place(path), f"{self._key(path, source.text, used, body)}\n{body}")
         except OSError as error:
             log.info("playbook.check_not_kept", file=str(path), reason=error.strerror)
 
-    def _key(self, path: Path, text: str, fragments: Texts) -> str:
-        decides = [str(path), text, dict(sorted(fragments.items())), self._code()]
+    def _key(self, path: Path, text: str, fragments: Texts, body: str) -> str:
+        decides = [str(path), text, dict(sorted(fragments.items())), self._code(), body]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
 
 
@@ -118,15 +121,16 @@ def _write(place: Path, text: str) -> None:
 def _code() -> str:
     """The files of the deciding packages, each with its size and time. An image keeps whole seconds."""
     package = Path(bot.__file__).parent
-    return repr(sorted(each for name in DECIDING for each in _files(os.fspath(package / name))))
+    files = sorted(each for name in DECIDING for each in _files(os.fspath(package / name)))
+    return repr([files, *((name, version(name)) for name in LIBRARIES)])
 
 
-def _files(folder: str) -> Iterator[tuple[str, int, int]]:
-    with os.scandir(folder) as entries:
+def _files(place: str) -> Iterator[tuple[str, int, int]]:
+    if not os.path.isdir(place):
+        found = os.stat(place)
+        yield place, found.st_size, int(found.st_mtime)
+        return
+    with os.scandir(place) as entries:
         for entry in entries:
-            if entry.is_dir():
-                if entry.name != FOLDER:
-                    yield from _files(entry.path)
-            else:
-                found = entry.stat()
-                yield entry.path, found.st_size, int(found.st_mtime)
+            if entry.name != FOLDER:
+                yield from _files(entry.path)

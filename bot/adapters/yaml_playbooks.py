@@ -33,7 +33,7 @@ from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.link import Known, link_faults, slim
 from bot.domain.playbooks.loading.overrides import values_of_override
 from bot.domain.playbooks.loading.yaml_words import Spot, told
-from bot.domain.playbooks.mistakes import Path
+from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
 from bot.domain.playbooks.source import Position, Source
@@ -401,12 +401,18 @@ def check_file(
         return Checked(None, (text,))
     beside = fragments_beside(path) if fragments is None else fragments
     checked = check_text(text, overrides, file=str(path), place=place, fragments=beside)
-    if checked.compiled is None or fragments is not None:
+    compiled = checked.compiled
+    if compiled is None:
+        return checked
+    if compiled.name != path.stem:
+        other = Mistake(("playbook",), f"its file is called '{path.stem}'", "Give both one name: commands take it.")
+        checked = replace(checked, warnings=(*checked.warnings, compiled.fault(other)))
+    if fragments is not None:
         return checked
     # A playbook is seldom written in the folder that serves it: beside the packaged ones.
     others = (*_playbooks_in(packaged_playbooks()), *_playbooks_in(path.parent))
     neighbours = {other.stem: None for other in others}
-    unlinked = tuple(link_faults(checked.compiled, {**neighbours, checked.compiled.name: checked.compiled}))
+    unlinked = tuple(link_faults(compiled, {**neighbours, compiled.name: compiled}))
     return Checked(None, unlinked) if unlinked else checked
 
 

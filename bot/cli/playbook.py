@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -318,7 +319,8 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
         checked = check_file(path, overrides, place="--set")
         yield checked.compiled, checked.faults, checked.warnings
         return
-    before = CheckedPlaybooks(PROBES, reads=False)
+    is_packaged = path.resolve() == packaged_playbooks().resolve()
+    before = CheckedPlaybooks(PROBES, reads=False) if is_packaged and os.access(path, os.W_OK) else None
     library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else (), before=before)
     if not any(path.glob("*.yaml")):
         yield None, (Fault(str(path), "contains no playbook (*.yaml)"),), ()

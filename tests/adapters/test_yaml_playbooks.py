@@ -652,3 +652,10 @@ def test_a_file_that_could_not_be_read_is_read_again_without_being_written(
         unread = hashes()
     assert hashes() != unread
     assert hashes() == FileHashes([tmp_path])()
+
+
+def test_a_playbook_that_is_not_called_as_its_file_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text(SMALL)
+    (warning,) = load_folder(tmp_path).warnings[str(tmp_path / "other.yaml")]
+    assert str(warning).endswith("its file is called 'other'. Give both one name: commands take it.")
+    assert warning.where.startswith(f"{tmp_path}/other.yaml:3:")

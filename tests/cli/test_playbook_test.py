@@ -232,6 +232,7 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
         ("watches: {grow: held}\n  expect: {ends: fixed}", "'grow' is no watch, it is a change"),
         ("expect: {notes: {lok: it waits}}", "unknown state 'lok'. Did you mean 'look'?"),
         ("expect: {}", "4:3: this expects nothing"),
+        ("expect: {path: [...]}", "4:3: this expects nothing"),
     ],
 )
 def test_a_table_that_names_nothing_is_a_fault_with_its_place(tmp_path: Path, case: str, fault: str) -> None:

@@ -40,6 +40,22 @@ def test_a_text_that_people_would_not_see_whole_is_a_fault(old: str, new: str, s
     assert says in faults[0].what
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("{label: Cap,", "{label: 'Cap ${usage}',", id="a choice"),
+        pytest.param("to: cap, style", "to: cap, note: 'at ${usage}', style", id="its note"),
+        pytest.param("    ask: What do you see?", "    title: At ${usage}\n    ask: What do you see?", id="a title"),
+        pytest.param("why: It crashes.", "why: It is at ${usage}.", id="the reason of a handover"),
+        pytest.param("to: people}", "to: people, note: 'at ${usage}'}", id="the note of an exit"),
+    ],
+)
+def test_a_value_where_none_is_inserted_is_a_fault(old: str, new: str) -> None:
+    assert old in SMALL
+    faults = check_text(SMALL.replace(old, new, 1), {}).faults
+    assert [each.what for each in faults] == ["'${…}' would be shown as it stands"]
+
+
 def test_a_text_of_just_the_size_is_sound() -> None:
     assert check_text(SMALL.replace("label: Cap,", f"label: {'x' * LABEL},"), {}).faults == ()
 
@@ -84,3 +100,23 @@ def test_a_watch_a_person_or_an_honest_end_after_a_change_is_enough(edits: dict[
         assert old in text
         text = text.replace(old, new)
     assert warnings(text) == []
+
+
+def test_what_cannot_be_read_and_ends_well_by_itself_is_a_warning() -> None:
+    text = """\
+language: 1
+playbook: p
+title: P
+opens_on: ['alertname="A"']
+signals: {usage: {metric: kv_cache_usage_perc, over: 5m}, thrash: {metric: num_preemptions, over: 5m, take: rate}}
+start: look
+states:
+  look: {go: [{when: usage > 0.9, to: people}], otherwise: again}
+  again: {go: [{when: thrash < 0.01, to: over}], otherwise: people}
+  people: {end: handed_over}
+  over: {end: fixed}
+"""
+    assert warnings(text) == [], "its end is a reading that is known"
+    said = "what cannot be read ends as 'over', although nobody looked at it Lead it to a question, or to another end."
+    assert warnings(text.replace("otherwise: people}", "otherwise: over}")) == [said, said]
+    assert warnings(text.replace("otherwise: people}", "otherwise: over}").replace("fixed", "not_applicable")) == []

@@ -75,16 +75,6 @@ def test_a_read_takes_it_if_no_condition_is_true_and_if_one_is_unknown() -> None
     assert short.kind("look") == "read"
 
 
-def test_a_read_with_a_last_exit_of_its_own_takes_it_for_unknown_alone() -> None:
-    text = READ.replace("to: restart}]", "to: restart}, {otherwise: fixed}]")
-    edges = edges_of(
-        load_text(SHORT.replace("start: restart\nstates:\n", f"start: look\nstates:\n{text}")).state("look")
-    )
-    assert [(edge.outcome, edge.to) for edge in edges] == [
-        ("go:restart", "restart"), ("go:fixed", "fixed"), ("unknown", "calm"),
-    ]  # fmt: skip
-
-
 def test_the_options_of_a_recommendation_take_it_too_and_so_does_that_none_is_possible() -> None:
     written = TEXT.replace("    expired: gone\n    none_possible: gone\n", "    otherwise: gone\n")
     spelled_out = long(written, ("not_needed", "expired", "impossible", "failed", "none_possible"), to="gone")
@@ -115,9 +105,16 @@ def test_an_incident_that_runs_such_a_playbook_keeps_it_as_it_is_written() -> No
         pytest.param(
             "start: restart\nstates:\n",
             "start: look\nstates:\n  look:\n    go: [{when: usage > 0.9, to: restart}, {otherwise: calm}]\n"
-            "    unknown: calm\n    «otherwise: calm\n",
-            "'otherwise' stands for nothing: the state names every outcome. Remove it.",
-            id="a read names both",
+            "    «otherwise: calm\n",
+            "'otherwise' is written twice: under 'go', and beside it. Write 'unknown' for where a condition that "
+            "cannot be decided leads.",
+            id="a read writes it twice",
+        ),
+        pytest.param(
+            "start: restart\nstates:\n",
+            "start: look\nstates:\n  look:\n    «go: []\n    otherwise: calm\n",
+            "'go' is empty",
+            id="a read without a condition",
         ),
         pytest.param(
             "held: fixed\n    otherwise: people",

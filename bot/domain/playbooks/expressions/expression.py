@@ -200,6 +200,9 @@ def _names(tokens: Sequence[_Token], scope: Scope) -> frozenset[str]:
             _known_method(method, token.start + len(owner) + 1)
             found.add(_known(owner, token, scope))
         elif called:
+            if token.text.lower() in _FOREIGN:
+                sign = _FOREIGN[token.text.lower()]
+                raise ExpressionError(f"unknown word '{token.text}'", token.start + 1, f"Write {sign}.")
             if token.text not in FUNCTION_NAMES:
                 hint = did_you_mean(token.text, FUNCTION_NAMES) or f"Known: {', '.join(sorted(FUNCTION_NAMES))}."
                 raise ExpressionError(f"unknown function '{token.text}'", token.start + 1, hint)
@@ -349,7 +352,7 @@ def _in_our_words(message: str) -> tuple[str, str]:
         name = {"_?_:_": "? :", "_[_]": "[ ]"}.get(mismatch.group(1), mismatch.group(1).strip("_"))
         name = "/" if name == _NONZERO.name.strip("_") else name
         kinds = re.sub("|".join(map(re.escape, _CEL_WORDS)), lambda m: _CEL_WORDS[m.group()], mismatch.group(2))
-        hint = f"{name} takes {takes}." if (takes := _takes(name)) else _hint_for(name, kinds)
+        hint = f"It takes {takes}." if (takes := _takes(name)) else _hint_for(name, kinds)
         return f"'{name}' does not work with {kinds}", hint
     if message.startswith("Syntax error"):
         word = re.search(r"'((?:[^'\\]|\\.)*)'", message)

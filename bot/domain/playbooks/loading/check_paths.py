@@ -234,6 +234,7 @@ def lint(playbook: Playbook, unused: Iterable[str] = ()) -> Mistakes:
     if not playbook.opens_on and playbook.opens is None:
         yield Mistake(("playbook",), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
     yield from _unverified(playbook)
+    yield from _good_unread(playbook)
     yield from _unused(playbook)
 
 
@@ -256,6 +257,26 @@ def _unverified(playbook: Playbook) -> Mistakes:
         if ends:
             what = f"after this change the run comes to '{ends[0]}' without a watch"
             yield Mistake(("states", name, "done"), what, "Watch whether it helped.")
+
+
+def _good_unread(playbook: Playbook) -> Mistakes:
+    """Warns about what cannot be read and yet leads to a good end, with only reads before it."""
+    states = playbook.states
+    reads = {name: state for name, state in states.items() if isinstance(state, ReadState)}
+    before = {name: _successors(edges_of(reads[name])) if name in reads else frozenset[str]() for name in states}
+    unread = {name: frozenset({reads[name].unknown} & states.keys() if name in reads else ()) for name in states}
+    for name in sorted(reachable(before, [playbook.start]) & reads.keys()):
+        # What an end does before it comes after the verdict.
+        ends = [end for end in sorted(reachable(unread, unread[name])) if not _is_before(name, end)]
+        good = [end for end in ends if isinstance(it := states[end], EndState) and it.end in CLAIMS]
+        if good:
+            what = f"what cannot be read ends as '{good[0]}', although nobody looked at it"
+            yield Mistake(("states", name, "unknown"), what, "Lead it to a question, or to another end.", at_key=True)
+
+
+def _is_before(name: str, end: str) -> bool:
+    """Whether the state is of the fragment that an end names as its `before`."""
+    return end.endswith("_end") and name.startswith(end.removesuffix("end"))
 
 
 def _unused(playbook: Playbook) -> Mistakes:

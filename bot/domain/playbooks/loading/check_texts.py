@@ -12,6 +12,7 @@ from bot.domain.playbooks.language import (
     DivertState,
     EndState,
     Playbook,
+    ReadState,
     RecommendState,
     State,
     WatchState,
@@ -38,13 +39,36 @@ def check_texts(playbook: Playbook) -> Iterator[Mistake]:
             if each.title and key == "users":
                 yield Mistake((key, place, "title"), "only `diagnoses` have titles", "Delete it.", at_key=True)
     for name, state in playbook.states.items():
-        path: Path = ("states", name)
-        for below, text, most in _texts(state):
-            if (shown := shown_length(text)) > most:
-                yield Mistake((*path, *below), f"this has {shown} characters, and {most} are shown", "Shorten it.")
-        if isinstance(state, AskState) and len(state.choices) > CHOICES:
-            what = f"{len(state.choices)} choices, and a message has room for {CHOICES} buttons"
-            yield Mistake((*path, "choices"), what, "Ask two questions.", at_key=True)
+        yield from _of_state(("states", name), state)
+
+
+def _of_state(path: Path, state: State) -> Iterator[Mistake]:
+    for below, text, most in _texts(state):
+        if (shown := shown_length(text)) > most:
+            yield Mistake((*path, *below), f"this has {shown} characters, and {most} are shown", "Shorten it.")
+    for below, text in _plain(state):
+        if "${" in text:
+            what = "'${…}' would be shown as it stands"
+            yield Mistake((*path, *below), what, "Write words: values go into questions, reasons and what is said.")
+    if isinstance(state, AskState) and len(state.choices) > CHOICES:
+        what = f"{len(state.choices)} choices, and a message has room for {CHOICES} buttons"
+        yield Mistake((*path, "choices"), what, "Ask two questions.", at_key=True)
+
+
+def _plain(state: State) -> Iterator[tuple[Path, str]]:
+    """Texts in which no value can be inserted."""
+    yield ("title",), state.title
+    match state:
+        case AskState():
+            for key, choice in state.choices.items():
+                yield from (((("choices", key, "label"), choice.label), (("choices", key, "note"), choice.note)))
+        case DivertState():
+            yield ("why",), state.why
+        case ReadState():
+            for index, way in enumerate(state.go):
+                yield ("go", index, "note"), way.note
+        case _:
+            return
 
 
 def shown_length(text: str) -> int:

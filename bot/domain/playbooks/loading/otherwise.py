@@ -34,15 +34,19 @@ def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
             continue
         at = ("states", name, "otherwise")
         left = [outcome for outcome in OUTCOMES[kind] if outcome not in state]
-        ways = state["go"] if kind == "go" and isinstance(state["go"], list) else None
-        is_last = ways is not None and not any(isinstance(way, Mapping) and "otherwise" in way for way in ways)
-        if not left and not is_last:
+        ways = state["go"] if kind == "go" and isinstance(state["go"], list) else []
+        is_last = ways != [] and not any(isinstance(way, Mapping) and "otherwise" in way for way in ways)
+        if ways and not is_last:
+            what = "'otherwise' is written twice: under 'go', and beside it"
+            hint = "Write 'unknown' for where a condition that cannot be decided leads."
+            faults.append(source.fault(Mistake(at, what, hint, at_key=True)))
+        elif not left and not is_last:
             what = "'otherwise' stands for nothing: the state names every outcome"
             faults.append(source.fault(Mistake(at, what, "Remove it.", at_key=True)))
         filled[name] = {key: value for key, value in state.items() if key != "otherwise"}
         filled[name] |= dict.fromkeys(left, state["otherwise"])
         written |= {("states", name, outcome): at for outcome in left}
-        if ways is not None and is_last:
+        if is_last:
             filled[name]["go"] = [*ways, {"otherwise": state["otherwise"]}]
             way: Path = ("states", name, "go", len(ways))
             written |= {way: at, (*way, "otherwise"): at}

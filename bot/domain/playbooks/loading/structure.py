@@ -118,12 +118,15 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
         found.remove("read")  # questions and recommendations may show readings
     if noun == "signal" and "share_above" in found and "histogram" in found:
         found.remove("histogram")  # a share has one
-    if len(found) == 1 or (noun == "state" and not found and "go" in item):
+    if noun == "state" and "go" in item and "read" not in found:
+        found.append("go")
+    if len(found) == 1:
         return None
     if found:
         return f"a {noun} has one kind, and this has {' and '.join(found)}", f"Split it into {len(found)} {noun}s."
-    near = [hint for key in item if "Did you mean" in (hint := did_you_mean(str(key), kinds))]
-    return f"a {noun} needs one of {', '.join(kinds)}", near[0] if near else ""
+    known = [*(kind for kind in kinds if kind != "read"), "go", "include"] if noun == "state" else list(kinds)
+    near = [hint for key in item if "Did you mean" in (hint := did_you_mean(str(key), known))]
+    return f"a {noun} needs one of {', '.join(known)}", near[0] if near else ""
 
 
 def _path(location: tuple[int | str, ...], data: Any) -> Path:

@@ -199,7 +199,8 @@ def _mistake(detail: Any, data: Any, known: frozenset[str] = OF_A_TABLE) -> Mist
         data = data[step]
     last = str(detail["loc"][-1]) if detail["loc"] else ""
     if detail["type"] == "extra_forbidden":
-        return Mistake(tuple(path), f"unknown key '{last}'", did_you_mean(last, known), at_key=True)
+        hint = "It belongs to a case." if last in known else did_you_mean(last, known)
+        return Mistake(tuple(path), f"unknown key '{last}'", hint, at_key=True)
     if detail["type"] == "missing":
         return Mistake(tuple(path), f"'{last}' is missing", at_key=True)
     for kind, (what, hint) in _SHAPES.items():
@@ -366,7 +367,8 @@ def _expected(at: Path, expected: Expected, playbook: CompiledPlaybook) -> Mista
     yield from _all_known((*at, "notes"), expected.notes, playbook.playbook.states, "state")
     if expected.ends and expected.ends not in ENDS:
         yield Mistake((*at, "ends"), f"no playbook ends with '{expected.ends}'", did_you_mean(expected.ends, ENDS))
-    if not any(expected.model_dump().values()):
+    is_any_path = set(expected.path) <= {GAP} and expected.proposes is None
+    if is_any_path and not any(expected.model_dump(exclude={"path"}).values()):
         words = "Write path, ends, severity, asks, proposes or notes."
         yield Mistake(at, "this expects nothing", words, at_key=True)
 
