@@ -1,7 +1,7 @@
 """Playbooks that were found sound, kept in `__pycache__` beside their files: a start then need not check them again.
 
-One counts only for the same texts and the same code of the bot, and only if its file is whole. Where the folder cannot
-be written, nothing is kept and each start checks again.
+One counts only for the same texts, code and libraries, and only if its file is whole. Where the folder cannot be
+written, nothing is kept and each start checks again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from bot.domain.kernel.errors import Fault
 from bot.domain.playbooks.compiled import checked_before
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check import Checked
+from bot.domain.playbooks.mistakes import Path as KeyPath
 from bot.domain.playbooks.settings import effective_settings
-from bot.domain.playbooks.source import Source
+from bot.domain.playbooks.source import Position, Source
 from bot.domain.signals.probe_spec import Probes
 
 log = structlog.get_logger()
@@ -38,13 +39,19 @@ Texts = Mapping[str, tuple[str, str]]
 """Of fragments, by name: the file and its text."""
 
 
+_Place = tuple[tuple[str, ...], int, int, str]
+"""A path, and its line, column and file."""
+
+
 class _Kept(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     playbook: Playbook
     """With its fragments."""
-    fragments: tuple[str, ...]
-    """The names of those that it includes."""
+    places: tuple[_Place, ...]
+    """Where its sections, states, signals and settings are written; a picture needs no more."""
+    fragments: dict[str, tuple[_Place, ...]]
+    """Those that it includes, by name, with the places of their states."""
     warnings: tuple[tuple[str, str, str], ...]
 
 
@@ -57,22 +64,26 @@ class CheckedPlaybooks:
         """Returns the playbook of this file as it was checked; None if it has to be checked."""
         if not self._reads:
             return None
-        if not (place := _place(path)).is_file():
-            return None
         try:
-            key, _, body = place.read_text(encoding="utf-8").partition("\n")
+            key, _, body = _text_of(_place(path)).partition("\n")
             kept = _Kept.model_validate(json.loads(body))
+        except FileNotFoundError:
+            return None
         except (OSError, ValueError, RecursionError) as error:  # a file of another version, or damaged
             log.info("playbook.unusable_check", file=str(path), reason=type(error).__name__)
             return None
         used = {name: fragments[name] for name in kept.fragments if name in fragments}
         if len(used) < len(kept.fragments) or key != self._key(path, text, used, body):
+            log.info("playbook.checked_again", file=str(path), reason="its text, or the bot, is another one")
             return None
         compiled = checked_before(
             kept.playbook,
             effective_settings(kept.playbook.settings, {}, lambda _: None),
-            source=Source(str(path), text, {}),
-            fragments=tuple(Source(file, found, {"fragment": name}) for name, (file, found) in used.items()),
+            source=Source(str(path), text, {}, keys=_keys(kept.places)),
+            fragments=tuple(
+                Source(file, found, {"fragment": name}, keys=_keys(kept.fragments[name]))
+                for name, (file, found) in used.items()
+            ),
             probes=self._probes,
         )
         return Checked(compiled, (), tuple(Fault(*each) for each in kept.warnings))
@@ -85,7 +96,8 @@ class CheckedPlaybooks:
         used = {str(each.data["fragment"]): (each.file, each.text) for each in checked.compiled.fragments}
         kept = _Kept(
             playbook=checked.compiled.playbook,
-            fragments=tuple(used),
+            places=_places(source),
+            fragments={str(each.data["fragment"]): _places(each) for each in checked.compiled.fragments},
             warnings=tuple((each.where, each.what, each.hint) for each in checked.warnings),
         )
         body = kept.model_dump_json(by_alias=True, exclude_unset=True)
@@ -97,6 +109,21 @@ class CheckedPlaybooks:
     def _key(self, path: Path, text: str, fragments: Texts, body: str) -> str:
         decides = [str(path), text, dict(sorted(fragments.items())), self._code(), body]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+
+def _places(source: Source) -> tuple[_Place, ...]:
+    found = ((tuple(map(str, path)), at) for path, at in source.keys.items() if len(path) <= 2)
+    return tuple((path, at.line, at.column, at.file) for path, at in found)
+
+
+def _keys(places: tuple[_Place, ...]) -> dict[KeyPath, Position]:
+    return {path: Position(line, column, file=file) for path, line, column, file in places}
+
+
+def _text_of(place: Path) -> str:
+    """Without waiting: a pipe may never get a writer."""
+    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as file:
+        return file.read()
 
 
 def _place(path: Path) -> Path:

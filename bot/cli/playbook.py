@@ -319,8 +319,10 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
         checked = check_file(path, overrides, place="--set")
         yield checked.compiled, checked.faults, checked.warnings
         return
-    is_packaged = path.resolve() == packaged_playbooks().resolve()
-    before = CheckedPlaybooks(PROBES, reads=False) if is_packaged and os.access(path, os.W_OK) else None
+    own = packaged_playbooks()
+    if path.resolve() == own.resolve():
+        path = own  # the path by which a start reads them
+    before = CheckedPlaybooks(PROBES, reads=False) if path == own and os.access(path, os.W_OK) else None
     library = load_folders(with_packaged(path), [Override(settings=overrides)] if overrides else (), before=before)
     if not any(path.glob("*.yaml")):
         yield None, (Fault(str(path), "contains no playbook (*.yaml)"),), ()

@@ -132,6 +132,11 @@ KEYS = {
             "promote: {change: promote, still: waits, why: It helped., done: verify, otherwise: people}",
         ),
     ),
+    "repeat": (
+        "of an option: it may be recommended again in the incident, but not right after it was refused, and not with "
+        "the values in its label that a canary had before",
+        ("cap: {label: 'Limit to ${cap} requests', repeat: true, change: set_flags, with: {edits: […]}}",),
+    ),
     "approved_with": (
         "of a change: earlier changes or recommendations whose request lists this one; their approval covers it, "
         "unless its risk is higher, it has a warning, or it edits something else",

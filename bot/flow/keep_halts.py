@@ -23,7 +23,6 @@ LOOKS = 2
 """A run learns only after a first check that a call was stopped just at a resume."""
 STOPPED = "the kill switch"
 """Its call was stopped before the run had received a halt."""
-STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 
 
 @dataclass(frozen=True)
@@ -116,5 +115,4 @@ def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str],
         return Commanded(event_id=event_id, command="resume", user="")
     if wanted.with_all:
         return Commanded(event_id=event_id, command="halt", user=wanted.by, text=word.why, to=ALL)
-    text = STILL_HALTED if known.with_all else ""
-    return Commanded(event_id=event_id, command="halt", user=wanted.by, text=text)
+    return Commanded(event_id=event_id, command="halt", user=wanted.by)

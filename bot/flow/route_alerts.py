@@ -33,6 +33,10 @@ BATCH = 64
 FAILURES_BEFORE_SET_ASIDE = 3
 
 
+_Found = tuple[Sequence[CompiledPlaybook], Target | UnknownClusterError]
+"""The playbooks that an alert may open, and the workload that it is about."""
+
+
 class RouteAlerts:
     def __init__(  # noqa: PLR0913 - the ports that it speaks to; wiring names each
         self,
@@ -95,19 +99,22 @@ class RouteAlerts:
 
     async def _in_order(self, entries: Sequence[Intake]) -> None:
         # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
-        wanted = [self._playbooks.match(entry.alert.labels) for entry in entries]
-        lookups = (self._target(entry.alert, opens=bool(each)) for entry, each in zip(entries, wanted, strict=True))
-        targets = await asyncio.gather(*lookups, return_exceptions=True)
-        for entry, each, target in zip(entries, wanted, targets, strict=True):
-            await self._route_or_set_aside(entry, each, target)
+        found = await asyncio.gather(*(self._look_up(entry.alert) for entry in entries), return_exceptions=True)
+        for entry, each in zip(entries, found, strict=True):
+            await self._route_or_set_aside(entry, each)
 
-    async def _route_or_set_aside(
-        self, entry: Intake, wanted: Sequence[CompiledPlaybook], target: Target | BaseException
-    ) -> None:
+    async def _look_up(self, alert: Alert) -> _Found:
+        wanted = self._playbooks.match(alert.labels)
         try:
-            if isinstance(target, BaseException) and not isinstance(target, UnknownClusterError):
-                raise target
-            await self._route(entry, wanted, target)
+            return wanted, await self._target(alert, opens=bool(wanted))
+        except UnknownClusterError as error:
+            return wanted, error
+
+    async def _route_or_set_aside(self, entry: Intake, found: _Found | BaseException) -> None:
+        try:
+            if isinstance(found, BaseException):
+                raise found
+            await self._route(entry, *found)
         except NewerFormError as error:
             log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
             self._left.add(entry.entry_id)

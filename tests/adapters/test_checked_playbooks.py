@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bot.adapters import yaml_playbooks
+from bot.adapters import checked_playbooks, yaml_playbooks
 from bot.adapters.checked_playbooks import FOLDER, CheckedPlaybooks
 from bot.adapters.yaml_playbooks import load_folder, load_folders
 from bot.domain.kernel.errors import PlaybookError
+from bot.domain.playbooks import compiled
 from bot.domain.playbooks.compiled import CompiledPlaybook, checked_before
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.library import Library
 from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.picture.overview import overview
 from bot.domain.signals.signal import Value
+from bot.probes import catalogue
 from bot.probes.catalogue import PROBES
 from tests.domain.playbooks.test_include import HOST, VERIFY
 from tests.domain.playbooks.test_otherwise import SHORT
@@ -74,7 +79,11 @@ def assert_same(one: CompiledPlaybook, other: CompiledPlaybook) -> None:
     assert (one.settings, one.digest, one.stored(), one.file) == (
         other.settings, other.digest, other.stored(), other.file,
     )  # fmt: skip
-    assert all(one.needs(name) == other.needs(name) for name in one.playbook.states)
+    assert overview(one) == overview(other)
+    places = {at: place for at, place in other.source.keys.items() if len(at) <= 2}
+    assert {at: (place.line, place.column, place.file) for at, place in one.source.keys.items()} == {
+        at: (place.line, place.column, place.file) for at, place in places.items()
+    }
 
 
 def test_the_packaged_playbooks_are_the_same_too(tmp_path: Path) -> None:
@@ -159,6 +168,31 @@ def test_the_check_itself_always_checks_and_keeps(folder: Path, checks: Checks) 
     checks.clear()
     load(folder)
     assert checks == []
+
+
+def test_the_code_that_decides_is_that_of_the_checker_and_its_libraries() -> None:
+    imported = {
+        module.__file__
+        for name in ("check", "include", "options", "otherwise", "structure")
+        if (module := importlib.import_module(f"bot.domain.playbooks.loading.{name}")).__file__
+    }
+    code = checked_playbooks._code()
+    for file in {*imported, yaml_playbooks.__file__, catalogue.__file__, compiled.__file__, checked_playbooks.__file__}:
+        assert repr(file) in code
+    assert all(f"'{name}', '{importlib.metadata.version(name)}'" in code for name in ("pydantic", "cel-expr-python"))
+
+
+def test_a_folder_that_this_user_may_not_look_into_is_served_all_the_same(
+    folder: Path, checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(place: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(place))
+
+    load(folder)
+    checks.clear()
+    monkeypatch.setattr(checked_playbooks, "_text_of", refused)
+    assert set(load(folder).playbooks) == {"p", "small"}
+    assert checks == ["p", "small"]
 
 
 def test_a_damaged_file_is_not_believed(folder: Path, checks: Checks) -> None:

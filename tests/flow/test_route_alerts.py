@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
+from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.route_alerts import RouteAlerts
@@ -312,11 +313,27 @@ class Stumbling(MemoryCluster):
         return await super().resolve(alert)
 
 
+class StumblingLibrary(Library):
+    """Fails on one alert as no library should."""
+
+    def match(self, labels: Mapping[str, str]) -> list[CompiledPlaybook]:
+        if labels.get("deployment") == "odd":
+            raise KeyError("metadata")
+        return super().match(labels)
+
+
+@pytest.mark.parametrize(
+    ("library", "cluster"),
+    [
+        pytest.param(Library, Stumbling, id="its workload"),
+        pytest.param(StumblingLibrary, MemoryCluster, id="its match"),
+    ],
+)
 async def test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other(
-    store: RedisStore, time: VirtualTime
+    store: RedisStore, time: VirtualTime, library: type[Library], cluster: type[MemoryCluster]
 ) -> None:
-    library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": Stumbling(time.now)}, restrictions=FREE, wake=lambda *_: None)
+    playbooks, clusters = library({"drill": drill_playbook()}), {"test": cluster(time.now)}
+    route = RouteAlerts(store, store, playbooks, clusters, restrictions=FREE, wake=lambda *_: None)
     odd, even = builders.alert(deployment="odd"), builders.alert(fingerprint="f2", deployment="even")
     await store.accept([odd, even], truncated=0)
     await route()

@@ -157,7 +157,7 @@ class RedisStore:
             return Routed()
         text, now, events = found
         known = self._form.run(text) if text else run
-        # An alert that waits for others leaves these events to the next one.
+        # Of alerts that come in a row, only the events of the last one are read.
         return Routed(Waiting(known, _WhenRead(self._event, events), float(now)))
 
     async def _route(

@@ -401,7 +401,7 @@ class Run(_Frozen):
     @property
     def in_place(self) -> tuple[str, ...]:
         """The titles of the active changes, for people. Of several numbers of replicas only the last counts, and none
-        if it is the first one again.
+        if it is the number before the first change.
         """
         scaled: dict[str, list[LedgerEntry]] = {}
         for entry in self.held:

@@ -38,8 +38,7 @@ Upgrade = Callable[[Document, dict[str, Any]], dict[str, Any]]
 def _bare_reason(what: Document, document: dict[str, Any]) -> dict[str, Any]:
     """The reason of a halt was stored as `halted: WHY`, or `everything is halted: WHY`."""
     if what == "event" and document.get("command") == "halt":
-        text = document.get("text", "").removeprefix("everything is ")
-        return document | {"text": text.removeprefix("halted: ")}
+        return document | {"text": document.get("text", "").partition("halted: ")[2]}
     return document
 
 

@@ -1,6 +1,7 @@
 """A playbook ready to run: expressions checked, settings resolved. Built once, frozen, kept by each of its runs.
 
-The expressions of a state are compiled when a run first comes there, since most states are never entered.
+Of a playbook that was checked before, the expressions of a state are compiled when a run first comes there, since most
+states are never entered.
 
 Guards are three-valued: a clause that cannot be evaluated stops the choice there, as unknown with its reason.
 """

@@ -8,11 +8,11 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from yarl import URL
 
 log = structlog.get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
@@ -57,8 +57,7 @@ def said_in(body: bytes, content_type: str) -> dict[str, Any] | None:
         if content_type.startswith("application/json"):
             said = json.loads(text)
         else:
-            # Six times as fast as `parse_qsl`, which takes a twentieth of the work on a press.
-            form = dict(URL.build(query_string=text, encoded=True).query)
+            form = dict(parse_qsl(text, keep_blank_values=True, errors="strict"))
             said = json.loads(form["payload"]) if "payload" in form else form
     except (ValueError, RecursionError):
         return None

@@ -28,6 +28,7 @@ from bot.domain.playbooks.machine import UNDO
 from bot.domain.signals.window import short
 
 HALTED = "halted: nothing more will be changed until it is resumed"
+STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
 NOT_DONE = {
     "read_signals": "the signals could not be read",
@@ -301,9 +302,7 @@ def commanded(draft: Draft, event: Commanded) -> None:
         case "halt" if _is_halted_so(draft.run, event) and not event.text:
             draft.ignore("halted again")
         case "halt":
-            what, consequence = ("everything is halted", ALL_HALTED) if event.to == ALL else ("halted", HALTED)
-            draft.set(halted_by=event.user, halted_with_all=event.to == ALL, halt_reason=redacted(event.text))
-            draft.record("halt", f"{what}: {event.text}" if event.text else consequence, who=event.user)
+            _halt(draft, event)
         case "resume":
             _resume(draft, event)
         case "reset":
@@ -344,6 +343,15 @@ def _resume(draft: Draft, event: Commanded) -> None:
         draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
         changing.want_step(draft)
     return None
+
+
+def _halt(draft: Draft, event: Commanded) -> None:
+    """Halts the incident, or says why it stays halted after the halt of everything was lifted."""
+    what, consequence = ("everything is halted", ALL_HALTED) if event.to == ALL else ("halted", HALTED)
+    if draft.run.halted_with_all and event.to != ALL:
+        consequence = STILL_HALTED
+    draft.set(halted_by=event.user, halted_with_all=event.to == ALL, halt_reason=redacted(event.text))
+    draft.record("halt", f"{what}: {event.text}" if event.text else consequence, who=event.user)
 
 
 def _is_halted_so(run: Run, event: Commanded) -> bool:

@@ -307,7 +307,7 @@ def _environment(scope: frozenset[tuple[str, Kind]]) -> Any:
 
 @cache
 def _cel() -> Any:
-    """It takes 5 MB, and without an incident nothing needs it."""
+    """It takes 5 MB, and nothing needs it until an expression is compiled."""
     from cel_expr_python import cel
 
     return cel

@@ -199,7 +199,7 @@ def _mistake(detail: Any, data: Any, known: frozenset[str] = OF_A_TABLE) -> Mist
         data = data[step]
     last = str(detail["loc"][-1]) if detail["loc"] else ""
     if detail["type"] == "extra_forbidden":
-        hint = "It belongs to a case." if last in known else did_you_mean(last, known)
+        hint = "It belongs to a case." if last in Case.model_fields else did_you_mean(last, known - {last})
         return Mistake(tuple(path), f"unknown key '{last}'", hint, at_key=True)
     if detail["type"] == "missing":
         return Mistake(tuple(path), f"'{last}' is missing", at_key=True)

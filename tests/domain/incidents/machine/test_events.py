@@ -10,7 +10,7 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep
-from bot.domain.incidents.event import AlertChanged, EffectFailed, OpenedByHand, SilencesEnded
+from bot.domain.incidents.event import ALL, AlertChanged, EffectFailed, OpenedByHand, SilencesEnded
 from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import SILENCE_ENDS, Offer, Run
 from bot.domain.playbooks.bundle import Bundle
@@ -120,6 +120,16 @@ def test_halting_again_keeps_a_new_reason() -> None:
     story.says("halt", text="the rack is on fire")
     assert story.texts("halt") == ["halted: it gets worse", "halted: the rack is on fire"]
     assert story.texts("ignored") == ["halted again"]
+
+
+def test_a_halt_of_its_own_outlives_the_halt_of_everything_without_a_reason() -> None:
+    story = Story().opened().says("halt", text="the rack burns", to=ALL)
+    story.says("halt")
+    assert story.texts("halt") == [
+        "everything is halted: the rack burns",
+        "the halt of everything is lifted; this incident stays halted by itself",
+    ]
+    assert (story.run.halt_reason, story.run.halted_with_all) == ("", False)
 
 
 def test_a_resume_without_a_halt_is_only_noted() -> None:
