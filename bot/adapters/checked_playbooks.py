@@ -37,8 +37,6 @@ LIBRARIES = ("cel-expr-python", "google-re2", "pydantic", "pyyaml")
 
 Texts = Mapping[str, tuple[str, str]]
 """Of fragments, by name: the file and its text."""
-
-
 _Place = tuple[tuple[str, ...], int, int, str]
 """A path, and its line, column and file."""
 
@@ -93,16 +91,17 @@ class CheckedPlaybooks:
         if checked.compiled is None:
             return
         source = checked.compiled.source
-        used = {str(each.data["fragment"]): (each.file, each.text) for each in checked.compiled.fragments}
+        included = {str(each.data["fragment"]): each for each in checked.compiled.fragments}
+        texts = {name: (each.file, each.text) for name, each in included.items()}
         kept = _Kept(
             playbook=checked.compiled.playbook,
             places=_places(source),
-            fragments={str(each.data["fragment"]): _places(each) for each in checked.compiled.fragments},
+            fragments={name: _places(each) for name, each in included.items()},
             warnings=tuple((each.where, each.what, each.hint) for each in checked.warnings),
         )
         body = kept.model_dump_json(by_alias=True, exclude_unset=True)
         try:
-            _write(_place(path), f"{self._key(path, source.text, used, body)}\n{body}")
+            _write(_place(path), f"{self._key(path, source.text, texts, body)}\n{body}")
         except OSError as error:
             log.info("playbook.check_not_kept", file=str(path), reason=error.strerror)
 

@@ -183,7 +183,8 @@ def load_folders(
 
 def _loaded(folders: Sequence[FilePath], overrides: Sequence[Override], before: CheckedBefore | None) -> Library:
     fragments = {folder: _fragments_in(folder / FRAGMENTS) for folder in folders}
-    packaged = _fragments_in(packaged_playbooks() / FRAGMENTS)
+    home = packaged_playbooks()
+    packaged = fragments[home] if home in fragments else _fragments_in(home / FRAGMENTS)
     playbooks: dict[str, CompiledPlaybook] = {}
     faults: dict[str, tuple[Fault, ...]] = {}
     warnings: dict[str, tuple[Fault, ...]] = {}

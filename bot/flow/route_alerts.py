@@ -33,8 +33,8 @@ BATCH = 64
 FAILURES_BEFORE_SET_ASIDE = 3
 
 
-_Found = tuple[Sequence[CompiledPlaybook], Target | UnknownClusterError]
-"""The playbooks that an alert may open, and the workload that it is about."""
+_Found = tuple[CompiledPlaybook, Target | UnknownClusterError]
+"""The playbook that an alert may open, and the workload that it is about."""
 
 
 class RouteAlerts:
@@ -103,18 +103,20 @@ class RouteAlerts:
         for entry, each in zip(entries, found, strict=True):
             await self._route_or_set_aside(entry, each)
 
-    async def _look_up(self, alert: Alert) -> _Found:
-        wanted = self._playbooks.match(alert.labels)
+    async def _look_up(self, alert: Alert) -> _Found | None:
+        """None if no playbook matches: the cluster is not asked then."""
+        if not (matching := self._playbooks.match(alert.labels)):
+            return None
         try:
-            return wanted, await self._target(alert, opens=bool(wanted))
+            return matching[0], await self._target(alert)
         except UnknownClusterError as error:
-            return wanted, error
+            return matching[0], error
 
-    async def _route_or_set_aside(self, entry: Intake, found: _Found | BaseException) -> None:
+    async def _route_or_set_aside(self, entry: Intake, found: _Found | BaseException | None) -> None:
         try:
             if isinstance(found, BaseException):
                 raise found
-            await self._route(entry, *found)
+            await self._route(entry, found)
         except NewerFormError as error:
             log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
             self._left.add(entry.entry_id)
@@ -130,24 +132,23 @@ class RouteAlerts:
             reason = redacted(f"it could not be routed: {type(error).__name__}: {error}")
             await self._alerts.keep_unmatched(entry, reason)
 
-    async def _route(
-        self, entry: Intake, wanted: Sequence[CompiledPlaybook], target: Target | UnknownClusterError
-    ) -> None:
-        if not wanted:
+    async def _route(self, entry: Intake, found: _Found | None) -> None:
+        if found is None:
             return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
+        playbook, target = found
         if isinstance(target, UnknownClusterError):
             return await self._alerts.keep_unmatched(entry, _why_no_cluster(target))
-        while not await self._try(entry, target, wanted[0]):
+        while not await self._try(entry, target, playbook):
             log.info("route.retried", target=target.key)
         return None
 
-    async def _target(self, alert: Alert, *, opens: bool) -> Target:
-        """The workload that its cluster resolves; after two seconds, or if it opens no playbook, what the labels name.
+    async def _target(self, alert: Alert) -> Target:
+        """The workload that its cluster resolves; after two seconds, what the labels name.
 
         Raises `UnknownClusterError` if the alert is about none of the clusters.
         """
         cluster = cluster_named(alert.labels.get("cluster", ""), self._clusters)
-        found = (await self._resolved(alert, cluster) if opens else None) or named_by(alert.labels, cluster)
+        found = await self._resolved(alert, cluster) or named_by(alert.labels, cluster)
         return found.model_copy(update={"among_several": len(self._clusters) > 1})
 
     async def _resolved(self, alert: Alert, cluster: str) -> Target | None:
@@ -199,7 +200,7 @@ class RouteAlerts:
         if not self._playbooks.match(alert.labels):
             return True
         try:
-            target = await self._target(alert, opens=True)
+            target = await self._target(alert)
         except UnknownClusterError:
             return True
         standing = await self._runs.standing(target.key)

@@ -82,14 +82,14 @@ class SteeringWords:
             raise NotDoneError(
                 f"{code(rest.split()[0], 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`."
             )
-        whom, note = (named[1], rest[named.end() :]) if named else ("", rest)
-        await self._check_member(whom, "take over", command)
+        member, note = (named[1], rest[named.end() :]) if named else ("", rest)
+        await self._check_member(member, "take over", command)
         for run in runs:
-            event = event_of(command, "handover", to=whom, text=note)
+            event = event_of(command, "handover", to=member, text=note)
             await self._store(event.model_copy(update={"event_id": f"{event.event_id}/{run.incident_id}"}), run)
         now = self._services.clock.now()
         many = "1 open incident is" if len(runs) == 1 else f"{len(runs)} open incidents are"
-        head = f"{many} handed over to {mention(whom) if whom else 'the team on call'}."
+        head = f"{many} handed over to {mention(member) if member else 'the team on call'}."
         told = [each for run in runs for each in _summary(run, now)]
         if not INCIDENT_ID.fullmatch(first):
             try:

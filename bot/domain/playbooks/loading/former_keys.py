@@ -15,7 +15,7 @@ FORMER = {"covers": "Name the row at the case that proves it, in the playbook's 
 
 def without_former_keys(source: Source) -> Source:
     states = source.data.get("states")
-    if not isinstance(states, Mapping) or not any(_found(source.data)):
+    if not isinstance(states, Mapping):
         return source
     return replace(source, data={**source.data, "states": {name: _without(state) for name, state in states.items()}})
 
