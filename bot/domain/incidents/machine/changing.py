@@ -154,7 +154,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         digest=plan.digest,
         kind=kind,
         policy=policy,
-        option=draft.option(change.state),
+        option=draft.option(change.state) if written else "",
         why=draft.text("why") if written else "Undo what this run changed.",
         runbook=written.runbook if written else None,
         still=written.still if written else "",

@@ -394,13 +394,17 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
             draft, user, "A call is under way; the halt stops the next one. Undo again once its outcome is known."
         )
     withdraw_what_waits(draft, "an undo was asked for")
+    titles = ", ".join(entry.title for entry in entries)
     draft.set(
-        at_state=draft.playbook.machine.entry(UNDO), visit=draft.run.visit + 1, change=None, watch=None, question=""
+        at_state=draft.playbook.machine.entry(UNDO),
+        doing=f"Undo: {titles}",
+        visit=draft.run.visit + 1,
+        change=None,
+        watch=None,
+        question="",
     )
     calls = tuple(entry.call_id for entry in entries)
-    draft.record(
-        "undo", f"undo asked for: {', '.join(entry.title for entry in entries)}", who=user, data={"of": list(calls)}
-    )
+    draft.record("undo", f"undo asked for: {titles}", who=user, data={"of": list(calls)})
     return entering.begin_change(draft, "undo", undo_of=calls)
 
 

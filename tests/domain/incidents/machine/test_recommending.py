@@ -238,6 +238,17 @@ def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reas
     assert told.run.requests[told.request].policy.announced == "R1 covers it"
 
 
+def test_the_undo_of_an_option_is_not_called_like_the_option() -> None:
+    told = story(text=REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n"))
+    told.planned(PLANNED).posted().presses("approve").settles().reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    assert (told.run.state, told.run.doing) == ("relieve_grow", "Add 2 replicas")
+    back = builders.plan(verb="undo", title="Put llm back to 4 replicas")
+    told.says("undo")
+    assert told.run.doing == f"Undo: {told.run.held[-1].title}"
+    told.planned(PlanResult(outcome="planned", plan=back))
+    assert request_of(told).called == "Put llm back to 4 replicas"
+
+
 def test_a_rollout_of_other_edits_is_asked_for() -> None:
     other = ROLLOUT.model_copy(update={"choices": {"edits": {"--seed": 5}}})
     told = staged(once=True).presses("approve", reason="users wait").settles()
