@@ -80,9 +80,11 @@ def origins_in(path: FilePath) -> Mapping[str, Origin]:
     """States of a valid playbook that come from a fragment, by the fragment's own names."""
     fragments = fragments_beside(path)
     text = _text_of(path)
-    expanded = expand(_read_source(text, str(path)), fragments) if isinstance(text, str) else None
-    if expanded is None or expanded.source is None:
+    source = _read_source(text, str(path)) if isinstance(text, str) else None
+    expanded = expand(source, fragments) if source else None
+    if source is None or expanded is None or expanded.source is None:
         return {}
+    includes = {where[1] for where in source.keys if len(where) == 3 and (where[0], where[2]) == ("states", "include")}
     own = {
         (read.source.file, at.line): (name, str(where[1]))
         for name, read in fragments.items()
@@ -94,7 +96,8 @@ def origins_in(path: FilePath) -> Mapping[str, Origin]:
     for where, at in expanded.source.keys.items():
         if len(where) == 2 and where[0] == "states" and (at.file, at.line) in own:
             fragment, state = own[at.file, at.line]
-            found[str(where[1])] = Origin(fragment, state, str(where[1]).removesuffix(f"_{state}"))
+            inside = [str(name) for name in includes if str(where[1]).startswith(f"{name}_")]
+            found[str(where[1])] = Origin(fragment, state, include=max(inside, key=len))
     return found
 
 

@@ -1,14 +1,15 @@
-"""Whether a workload runs edits that somebody else makes: a canary's, or those that its owner was given."""
+"""Whether a workload runs the edits that its owner was given."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.cluster.objects import dig
+from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import template_of
+from bot.domain.cluster.workload import kind_of, template_of
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 
 
@@ -17,11 +18,25 @@ def names_of(edits: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(str(edit.get("flag") or edit.get("env") or "image") for edit in edits)
 
 
-def is_live(snapshot: ClusterSnapshot, workload: Obj, edits: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the workload has all of these edits, and every replica runs them."""
-    template = template_of(workload)
+@dataclass(frozen=True)
+class Progress:
+    """How far edits that somebody else makes have come."""
+
+    is_done: bool
+    """The workload has all of them, and every replica runs them."""
+    text: str
+
+
+def how_far(snapshot: ClusterSnapshot, workload: Obj, edits: Sequence[Mapping[str, Any]]) -> Progress:
+    """Compare these edits with the workload's template, and its rollout with the replicas that it should have."""
+    template, rollout = template_of(workload), rollout_state(workload)
     flags = flags_of_template(template, config_maps=snapshot.config_maps)
-    return rollout_state(workload).is_complete and all(_has(template, flags, edit) for edit in edits)
+    missing = [edit for edit in edits if not _has(template, flags, edit)]
+    if missing:
+        return Progress(False, f"{kind_of(workload)} {name_of(workload)} does not have {names_of(missing)}")
+    if rollout.is_complete:
+        return Progress(True, f"all {rollout.wanted} replicas run it")
+    return Progress(False, f"{min(rollout.updated, rollout.available)} of {rollout.wanted} replicas run it so far")
 
 
 def _has(template: Obj, flags: FlagsInSpec, edit: Mapping[str, Any]) -> bool:

@@ -10,7 +10,13 @@ from tests.end_to_end.playing import Branch, must_end_as_written
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(780)]
 
 ON_A_CANARY = ["relieve_limit_concurrency", "roll_out_judge", "roll_out_roll_out", "roll_out_remove", "verify_calm"]
-BY_ITS_OWNER = ["roll_out_judge", "roll_out_roll_out", "roll_out_by_owner", "roll_out_arrives", "roll_out_remove"]
+BY_ITS_OWNER = [
+    "roll_out_judge",
+    "roll_out_roll_out",
+    "roll_out_by_owner_asked",
+    "roll_out_by_owner_arrives",
+    "roll_out_remove",
+]
 
 KEPT: tuple[Branch, ...] = ((scenarios.HELM, ON_A_CANARY), (scenarios.ARGOCD, ON_A_CANARY))
 REVERTED: tuple[Branch, ...] = (

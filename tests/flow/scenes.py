@@ -103,7 +103,7 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
             "progress": {"exists": True, "running": False},
             "others": {"acted": False, "who": ""},
             "memory": {"least_free": 5.0},
-            "canary_edits": {"canary": True, "ready": True, "live": False, "edits": "--max-num-seqs"},
+            "canary_edits": {"canary": True, "ready": True, "edits": "--max-num-seqs"},
             "canary_restarts": {"count": 0.0, "oom": False, "crashed": False},
             "recurrence": {"count": 1.0, "incidents": "INC-1"},
             "prompt_length": 96.0,

@@ -113,47 +113,42 @@ def with_canary(edits: list[Obj], *args: str, ready: bool = True) -> ClusterSnap
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "live"),
-    [
-        pytest.param(["--max-num-seqs=6"], True, id="joined"),
-        pytest.param(["--max-num-seqs", "6"], True, id="apart"),
-        pytest.param(["--max-num-seqs", "60"], False, id="another-value"),
-        pytest.param([], False, id="absent"),
-    ],
-)
-async def test_an_owners_change_has_arrived_when_the_workload_has_what_the_canary_has(
-    arguments: list[str], live: bool
-) -> None:
-    reading = await ask("canary_edits", with_canary([{"flag": "--max-num-seqs", "value": 6}], *arguments))
-    assert reading.fields == {"canary": True, "ready": True, "live": live, "edits": "--max-num-seqs"}
-
-
 HANDED_OUT = [{"flag": "--max-num-seqs", "value": 6}]
 
 
-async def arrived(seen: ClusterSnapshot) -> Reading:
-    return await probes.ask(request("handed_out", seen, at=OPENED, handed_out=HANDED_OUT))
+async def arrived(seen: ClusterSnapshot, edits: list[Obj] | None = None) -> Reading:
+    return await probes.ask(request("handed_out", seen, at=OPENED, handed_out=HANDED_OUT if edits is None else edits))
 
 
-@pytest.mark.parametrize(("arguments", "live"), [(["--max-num-seqs=6"], True), (["--max-num-seqs=64"], False)])
+@pytest.mark.parametrize(
+    ("arguments", "live", "detail"),
+    [
+        pytest.param(["--max-num-seqs=6"], True, "all 4 replicas run it", id="joined"),
+        pytest.param(["--max-num-seqs", "6"], True, "all 4 replicas run it", id="apart"),
+        pytest.param(
+            ["--max-num-seqs", "60"], False, "Deployment llm does not have --max-num-seqs", id="another-value"
+        ),
+        pytest.param([], False, "Deployment llm does not have --max-num-seqs", id="absent"),
+    ],
+)
 async def test_a_patch_that_was_handed_out_has_arrived_when_the_workload_has_its_edits(
-    arguments: list[str], live: bool
+    arguments: list[str], live: bool, detail: str
 ) -> None:
     reading = await arrived(with_canary([], *arguments))
-    assert reading.fields == {"given": True, "live": live, "edits": "--max-num-seqs"}
+    assert reading.fields == {"given": True, "live": live, "edits": "--max-num-seqs", "detail": detail}
 
 
 async def test_a_patch_that_is_being_rolled_out_has_not_arrived() -> None:
     seen = snapshot(revision(2, template("--max-num-seqs=6"), minutes_before=1), OLD, status={"replicas": 4})
     reading = await arrived(seen)
     assert reading.fields["live"] is False
+    assert reading.fields["detail"] == "0 of 4 replicas run it so far"
 
 
 async def test_without_a_patch_nothing_is_waited_for() -> None:
     reading = await ask("handed_out", snapshot(OLD))
     assert reading.fields == {"given": False}
-    assert set(reading.unknown_parts) == {"live", "edits"}
+    assert set(reading.unknown_parts) == {"live", "edits", "detail"}
 
 
 async def test_flags_in_a_file_that_cannot_be_read_are_unknown() -> None:
@@ -164,8 +159,8 @@ async def test_flags_in_a_file_that_cannot_be_read_are_unknown() -> None:
 
 async def test_variables_and_images_are_compared_too() -> None:
     image = [{"image": "vllm/vllm-openai:v0.32.0"}]
-    assert (await ask("canary_edits", with_canary(image))).fields["live"] is True
-    assert (await ask("canary_edits", with_canary([*image, {"env": "A", "value": "1"}]))).fields["live"] is False
+    assert (await arrived(with_canary([]), image)).fields["live"] is True
+    assert (await arrived(with_canary([]), [*image, {"env": "A", "value": "1"}])).fields["live"] is False
 
 
 async def test_what_was_edited_on_the_canary_is_named() -> None:
@@ -184,7 +179,7 @@ async def test_a_canary_that_is_not_ready_is_told() -> None:
 async def test_without_a_canary_nothing_is_compared() -> None:
     reading = await ask("canary_edits", snapshot(OLD))
     assert reading.fields == {"canary": False, "ready": False}
-    assert set(reading.unknown_parts) == {"live", "edits"}
+    assert set(reading.unknown_parts) == {"edits"}
 
 
 # --- an earlier version -----------------------------------------------------------------------------------------------

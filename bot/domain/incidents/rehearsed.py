@@ -217,7 +217,7 @@ class Origin:
     fragment: str
     state: str
     include: str
-    """The include of that fragment, as the prefix of its states' names."""
+    """The playbook's own include through which it comes, also if a fragment of that includes this one."""
 
 
 NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
@@ -254,8 +254,9 @@ def missing_edges(
     The options of a `recommend` share the exits that are written there, and each is offered beside all others: one of
     them is enough.
 
-    An edge within a fragment is written once, so taking it in one include of any playbook is enough. Each include leads
-    elsewhere when its fragment ends, so each of these exits has to be taken once, by any edge of the fragment.
+    An edge within a fragment is written once, so taking it in one include of any playbook is enough. Each include of the
+    playbook leads elsewhere when its fragment ends, so each of these exits has to be taken once, by any edge of the
+    fragment or of one that it includes.
     """
     written, reached = written_edges(playbook), set(taken)
     in_fragments = edges_in_fragments(reached, origins) | elsewhere

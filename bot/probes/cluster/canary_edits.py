@@ -15,34 +15,31 @@ from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, unreadable
 from bot.probes.declaration import Probe
-from bot.probes.live_edits import is_live, names_of
+from bot.probes.live_edits import names_of
 
 
 @dataclass(frozen=True)
 class CanaryEdits:
     canary: bool
     ready: bool
-    live: bool | None
     edits: str | None
     """Names of the flags and variables that were edited, with commas between."""
 
 
 async def canary_edits(request: ProbeRequest) -> Reading:
-    """Whether our canary exists and is Ready, and whether the workload's own template has the canary's edits."""
+    """Whether our canary exists and is Ready, and what was edited on it."""
     snapshot = await request.snapshot()
     if failed := unreadable(request, snapshot, "canary", "pods"):
         return failed
     if snapshot.canary is None:
-        parts = CanaryEdits(canary=False, ready=False, live=None, edits=None)
-        return answer(request, parts, missing=dict.fromkeys(("live", "edits"), "there is no canary"))
+        parts = CanaryEdits(canary=False, ready=False, edits=None)
+        return answer(request, parts, missing={"edits": "there is no canary"})
     ready = any(is_ready(pod) for pod in pods_of_canary(snapshot))
     edits = _edits(snapshot.canary)
-    live = None if snapshot.workload is None or edits is None else is_live(snapshot, snapshot.workload, edits)
-    missing = dict.fromkeys(("live", "edits"), "the canary does not say what it was started with")
     return answer(
         request,
-        CanaryEdits(canary=True, ready=ready, live=live, edits=None if edits is None else names_of(edits)),
-        missing=missing,
+        CanaryEdits(canary=True, ready=ready, edits=None if edits is None else names_of(edits)),
+        missing={"edits": "the canary does not say what it was started with"},
     )
 
 
@@ -55,7 +52,7 @@ def _edits(canary: Obj) -> list[Mapping[str, Any]] | None:
 
 PROBE = Probe(
     name="canary_edits",
-    help="Whether our canary exists and is ready, what was edited on it, and whether the workload has these edits.",
+    help="Whether our canary exists and is ready, and what was edited on it.",
     answer=CanaryEdits,
     read=lambda sources: canary_edits,
 )
