@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.planned_window import LONGEST_SECONDS, PlannedWindow, WindowKind, targets_of
@@ -59,7 +60,7 @@ class PlanWindows:
             by=plan.user_name or plan.user,
         )  # fmt: skip
         await self._windows.plan(window)
-        await self._note(plan, window, f"{window}"[:1].upper() + f"{window}"[1:])
+        await self._note(plan, window, f"{window}"[:1].upper() + f"{window}"[1:], begins=True)
         return window
 
     async def end(self, plan: Plan) -> bool:
@@ -71,15 +72,16 @@ class PlanWindows:
         await self._note(plan, gone, f"{plan.kind.capitalize()} ended by {plan.user_name or plan.user}")
         return True
 
-    async def _note(self, plan: Plan, window: PlannedWindow, text: str) -> None:
-        """Puts it on the timelines of the open incidents that it is about."""
+    async def _note(self, plan: Plan, window: PlannedWindow, text: str, *, begins: bool = False) -> None:
+        """Puts it on the timelines of the open incidents that it is about; a freeze turns their requests into advice."""
+        command: Literal["note", "freeze"] = "freeze" if begins and window.kind == "freeze" else "note"
         still_open = await self._runs.load_all(await self._runs.open_incidents())
         for run in still_open:
             if not window.covers(run.target):
                 continue
             incident_id = run.incident_id
             note = Commanded(
-                event_id=f"{plan.command_id}/{incident_id}", command="note", user=plan.user,
+                event_id=f"{plan.command_id}/{incident_id}", command=command, user=plan.user,
                 user_name=plan.user_name, text=text,
             )  # fmt: skip
             if await self._runs.append(incident_id, [note]):

@@ -160,9 +160,25 @@ async def test_a_freeze_that_begins_before_an_approval_turns_the_request_into_ad
     run = await until(scene, bot, lambda run: run.open_request is not None, "requested")
     await planned_by(scene).plan(window("freeze", scene))
     run = await until(scene, bot, lambda run: run.advised is not None, "advised")
-    assert run.requests["R2"].status == "expired"
+    assert run.requests["R2"].status == "superseded"
     assert "it is only advised now: freeze until" in run.requests["R2"].decision_reason
     assert scene.cluster.sent == []
+
+
+async def test_a_freeze_that_people_begin_takes_the_buttons_off_an_open_request(scene: Scene) -> None:
+    bot = Bot(scene, "one")
+    await until(scene, bot, lambda run: run.open_question is not None, "asked")
+    scene.people_are_there = True
+    run = await until(scene, bot, lambda run: run.open_request is not None, "requested")
+    scene.people_are_there = False
+    windows = planned_by(scene)
+    service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
+    await service.begin(Plan("c1", "freeze", "serving/*", user="U0ANA", user_name="ana", seconds=HOUR, why="release"))
+    run = await until(scene, bot, lambda run: run.advised is not None, "advised")
+    asked = run.requests["R2"]
+    assert (asked.status, asked.presses) == ("superseded", ())
+    assert asked.decision_reason.startswith("Freeze until")
+    assert run.open_request is None
 
 
 # --- planned by people ------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ class Commanded(_Event):
     kind: Literal["commanded"] = "commanded"
     command: Literal[
         "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
-        "silence", "unsilence", "reopen", "pin", "handover", "followup",
+        "silence", "unsilence", "reopen", "pin", "handover", "followup", "freeze",
     ]  # fmt: skip
     user: str
     user_name: str = ""

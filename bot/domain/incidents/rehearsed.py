@@ -254,8 +254,8 @@ def missing_edges(
     The options of a `recommend` share the exits that are written there, and each is offered beside all others: one of
     them is enough.
 
-    An edge within a fragment is written once, so taking it in one include of any playbook is enough. Each include of the
-    playbook leads elsewhere when its fragment ends, so each of these exits has to be taken once, by any edge of the
+    An edge within a fragment is written once, so taking it in one include of any playbook is enough. Each include of
+    the playbook leads elsewhere when its fragment ends, so each of these exits has to be taken once, by any edge of the
     fragment or of one that it includes.
     """
     written, reached = written_edges(playbook), set(taken)

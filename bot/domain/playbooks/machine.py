@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from transitions import Machine
@@ -78,6 +79,12 @@ class PlaybookMachine:
             table.add_transition(f"ev_{outcome}", source, destination)
         return table
 
+    @cached_property
+    def _choices(self) -> frozenset[str]:
+        """The states that recommend a change."""
+        changes = (state for state in self._playbook.states.values() if isinstance(state, ChangeState))
+        return frozenset(change.option_of for change in changes if change.option_of)
+
     def entry(self, state: str) -> str:
         """Returns the first machine state of a written state, or of `(undo)`."""
         is_change = state == UNDO or isinstance(self._playbook.states[state], ChangeState)
@@ -108,7 +115,8 @@ class PlaybookMachine:
             return tuple(self._playbook.states)
         state, on = self._playbook.states[name], successors(self._playbook, name)
         back = rests_on(state) & self._playbook.states.keys() if isinstance(state, ChangeState) else frozenset()
-        return (*on, *sorted(back - {*on, name}))
+        # After an undo, what was chosen may be chosen again from any state.
+        return (*on, *sorted((back | self._choices) - {*on, name}))
 
     def _written_steps(self, name: str) -> Iterator[Step]:
         state = self._playbook.states[name]

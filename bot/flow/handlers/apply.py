@@ -22,6 +22,7 @@ from bot.domain.cluster.node_disruption import NodeDisruption, node_disruption
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Progressed, StepSettled
 from bot.domain.incidents.impact import Impact, takes_capacity, too_much
+from bot.domain.incidents.machine.changing import takes_back
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.redaction import redacted
@@ -30,7 +31,6 @@ from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.handlers.read import PlaybookOf
-from bot.flow.handlers.watch_advice import takes_back
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
 from bot.flow.restrictions import Restrictions

@@ -11,6 +11,7 @@ from bot.domain.changes.planning import plan_change
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
+from bot.domain.incidents.machine.changing import takes_back
 from bot.domain.incidents.run import Run, ScopeValues, units_of
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.redaction import redacted
@@ -20,7 +21,6 @@ from bot.domain.playbooks.language import ChangeState
 from bot.domain.reports.statistics import last_time
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
-from bot.flow.handlers.watch_advice import takes_back
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by, rollbacks_in_a_day, the_last
 from bot.flow.perform_effect import Done, EffectContext, Later

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.domain.changes.catalogue import VERBS
 from bot.domain.incidents.effect import WatchAdvice
 from bot.domain.incidents.event import AdviceWatched, Progressed
+from bot.domain.incidents.machine.changing import takes_back
 from bot.domain.incidents.run import ActiveChange, Run, ScopeValues
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -79,11 +79,6 @@ class WatchAdviceHandler:
             }
         )
         return Done((event,))
-
-
-def takes_back(change: ActiveChange) -> bool:
-    """Whether the change undoes or removes what the bot itself did."""
-    return bool(change.undo_of) or VERBS[change.verb].restores
 
 
 def _parts(

@@ -339,8 +339,8 @@ class Commands:
         if run.is_undoing and run.open_request is not None:
             raise NotDoneError(f"An undo waits for approval already, in the thread of {name}.")
         done = (
-            f"The undo of {line(run.held[-1].title, 200)} is being planned; "
-            f"a request for approval will follow in the thread of {name}."
+            f"The undo of {line(run.held[-1].title, 200)} is being planned. "
+            f"If it needs an approval, the request follows in the thread of {name}."
         )
         return await self._store(command, run.incident_id, "undo", "", done)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import structlog
 
-from bot.adapters.slack.escape import code, line
+from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.inbound.afterwards import Afterwards
-from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError
+from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, announce
 from bot.adapters.slack.inbound.command import WORKLOAD_NAME, Command, reply
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import SIGNS, window_line
@@ -51,6 +51,9 @@ class WindowWords:
         try:
             if rest.strip().lower() == "off":
                 ended = await self._windows.end(plan)
+                if ended:
+                    over = f"{SIGNS[kind]} The {kind} of {code(target, 120)} is over, ended by {mention(command.user)}."
+                    self._afterwards.begin(announce(self._messenger, over), "announce")
                 return reply(f"The {kind} of {code(target, 120)} is over." if ended else _none(kind, target))
             word, _, rest = rest.strip().partition(" ")
             how_long, _, why = rest.strip().partition(" ")

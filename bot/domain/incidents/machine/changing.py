@@ -322,7 +322,7 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
                 draft, f"The reason for the change cannot be read again: {event.detail}. Nothing was changed."
             )
         case "lapsed":
-            _close_request(draft, request, "expired", event.detail)
+            _close_request(draft, request, "superseded", event.detail)
             plan_again(draft, change, event.detail)
         case "withheld" if change.step == 0:
             _withheld(draft, change, request, event)
@@ -515,7 +515,8 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
         if isinstance(state, EndState):
             entering.end(draft, state)
         else:
-            questions.ask_what_next(draft, "The undo is done. What next?")
+            undone = [entry.state for entry in draft.run.ledger if entry.call_id in change.undo_of]
+            questions.ask_after_undo(draft, undone)
         return
     entering.go(draft, outcome, because=text)
 
@@ -562,6 +563,21 @@ def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
         entering.go(draft, "replan")
     effect_id = draft.effect_id(f"plan/{again.replans}")
     draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit, state=draft.run.state))
+
+
+def takes_back(change: ActiveChange) -> bool:
+    """Whether the change undoes or removes what the bot itself did."""
+    return bool(change.undo_of) or VERBS[change.verb].restores
+
+
+def frozen(draft: Draft, why: str) -> None:
+    """Plan the change of an open request again: while a freeze lasts, it is only advised."""
+    change, request = draft.run.change, draft.run.open_request
+    if change is None or request is None or takes_back(change):
+        return
+    _close_request(draft, request, "superseded", why)
+    draft.record("planned", f"{request.request_id} superseded: {why}")
+    plan_again(draft, change, "changes are only advised now")
 
 
 def progressed(draft: Draft, event: Progressed) -> None:

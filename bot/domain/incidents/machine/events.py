@@ -294,11 +294,10 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
 def commanded(draft: Draft, event: Commanded) -> None:
     match event.command:
         case "note":
-            note_id = f"N{draft.number()}"
-            note = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
-            draft.set(notes=(*draft.run.notes, note))
-            draft.record("note", event.text, who=event.user)
-            draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
+            _note(draft, event)
+        case "freeze":
+            _note(draft, event)
+            changing.frozen(draft, event.text)
         case "halt" if _is_halted_so(draft.run, event) and not event.text:
             draft.ignore("halted again")
         case "halt":
@@ -322,6 +321,14 @@ def commanded(draft: Draft, event: Commanded) -> None:
             _resolve(draft, event)
         case "divert":
             _divert(draft, event)
+
+
+def _note(draft: Draft, event: Commanded) -> None:
+    note_id = f"N{draft.number()}"
+    note = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
+    draft.set(notes=(*draft.run.notes, note))
+    draft.record("note", event.text, who=event.user)
+    draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
 
 
 def export(draft: Draft, event: Commanded) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bot.domain.approvals.contacts import Contact
 from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Question
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import AskState, DivertState, EndState, WatchState
+from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -100,12 +102,30 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     claims = ("held",) if isinstance(state, WatchState) else ()
     ways = [*dict.fromkeys(edge.to for edge in edges_of(state) if edge.outcome not in claims)][:4]
     choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
-    if draft.run.held:
-        # The undo is named: it is not always the change that was last discussed.
-        choices["undo"] = f"Undo: {draft.run.held[-1].title}"[:LABEL]
-    choices |= {f"divert:{offer.playbook}": f"Switch to '{offer.title}'" for offer in draft.run.offers.values()}
-    choices |= {"hand_over": "Hand over to me", "close": "Close the incident"}
-    _ask_built_in(draft, why, choices)
+    _ask_built_in(draft, why, choices | _ways_out(draft))
+
+
+def _ways_out(draft: Draft) -> dict[str, str]:
+    """Returns the choices that lead away from this path of the playbook."""
+    # The undo is named: it is not always the change that was last discussed.
+    undo = {"undo": f"Undo: {draft.run.held[-1].title}"[:LABEL]} if draft.run.held else {}
+    offers = {f"divert:{offer.playbook}": f"Switch to '{offer.title}'" for offer in draft.run.offers.values()}
+    return undo | offers | {"hand_over": "Hand over to me", "close": "Close the incident"}
+
+
+def ask_after_undo(draft: Draft, undone: Iterable[str]) -> None:
+    """Ask what follows the undo of these states' changes.
+
+    What would come next here may rest on what was undone: only the choice itself is offered again.
+    """
+    states = (draft.playbook.playbook.states.get(name) for name in undone)
+    chosen = dict.fromkeys(state.option_of for state in states if isinstance(state, ChangeState) and state.option_of)
+    why = "The undo is done. What next?"
+    if not chosen:
+        ask_what_next(draft, why)
+        return
+    choices = {f"goto:{name}": f"Choose again: {draft.playbook.called(name)}"[:LABEL] for name in chosen}
+    _ask_built_in(draft, why, choices | _ways_out(draft))
 
 
 def ask_about_residual_changes(draft: Draft) -> None:

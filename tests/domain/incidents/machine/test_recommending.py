@@ -261,3 +261,23 @@ def test_without_room_for_a_canary_the_edit_is_proposed_in_place() -> None:
     told.reads(0.95, room=Reading(name="room", value=0.0, at=builders.START))
     told.planned(PlanResult(outcome="impossible", reason="no GPU is free"))
     assert told.run.state == "relieve_cap_in_place"
+
+
+def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
+    """What would come next may rest on what was undone, like the watch of a canary that is gone."""
+    text = TEXT.replace("done: calm", "done: settle").replace(
+        "  calm: {end", "  settle: {watch: {ok: '!full'}, for: 10s, within: 60s, held: calm, otherwise: gone}\n  calm: {end"
+    )
+    told = story(text=text).planned(PLANNED).posted().presses("approve").settles()
+    assert told.run.state == "settle"
+    told.says("undo")
+    back = builders.plan(verb="undo", title="Scale back", steps=(builders.call().undo[0],))
+    told.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
+    asked = told.run.open_question
+    assert asked is not None
+    assert asked.choices == {
+        "goto:relieve": "Choose again: relieve",
+        "hand_over": "Hand over to me",
+        "close": "Close the incident",
+    }
+    assert told.chooses("goto:relieve").run.state == "relieve"
