@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.planned_window import LONGEST_SECONDS, PlannedWindow, WindowKind, targets_of
@@ -73,15 +72,15 @@ class PlanWindows:
         return True
 
     async def _note(self, plan: Plan, window: PlannedWindow, text: str, *, begins: bool = False) -> None:
-        """Puts it on the timelines of the open incidents that it is about; a freeze turns their requests into advice."""
-        command: Literal["note", "freeze"] = "freeze" if begins and window.kind == "freeze" else "note"
+        """Puts it on the timelines of its open incidents; a freeze that begins turns their requests into advice."""
+        is_freeze = begins and window.kind == "freeze"
         still_open = await self._runs.load_all(await self._runs.open_incidents())
         for run in still_open:
             if not window.covers(run.target):
                 continue
             incident_id = run.incident_id
             note = Commanded(
-                event_id=f"{plan.command_id}/{incident_id}", command=command, user=plan.user,
+                event_id=f"{plan.command_id}/{incident_id}", command="freeze" if is_freeze else "note", user=plan.user,
                 user_name=plan.user_name, text=text,
             )  # fmt: skip
             if await self._runs.append(incident_id, [note]):

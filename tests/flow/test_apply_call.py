@@ -159,7 +159,7 @@ async def test_a_grant_that_was_not_begun_in_time_lapses_and_is_asked_for_again(
     await scene.time.advance(seconds)
     await command(scene, bot, "resume")
     run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
-    assert run.requests["R2"].status == "expired"
+    assert run.requests["R2"].status == "superseded"
     assert scene.cluster.sent == []
 
 
@@ -178,7 +178,7 @@ async def test_a_call_that_was_claimed_long_ago_and_never_arrived_is_asked_for_a
     await scene.time.advance(GRANT_VALID_SECONDS + PATIENCE_SECONDS + 1)
     await command(scene, bot, "resume")
     run = await until(scene, bot, lambda run: is_posted(run, "R3"), "asked again")
-    assert run.requests["R2"].status == "expired"
+    assert run.requests["R2"].status == "superseded"
     assert scene.cluster.sent == []
 
 

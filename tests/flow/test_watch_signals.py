@@ -164,7 +164,7 @@ async def test_it_tells_what_it_waits_for_and_comes_back_at_its_cadence(watching
     assert again.after_seconds == 2.0
     (event,) = again.events
     assert isinstance(event, Progressed)
-    assert event.text == "not yet: calm"
+    assert event.text == "not yet: Preemptions 2"
 
 
 async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: Watching) -> None:
@@ -178,7 +178,39 @@ async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: W
     assert isinstance(again, Later)
     (event,) = again.events
     assert isinstance(event, Progressed)
-    assert (event.text, event.readings["thrash"].value) == ("not yet: calm", 2.0)
+    assert (event.text, event.readings["thrash"].value) == ("not yet: Preemptions 2", 2.0)
+
+
+async def test_a_part_that_holds_or_fails_again_is_told_at_once(watching: Watching) -> None:
+    waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="not yet: …")}
+    read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START)}
+    watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
+    assert (await watching.look(0, BAD), await watching.look(2, BAD)) == (Later(2.0), Later(2.0))
+    told = await watching.look(4, BAD | {"usage": 0.95})
+    assert isinstance(told, Later)
+    assert [event.text for event in told.events if isinstance(event, Progressed)] == [
+        "not yet: Preemptions 2; KV cache in use 0.95"
+    ]
+
+
+async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connection) -> None:
+    """Otherwise they would mix new readings with those from before the watch."""
+    signal = "ttft: {histogram: time_to_first_token_seconds, quantile: 0.99, over: 1m}"
+    sentence = "users:\n  - {say: 'Users wait ${ttft}'}\n"
+    text = PLAYBOOK.source.text.replace("signals:", f"{sentence}signals:\n  {signal}", 1)
+    told = load_text(text)
+
+    async def of(run: Run) -> CompiledPlaybook:
+        return told
+
+    run = builders.run(state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
+    signals = ScriptedSignals(lambda: GOOD | {"ttft": 7.0, "thrash": 2.0}, lambda: builders.START)
+    watch = WatchHandler(ReadHandler(signals, of), RedisWatchLog(redis), of)
+    again = await watch(EffectContext(run, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK)
+    assert isinstance(again, Later)
+    (event,) = again.events
+    assert isinstance(event, Progressed)
+    assert event.readings["ttft"].value == 7.0
 
 
 async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:

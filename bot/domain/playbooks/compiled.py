@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -45,7 +45,7 @@ from bot.domain.playbooks.source import Source
 from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import DURATION, Kind, Reading, Value
-from bot.domain.signals.specs import SignalSpec
+from bot.domain.signals.specs import OF_ENGINES, SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
 Data = Mapping[str, Value]
@@ -147,12 +147,10 @@ class _Derived:
         return {f"settings.{name}": DURATION for name in durations}
 
     @cached_property
-    def signals_told(self) -> Mapping[str, bool]:
-        named: dict[str, bool] = {}
-        for each in findings_of(self._playbook):
-            for name in (mention.split(".")[0] for mention in names_in(each.source)):
-                named[name] = named.get(name, False) or each.path[0] == "users"
-        return {name: named[name] for name in self._playbook.signals if name in named}
+    def signals_told(self) -> tuple[str, ...]:
+        mentions = (mention for each in findings_of(self._playbook) for mention in names_in(each.source))
+        named = {mention.split(".")[0] for mention in mentions}
+        return tuple(name for name in self._playbook.signals if name in named)
 
     @cached_property
     def words_of_signals(self) -> Mapping[str, Mapping[str, str]]:
@@ -181,6 +179,8 @@ class Conclusion(NamedTuple):
     """Why, in a sentence."""
     users: str
     """What users feel."""
+    read_of_users: frozenset[str] = frozenset()
+    """The signals in that sentence."""
 
 
 @dataclass(frozen=True)
@@ -274,6 +274,14 @@ class CompiledPlaybook:
 
     def wanted(self, name: str) -> dict[str, SignalSpec]:
         return {signal: self.playbook.signals[signal] for signal in self.needs(name)}
+
+    def watched(self, name: str) -> dict[str, SignalSpec]:
+        """Returns what a watch reads: its own signals, and the metrics in the sentences about users and the trouble.
+
+        Those come from the same pages, and sentences from readings of different times would contradict themselves.
+        """
+        told = {each: self.playbook.signals[each] for each in self.signals_told}
+        return {each: spec for each, spec in told.items() if isinstance(spec, OF_ENGINES)} | self.wanted(name)
 
     def seconds(self, text: str) -> float:
         """Returns the seconds of a duration as written in the file: `90s`, or the name of a setting."""
@@ -373,8 +381,8 @@ class CompiledPlaybook:
         return self._derived.state(name).texts[key].in_words(values, {**self._units, **units})
 
     @property
-    def signals_told(self) -> Mapping[str, bool]:
-        """Returns the signals that `users` and `diagnoses` mention, and whether `users` does."""
+    def signals_told(self) -> tuple[str, ...]:
+        """Returns the signals that `users` and `diagnoses` mention."""
         return self._derived.signals_told
 
     @property
@@ -389,8 +397,9 @@ class CompiledPlaybook:
         if key not in self._concluded:
             if len(self._concluded) >= CONCLUSIONS_KEPT:
                 self._concluded.clear()
-            title, cause = self._found(self._derived.diagnoses, data, units)
-            self._concluded[key] = Conclusion(title, cause, users=self._found(self._derived.users, data, units)[1])
+            title, cause, _ = self._found(self._derived.diagnoses, data, units)
+            _, users, read = self._found(self._derived.users, data, units)
+            self._concluded[key] = Conclusion(title, cause, users, read)
         return self._concluded[key]
 
     @cached_property
@@ -403,16 +412,21 @@ class CompiledPlaybook:
     def _concluded(self) -> dict[tuple[object, ...], Conclusion]:
         return {}
 
-    def _found(self, findings: Sequence[CompiledFinding], data: Data, units: Mapping[str, str]) -> tuple[str, str]:
+    def _found(
+        self, findings: Sequence[CompiledFinding], data: Data, units: Mapping[str, str]
+    ) -> tuple[str, str, frozenset[str]]:
+        """Returns the title and the sentence of the first line that holds, and the signals in that sentence."""
         verdicts: list[bool | Unknown] = []
         for each in findings:
             # The last one, without a `when`, stands for "none of the others": that has to be known.
             certain = all(verdict is False for verdict in verdicts)
             verdict = _flag(each.when, data) if each.when is not None else certain
             if verdict is True:
-                return each.title.in_words(data, units), each.say.in_words(data, units)
+                named = each.say.names or (each.when.names if each.when is not None else frozenset())
+                read = frozenset(name.split(".")[0] for name in named) & self.playbook.signals.keys()
+                return each.title.in_words(data, units), each.say.in_words(data, units), read
             verdicts.append(verdict)
-        return "", ""
+        return "", "", frozenset()
 
     @property
     def _units(self) -> Mapping[str, str]:
@@ -436,6 +450,11 @@ class CompiledPlaybook:
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)
         return {part: _flag(expression, data) for part, expression in self._derived.state(name).parts.items()}
+
+    def watch_values(self, name: str, parts: Iterable[str], data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
+        """Returns the present values behind these parts of a watch, in words for people; `units` as for `text`."""
+        data, written = self._with_settings(data), self._derived.state(name).parts
+        return "; ".join(self._seen(written[part], data, units) for part in parts)
 
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""

@@ -96,6 +96,10 @@ class StallSignal(_Signal):
     of: str = "target"
 
 
+OF_ENGINES = (MetricSignal, RatioSignal, MeanSignal, QuantileSignal, ShareSignal, StallSignal)
+"""What is computed from the pages of the engines' metrics alone."""
+
+
 def signal_kind(value: Any) -> str:
     return tag(value, SIGNAL_KINDS)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.domain.incidents.effect import WatchSignals
 from bot.domain.incidents.event import Progressed, Watched
-from bot.domain.incidents.run import ScopeValues
+from bot.domain.incidents.run import ScopeValues, units_of
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState
@@ -36,7 +36,7 @@ class WatchHandler:
         state = playbook.state(effect.state)
         if not isinstance(state, WatchState) or context.run.watch is None:
             return Done()
-        readings = await self._read.readings(context.run, effect.state)
+        readings = await self._read.watched(context.run, effect.state)
         values = ScopeValues(context.run, readings)
         sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
         samples = await self._watch_log.add(context.incident_id, context.run.visit, sample)
@@ -54,7 +54,11 @@ class WatchHandler:
             return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
         if context.now >= context.run.watch.until:
             return self._too_late(effect, sample, readings, held_for, wanted)
-        return Later(every, _progress(context, effect, sample, readings, wanted))
+        lacking = _lacking(sample)
+        is_new = any(_lacking(before) != lacking for before in samples[-2:-1])
+        seen = playbook.watch_values(effect.state, lacking, values, units_of(readings))
+        text = f"not yet: {seen}" if lacking else f"yes, and must stay so for {short(wanted)}"
+        return Later(every, _progress(context, effect, sample, readings, text, is_new=is_new))
 
     def _too_late(
         self, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], held_for: float, wanted: float
@@ -128,17 +132,18 @@ def agreed(samples: Sequence[WatchSample]) -> str:
     return "not_held" if all(NOT_HELD in said for said in newest) else ""
 
 
+def _lacking(sample: WatchSample) -> tuple[str, ...]:
+    return tuple(part for part, said in sample.parts.items() if said != HELD)
+
+
 def _progress(
-    context: EffectContext, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], wanted: float
-) -> tuple[Progressed, ...]:
+    context: EffectContext, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], text: str,
+    *, is_new: bool,
+) -> tuple[Progressed, ...]:  # fmt: skip
     """Updates the newest numbers from time to time: a watch may last for hours, and the card must not show old ones."""
-    lacking = [part.replace("_", " ") for part, said in sample.parts.items() if said != HELD]
-    if lacking and len(sample.parts) > 1:
-        text = f"not yet: {', '.join(lacking)}"
-    else:
-        text = "not yet" if lacking else f"yes, and must stay so for {short(wanted)}"
     shown = max((context.run.latest[name].at for name in readings if name in context.run.latest), default=0.0)
-    if context.run.watch is None or (context.run.watch.progress == text and context.now - shown < REFRESH_SECONDS):
+    watch = context.run.watch
+    if watch is None or (watch.progress and not is_new and context.now - shown < REFRESH_SECONDS):
         return ()
     event_id = f"progress/{effect.effect_id}/{sample.at}"
     return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings)),)

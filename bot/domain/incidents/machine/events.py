@@ -27,6 +27,7 @@ from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.machine import UNDO
 from bot.domain.signals.window import short
 
+RESET = "the circuit breakers were reset: changes and nodes are counted from zero"
 HALTED = "halted: nothing more will be changed until it is resumed"
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
@@ -293,11 +294,8 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
 
 def commanded(draft: Draft, event: Commanded) -> None:
     match event.command:
-        case "note":
+        case "note" | "freeze":
             _note(draft, event)
-        case "freeze":
-            _note(draft, event)
-            changing.frozen(draft, event.text)
         case "halt" if _is_halted_so(draft.run, event) and not event.text:
             draft.ignore("halted again")
         case "halt":
@@ -305,9 +303,7 @@ def commanded(draft: Draft, event: Commanded) -> None:
         case "resume":
             _resume(draft, event)
         case "reset":
-            draft.record(
-                "note", "the circuit breakers were reset: changes and nodes are counted from zero", who=event.user
-            )
+            draft.record("note", RESET, who=event.user)
         case "lead":
             draft.set(lead=event.text or event.user)
             draft.record("note", f"led by {event.text or event.user}", who=event.user)
@@ -329,6 +325,8 @@ def _note(draft: Draft, event: Commanded) -> None:
     draft.set(notes=(*draft.run.notes, note))
     draft.record("note", event.text, who=event.user)
     draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
+    if event.command == "freeze":
+        changing.frozen(draft, event.text)
 
 
 def export(draft: Draft, event: Commanded) -> None:

@@ -60,7 +60,7 @@ def conclude(draft: Draft) -> None:
     # What it was found to be stays its title; the sentence about it holds only while it is read again.
     draft.set(diagnosis=redacted(found.title) or run.diagnosis, cause=redacted(found.cause))
     if found.users:
-        read = [newest[name].at for name, is_of_users in told.items() if is_of_users and name in newest]
+        read = [newest[name].at for name in found.read_of_users if name in newest]
         # A sentence is as old as the oldest reading in it.
         draft.set(users=redacted(found.users), users_at=min(read, default=0.0) or draft.at)
 

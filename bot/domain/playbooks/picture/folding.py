@@ -31,7 +31,14 @@ def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
         return max(names, key=len, default="")
 
     states = {state: own_name(state, at) for state, at in _states(compiled).items()}
-    return {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
+    includes = {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
+    # A fragment that another one includes is part of its row: it is no state of the playbook's own file.
+    own = [include for include in dict.fromkeys(includes.values()) if include in states]
+
+    def row(include: str) -> str:
+        return max((one for one in own if f"{include}_".startswith(f"{one}_")), key=len)
+
+    return {state: row(include) for state, include in includes.items()}
 
 
 def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:

@@ -266,7 +266,8 @@ def test_without_room_for_a_canary_the_edit_is_proposed_in_place() -> None:
 def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
     """What would come next may rest on what was undone, like the watch of a canary that is gone."""
     text = TEXT.replace("done: calm", "done: settle").replace(
-        "  calm: {end", "  settle: {watch: {ok: '!full'}, for: 10s, within: 60s, held: calm, otherwise: gone}\n  calm: {end"
+        "  calm: {end",
+        "  settle: {watch: {ok: '!full'}, for: 10s, within: 60s, held: calm, otherwise: gone}\n  calm: {end",
     )
     told = story(text=text).planned(PLANNED).posted().presses("approve").settles()
     assert told.run.state == "settle"
