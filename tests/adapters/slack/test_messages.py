@@ -575,3 +575,11 @@ def test_a_step_names_its_object_once() -> None:
     call = asked.plan.calls[0].model_copy(update={"title": "Cordon node node-1", "differences": (named,)})
     shown = str(last(waiting(plan=asked.plan.model_copy(update={"steps": (call,)}))).blocks)
     assert "1. Cordon node node-1: `schedulable on → off`" in shown
+
+
+def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> None:
+    over = {"R3": applying().requests["R3"].model_copy(update={"outcome": "done"})}
+    assert "✔ Diagnosis › ✔ Rollout" in str(card(applying().with_(requests=over, change=None), links={}).blocks)
+    watch = ActiveWatch(started_at=BEGAN, until=BEGAN + 60)
+    watched = applying().with_(requests=over, change=None, watch=watch)
+    assert "✔ Diagnosis › ✔ Rollout › *Verification*" in str(card(watched, links={}).blocks)

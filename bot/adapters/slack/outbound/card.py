@@ -6,7 +6,7 @@ Pure and derived from the run alone: the same run gives the same card, so a chan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
@@ -36,6 +36,7 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
+from bot.domain.approvals.grant import Request
 from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.kernel.links import links_of
@@ -172,22 +173,21 @@ def linked(text: str, url: str | None) -> str:
 
 
 def _path(run: Run) -> str:
-    """The phases so far, with the current one marked; a phase that came again is listed where it came last."""
-    phases = ["Diagnosis", *reversed(dict.fromkeys(reversed([*_changes(run)])))]
-    if run.watch is not None and run.change is None and len(phases) > 1:
-        phases.append("Verification")
-    if len(phases) < 2:
-        return ""
-    if not run.is_open:
-        return " › ".join(f"✔ {phase}" for phase in phases)
-    return " › ".join([*(f"✔ {phase}" for phase in phases[:-1]), f"*{phases[-1]}*"])
-
-
-def _changes(run: Run) -> Iterator[str]:
+    """The phases that are over, and the one under way; a phase that came again is listed where it came last."""
     under_way = run.change.request_id if run.change is not None else ""
-    for request in run.requests.values():
-        if request.outcome == "done" or request.request_id == under_way:
-            yield PHASES.get(request.plan.verb, "Change")
+    done = [_phase(each) for each in run.requests.values() if each.outcome == "done"]
+    now = next((_phase(each) for each in run.requests.values() if each.request_id == under_way), "")
+    over = ["Diagnosis", *(each for each in reversed(dict.fromkeys(reversed(done))) if each != now)]
+    if run.watch is not None and run.change is None and len(over) > 1:
+        now = "Verification"
+    if len(over) < 2 and not now:
+        return ""
+    marked = f"*{now}*" if now and run.is_open else f"✔ {now}" if now else ""
+    return " › ".join([*(f"✔ {phase}" for phase in over), *filter(None, [marked])])
+
+
+def _phase(request: Request) -> str:
+    return PHASES.get(request.plan.verb, "Change")
 
 
 # --- notices ----------------------------------------------------------------------------------------------------------
