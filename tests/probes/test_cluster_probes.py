@@ -87,6 +87,7 @@ async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> 
         "summary": "--max-num-seqs 64 → 256",
         "revision": 2.0,
         "previous_revision": 1.0,
+        "earlier": True,
         "config_map": "",
     }
     assert reading.detail == "rolled out 20 min before the incident began: --max-num-seqs 64 → 256"
@@ -455,6 +456,7 @@ async def test_a_deploy_of_a_stateful_set_is_told_as_that_of_a_deployment() -> N
         "by_bot": False,
         "revision": 2.0,
         "previous_revision": 1.0,
+        "earlier": True,
         "summary": "--max-num-seqs 64 → 256",
         "config_map": "",
     }

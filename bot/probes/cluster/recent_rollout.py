@@ -52,6 +52,8 @@ class RecentRollout:
     by_bot: bool | None
     revision: float | None
     previous_revision: float | None
+    earlier: bool
+    """Whether an earlier revision is kept, so that it can be rolled back at all."""
     summary: str
     config_map: str
     """The ConfigMap that was written before, and that replicas have read since; empty if there is none."""
@@ -159,6 +161,7 @@ def _judged(request: ProbeRequest, snapshot: ClusterSnapshot, begin: _Begin) -> 
             by_bot=False,
             revision=_number(newest.revision if newest else None),
             previous_revision=_number(newest.previous if newest else None),
+            earlier=newest is not None and newest.before is not None,
             summary=written,
             config_map=config_map,
         )
@@ -298,6 +301,7 @@ def _reading(
         by_bot=False if config_map else rollout.by_bot,
         revision=_number(rollout.revision),
         previous_revision=_number(rollout.previous),
+        earlier=rollout.before is not None,
         summary="; ".join(filter(None, (changed, written)))[:600],
         config_map=config_map,
     )

@@ -88,9 +88,13 @@ def _input(name: str, field: FormField, filled: Answer) -> Block:
         "label": plain_text(f"{field.label} ({field.unit})" if field.unit else field.label, limits.INPUT_LABEL),
         "element": _ELEMENTS[field.kind](field, filled),
     }
-    if hint := " ".join(filter(None, (field.why, _range(field)))):
+    if hint := " ".join(filter(None, (_sentence(field.why), _range(field)))):
         block["hint"] = plain_text(hint, limits.INPUT_LABEL)
     return block
+
+
+def _sentence(text: str) -> str:
+    return f"{text}." if text and text[-1] not in ".!?" else text
 
 
 def _range(field: FormField) -> str:
