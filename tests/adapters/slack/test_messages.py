@@ -15,7 +15,7 @@ from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import Alternative, CarriedOut, Demand
 from bot.domain.changes.plan import Circumstance, Difference
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Run
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Post, Run
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
@@ -583,3 +583,9 @@ def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> N
     watch = ActiveWatch(started_at=BEGAN, until=BEGAN + 60)
     watched = applying().with_(requests=over, change=None, watch=watch)
     assert "✔ Diagnosis › ✔ Rollout › *Verification*" in str(card(watched, links={}).blocks)
+
+
+def test_a_closed_card_keeps_what_was_found() -> None:
+    found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data={"title": "full", "cause": "It was <full>."})
+    assert ": It was &lt;full&gt;." in str(card(closed().with_(posts=(found,)), links={}).blocks)
+    assert "Found" not in str(card(closed().with_(posts=()), links={}).blocks)

@@ -120,8 +120,14 @@ def _situation(run: Run) -> list[str]:
             f"_{capitalized(read)}_" if read else "",
         ]
     ruled_out = [line(each.text, 80) for each in run.findings.checks if each.found == "ruled_out"]
-    checks = f"Ruled out: {', '.join(ruled_out[:NAMES])}." if ruled_out and run.is_open else ""
-    return [*users, " ".join(filter(None, (line(run.cause, 400), checks)))]
+    checks = f"Ruled out: {', '.join(ruled_out[:NAMES])}." if ruled_out else ""
+    return [*users, " ".join(filter(None, (line(run.cause, 400), checks))) if run.is_open else _found(run)]
+
+
+def _found(run: Run) -> str:
+    """The last diagnosis of a closed incident, with its time: its sentence is about what was wrong then."""
+    told = [post for post in run.posts if post.kind == "diagnosis" and post.data.get("cause")]
+    return f"Found at {time_of_day(told[-1].at)}: {line(told[-1].data['cause'], 400)}" if told else ""
 
 
 # --- what it waits for ------------------------------------------------------------------------------------------------

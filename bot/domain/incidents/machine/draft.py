@@ -163,7 +163,9 @@ class Draft:
         looked = {"looked": run.looked.model_dump(mode="json", exclude_defaults=True)}
         news = {"news": [each.model_dump(mode="json") for each in run.news]} if run.news else {}
         self.set(looked=Looked(), news=())
-        if findings.is_diagnosed or not (findings.checks or run.cause):
+        # At the end nobody has to decide: what was found before, perhaps by another playbook, is enough.
+        is_told = findings.is_diagnosed or (not run.is_open and any(post.kind == "diagnosis" for post in run.posts))
+        if is_told or not (findings.checks or run.cause):
             return news | looked
         self.learn(is_diagnosed=True)
         checks = [[each.found, each.text] for each in findings.checks]

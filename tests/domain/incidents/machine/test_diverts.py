@@ -105,6 +105,18 @@ def test_its_end_leads_back_with_everything_that_was_known() -> None:
     assert went.watched("held").run.ending == "fixed"
 
 
+def test_at_the_end_there_is_no_second_diagnosis() -> None:
+    """The outer playbook, back from the inner one, has posted none itself; people have read what was found."""
+    outer = OUTER.replace("to: other}\n", "to: other, note: a full pool}\n", 1)
+    look = "  look: {read: [usage], go: [{when: usage > 0.9, to: ask, note: full}, {otherwise: ask}], unknown: ask}\n"
+    asks = INNER.replace("start: ask\nstates:\n", f"start: look\nstates:\n{look}")
+    went = Story(bundle(outer=outer, inner=asks)).opened().reads(0.95).reads(0.95)
+    assert [post.kind for post in went.run.posts] == ["diagnosis", "question"]
+    went.chooses("fixed").watched("held")
+    assert went.run.ending == "fixed"
+    assert [post.kind for post in went.run.posts] == ["diagnosis", "question", "closed"]
+
+
 def test_what_was_closed_within_a_divert_is_reopened_at_the_start_of_its_own_playbook() -> None:
     run = story().says("resolve").says("reopen", text="it came back").run
     assert (run.playbook, run.state, run.frames) == ("outer", "look", ())
