@@ -46,3 +46,14 @@ CAP = LedgerEntry(
 )
 def test_of_several_numbers_of_replicas_only_the_last_counts(ledger: tuple[LedgerEntry, ...], left: list[str]) -> None:
     assert list(builders.run(ledger=ledger).in_place) == left
+
+
+def test_a_node_that_takes_pods_again_is_no_change_in_place() -> None:
+    node = ObjectRef(kind="Node", name="gpu-node-1")
+    cordon = LedgerEntry(
+        call_id="INC-1/R1/0", state="s", verb="cordon_node", title="Cordon it", target=node, undo=UNDO, applied_at=1
+    )
+    back = cordon.model_copy(update={"call_id": "INC-1/R2/0", "verb": "uncordon_node", "title": "Uncordon it"})
+    assert builders.run(ledger=(cordon,)).in_place == ("Cordon it",)
+    assert builders.run(ledger=(cordon.model_copy(update={"undone_by": "INC-1/R2/0"}), back)).in_place == ()
+    assert builders.run(ledger=(back,)).in_place == ("Uncordon it",), "somebody else had cordoned it"
