@@ -210,7 +210,7 @@ class Report(_Fact):
             diagnosis=diagnosis,
             users_at_the_end=_str(closed.data, "users") if closed else "",
             applied=tuple(_applied(plain_entries)),
-            phases=tuple(_phases(path)),
+            phases=tuple(_phases(path, [each.at for each in plain_entries if each.kind in APPLIES or _approves(each)])),
             follow_ups=tuple(_follow_ups(plain_entries, held if closed else (), diagnosis)),
             **_about(opened),
             severity=_severity(opened, plain_entries),
@@ -323,11 +323,13 @@ def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
             )
 
 
+APPLIES = frozenset({"call", "wait", "outcome"})
+"""Entries of a change that began."""
 PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Other playbook"}
 
 
-def _phases(path: Sequence[Visit]) -> Iterator[Phase]:
-    """The path without its reads: what each change and each check took."""
+def _phases(path: Sequence[Visit], applied_at: Sequence[float]) -> Iterator[Phase]:
+    """The path without its reads: what each change and each check took. A change that never began is a question."""
     rows: list[Phase] = []
     for visit in path:
         if visit.kind == "end":
@@ -335,6 +337,8 @@ def _phases(path: Sequence[Visit]) -> Iterator[Phase]:
         name = PHASES.get(visit.kind) or visit.title or visit.state.replace("_", " ")
         if visit.kind == "watch" and not rows:
             name = PHASES["read"]
+        if visit.kind == "change" and not any(_is_within(visit, at) for at in applied_at):
+            name = PHASES["ask"]
         last = rows[-1] if rows else None
         if last is not None and (last.name == name or visit.kind in ("read", "recommend")):
             # What is read between a change and its check belongs to the phase before.
@@ -343,6 +347,10 @@ def _phases(path: Sequence[Visit]) -> Iterator[Phase]:
         else:
             rows.append(Phase(name=name, began_at=visit.entered_at, took_seconds=visit.took_seconds))
     yield from rows
+
+
+def _is_within(visit: Visit, at: float) -> bool:
+    return visit.entered_at <= at and (visit.took_seconds is None or at <= visit.entered_at + visit.took_seconds)
 
 
 def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:

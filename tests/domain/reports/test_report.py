@@ -411,10 +411,21 @@ def test_phases_join_what_was_read_to_the_change_or_check_before_it() -> None:
         Entry(kind="entered", at=START + 10 * place, text=f"Title {name} — why", state=name, data={"kind": kind})
         for place, (name, kind) in enumerate(kinds)
     ]
-    report = Report.of(chain(entered, head="0" * 64, length=0))
+    called = Entry(kind="call", at=START + 21, text="done: cap", state="cap")
+    report = Report.of(chain([*entered[:3], called, *entered[3:]], head="0" * 64, length=0))
     assert [(phase.name, phase.took_seconds) for phase in report.phases] == [
         ("Diagnosis", 20), ("Title cap", 20), ("Title calm", 10),
     ]  # fmt: skip
+
+
+def test_a_change_that_never_began_is_no_phase_but_a_question_to_people() -> None:
+    kinds = [("look", "read"), ("grow", "change"), ("calm", "watch")]
+    entered = [
+        Entry(kind="entered", at=START + 10 * place, text=f"Title {name} — why", state=name, data={"kind": kind})
+        for place, (name, kind) in enumerate(kinds)
+    ]
+    report = Report.of(chain(entered, head="0" * 64, length=0))
+    assert [phase.name for phase in report.phases] == ["Diagnosis", "Question to people", "Title calm"]
 
 
 def test_an_altered_entry_breaks_the_chain_there() -> None:

@@ -182,7 +182,8 @@ def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -
     other = next((each for each in request.alternatives if each.key == press.value), None)
     if other is None or other.why_not:
         raise ApprovalError(f"'{press.value}' is not possible instead" + (f": {other.why_not}" if other else ""))
-    _decide(draft, request, status="superseded", by=press.user, reason=f"{other.label}{INSTEAD}")
+    reason = f"{other.label}{INSTEAD}"
+    _decide(draft, request, status="superseded", by=press.user, reason=reason, said=f"chose '{other.label}' instead of")
     entering.go(draft, f"option:{other.key}", because=f"{press.user_name or press.user} chose it instead")
 
 
@@ -195,14 +196,14 @@ def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     )
 
 
-def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str) -> None:
+def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str, said: str = "") -> None:
     decided = request.model_copy(
         update={"status": status, "decided_by": by, "decided_at": draft.at, "decision_reason": reason}
     )
     draft.set(requests=draft.run.requests | {request.request_id: decided})
     draft.clear_deadlines(f"request:{request.request_id}")
     draft.record(
-        "decided", f"{decided.said} {request.request_id}: {request.plan.title}", who=by,
+        "decided", f"{said or decided.said} {request.request_id}: {request.plan.title}", who=by,
         data={"request": request.request_id, "digest": request.digest, "reason": reason},
     )  # fmt: skip
 
