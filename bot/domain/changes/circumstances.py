@@ -271,7 +271,7 @@ def binding_note(snapshot: ClusterSnapshot, edits: Iterable[FlagEdit]) -> tuple[
     if cap is None or isinstance(cap, str) or not running:
         return ()
     if cap < max(running):
-        return (Circumstance(name="binds", grade="note", text=f"the limit takes effect: {_at_once(running)}"),)
+        return (Circumstance(name="binds", grade="note", text=f"the limit is below what runs: {_at_once(running)}"),)
     text = f"the limit may change nothing: {_at_once(running)}"
     return (Circumstance(name="binds", grade="note", text=text),)
 

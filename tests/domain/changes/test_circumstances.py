@@ -240,12 +240,12 @@ AT_ONCE = "the busiest replica runs 5 requests at once now"
 @pytest.mark.parametrize(
     ("edits", "said"),
     [
-        pytest.param((FlagEdit("--max-num-seqs", 4),), f"the limit takes effect: {AT_ONCE}", id="below"),
+        pytest.param((FlagEdit("--max-num-seqs", 4),), f"the limit is below what runs: {AT_ONCE}", id="below"),
         pytest.param((FlagEdit("--max-num-seqs", 5),), f"the limit may change nothing: {AT_ONCE}", id="as-many"),
         pytest.param((FlagEdit("--max-num-seqs", 6),), f"the limit may change nothing: {AT_ONCE}", id="above"),
         pytest.param(
             (FlagEdit("--seed", 1), FlagEdit("--max-num-active-seqs", 4)),
-            f"the limit takes effect: {AT_ONCE}",
+            f"the limit is below what runs: {AT_ONCE}",
             id="2nd",
         ),
         pytest.param((FlagEdit("--seed", 1),), None, id="no-cap"),

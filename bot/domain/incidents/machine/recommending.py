@@ -13,6 +13,7 @@ from bot.domain.playbooks.expressions.template import NOT_KNOWN
 from bot.domain.playbooks.language import ChangeState, Option, RecommendState
 
 NOT_NOW = "not possible now"
+NOTHING_TO_UNDO = "the bot has changed nothing that could be taken back"
 
 
 def recommend(draft: Draft, state: RecommendState) -> None:
@@ -57,12 +58,19 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             why_not = draft.playbook.in_words(verdict)
         elif not verdict:
             why_not = text(f"{key}.why_not") or NOT_NOW
+        elif not draft.run.held and _is_undo(draft, state.options[key]):
+            why_not = NOTHING_TO_UNDO
         label = text(f"{key}.label")
         if why_not:
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")
         found.append(Alternative(key=key, label=label, effect=text(f"{key}.effect"), why_not=why_not))
     return tuple(found)
+
+
+def _is_undo(draft: Draft, option: Option) -> bool:
+    to = draft.playbook.playbook.states.get(option.to)
+    return isinstance(to, ChangeState) and to.change == "undo"
 
 
 def _may_be_recommended(draft: Draft, state: RecommendState, option: Option, label: str) -> bool:

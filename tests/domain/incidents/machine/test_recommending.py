@@ -282,3 +282,16 @@ def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
         "close": "Close the incident",
     }
     assert told.chooses("goto:relieve").run.state == "relieve"
+
+
+def test_an_undo_is_not_offered_before_anything_was_changed() -> None:
+    text = TEXT.replace(
+        "      people: {label: Hand over, to: gone}",
+        "      back: {label: Take it back, to: back}\n      people: {label: Hand over, to: gone}",
+    ).replace("  calm: {end", "  back: {change: undo, with: {of: last}, why: No help., done: calm}\n  calm: {end")
+    told = story(text=text).planned(PLANNED).posted()
+    request = told.run.open_request
+    assert request is not None
+    assert {each.key: each.why_not for each in request.alternatives}[
+        "back"
+    ] == "the bot has changed nothing that could be taken back"
