@@ -589,3 +589,9 @@ def test_a_closed_card_keeps_what_was_found() -> None:
     found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data={"title": "full", "cause": "It was <full>."})
     assert ": It was &lt;full&gt;." in str(card(closed().with_(posts=(found,)), links={}).blocks)
     assert "Found" not in str(card(closed().with_(posts=()), links={}).blocks)
+
+
+def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
+    data = {"text": "<@U0ANA> handed over to <@U0BEN>: see <!here>", "user": "U0ANA", "mentions": ["U0BEN"]}
+    shown = str(last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), lead="U0EVE")).blocks)
+    assert "<@U0ANA> handed over to <@U0BEN>: see &lt;!here&gt;" in shown

@@ -86,7 +86,8 @@ def _handover(draft: Draft, event: Commanded) -> None:
     whom = f"<@{event.to}>" if event.to else f"the team on call ({team.team})"
     draft.set(lead=event.to)
     matters = open_matters(draft.run, draft.at)
-    text = "\n".join((f"Handed over to {whom}" + (f": {event.text}" if event.text else "."), *matters))
+    said = f"<@{event.user}> handed over to {whom}" + (f": {event.text}" if event.text else ".")
+    text = "\n".join((said, *matters))
     number = f"N{draft.number()}"
     draft.record("note", text, who=event.user, data={"to": event.to or team.team})
     mentions = {"mentions": [event.to]} if event.to else calling.mentioned(draft, team)

@@ -25,7 +25,7 @@ def test_the_next_lead_is_mentioned_and_reads_what_is_open_held_and_promised() -
     assert story.run.lead == "U0BEN"
     post = story.run.posts[-1]
     assert post.data["mentions"] == ["U0BEN"]
-    assert post.data["text"].splitlines()[0] == "Handed over to <@U0BEN>: The cap is next."
+    assert post.data["text"].splitlines()[0] == "<@ana> handed over to <@U0BEN>: The cap is next."
     assert "Waits for approval by 08:16 UTC: Scale llm from 4 to 5" in post.data["text"]
     assert "The next status update is due by 08:30 UTC" in post.data["text"]
     assert story.texts("note")[-1] == post.data["text"], "it is on the timeline"
