@@ -27,7 +27,7 @@ from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, Routed,
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
-LOADED_KEPT = 16
+RUNS_KEPT = 16
 RUNS_PER_READ = 50
 """A run has tens of kilobytes: reading hundreds at once would keep Redis from all other work."""
 
@@ -83,8 +83,8 @@ class RedisStore:
         self._form = form or StoredForm()
         self._next_number = next_number or self._count
         self._bundles_stored: set[str] = set()
-        self._loaded: dict[str, tuple[str, Run]] = {}
-        """The runs that were loaded last: many alerts of an incident come in a row, and find it as it was."""
+        self._kept: dict[str, tuple[str, Run]] = {}
+        """The runs that were read or stored last, with their texts: what comes in a row finds its run as it was."""
 
     def _keys(self, *names: str) -> list[str]:
         return [self._redis.key(name) for name in names]
@@ -295,15 +295,20 @@ class RedisStore:
 
     async def load(self, incident_id: str) -> Run | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
-        if raw is None:
-            return None
-        text, run = self._loaded.pop(incident_id, ("", None))
+        return None if raw is None else self._parsed(incident_id, raw)
+
+    def _parsed(self, incident_id: str, raw: str) -> Run:
+        text, run = self._kept.get(incident_id, ("", None))
         if run is None or text != raw:
             run = self._form.run(raw)
-        self._loaded[incident_id] = raw, run
-        if len(self._loaded) > LOADED_KEPT:
-            del self._loaded[next(iter(self._loaded))]
+        self._keep(incident_id, raw, run)
         return run
+
+    def _keep(self, incident_id: str, text: str, run: Run) -> None:
+        self._kept.pop(incident_id, None)
+        self._kept[incident_id] = text, run
+        if len(self._kept) > RUNS_KEPT:
+            del self._kept[next(iter(self._kept))]
 
     async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
         found: list[Run] = []
@@ -324,10 +329,10 @@ class RedisStore:
 
     async def look(self, incident_id: str) -> Waiting | None:
         found = await self._redis.script("look", self._of(incident_id, "run", "inbox"), [])
-        return None if found is None else self._waiting(*found)
+        return None if found is None else self._waiting(incident_id, *found)
 
-    def _waiting(self, run: str, now: str, events: Sequence[str]) -> Waiting:
-        return Waiting(self._form.run(run), [self._event(item) for item in events], float(now))
+    def _waiting(self, incident_id: str, run: str, now: str, events: Sequence[str]) -> Waiting:
+        return Waiting(self._parsed(incident_id, run), [self._event(item) for item in events], float(now))
 
     async def inbox(self, incident_id: str) -> Sequence[Event]:
         raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("inbox", incident_id), 0, -1))
@@ -349,7 +354,7 @@ class RedisStore:
         entries: Sequence[Chained],
         effects: Sequence[Effect],
     ) -> Committed:
-        incident = run.incident_id
+        incident, text = run.incident_id, self._form.text(run)
         keys = [
             *self._of(incident, "run", "inbox", "timeline", "effects"),
             *self._keys("owed", "owners", "pending", "due", "open", "last", "incidents"),
@@ -360,7 +365,7 @@ class RedisStore:
         arguments: list[Any] = [
             incident,
             run.version - 1,
-            self._form.text(run),
+            text,
             consumed,
             "" if due is None else due,
             "closed" if not run.is_open else "open" if run.parked is None else "parked",
@@ -377,6 +382,7 @@ class RedisStore:
         answer, *after = await self._redis.script("commit", keys, arguments)
         if answer != "committed":
             raise StaleRunError(f"{incident} version {run.version}: {answer}")
+        self._keep(incident, text, run)
         now, events, ids, shown = after
         taken = [
             Owed(
@@ -456,7 +462,7 @@ class RedisStore:
             return None
         value, at, text, shown = taken
         attempts, version, body = str(value).split("|", 2)
-        run, effect = self._form.run(text) if text else None, self._form.effect(body)
+        run, effect = self._parsed(incident_id, text) if text else None, self._form.effect(body)
         found = Owed(incident_id, effect, int(attempts), str(value), run, float(at), int(version))
         return replace(found, shown=_paired(shown)) if isinstance(effect, ShowInSlack) else found
 
@@ -484,7 +490,7 @@ class RedisStore:
         arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, *self._pairs(outcome)]
         owed_again, *found = await self._redis.script("settle", keys, arguments)
         is_ours = bool(found) and not self._form.is_newer(found[0])
-        return Settled(bool(owed_again), self._waiting(*found) if is_ours else None)
+        return Settled(bool(owed_again), self._waiting(incident, *found) if is_ours else None)
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
         attempts = owed.attempts + (1 if failed else 0)

@@ -91,10 +91,10 @@ def links_of(alerts: Iterable[Alert], dashboard: str, *, starts_at: float, close
 
 
 def _of_alerts(what: str, urls: Iterable[tuple[str, str]]) -> list[Link]:
-    once: dict[str, str] = {}
+    named: dict[str, str] = {}
     for raw, name in urls:
-        if url := safe_url(raw.strip()):
-            once.setdefault(url, name)
+        named.setdefault(raw.strip(), name)
+    once = {url: name for raw, name in named.items() if (url := safe_url(raw))}
     return [Link(label=f"{what} of {name}" if len(once) > 1 else what, url=url) for url, name in once.items()]
 
 

@@ -9,7 +9,7 @@ import pytest
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
-from bot.adapters.redis.store import LOADED_KEPT, RUNS_PER_READ, RedisStore, StoreLimits
+from bot.adapters.redis.store import RUNS_KEPT, RUNS_PER_READ, RedisStore, StoreLimits
 from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ReadSignals, ShowInSlack
 from bot.domain.incidents.event import Due, Progressed
@@ -464,11 +464,11 @@ async def test_a_call_that_was_claimed_before_takes_no_lease_for_an_incident_tha
 async def test_only_the_runs_that_were_loaded_last_are_kept(store: RedisStore) -> None:
     run = await opened(store)
     assert await store.load(run.incident_id) is await store.load(run.incident_id), "the same text is parsed once"
-    for number in range(2, LOADED_KEPT + 2):
+    for number in range(2, RUNS_KEPT + 2):
         await store.accept([builders.alert(fingerprint=f"f{number}", deployment=f"d{number}")], truncated=0)
         (entry,) = await store.intake(10)
         other = builders.run(incident_id=f"INC-{number}", target=run.target.model_copy(update={"name": f"d{number}"}))
         assert await store.route(entry, other, "opens", bundle=builders.bundle())
         await store.load(f"INC-{number}")
-    assert len(store._loaded) == LOADED_KEPT
-    assert run.incident_id not in store._loaded
+    assert len(store._kept) == RUNS_KEPT
+    assert run.incident_id not in store._kept

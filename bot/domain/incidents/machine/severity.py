@@ -19,11 +19,13 @@ def set_by_playbook(draft: Draft, severity: Severity, title: str) -> None:
 
 def set_by_alert(draft: Draft, alert: Alert) -> None:
     """A newly firing alert may override an earlier finding; an ending one lowers the severity only without one."""
-    if alert.status == "firing" and alert.pages:
+    if not alert.pages:
+        return
+    if alert.status == "firing":
         _become(draft, PAGE, f"{alert.name} fires")
         return
     still = any(each.pages for each in draft.run.alerts.values() if each.status == "firing")
-    if alert.pages and not still and draft.run.severity_found != PAGE:
+    if not still and draft.run.severity_found != PAGE:
         _become(draft, "ticket", "no alert that pages fires any more")
 
 
