@@ -112,8 +112,9 @@ class Settled:
     """The incident with the outcome in its inbox; None without an outcome, or if the incident is not stored."""
 
 
-RouteKind = Literal["opens", "extends", "reopens", "tells"]
-"""`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing."""
+RouteKind = Literal["opens", "extends", "joins", "reopens", "tells"]
+"""`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing. `joins`: as
+`extends`, but only while the run is as the caller knows it."""
 
 
 class AlertStore(Protocol):
@@ -140,7 +141,8 @@ class AlertStore(Protocol):
 
         The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
-        Returns None, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
+        Returns None, and changes nothing, if the open incident of the target is not what the caller saw, or for `joins`
+        its run. An entry that
         another process has routed since then counts as routed.
         """
         ...
@@ -210,6 +212,10 @@ class RunStore(Protocol):
 
         Returns False, and stores nothing, if the target has another open incident, or a newer closed one.
         """
+        ...
+
+    def known(self, target_key: str) -> Run | None:
+        """The open incident of this target as this process saw it last, without asking; it may have changed since."""
         ...
 
     async def standing(self, target_key: str) -> Standing:

@@ -170,6 +170,8 @@ class RouteAlerts:
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
         bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
+        if await self._joins(entry, target, bundle):
+            return True
         standing = await self._runs.standing(target.key)
         run, how, parked = await self._known(standing, entry.alert, playbook)
         windows: Sequence[PlannedWindow] = ()
@@ -194,6 +196,19 @@ class RouteAlerts:
         if routed is not None:
             self._wake(run.incident_id, routed.waiting, how == "extends")
         return routed is not None
+
+    async def _joins(self, entry: Intake, target: Target, bundle: Bundle) -> bool:
+        """Gives the alert to the open incident that this process knows, if it is so still: one trip, not three."""
+        run = self._runs.known(target.key)
+        if run is None:
+            return False
+        if entry.alert.status == "resolved":
+            await self._alerts.let_go(entry.alert.fingerprint)
+        routed = await self._alerts.route(entry, run, "joins", bundle=bundle, offer=_offer(bundle, run, "joins"))
+        if routed is None:
+            return False
+        self._wake(run.incident_id, routed.waiting, True)
+        return True
 
     async def knows(self, alert: Alert) -> bool:
         """Whether the newest incident of its target has received exactly this alert; also if it would open none."""
@@ -277,7 +292,7 @@ def belongs_to_parked(alert: Alert, run: Run) -> bool:
 
 def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:
     """What an alert that joins a run of another playbook would have opened; whether that counts is decided later."""
-    if how != "extends" or bundle.entry == run.playbook:
+    if how not in ("extends", "joins") or bundle.entry == run.playbook:
         return None
     playbook = bundle.entry_playbook.playbook
     return Offer(playbook=bundle.entry, title=playbook.title, priority=playbook.priority, digest=bundle.digest)

@@ -36,7 +36,7 @@ GAP_SECONDS = 0.05
 """A flood of presses has gaps between one answer and the next request."""
 FRESH_SECONDS = 0.5
 """An effect that begins later than this after its decision is taken again: the run may have gone on meanwhile."""
-REST_SECONDS = 0.5
+REST_SECONDS = 1.0
 """How long further alerts of an incident wait after its last advance: one decision and one look at its card for all."""
 MAX_NOTED = 1000
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}

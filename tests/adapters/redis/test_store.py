@@ -461,6 +461,26 @@ async def test_a_call_that_was_claimed_before_takes_no_lease_for_an_incident_tha
     assert await redis.ask(redis.client.hgetall(redis.key("leases"))) == {}
 
 
+async def test_an_alert_joins_a_run_only_as_long_as_it_is_the_one_that_was_known(store: RedisStore) -> None:
+    run = await opened(store)
+    assert await store.load(run.incident_id) == run
+    known = store.known(run.target.key)
+    assert known == run
+    await store.commit(moved(run), consumed=1, entries=(), effects=())
+    await store.accept([builders.alert(fingerprint="f9")], truncated=0)
+    (entry,) = await store.intake(10)
+    assert await store.route(entry, run, "joins", bundle=builders.bundle()) is None, "it has moved on"
+    assert [each.entry_id for each in await store.intake(10)] == [entry.entry_id]
+    newest = store.known(run.target.key)
+    assert newest is not None
+    assert newest.version == run.version + 1
+    assert await store.route(entry, newest, "joins", bundle=builders.bundle()) is not None
+    assert await store.intake(10) == []
+    closed = moved(newest, closed_at=1.0)
+    await store.commit(closed, consumed=1, entries=(), effects=())
+    assert store.known(run.target.key) is None
+
+
 async def test_only_the_runs_that_were_loaded_last_are_kept(store: RedisStore) -> None:
     run = await opened(store)
     assert await store.load(run.incident_id) is await store.load(run.incident_id), "the same text is parsed once"
