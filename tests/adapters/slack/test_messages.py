@@ -105,7 +105,7 @@ def advised(**changes: Any) -> Run:
 
 FREEZE = OnlyAdvice(reason="freeze", text="freeze until 19 Nov 18:00 UTC: release <!here> (ana)")
 NEWS = [
-    News(title="Does the canary help?", result="held", text="0 preemptions <!here>", at=BEGAN + 9).model_dump(),
+    News(title="Does the canary pass?", result="held", text="0 preemptions <!here>", at=BEGAN + 9).model_dump(),
     News(title="Is it calm?", result="not_held", text="", at=BEGAN + 9).model_dump(),
     News(title="Remove the canary", result="done", text="", at=BEGAN + 9).model_dump(),
     News(title="Roll back", result="impossible", text="no revision is known", at=BEGAN + 9).model_dump(),

@@ -93,7 +93,7 @@ def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named()
 
 def test_a_run_inside_a_fragment_says_which_and_what_it_does_there() -> None:
     made = overview(SHIPPED["kv-cache-oom"], path=("gather", "look", "shed_judge"), current="shed_judge")
-    assert "▶ Shed: Does the canary help?" in texts(made, "Verification")
+    assert "▶ Shed: Does the canary pass?" in texts(made, "Verification")
 
 
 def test_a_closed_run_stands_nowhere() -> None:

@@ -555,7 +555,8 @@ def _supersede(draft: Draft, change: ActiveChange, request: Request, event: Step
 
 
 def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
-    again = change.model_copy(update={"request_id": "", "begun": False, "replans": change.replans + 1})
+    fields = {"request_id": "", "begun": False, "replans": change.replans + 1, "progress": ""}
+    again = change.model_copy(update=fields)
     draft.set(change=again)
     draft.record("planned", f"planning again: {why}")
     machine = draft.playbook.machine

@@ -111,6 +111,8 @@ def test_when_a_freeze_ends_the_change_is_planned_again_and_requested() -> None:
     story.plans(None, attempt=1)
     assert story.run.requests["R3"].status == "open"
     assert story.run.only_advice is None
+    assert story.run.change is not None
+    assert story.run.change.progress == "", "nothing is watched any more"
     story.posted().presses("approve")
     assert any(isinstance(effect, ApplyStep) for effect in story.effects)
 
