@@ -86,6 +86,7 @@ ACCEPT = {
     "Scale llm": "Accept it for now",
     "requests wait longer": "Accept it for now",
     "nobody waits too long": "Look again",
+    "Which revision was good?": "It is not the deploy",
 }
 
 THRASH = Scenario(
@@ -254,7 +255,7 @@ CRASH_LOOP = Scenario(
     trouble_load={"workers": 12},
     deploy=Deploy({"--num-gpu-blocks-override": "60"}),
     rule="crash",
-    answers={"Which revision was good?": "Roll back to"},
+    answers={"Which revision was good?": "Another revision"},
     filled={"revision": "1"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
 )
@@ -307,8 +308,7 @@ DEPLOY_IN_TIME = Scenario(
     healthy_load=STEADY,
     trouble_load=STEADY,
     deploy=Deploy({"--num-gpu-blocks-override": "66"}),
-    answers={"Which revision was good?": "Roll back to", **ACCEPT},
-    filled={"revision": "1"},
+    answers={**ACCEPT, "Which revision was good?": "The one before it"},
     # A tenth of eight milliseconds is noise; a pool of 66 blocks, of which a request takes 19, is full at 86 %.
     windows={"slower": "2", "kv_ceiling": "0.8"},
 )
@@ -459,7 +459,7 @@ CRASHES = Scenario(
     fault={"kind": "cuda_oom"},
     rule="",
     alert=KV_ALERT,
-    answers={"Which revision was good?": "Hand over"},
+    answers={"No earlier revision": "Hand over"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
     verified_by="",
     endings=("handed_over",),
