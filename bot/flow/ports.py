@@ -142,8 +142,7 @@ class AlertStore(Protocol):
         The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
         Returns None, and changes nothing, if the open incident of the target is not what the caller saw, or for `joins`
-        its run. An entry that
-        another process has routed since then counts as routed.
+        its run. An entry that another process has routed since then counts as routed.
         """
         ...
 

@@ -179,7 +179,13 @@ async def test_a_canary_that_is_not_ready_is_told() -> None:
 async def test_without_a_canary_nothing_is_compared() -> None:
     reading = await ask("canary_edits", snapshot(OLD))
     assert reading.fields == {"canary": False, "ready": False}
-    assert set(reading.unknown_parts) == {"edits"}
+    assert set(reading.unknown_parts) == {"live", "edits"}
+
+
+async def test_a_canary_says_whether_all_run_its_edits_for_incidents_of_an_earlier_version() -> None:
+    edits = [{"flag": "--max-num-seqs", "value": 6}]
+    assert (await ask("canary_edits", with_canary(edits, "--max-num-seqs=6"))).fields["live"] is True
+    assert (await ask("canary_edits", with_canary(edits, "--max-num-seqs=60"))).fields["live"] is False
 
 
 # --- an earlier version -----------------------------------------------------------------------------------------------

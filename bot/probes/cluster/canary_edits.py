@@ -15,13 +15,15 @@ from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, unreadable
 from bot.probes.declaration import Probe
-from bot.probes.live_edits import names_of
+from bot.probes.live_edits import how_far, names_of
 
 
 @dataclass(frozen=True)
 class CanaryEdits:
     canary: bool
     ready: bool
+    live: bool | None
+    """Whether every replica runs what was edited: for incidents that began before `handed_out` said it for canaries."""
     edits: str | None
     """Names of the flags and variables that were edited, with commas between."""
 
@@ -32,14 +34,17 @@ async def canary_edits(request: ProbeRequest) -> Reading:
     if failed := unreadable(request, snapshot, "canary", "pods"):
         return failed
     if snapshot.canary is None:
-        parts = CanaryEdits(canary=False, ready=False, edits=None)
-        return answer(request, parts, missing={"edits": "there is no canary"})
+        parts = CanaryEdits(canary=False, ready=False, live=None, edits=None)
+        return answer(request, parts, missing=dict.fromkeys(("live", "edits"), "there is no canary"))
     ready = any(is_ready(pod) for pod in pods_of_canary(snapshot))
     edits = _edits(snapshot.canary)
+    names = None if edits is None else names_of(edits)
+    known = snapshot.workload is not None and edits is not None
+    live = how_far(snapshot, snapshot.workload or {}, edits or ()).is_done if known else None
     return answer(
         request,
-        CanaryEdits(canary=True, ready=ready, edits=None if edits is None else names_of(edits)),
-        missing={"edits": "the canary does not say what it was started with"},
+        CanaryEdits(canary=True, ready=ready, live=live, edits=names),
+        missing=dict.fromkeys(("live", "edits"), "the canary does not say what it was started with"),
     )
 
 

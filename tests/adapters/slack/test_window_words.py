@@ -61,6 +61,12 @@ async def test_the_channel_of_all_incidents_learns_of_a_window(caller: Caller, b
         return "the &lt;launch&gt;" in page and "only advised" in page
 
     await until(is_posted, "the freeze is in the channel")
+    await caller.says("freeze serving/llm off")
+
+    async def is_over() -> bool:
+        return "is over, ended by <@U0ANA>" in str(await bench.slack.page())
+
+    await until(is_over, "the channel learns of its end")
 
 
 async def test_a_window_of_a_workload_that_is_not_there_is_begun_with_a_warning(caller: Caller) -> None:

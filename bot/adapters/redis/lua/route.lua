@@ -1,11 +1,11 @@
 -- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
--- caller saw it, and for 'joins' the run too; then it returns why. Otherwise it returns 'routed', the run JSON (empty if the caller knows it), the time
--- and the waiting events.
+-- caller saw it, and for 'joins' the run too; then it returns why. Otherwise it returns 'routed', the run JSON (empty if
+-- the caller knows it), the time and the waiting events.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
--- ARGV: raw entry, target key, incident, opens|extends|joins|reopens|tells, run JSON, event id, event JSON, bundle (JSON, or
--- 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and for a person:
--- seconds to remember it.
+-- ARGV: raw entry, target key, incident, opens|extends|joins|reopens|tells, run JSON, event id, event JSON, bundle
+-- (JSON, or 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and for
+-- a person: seconds to remember it.
 if KEYS[11] then
   local before = redis.call('GET', KEYS[11])
   if before then return before end
