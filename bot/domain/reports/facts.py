@@ -499,7 +499,7 @@ def _verdicts(entries: Sequence[Entry]) -> Iterator[Judged]:
 def _people(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     for entry in entries:
         user, name = _str(entry.data, "user"), _str(entry.data, "user_name")
-        if entry.kind == "press" and user and name:
+        if user and name:
             yield user, name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from bot.domain.reports.escaping import lasting, moment, one_line, read_at, read
 from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report, readings_of
 from bot.domain.reports.roles import Roles
 
+_MENTION = re.compile(r"<@([UW][A-Z0-9]+)>")
 DIGEST_SHOWN = 12
 MAX_TITLE = 300
 MAX_NAME = 200
@@ -250,9 +252,20 @@ def _step(runbook: Runbook | None) -> Cell:
     return _linked(runbook.step, runbook.link) if runbook else ()
 
 
+def _named(report: Report, text: str) -> str:
+    """Puts names in place of mentions, which are ids outside Slack."""
+    return _MENTION.sub(lambda found: report.people.get(found[1], found[1]), text)
+
+
 def _decisions(report: Report) -> Section:
     rows = [
-        (moment(it.at), _who(report, it.who, "nobody"), it.what, it.reason, _code(it.digest[:DIGEST_SHOWN]))
+        (
+            moment(it.at),
+            _who(report, it.who, "nobody"),
+            _named(report, it.what),
+            it.reason,
+            _code(it.digest[:DIGEST_SHOWN]),
+        )
         for it in report.decisions
     ]
     return Section("What people decided", ("time (UTC)", "who", "what", "reason", "plan"), rows)
@@ -305,7 +318,7 @@ def _waits(report: Report) -> Section:
 def _timeline(report: Report, entries: Sequence[Chained]) -> Section:
     rows = [
         (str(item.number), moment(item.entry.at), item.entry.kind, _code(item.entry.state),
-         _who(report, item.entry.who, "bot"), _told(item.entry))
+         _who(report, item.entry.who, "bot"), _named(report, _told(item.entry)))
         for item in entries
     ]  # fmt: skip
     return Section("Everything, in order", ("#", "time (UTC)", "kind", "state", "who", "what"), rows)

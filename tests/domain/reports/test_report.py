@@ -586,3 +586,14 @@ def test_what_is_still_in_place_while_it_is_open_is_what_the_last_call_left() ->
 
 def test_a_large_number_is_written_out() -> None:
     assert plain({"tokens": 12463.7, "empty": "", "ratio": 0.021234}) == "tokens 12,464, ratio 0.02123"
+
+
+def test_people_who_only_typed_commands_are_named_in_the_report() -> None:
+    ana = {"user": "U0ANA", "user_name": "ana"}
+    note = Entry(
+        kind="note", at=START + 20, text="<@U0ANA> handed over to <@U0BEN>: see <@U0EVE>", who="U0ANA", data=ana
+    )
+    undo = {"user": "U0BEN", "user_name": "ben"}
+    page = told(note, Entry(kind="undo", at=START + 30, text="undo asked for: the cap", who="U0BEN", data=undo))
+    assert "ana handed over to ben: see U0EVE" in page
+    assert "| ben (`U0BEN`) | undo asked for: the cap |" in page

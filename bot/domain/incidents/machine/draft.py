@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,8 @@ class Draft:
         """`other`: the incident that has the target's slot, for a parked or closed run; empty if the slot is free."""
         self.run, self.bundle, self.rules, self.at, self.other = run, bundle, rules, at, other
         self._before = run
+        self.names: Mapping[str, str] = {}
+        """The name of the person whose command is decided, by id: reports outside Slack show it."""
         self._entries: list[Entry] = []
         self._effects: list[Effect] = []
 
@@ -106,6 +109,7 @@ class Draft:
         self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None, at: float | None = None
     ) -> None:
         """Record a copy without secrets; the run keeps the exact plan. `at`: when it happened, if earlier."""
+        data = {**(data or {}), "user": who, "user_name": self.names[who]} if who in self.names else data
         known = redacted_data(data or {})
         entry = Entry(
             kind=kind, at=self.at if at is None else at, text=redacted(text), who=who, state=self.run.state, data=known

@@ -414,3 +414,9 @@ def test_a_playbook_begins_without_anything_of_the_one_that_it_was_diverted_from
     assert {name: getattr(run.findings, name) for name in known} == {name: {} for name in known}
     back = story.chooses("fixed").run
     assert {name: getattr(back.findings, name) for name in known} == known
+
+
+def test_a_command_leaves_the_name_of_its_person_on_the_timeline() -> None:
+    story = Story().opened().says("note", text="seen", user="U0BEN", user_name="ben")
+    entry = next(entry for entry in story.entries if entry.kind == "note")
+    assert (entry.who, entry.data["user"], entry.data["user_name"]) == ("U0BEN", "U0BEN", "ben")
