@@ -210,7 +210,7 @@ class Report(_Fact):
             diagnosis=diagnosis,
             users_at_the_end=_str(closed.data, "users") if closed else "",
             applied=tuple(_applied(plain_entries)),
-            phases=tuple(_phases(path, [each.at for each in plain_entries if each.kind in APPLIES or _approves(each)])),
+            phases=tuple(_phases(path, plain_entries)),
             follow_ups=tuple(_follow_ups(plain_entries, held if closed else (), diagnosis)),
             **_about(opened),
             severity=_severity(opened, plain_entries),
@@ -325,11 +325,13 @@ def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
 
 APPLIES = frozenset({"call", "wait", "outcome"})
 """Entries of a change that began."""
+_EDITED = re.compile(r"request \S+ edited: ")
 PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Other playbook"}
 
 
-def _phases(path: Sequence[Visit], applied_at: Sequence[float]) -> Iterator[Phase]:
+def _phases(path: Sequence[Visit], entries: Sequence[Entry]) -> Iterator[Phase]:
     """The path without its reads: what each change and each check took. A change that never began is a question."""
+    applied_at = [each.at for each in entries if each.kind in APPLIES or _approves(each)]
     rows: list[Phase] = []
     for visit in path:
         if visit.kind == "end":
@@ -337,8 +339,9 @@ def _phases(path: Sequence[Visit], applied_at: Sequence[float]) -> Iterator[Phas
         name = PHASES.get(visit.kind) or visit.title or visit.state.replace("_", " ")
         if visit.kind == "watch" and not rows:
             name = PHASES["read"]
-        if visit.kind == "change" and not any(_is_within(visit, at) for at in applied_at):
-            name = PHASES["ask"]
+        if visit.kind == "change":
+            began = any(_is_within(visit, at) for at in applied_at)
+            name = (_edited(visit, entries) or name) if began else PHASES["ask"]
         last = rows[-1] if rows else None
         if last is not None and (last.name == name or visit.kind in ("read", "recommend")):
             # What is read between a change and its check belongs to the phase before.
@@ -347,6 +350,15 @@ def _phases(path: Sequence[Visit], applied_at: Sequence[float]) -> Iterator[Phas
         else:
             rows.append(Phase(name=name, began_at=visit.entered_at, took_seconds=visit.took_seconds))
     yield from rows
+
+
+def _edited(visit: Visit, entries: Sequence[Entry]) -> str:
+    """The title of the plan that a person's values led to, since the state is called by the playbook's; else empty."""
+    here = [each for each in entries if _is_within(visit, each.at)]
+    if not any(each.kind == "decided" and _EDITED.match(each.text) for each in here):
+        return ""
+    plans = [_dict(each.data, "plan") for each in here if each.kind == "request" and "plan" in each.data]
+    return _str(plans[-1], "title") if plans else ""
 
 
 def _is_within(visit: Visit, at: float) -> bool:

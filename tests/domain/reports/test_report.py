@@ -428,6 +428,22 @@ def test_a_change_that_never_began_is_no_phase_but_a_question_to_people() -> Non
     assert [phase.name for phase in report.phases] == ["Diagnosis", "Question to people", "Title calm"]
 
 
+def test_a_change_with_the_values_of_a_person_is_called_by_its_plan() -> None:
+    entered = Entry(kind="entered", at=START, text="Limit to 7 — why", state="cap", data={"kind": "change"})
+    first, second = ({"request": name, "plan": {"title": f"Set it to {to}"}} for name, to in (("R1", 7), ("R2", 9)))
+    entries = [
+        entered,
+        Entry(kind="request", at=START + 1, text="R1", state="cap", data=first),
+        Entry(kind="decided", at=START + 2, text="request R1 edited: it 9", who="U0ANA", state="cap"),
+        Entry(kind="request", at=START + 3, text="R2", state="cap", data=second),
+        Entry(kind="call", at=START + 4, text="done: set", state="cap"),
+    ]
+    assert [phase.name for phase in Report.of(chain(entries, head="0" * 64, length=0)).phases] == ["Set it to 9"]
+    assert [phase.name for phase in Report.of(chain([entered, entries[-1]], head="0" * 64, length=0)).phases] == [
+        "Limit to 7"
+    ]
+
+
 def test_an_altered_entry_breaks_the_chain_there() -> None:
     timeline = fixed().timeline
     forged = timeline[3].entry.model_copy(update={"text": "nothing happened"})
