@@ -5,10 +5,11 @@ They are notified when their deploy is reverted, not asked: it is a known state,
 
 from __future__ import annotations
 
+from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Circumstance
-from bot.domain.cluster.objects import annotations_of, labels_of
+from bot.domain.cluster.objects import annotations_of, dig, labels_of
 from bot.domain.cluster.rollout import current_replica_set, current_revision
-from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 OWNER_WORDS = frozenset({"owner", "owners", "team", "author", "deployed-by", "maintainer", "contact"})
@@ -29,11 +30,24 @@ def deployers_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     return tuple(f"{word}={value}" for word, value in named.items())
 
 
+def _writer_of_template(workload: Obj) -> str:
+    """Returns the field manager that wrote the pod template last, such as `helm`; empty if it is the bot or unknown."""
+    written = [
+        (str(each.get("time", "")), str(each.get("manager", "")))
+        for each in dig(workload, "metadata", "managedFields") or []
+        if not each.get("subresource") and dig(each, "fieldsV1", "f:spec", "f:template") is not None
+    ]
+    last = max(written, default=("", ""))[1]
+    return "" if last == OURS else last
+
+
 def deployer_circumstance(snapshot: ClusterSnapshot, deployers: tuple[str, ...]) -> Circumstance:
     current = current_revision(snapshot)
     what = f"revision {current.number}" if current is not None else "what runs"
     if deployers:
         text = f"{what} is of {', '.join(deployers)}: told in the thread when it is taken back, not asked"
+    elif writer := _writer_of_template(snapshot.workload or {}):
+        text = f"{writer} deployed {what}, and no {CHANGE_CAUSE} and no owner label names a person; tell them yourself"
     else:
         text = f"who deployed {what} is not known: no {CHANGE_CAUSE} and no owner label; tell them yourself"
     return Circumstance(name="deployed_by", grade="note", text=text)

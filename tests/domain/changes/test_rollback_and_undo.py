@@ -312,3 +312,20 @@ def test_where_nothing_names_who_deployed_the_request_says_so() -> None:
     plan = planned("rollback", {}, snapshot())
     assert plan.told == ()
     assert "who deployed revision 2 is not known" in weighed(plan, "deployed_by")
+
+
+def test_where_no_person_is_named_the_request_names_the_tool_that_wrote_the_template() -> None:
+    mine = deployment()
+    template_of_it: dict[str, Any] = {"fieldsV1": {"f:spec": {"f:template": {}}}}
+    mine["metadata"]["managedFields"] = [
+        {"manager": "helm", "time": "2026-11-20T10:00:00Z", **template_of_it},
+        {"manager": "deploy-pipeline", "time": "2026-11-21T10:00:00Z", **template_of_it},
+        {"manager": "hpa", "time": "2026-11-22T10:00:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        {"manager": "kubelet", "time": "2026-11-23T10:00:00Z", "subresource": "status", **template_of_it},
+    ]
+    plan = planned("rollback", {}, snapshot(workload=mine))
+    assert "deploy-pipeline deployed revision 2" in weighed(plan, "deployed_by")
+    mine["metadata"]["managedFields"].append(
+        {"manager": "incident-bot", "time": "2026-11-24T10:00:00Z", **template_of_it}
+    )
+    assert "is not known" in weighed(planned("rollback", {}, snapshot(workload=mine)), "deployed_by")
