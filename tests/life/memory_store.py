@@ -81,8 +81,8 @@ class MemoryStore:
     ) -> Routed | None:
         name, key = run.incident_id, run.target.key
         current = self._open.get(key)
-        if how == "extends":
-            if current != name:
+        if how in ("extends", "joins"):
+            if current != name or (how == "joins" and self.runs[name].version != run.version):
                 return None
         elif current and not (how == "reopens" and current == name):
             return None
@@ -109,6 +109,9 @@ class MemoryStore:
 
     async def next_incident_id(self) -> str:
         return f"INC-{next(self._numbers)}"
+
+    def known(self, target_key: str) -> Run | None:
+        return self.runs.get(self._open.get(target_key, ""))
 
     async def standing(self, target_key: str) -> Standing:
         parked = await self.parked_incidents(target_key)
