@@ -193,6 +193,24 @@ async def test_a_part_that_holds_or_fails_again_is_told_at_once(watching: Watchi
     ]
 
 
+def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
+    waits = """
+  calm:
+    watch:
+      ready: 'rotation.ready >= rotation.wanted'
+      in_rotation: 'rotation.in_rotation >= rotation.wanted'
+      enough_load: 'a + b + c + d + e > 0'
+"""
+    signals = "".join(f"  {name}: {{metric: num_requests_running, over: 1m}}\n" for name in "abcde")
+    text = PLAYBOOK.source.text.replace("signals:\n", f"signals:\n  rotation: {{probe: rotation}}\n{signals}")
+    text = text.replace("\n  calm:\n    watch: {calm: thrash < 0.1, room: usage < 0.9}\n", waits)
+    told = load_text(text)
+    seen = {"rotation.ready": 3.0, "rotation.wanted": 4.0, "rotation.in_rotation": 2.0, **dict.fromkeys("abcde", 0.0)}
+    assert told.watch_values("calm", ("ready", "in_rotation", "enough_load"), seen) == (
+        "Replicas in rotation: ready 3, wanted 4, in rotation 2; enough load"
+    )
+
+
 async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connection) -> None:
     """Otherwise they would mix new readings with those from before the watch."""
     signal = "ttft: {histogram: time_to_first_token_seconds, quantile: 0.99, over: 1m}"

@@ -49,6 +49,8 @@ from bot.domain.signals.specs import OF_ENGINES, SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
 Data = Mapping[str, Value]
+MOST_SEEN = 4
+"""Of a part of a watch with more readings, people read its name."""
 CONCLUSIONS_KEPT = 256
 
 
@@ -319,12 +321,17 @@ class CompiledPlaybook:
 
     def _seen(self, expression: Expression, data: Data, units: Mapping[str, str]) -> str:
         """The present values of an expression's readings; settings are known and left out."""
+        seen = self._readings_in(expression, data, units)
+        return ", ".join(f"{label}: {of} {value}" if of else f"{label} {value}" for label, of, value in seen) or (
+            expression.source
+        )
+
+    def _readings_in(self, expression: Expression, data: Data, units: Mapping[str, str]) -> list[tuple[str, str, str]]:
+        """Returns of each reading in it the label, the part of a probe's answer, and its present value."""
         names = sorted(name for name in expression.names if not name.startswith("settings."))
-
-        def value(name: str) -> str:
-            return shown(data[name], units.get(name, "")) if name in data else "?"
-
-        return ", ".join(f"{self._label(name)} {value(name)}" for name in names) or expression.source
+        values = (shown(data[name], units.get(name, "")) if name in data else "?" for name in names)
+        labels = (self._label(name).partition(": ") for name in names)
+        return [(label, of, value) for (label, _, of), value in zip(labels, values, strict=True)]
 
     def _label(self, name: str) -> str:
         """The words for a signal, and for the part of a probe's answer that an expression names."""
@@ -452,9 +459,18 @@ class CompiledPlaybook:
         return {part: _flag(expression, data) for part, expression in self._derived.state(name).parts.items()}
 
     def watch_values(self, name: str, parts: Iterable[str], data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
-        """Returns the present values behind these parts of a watch, in words for people; `units` as for `text`."""
+        """Returns the present values behind these parts of a watch, in words for people; `units` as for `text`.
+
+        A part of many readings is called by its name: nobody reads them all.
+        """
         data, written = self._with_settings(data), self._derived.state(name).parts
-        return "; ".join(self._seen(written[part], data, units) for part in parts)
+        shown: dict[str, list[str]] = {}
+        for part in parts:
+            seen = self._readings_in(written[part], data, units)
+            for label, of, value in seen if 0 < len(seen) <= MOST_SEEN else [(part.replace("_", " "), "", "")]:
+                values = shown.setdefault(f"{label}:" if of else label, [])
+                values += [said for said in [f"{of} {value}".strip()] if said and said not in values]
+        return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in shown.items())
 
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""
