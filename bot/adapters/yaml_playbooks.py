@@ -36,7 +36,7 @@ from bot.domain.playbooks.loading.yaml_words import Spot, told
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
-from bot.domain.playbooks.source import Position, Source
+from bot.domain.playbooks.source import Position, Source, owner_of
 from bot.domain.signals.signal import Value
 from bot.probes.catalogue import PROBES
 
@@ -84,7 +84,7 @@ def origins_in(path: FilePath) -> Mapping[str, Origin]:
     expanded = expand(source, fragments) if source else None
     if source is None or expanded is None or expanded.source is None:
         return {}
-    includes = {where[1] for where in source.keys if len(where) == 3 and (where[0], where[2]) == ("states", "include")}
+    includes = [str(where[1]) for where in source.keys if len(where) == 3 and where[::2] == ("states", "include")]
     own = {
         (read.source.file, at.line): (name, str(where[1]))
         for name, read in fragments.items()
@@ -96,8 +96,7 @@ def origins_in(path: FilePath) -> Mapping[str, Origin]:
     for where, at in expanded.source.keys.items():
         if len(where) == 2 and where[0] == "states" and (at.file, at.line) in own:
             fragment, state = own[at.file, at.line]
-            inside = [str(name) for name in includes if str(where[1]).startswith(f"{name}_")]
-            found[str(where[1])] = Origin(fragment, state, include=max(inside, key=len))
+            found[str(where[1])] = Origin(fragment, state, include=owner_of(str(where[1]), includes))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,3 +68,11 @@ class Source:
             path = path[:-1]
         at = self.values.get(path, Position(1, 1))
         return at.at_column(mistake.column) if mistake.column and path == mistake.path else at
+
+
+def owner_of(state: str, written: Iterable[str]) -> str:
+    """Returns the written state or include that a state comes from, by the beginning of its name; else empty.
+
+    The longest counts, because one name may begin like another.
+    """
+    return max((name for name in written if f"{state}_".startswith(f"{name}_")), key=len, default="")

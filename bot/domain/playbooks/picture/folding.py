@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.source import Position
+from bot.domain.playbooks.source import Position, owner_of
 
 FIRST = "First"
 """The states above the first heading."""
@@ -34,11 +34,7 @@ def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
     includes = {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
     # A fragment that another one includes is part of its row: it is no state of the playbook's own file.
     own = [include for include in dict.fromkeys(includes.values()) if include in states]
-
-    def row(include: str) -> str:
-        return max((one for one in own if f"{include}_".startswith(f"{one}_")), key=len)
-
-    return {state: row(include) for state, include in includes.items()}
+    return {state: owner_of(include, own) for state, include in includes.items()}
 
 
 def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
@@ -56,12 +52,8 @@ def sections_of(compiled: CompiledPlaybook) -> dict[str, str]:
     titles = [FIRST, *(title for _, title in headings)]
     own = {state: at.line for state, at in _states(compiled).items() if not at.file}
 
-    def section(state: str) -> str:
-        # A fragment's states are placed at the state that includes it, whose name is their prefix.
-        includes = (name for name in own if state == name or state.startswith(f"{name}_"))
-        return titles[bisect_right(places, own[max(includes, key=len)])]
-
-    return {state: section(state) for state in compiled.playbook.states}
+    # A fragment's states are placed at the state that includes it, whose name is their prefix.
+    return {state: titles[bisect_right(places, own[owner_of(state, own)])] for state in compiled.playbook.states}
 
 
 def _states(compiled: CompiledPlaybook) -> dict[str, Position]:
