@@ -156,7 +156,7 @@ class RedisStore:
         if not found or self._form.is_newer(found[0]):
             return Routed()
         text, now, events = found
-        known = self._form.run(text) if text else run
+        known = self._parsed(incident, text) if text else run
         # Of alerts that come in a row, only the events of the last one are read.
         return Routed(Waiting(known, _WhenRead(self._event, events), float(now)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Circumstance
-from bot.domain.cluster.objects import annotations_of, dig, labels_of
+from bot.domain.cluster.objects import annotations_of, dig, labels_of, writers_of
 from bot.domain.cluster.rollout import current_replica_set, current_revision
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
@@ -33,11 +33,9 @@ def deployers_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
 def _writer_of_template(workload: Obj) -> str:
     """Returns the field manager that wrote the pod template last, such as `helm`; empty if it is the bot or unknown."""
     written = [
-        (str(each.get("time", "")), str(each.get("manager", "")))
-        for each in dig(workload, "metadata", "managedFields") or []
-        if not each.get("subresource") and dig(each, "fieldsV1", "f:spec", "f:template") is not None
+        one for one in writers_of(workload) if not one.subresource and "f:template" in (dig(one.fields, "f:spec") or {})
     ]
-    last = max(written, default=("", ""))[1]
+    last = max(written, key=lambda one: one.time).manager if written else ""
     return "" if last == OURS else last
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.cluster.json_patch import ABSENT, value_at
 from bot.domain.cluster.locate import object_of, unread
-from bot.domain.cluster.objects import ObjectRef, dig, is_going_away, seconds_of, uid_of
+from bot.domain.cluster.objects import ObjectRef, is_going_away, uid_of, writers_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS
 
@@ -113,15 +113,13 @@ def _by(obj: Obj, since: float) -> str:
     """Returns who last wrote the object since then, to the second; writes that only removed fields do not show."""
     written = [
         one
-        for one in dig(obj, "metadata", "managedFields") or []
-        if one.get("manager") != OURS
-        and one.get("subresource") != "status"
-        and (seconds_of(one.get("time")) or -math.inf) >= math.floor(since)
+        for one in writers_of(obj)
+        if one.manager != OURS and one.subresource != "status" and (one.at or -math.inf) >= math.floor(since)
     ]
     if not written:
         return ""
-    newest = max(written, key=lambda one: str(one["time"]))
-    return f" (written by {newest.get('manager')} at {newest['time']})"
+    newest = max(written, key=lambda one: one.time)
+    return f" (written by {newest.manager} at {newest.time})"
 
 
 def _shown(value: Any) -> str:

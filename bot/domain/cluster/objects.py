@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -116,6 +116,30 @@ def condition(obj: Obj, kind: str) -> Obj:
 
 def is_ready(pod: Obj) -> bool:
     return condition(pod, "Ready").get("status") == "True" and not is_going_away(pod)
+
+
+class Writer(NamedTuple):
+    """An entry of an object's field managers: who wrote these fields last, and when."""
+
+    manager: str
+    time: str
+    subresource: str
+    fields: Obj
+
+    @property
+    def at(self) -> float | None:
+        return seconds_of(self.time)
+
+
+def writers_of(obj: Obj) -> list[Writer]:
+    entries = dig(obj, "metadata", "managedFields") or []
+    return [
+        Writer(
+            str(each.get("manager") or ""), str(each.get("time") or ""), str(each.get("subresource") or ""),
+            each.get("fieldsV1") or {},
+        )
+        for each in entries
+    ]  # fmt: skip
 
 
 def seconds_of(timestamp: str | None) -> float | None:

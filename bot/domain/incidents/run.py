@@ -409,11 +409,9 @@ class Run(_Frozen):
                 scaled.setdefault(str(entry.target), []).append(entry)
         over = {entry.call_id for entries in scaled.values() for entry in entries[:-1]}
         over |= {entries[-1].call_id for entries in scaled.values() if _before(entries[0]) == _after(entries[-1])}
-        over |= {entry.undone_by for entry in self.ledger if entry.undone_by in self._calls_on(str(entry.target))}
+        targets = {entry.call_id: entry.target for entry in self.ledger}
+        over |= {entry.undone_by for entry in self.ledger if targets.get(entry.undone_by) == entry.target}
         return tuple(entry.title for entry in self.held if entry.call_id not in over)
-
-    def _calls_on(self, target: str) -> set[str]:
-        return {entry.call_id for entry in self.ledger if str(entry.target) == target}
 
     def fires(self, offer: Offer) -> bool:
         """Whether an alert that this playbook is for still fires."""

@@ -275,15 +275,14 @@ class CompiledPlaybook:
         return self._derived.needs(name)
 
     def wanted(self, name: str) -> dict[str, SignalSpec]:
-        return {signal: self.playbook.signals[signal] for signal in self.needs(name)}
-
-    def watched(self, name: str) -> dict[str, SignalSpec]:
-        """Returns what a watch reads: its own signals, and the metrics in the sentences about users and the trouble.
+        """Returns what a state reads: its own signals, and in a watch the metrics in the sentences on the card too.
 
         Those come from the same pages, and sentences from readings of different times would contradict themselves.
         """
-        told = {each: self.playbook.signals[each] for each in self.signals_told}
-        return {each: spec for each, spec in told.items() if isinstance(spec, OF_ENGINES)} | self.wanted(name)
+        signals = self.playbook.signals
+        told = self.signals_told if self.kind(name) == "watch" else ()
+        shown = {each: signals[each] for each in told if isinstance(signals[each], OF_ENGINES)}
+        return shown | {each: signals[each] for each in self.needs(name)}
 
     def seconds(self, text: str) -> float:
         """Returns the seconds of a duration as written in the file: `90s`, or the name of a setting."""
@@ -313,7 +312,7 @@ class CompiledPlaybook:
     def in_words(self, unknown: Unknown, readings: Mapping[str, Reading] | None = None) -> str:
         """Returns what could not be read, by the names that people know, and why each of these readings is missing."""
         readings = readings or {}
-        names = dict.fromkeys(self._label(name).partition(":")[0] for name in unknown.missing)
+        names = dict.fromkeys(self._label(name)[0] for name in unknown.missing)
         missed = {_signal_and_part(name)[0] for name in unknown.missing} or readings.keys()
         causes = dict.fromkeys(each.unknown for name, each in readings.items() if name in missed and not each.is_known)
         said = f"{', '.join(names)} could not be read" if names else unknown.reason
@@ -330,17 +329,15 @@ class CompiledPlaybook:
         """Returns of each reading in it the label, the part of a probe's answer, and its present value."""
         names = sorted(name for name in expression.names if not name.startswith("settings."))
         values = (shown(data[name], units.get(name, "")) if name in data else "?" for name in names)
-        labels = (self._label(name).partition(": ") for name in names)
-        return [(label, of, value) for (label, _, of), value in zip(labels, values, strict=True)]
+        return [(*self._label(name), value) for name, value in zip(names, values, strict=True)]
 
-    def _label(self, name: str) -> str:
+    def _label(self, name: str) -> tuple[str, str]:
         """The words for a signal, and for the part of a probe's answer that an expression names."""
         first, part = _signal_and_part(name)
         if first not in self.playbook.signals:
-            return name.rpartition(".")[2].replace("_", " ")
+            return name.rpartition(".")[2].replace("_", " "), ""
         label = self.words_of_signals.get(first, {}).get("label") or first.replace("_", " ")
-        words = label + BEFORE * name.startswith("baseline.")
-        return f"{words}: {part.replace('_', ' ')}" if part else words
+        return label + BEFORE * name.startswith("baseline."), part.replace("_", " ")
 
     def picks(self, name: str, data: Data) -> dict[str, str] | Unknown:
         data = self._with_settings(data)
@@ -464,13 +461,14 @@ class CompiledPlaybook:
         A part of many readings is called by its name: nobody reads them all.
         """
         data, written = self._with_settings(data), self._derived.state(name).parts
-        shown: dict[str, list[str]] = {}
+        told: dict[str, dict[str, None]] = {}
         for part in parts:
             seen = self._readings_in(written[part], data, units)
-            for label, of, value in seen if 0 < len(seen) <= MOST_SEEN else [(part.replace("_", " "), "", "")]:
-                values = shown.setdefault(f"{label}:" if of else label, [])
-                values += [said for said in [f"{of} {value}".strip()] if said and said not in values]
-        return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in shown.items())
+            if not 0 < len(seen) <= MOST_SEEN:
+                seen = [(part.replace("_", " "), "", "")]
+            for label, of, value in seen:
+                told.setdefault(f"{label}:" if of else label, {})[f"{of} {value}".strip()] = None
+        return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in told.items())
 
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""

@@ -13,7 +13,7 @@ from typing import Any
 from transitions import Machine
 
 from bot.domain.playbooks.edges import edges_of, successors
-from bot.domain.playbooks.language import ChangeState, Playbook
+from bot.domain.playbooks.language import ChangeState, Playbook, RecommendState
 from bot.domain.playbooks.scope import rests_on
 
 UNDO = "(undo)"
@@ -82,8 +82,8 @@ class PlaybookMachine:
     @cached_property
     def _choices(self) -> frozenset[str]:
         """The states that recommend a change."""
-        changes = (state for state in self._playbook.states.values() if isinstance(state, ChangeState))
-        return frozenset(change.option_of for change in changes if change.option_of)
+        states = self._playbook.states.items()
+        return frozenset(name for name, state in states if isinstance(state, RecommendState))
 
     def entry(self, state: str) -> str:
         """Returns the first machine state of a written state, or of `(undo)`."""

@@ -325,7 +325,6 @@ def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
 
 APPLIES = frozenset({"call", "wait", "outcome"})
 """Entries of a change that began."""
-_EDITED = re.compile(r"request \S+ edited: ")
 PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Other playbook"}
 
 
@@ -355,7 +354,7 @@ def _phases(path: Sequence[Visit], entries: Sequence[Entry]) -> Iterator[Phase]:
 def _edited(visit: Visit, entries: Sequence[Entry]) -> str:
     """The title of the plan that a person's values led to, since the state is called by the playbook's; else empty."""
     here = [each for each in entries if _is_within(visit, each.at)]
-    if not any(each.kind == "decided" and _EDITED.match(each.text) for each in here):
+    if not any(each.kind == "decided" and "values" in each.data for each in here):
         return ""
     plans = [_dict(each.data, "plan") for each in here if each.kind == "request" and "plan" in each.data]
     return _str(plans[-1], "title") if plans else ""

@@ -27,12 +27,6 @@ class ReadHandler:
         shares = not for_change and not run.ledger and run.change is None
         return await self._read(run, playbook, playbook.wanted(state), shares_lists=shares)
 
-    async def watched(self, run: Run, state: str) -> Mapping[str, Reading]:
-        """The readings of a watch, and those for the sentences about users and the trouble."""
-        playbook = await self._playbook_of(run)
-        shares = not run.ledger and run.change is None
-        return await self._read(run, playbook, playbook.watched(state), shares_lists=shares)
-
     async def __call__(self, context: EffectContext, effect: ReadSignals) -> Done:
         readings = await self.readings(context.run, effect.state)
         event = SignalsRead(event_id=effect.effect_id, effect_id=effect.effect_id, readings=dict(readings))

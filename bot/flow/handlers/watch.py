@@ -36,7 +36,7 @@ class WatchHandler:
         state = playbook.state(effect.state)
         if not isinstance(state, WatchState) or context.run.watch is None:
             return Done()
-        readings = await self._read.watched(context.run, effect.state)
+        readings = await self._read.readings(context.run, effect.state)
         values = ScopeValues(context.run, readings)
         sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
         samples = await self._watch_log.add(context.incident_id, context.run.visit, sample)
@@ -54,11 +54,14 @@ class WatchHandler:
             return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
         if context.now >= context.run.watch.until:
             return self._too_late(effect, sample, readings, held_for, wanted)
+        if not _is_due(context, samples, readings):
+            return Later(every)
         lacking = _lacking(sample)
-        is_new = any(_lacking(before) != lacking for before in samples[-2:-1])
         seen = playbook.watch_values(effect.state, lacking, values, units_of(readings))
         text = f"not yet: {seen}" if lacking else f"yes, and must stay so for {short(wanted)}"
-        return Later(every, _progress(context, effect, sample, readings, text, is_new=is_new))
+        event_id = f"progress/{effect.effect_id}/{sample.at}"
+        told = Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings))
+        return Later(every, (told,))
 
     def _too_late(
         self, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], held_for: float, wanted: float
@@ -136,14 +139,12 @@ def _lacking(sample: WatchSample) -> tuple[str, ...]:
     return tuple(part for part, said in sample.parts.items() if said != HELD)
 
 
-def _progress(
-    context: EffectContext, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], text: str,
-    *, is_new: bool,
-) -> tuple[Progressed, ...]:  # fmt: skip
-    """Updates the newest numbers from time to time: a watch may last for hours, and the card must not show old ones."""
-    shown = max((context.run.latest[name].at for name in readings if name in context.run.latest), default=0.0)
-    watch = context.run.watch
-    if watch is None or (watch.progress and not is_new and context.now - shown < REFRESH_SECONDS):
-        return ()
-    event_id = f"progress/{effect.effect_id}/{sample.at}"
-    return (Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings)),)
+def _is_due(context: EffectContext, samples: Sequence[WatchSample], readings: Mapping[str, Reading]) -> bool:
+    """Whether people are told how far it is: when a part changes, and from time to time.
+
+    A watch may last for hours, and the card must not show old numbers.
+    """
+    watch, latest = context.run.watch, context.run.latest
+    shown = max((latest[name].at for name in readings if name in latest), default=0.0)
+    is_new = any(_lacking(before) != _lacking(samples[-1]) for before in samples[-2:-1])
+    return watch is not None and (not watch.progress or is_new or context.now - shown >= REFRESH_SECONDS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot.domain.changes.interference import OURS
-from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.cluster.objects import dig, seconds_of, writers_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.sampling import span_of
@@ -43,7 +43,7 @@ async def other_actors(request: ProbeRequest) -> Reading:
         span = span_of(str(request.spec.parameters.get("over", LATELY)), request.context.settings)
     except ValueError as error:
         return no_answer(request, str(error))
-    if not dig(workload, "metadata", "managedFields"):
+    if not writers_of(workload):
         return no_answer(request, "the API server does not say who wrote it")
     hands = [*_writers(workload), *_autoscaler(snapshot)]
     acted = sorted((hand for hand in hands if request.at - hand.at <= span), key=lambda hand: -hand.at)
@@ -55,12 +55,11 @@ async def other_actors(request: ProbeRequest) -> Reading:
 
 def _writers(workload: Obj) -> Iterable[_Hand]:
     created = seconds_of(dig(workload, "metadata", "creationTimestamp")) or 0.0
-    for entry in dig(workload, "metadata", "managedFields") or []:
-        at, manager = seconds_of(entry.get("time")), str(entry.get("manager", ""))
-        if at is None or entry.get("subresource") == "status" or manager in (OURS, "kube-controller-manager"):
+    for one in writers_of(workload):
+        if one.at is None or one.subresource == "status" or one.manager in (OURS, "kube-controller-manager"):
             continue
-        if at - created > CREATED_WITHIN_SECONDS:
-            yield _Hand(manager or "somebody without a name", at)
+        if one.at - created > CREATED_WITHIN_SECONDS:
+            yield _Hand(one.manager or "somebody without a name", one.at)
 
 
 def _autoscaler(snapshot: ClusterSnapshot) -> Iterable[_Hand]:

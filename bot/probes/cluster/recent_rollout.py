@@ -16,7 +16,7 @@ from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Difference
 from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.kept_revisions import RolledOut, came_before, rolled_out
-from bot.domain.cluster.objects import condition, dig, seconds_of
+from bot.domain.cluster.objects import condition, dig, seconds_of, writers_of
 from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -242,8 +242,8 @@ def _written_config_maps(snapshot: ClusterSnapshot, begin: _Begin) -> list[_Writ
     began = begin.at
     for name, config_map in sorted(snapshot.config_maps.items()):
         created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
-        for entry in dig(config_map, "metadata", "managedFields") or []:
-            at, who = seconds_of(entry.get("time")), str(entry.get("manager", ""))
+        for one in writers_of(config_map):
+            at, who = one.at, one.manager
             is_new = at is not None and at > created and began - BEFORE_SECONDS <= at <= began + AFTER_SECONDS
             if at is not None and is_new and who != OURS:
                 text = f"ConfigMap {name} was written by {who or 'somebody'} {begin.when(at)}"

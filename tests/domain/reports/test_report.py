@@ -434,7 +434,14 @@ def test_a_change_with_the_values_of_a_person_is_called_by_its_plan() -> None:
     entries = [
         entered,
         Entry(kind="request", at=START + 1, text="R1", state="cap", data=first),
-        Entry(kind="decided", at=START + 2, text="request R1 edited: it 9", who="U0ANA", state="cap"),
+        Entry(
+            kind="decided",
+            at=START + 2,
+            text="request R1 edited: it 9",
+            who="U0ANA",
+            state="cap",
+            data={"values": {"it": 9}},
+        ),
         Entry(kind="request", at=START + 3, text="R2", state="cap", data=second),
         Entry(kind="call", at=START + 4, text="done: set", state="cap"),
     ]

@@ -42,5 +42,5 @@ if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])
   redis.call('ZADD', KEYS[8], 'NX', now[1], ARGV[3])
 end
-local run = is_as_known() and '' or redis.call('GET', KEYS[4])
+local run = (ARGV[4] == 'joins' or is_as_known()) and '' or redis.call('GET', KEYS[4])
 return {'routed', run, at, redis.call('LRANGE', KEYS[5], 0, -1)}

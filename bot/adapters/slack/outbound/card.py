@@ -119,9 +119,13 @@ def _situation(run: Run) -> list[str]:
             " · ".join([*(moved or ["What users feel is not known"] * run.is_open), since]),
             f"_{capitalized(read)}_" if read else "",
         ]
+    return [*users, _cause(run) if run.is_open else _found(run)]
+
+
+def _cause(run: Run) -> str:
     ruled_out = [line(each.text, 80) for each in run.findings.checks if each.found == "ruled_out"]
     checks = f"Ruled out: {', '.join(ruled_out[:NAMES])}." if ruled_out else ""
-    return [*users, " ".join(filter(None, (line(run.cause, 400), checks))) if run.is_open else _found(run)]
+    return " ".join(filter(None, (line(run.cause, 400), checks)))
 
 
 def _found(run: Run) -> str:
@@ -188,8 +192,7 @@ def _path(run: Run) -> str:
         now = "Verification"
     if len(over) < 2 and not now:
         return ""
-    marked = f"*{now}*" if now and run.is_open else f"✔ {now}" if now else ""
-    return " › ".join([*(f"✔ {phase}" for phase in over), *filter(None, [marked])])
+    return " › ".join([*(f"✔ {phase}" for phase in over), *([f"*{now}*"] if now else [])])
 
 
 def _phase(request: Request) -> str:

@@ -208,7 +208,7 @@ def _note(run: Run, post: Post) -> Message:
     asked = ""
     if post.data.get("ping") and request is not None:
         asked = pinged(request, everybody=post.data["ping"] == "all")
-    # Those whom it was for stay mentioned when they lead no more.
+    # People named in a handover stay mentioned after somebody else takes the lead.
     people = people_of(run) | {user, *map(str, post.data.get("mentions", ()))}
     words = prose(text, 2_000, people=people)
     notified = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])

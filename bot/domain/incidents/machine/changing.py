@@ -205,7 +205,7 @@ def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
     """Returns the later changes that the playbook puts under this one's approval, as far as the settings allow."""
     found = []
     for later, state in draft.playbook.playbook.states.items():
-        if isinstance(state, ChangeState) and {name, _recommended_by(draft, name)} & set(state.approved_with):
+        if isinstance(state, ChangeState) and {name, draft.recommended_by(name)} & set(state.approved_with):
             needed = highest(VERBS[state.change].risk, state.risk or "low")
             if draft.approvals.plan_once or highest(needed, risk) == risk:
                 found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
@@ -251,11 +251,6 @@ def _releases(draft: Draft) -> list[str]:
         return [release_of(version) for version in said]
     except ValueError:
         return []
-
-
-def _recommended_by(draft: Draft, name: str) -> str:
-    state = draft.playbook.playbook.states.get(name)
-    return state.option_of if isinstance(state, ChangeState) else ""
 
 
 def _policy(
@@ -515,8 +510,8 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
         if isinstance(state, EndState):
             entering.end(draft, state)
         else:
-            undone = [entry.state for entry in draft.run.ledger if entry.call_id in change.undo_of]
-            questions.ask_after_undo(draft, undone)
+            undone = (entry.state for entry in draft.run.ledger if entry.call_id in change.undo_of)
+            questions.ask_after_undo(draft, filter(None, map(draft.recommended_by, undone)))
         return
     entering.go(draft, outcome, because=text)
 

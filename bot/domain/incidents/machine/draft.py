@@ -89,8 +89,7 @@ class Draft:
 
     def option(self, name: str) -> str:
         """Returns what its recommendation called this change; empty for a change that is no option."""
-        state = self.playbook.playbook.states.get(name)
-        of = state.option_of if isinstance(state, ChangeState) else ""
+        of = self.recommended_by(name)
         recommendation = self.playbook.playbook.states.get(of)
         if not isinstance(recommendation, RecommendState):
             return ""
@@ -98,6 +97,11 @@ class Draft:
             (key for key, each in recommendation.options.items() if name in (each.to, f"{each.to}_in_place")), ""
         )
         return next((each.label for each in self.run.findings.options.get(of, ()) if each.key == key), "")
+
+    def recommended_by(self, name: str) -> str:
+        """Returns the state that recommends this change; empty for a change that is no option."""
+        state = self.playbook.playbook.states.get(name)
+        return state.option_of if isinstance(state, ChangeState) else ""
 
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)

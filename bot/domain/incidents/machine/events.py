@@ -294,8 +294,8 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
 
 def commanded(draft: Draft, event: Commanded) -> None:
     match event.command:
-        case "note" | "freeze":
-            _note(draft, event)
+        case "note":
+            note(draft, event)
         case "halt" if _is_halted_so(draft.run, event) and not event.text:
             draft.ignore("halted again")
         case "halt":
@@ -319,14 +319,12 @@ def commanded(draft: Draft, event: Commanded) -> None:
             _divert(draft, event)
 
 
-def _note(draft: Draft, event: Commanded) -> None:
+def note(draft: Draft, event: Commanded) -> None:
     note_id = f"N{draft.number()}"
-    note = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
-    draft.set(notes=(*draft.run.notes, note))
+    written = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
+    draft.set(notes=(*draft.run.notes, written))
     draft.record("note", event.text, who=event.user)
     draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
-    if event.command == "freeze":
-        changing.frozen(draft, event.text)
 
 
 def export(draft: Draft, event: Commanded) -> None:

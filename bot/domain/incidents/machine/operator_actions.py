@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from bot.domain.incidents.effect import SilenceAlerts
 from bot.domain.incidents.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
-from bot.domain.incidents.machine import calling, calm, diverting, entering, events, severity
+from bot.domain.incidents.machine import calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import CALM_LOOK, NEXT_STATUS, SILENCE_ENDS, Run
 from bot.domain.kernel.redaction import redacted
@@ -74,19 +74,24 @@ def _remind(draft: Draft) -> None:
     run, number = draft.run, f"N{draft.number()}"
     silent = draft.at - run.status_at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
-    whom = f"<@{run.lead}>: " if run.lead else ""
-    text = f"{whom}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
+    lead = f"<@{run.lead}>: " if run.lead else ""
+    text = f"{lead}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
     draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
     draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+
+
+def _freeze(draft: Draft, event: Commanded) -> None:
+    events.note(draft, event)
+    changing.frozen(draft, event.text)
 
 
 def _handover(draft: Draft, event: Commanded) -> None:
     """The next person leads, or the team on call; without a name nobody does until one of the team takes the lead."""
     team = draft.rules.contacts.on_call_for(draft.run.target)
-    whom = f"<@{event.to}>" if event.to else f"the team on call ({team.team})"
+    receiver = f"<@{event.to}>" if event.to else f"the team on call ({team.team})"
     draft.set(lead=event.to)
     matters = open_matters(draft.run, draft.at)
-    said = f"<@{event.user}> handed over to {whom}" + (f": {event.text}" if event.text else ".")
+    said = f"<@{event.user}> handed over to {receiver}" + (f": {event.text}" if event.text else ".")
     text = "\n".join((said, *matters))
     number = f"N{draft.number()}"
     draft.record("note", text, who=event.user, data={"to": event.to or team.team})
@@ -214,6 +219,7 @@ _MOVES: Mapping[str, Callable[[Draft, Commanded], None]] = {
     "status": _status,
     "followup": _followup,
     "handover": _handover,
+    "freeze": _freeze,
     "skip": _skip,
     "silence": _silence,
     "unsilence": _unsilence,

@@ -10,7 +10,7 @@ from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Question
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import AskState, ChangeState, DivertState, EndState, WatchState
+from bot.domain.playbooks.language import AskState, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -113,18 +113,16 @@ def _ways_out(draft: Draft) -> dict[str, str]:
     return undo | offers | {"hand_over": "Hand over to me", "close": "Close the incident"}
 
 
-def ask_after_undo(draft: Draft, undone: Iterable[str]) -> None:
-    """Ask what follows the undo of these states' changes.
+def ask_after_undo(draft: Draft, recommended_by: Iterable[str]) -> None:
+    """Ask what follows the undo of changes that these states recommended.
 
     What would come next here may rest on what was undone: only the choice itself is offered again.
     """
-    states = (draft.playbook.playbook.states.get(name) for name in undone)
-    chosen = dict.fromkeys(state.option_of for state in states if isinstance(state, ChangeState) and state.option_of)
     why = "The undo is done. What next?"
-    if not chosen:
+    choices = {f"goto:{name}": f"Choose again: {draft.playbook.called(name)}"[:LABEL] for name in recommended_by}
+    if not choices:
         ask_what_next(draft, why)
         return
-    choices = {f"goto:{name}": f"Choose again: {draft.playbook.called(name)}"[:LABEL] for name in chosen}
     _ask_built_in(draft, why, choices | _ways_out(draft))
 
 
