@@ -211,6 +211,14 @@ def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
     )
 
 
+def test_a_probe_that_explains_its_yes_or_no_is_quoted() -> None:
+    text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  handed_out: {probe: handed_out}\n")
+    told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{arrived: handed_out.live}"))
+    seen = {"handed_out.live": False, "handed_out.detail": "2 of 4 replicas run it so far"}
+    assert told.watch_values("calm", ("arrived",), seen) == "Patch that was handed out: 2 of 4 replicas run it so far"
+    assert told.watch_values("calm", ("arrived",), {"handed_out.live": False}) == "Patch that was handed out: live no"
+
+
 async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connection) -> None:
     """Otherwise they would mix new readings with those from before the watch."""
     signal = "ttft: {histogram: time_to_first_token_seconds, quantile: 0.99, over: 1m}"

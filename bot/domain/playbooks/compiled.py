@@ -325,11 +325,23 @@ class CompiledPlaybook:
             expression.source
         )
 
-    def _readings_in(self, expression: Expression, data: Data, units: Mapping[str, str]) -> list[tuple[str, str, str]]:
-        """Returns of each reading in it the label, the part of a probe's answer, and its present value."""
-        names = sorted(name for name in expression.names if not name.startswith("settings."))
-        values = (shown(data[name], units.get(name, "")) if name in data else "?" for name in names)
-        return [(*self._label(name), value) for name, value in zip(names, values, strict=True)]
+    def _readings_in(
+        self, expression: Expression, data: Data, units: Mapping[str, str], *, in_detail: bool = False
+    ) -> list[tuple[str, str, str]]:
+        """Returns of each reading in it the label, the part of a probe's answer, and its present value.
+
+        `in_detail`: the probe's own sentence, where it has one, in place of a yes or no.
+        """
+        seen = []
+        for name in sorted(name for name in expression.names if not name.startswith("settings.")):
+            label, part = self._label(name)
+            value = data.get(name, "?")
+            sentence = data.get(f"{name.rpartition('.')[0]}.detail") if in_detail and isinstance(value, bool) else None
+            if isinstance(sentence, str) and sentence:
+                seen.append((f"{label}:", "", sentence))
+            else:
+                seen.append((label, part, shown(value, units.get(name, ""))))
+        return seen
 
     def _label(self, name: str) -> tuple[str, str]:
         """The words for a signal, and for the part of a probe's answer that an expression names."""
@@ -463,7 +475,7 @@ class CompiledPlaybook:
         data, written = self._with_settings(data), self._derived.state(name).parts
         told: dict[str, dict[str, None]] = {}
         for part in parts:
-            seen = self._readings_in(written[part], data, units)
+            seen = self._readings_in(written[part], data, units, in_detail=True)
             if not 0 < len(seen) <= MOST_SEEN:
                 seen = [(part.replace("_", " "), "", "")]
             for label, of, value in seen:
