@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import httpx
 
@@ -25,8 +26,10 @@ from bot.dependencies import cluster_connection, one_of, open_report_sinks, oper
 from bot.domain.approvals.advice import Observing
 from bot.domain.kernel.errors import SourceError, StorageUnavailableError
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
+from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.flow.restrictions import Restrictions
 from bot.settings import Settings
 from bot.settings.model import ClusterSettings
@@ -250,8 +253,17 @@ def names_of(clusters: Iterable[ClusterSettings]) -> str:
     return ", ".join(one.name for one in clusters)
 
 
+def _with_origin(name: str, compiled: CompiledPlaybook) -> str:
+    packaged = packaged_playbooks() / f"{name}.yaml"
+    file = Path(compiled.file)
+    return f"{name} ({file} replaces the packaged one)" if packaged.exists() and file != packaged else name
+
+
 def of_playbooks(library: Library) -> list[Finding]:
-    found = [fine("playbooks", f"sound: {', '.join(sorted(library.playbooks))}")] if library.playbooks else []
+    found = []
+    if library.playbooks:
+        named = (_with_origin(name, compiled) for name, compiled in sorted(library.playbooks.items()))
+        found.append(fine("playbooks", f"sound: {', '.join(named)}"))
     for faults in library.faults.values():
         found += [broken("playbooks", f"{fault.where}: {fault.what}", fault.hint) for fault in faults]
     for warnings in library.warnings.values():

@@ -168,7 +168,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
         if scenario not in SCENARIOS:
             raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
         in_sandbox.refuse_what_is_ignored(written, answers)
-        labels = in_sandbox.wanted_alert(found, where, pairs(alert))
+        labels = in_sandbox.wanted_alert(found, where, pairs(alert, example="--alert alertname=VllmKVCacheThrash"))
         attended = answers is None
         command = vllm_for(engines, vllm, SCENARIOS[scenario])
         wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended, command)
@@ -288,11 +288,11 @@ def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None)
     return load_playbook(path, overrides, place="--set")
 
 
-def pairs(overrides: list[str] | None) -> dict[str, str]:
+def pairs(overrides: list[str] | None, *, example: str = "--set window=15s") -> dict[str, str]:
     parted = [text.partition("=") for text in overrides or ()]
     wrong = next((name for name, equals, value in parted if not (name and equals and value)), None)
     if wrong is not None:
-        raise CommandError(f"{wrong}: write name=value; example: --set window=15s")
+        raise CommandError(f"{wrong}: write name=value; example: {example}")
     return {name: value for name, _, value in parted}
 
 

@@ -18,6 +18,12 @@ def write_starter(name: str, folder: Path) -> list[Path]:
     """Raises `CommandError` rather than overwrite a file."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name):
         raise CommandError(f"'{name}' is not a name: use small letters, digits and hyphens; example: slow-first-token")
+    packaged = packaged_playbooks() / f"{name}.yaml"
+    if packaged.exists():
+        raise CommandError(
+            f"'{name}' came with the bot, and one of the same name would take its place; use another name, or copy "
+            f"{packaged} to change it"
+        )
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

@@ -41,7 +41,7 @@ def _probes() -> Iterator[str]:
     for name, probe in PROBES.items():
         yield f"{name}: {probe.help}"
         for parameter, help_line in probe.parameters.items():
-            yield f"  with {parameter}: {help_line}"
+            yield f"  parameters, {parameter}: {help_line}"
         for kind, said in KINDS_SAY.items():
             yield from _list(f"{said}:", (f".{part}" for part, its in probe.kinds.items() if its == kind))
 

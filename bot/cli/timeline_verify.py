@@ -61,8 +61,8 @@ def _read(path: Path) -> Given:
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        hint = "Make one with: incident-bot export INC-1 --format json --out INC-1.json"
-        raise CommandError(f"{path} is not an exported timeline ({error.error_count()} faults). {hint}") from error
+        hint = "Only the JSON report can be compared: incident-bot export INC-1 --format json --out INC-1.json"
+        raise CommandError(f"{path} is not an exported timeline in JSON. {hint}") from error
     return Given(exported.report.incident, exported.timeline, is_whole=False)
 
 

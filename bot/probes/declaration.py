@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_type_hints
@@ -71,6 +71,10 @@ class Probe:
     """Builds the function that answers a request."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Each parameter that a playbook may set, with one line of help."""
+    numbers: Collection[str] = ()
+    """Parameters that are numbers."""
+    durations: Collection[str] = ()
+    """Parameters that are durations."""
 
     @cached_property
     def kinds(self) -> Mapping[str, Kind]:

@@ -16,7 +16,18 @@ from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.yaml_playbooks import load_folders, load_text
-from bot.cli.doctor import examine, of_mode, of_reach, of_settings, of_teams, options_of, pager_urls, rendered, reports
+from bot.cli.doctor import (
+    examine,
+    of_mode,
+    of_playbooks,
+    of_reach,
+    of_settings,
+    of_teams,
+    options_of,
+    pager_urls,
+    rendered,
+    reports,
+)
 from bot.cli.who_approves import who_approves
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import TargetApprovers
@@ -102,6 +113,15 @@ def test_a_team_that_nobody_is_named_for_is_told() -> None:
         "nobody else is asked at half time, and nobody can break glass"
     )
     assert only.remedy == "Set INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USER_GROUP."
+
+
+@pytest.mark.fast
+def test_the_doctor_names_what_replaces_a_playbook_that_came_with_the_bot(tmp_path: Path) -> None:
+    mine = tmp_path / "gpu-fault.yaml"
+    packaged = packaged_playbooks() / "gpu-fault.yaml"
+    mine.write_text(packaged.read_text(encoding="utf-8"), encoding="utf-8")
+    finding = of_playbooks(load_folders((packaged_playbooks(), tmp_path), ()))[0]
+    assert f"gpu-fault ({mine} replaces the packaged one), inference-slo-breach, kv-cache-oom" in finding.what
 
 
 @pytest.mark.fast

@@ -57,6 +57,12 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_starter_takes_the_place_of_a_playbook_that_came_with_the_bot(tmp_path: Path) -> None:
+    result = incident_bot("playbook", "new", "kv-cache-oom", "--in", tmp_path)
+    assert (result.exit_code, list(tmp_path.iterdir())) == (1, [])
+    assert "'kv-cache-oom' came with the bot" in result.stderr
+
+
 def test_the_editor_finds_the_schema_that_the_starter_names(tmp_path: Path) -> None:
     incident_bot("playbook", "new", "slow-first-token", "--in", tmp_path)
     (line,) = [line for line in (tmp_path / "slow-first-token.yaml").read_text().splitlines() if "$schema=" in line]

@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import WatchSignals
 from bot.domain.incidents.event import Progressed, Watched
 from bot.domain.incidents.run import ActiveWatch, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import Reading, Value
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.watch import WatchHandler, held_seconds
 from bot.flow.perform_effect import Done, EffectContext, Later
@@ -214,7 +214,7 @@ def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
 def test_a_probe_that_explains_its_yes_or_no_is_quoted() -> None:
     text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  handed_out: {probe: handed_out}\n")
     told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{arrived: handed_out.live}"))
-    seen = {"handed_out.live": False, "handed_out.detail": "2 of 4 replicas run it so far"}
+    seen: dict[str, Value] = {"handed_out.live": False, "handed_out.detail": "2 of 4 replicas run it so far"}
     assert told.watch_values("calm", ("arrived",), seen) == "Patch that was handed out: 2 of 4 replicas run it so far"
     assert told.watch_values("calm", ("arrived",), {"handed_out.live": False}) == "Patch that was handed out: live no"
 

@@ -15,6 +15,9 @@ from bot.domain.changes.plan import Plan, Risk
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.signals.signal import Kind
 
+ArgumentKind = Literal["anything", "number", "whole number", "true or false"]
+"""What an argument has to be, unless it is an expression in `${…}`."""
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -23,7 +26,11 @@ class Argument:
     name: str
     help: str
     need: Literal["required", "optional", "one_of"] = "required"
-    is_number: bool = False
+    kind: ArgumentKind = "anything"
+    least: float | None = None
+    """The smallest number that makes sense."""
+    known: tuple[str, ...] = ()
+    """The texts that it may be; empty: any."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +115,8 @@ class Verb:
     def takes(self) -> frozenset[str]:
         return frozenset(argument.name for argument in self.arguments)
 
-    @property
-    def numbers(self) -> frozenset[str]:
-        return frozenset(argument.name for argument in self.arguments if argument.is_number)
+    def argument(self, name: str) -> Argument | None:
+        return next((argument for argument in self.arguments if argument.name == name), None)
 
     def _named(self, need: str) -> frozenset[str]:
         return frozenset(argument.name for argument in self.arguments if argument.need == need)
@@ -132,8 +138,9 @@ NODE = (
     Argument("replica", REPLICA.help, "one_of"),
 )
 """A node, by its own name or by that of a replica on it."""
-WITHIN_MINUTES = Argument("within_minutes", "how long it may take", "optional", is_number=True)
+WITHIN_MINUTES = Argument("within_minutes", "how long it may take", "optional", kind="number", least=1)
 ROTATION_HELP = "in or out: whether the canary gets requests"
+ROTATIONS = ("in", "out")
 
 # --- permissions that several verbs need ------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class _State(Strict):
 class _Passed(_State):
     """A state that a run comes through, maybe several times."""
 
-    at_most: int | None = Field(default=None, ge=1)
+    at_most: int | None = Field(default=None, ge=1, strict=True)
     """How many times it may be entered in one run (or in one divert to its playbook)."""
     beyond: str = ""
     """The next state once `at_most` is used up."""
@@ -326,7 +326,7 @@ class Playbook(Strict):
     playbook: str
     title: str
     summary: str = ""
-    priority: int = 50
+    priority: int = Field(default=50, strict=True)
     urgent: bool = False
     """Its alerts open an incident also while their target is in maintenance."""
     tested_on: tuple[str, ...] = ()

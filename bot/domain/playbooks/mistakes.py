@@ -20,4 +20,9 @@ class Mistake:
     """The key is wrong, not its value."""
 
 
+def as_written(value: object) -> str:
+    """Returns a value in quotes, `true` and `false` as YAML spells them."""
+    return f"'{str(value).lower() if isinstance(value, bool) else value}'"
+
+
 Report = Callable[[Mistake], None]

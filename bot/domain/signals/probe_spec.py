@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from bot.domain.signals.signal import Kind
@@ -24,6 +24,16 @@ class ProbeSpec(Protocol):
     @property
     def parameters(self) -> Mapping[str, str]:
         """Each parameter that a playbook may set, with one line of help."""
+        ...
+
+    @property
+    def numbers(self) -> Collection[str]:
+        """Parameters that are numbers."""
+        ...
+
+    @property
+    def durations(self) -> Collection[str]:
+        """Parameters that are durations."""
         ...
 
 

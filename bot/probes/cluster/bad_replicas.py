@@ -86,5 +86,7 @@ PROBE = Probe(
         "slow_above": "Instead: how many times the median time of a request makes a replica bad.",
         "over": "The window that is read.",
     },
+    numbers=("thrash_above", "slow_above"),
+    durations=("over",),
     read=lambda sources: ReadBadReplicas(sources.history, sources.now),
 )

@@ -76,4 +76,5 @@ PROBE = Probe(
     answer=OtherActors,
     read=lambda sources: other_actors,
     parameters={"over": "How much time counts as lately."},
+    durations=("over",),
 )

@@ -323,5 +323,6 @@ PROBE = Probe(
     parameters={
         "thrash_above": "Preemptions per finished request above which a sample is bad; the first one is the beginning."
     },
+    numbers=("thrash_above",),
     read=lambda sources: ReadRecentRollout(sources.history),
 )

@@ -109,5 +109,6 @@ PROBE = Probe(
     help="How many early signs of pressure there are at once.",
     answer=PressureSymptoms,
     parameters={"over": "How much time counts as now.", "past": "How long ago the time before it began."},
+    durations=("over", "past"),
     read=ReadPressureSymptoms.of,
 )

@@ -110,5 +110,6 @@ PROBE = Probe(
     help="How long requests were in a day, and which share was longer than `share` says.",
     answer=RequestLengths,
     parameters={"share": "The share of requests that may be longer."},
+    numbers=("share",),
     read=ReadRequestLengths.of,
 )

@@ -90,5 +90,6 @@ PROBE = Probe(
     help="How often engines ended since the incident opened, and whether memory was the reason.",
     answer=Restarts,
     parameters={"over": "Count only what ended within this time."},
+    durations=("over",),
     read=lambda sources: ReadRestarts(sources.logs),
 )

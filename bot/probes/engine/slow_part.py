@@ -113,5 +113,6 @@ PROBE = Probe(
     help="An engine rank, model or adapter whose requests take longer than those of the others.",
     answer=SlowPart,
     parameters={"over": "How much time is compared."},
+    durations=("over",),
     read=ReadSlowPart.of,
 )

@@ -99,5 +99,6 @@ PROBE = Probe(
     help="Arrivals and lengths beside the same time yesterday, as ratios.",
     answer=Traffic,
     parameters={"over": "How much time is compared.", "ago": "How long before that yesterday is."},
+    durations=("over", "ago"),
     read=lambda sources: ReadTraffic(sources.history, sources.now, sources.loads),
 )

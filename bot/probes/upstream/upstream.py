@@ -128,5 +128,6 @@ PROBE = Probe(
     help="What is wrong before the engines: the router, the gateway, the autoscaler.",
     answer=Upstream,
     parameters={"over": "How long before the incident replicas are counted."},
+    durations=("over",),
     read=lambda sources: ReadUpstream(history=sources.history, router=sources.router),
 )

@@ -277,6 +277,27 @@ async def test_a_number_at_the_beginning_of_a_text_is_part_of_the_text(counter: 
     assert event.text == "2 replicas are back"
 
 
+@pytest.mark.parametrize("word", ["halt", "resolve"])
+async def test_the_number_of_an_open_incident_before_a_reason_names_it(counter: Counter, word: str) -> None:
+    many(counter)
+    await counter.say(f"{word} 7 we repair it")
+    ((incident_id, event),) = counter.inbound.commands.values()
+    assert (incident_id, event.text) == ("INC-7", "we repair it")
+
+
+async def test_a_number_that_names_no_open_incident_stays_in_the_reason_of_a_halt(counter: Counter) -> None:
+    await counter.say("halt 2 replicas are down")
+    ((incident_id, event),) = counter.inbound.commands.values()
+    assert (incident_id, event.text) == ("INC-7", "2 replicas are down")
+
+
+async def test_resolving_while_a_change_is_applied_is_refused_at_once(counter: Counter) -> None:
+    change = ActiveChange(state="cap", verb="set_flags", begun=True)
+    counter.inbound.runs["INC-7"] = run(change=change)
+    assert "Not closed: a change of INC-7 is being applied." in await counter.say("resolve INC-7 it is over")
+    assert counter.inbound.commands == {}
+
+
 @pytest.mark.parametrize(("text", "said"), [("stats", "The last 7 days."), ("stats 30", "The last 30 days.")])
 async def test_statistics_of_some_days(counter: Counter, text: str, said: str) -> None:
     assert said in await counter.say(text)

@@ -94,7 +94,7 @@ def test_a_fragment_does_not_see_it() -> None:
         ),
         pytest.param("{crowded: usage > 0.9«), thrashes: crowded}", "')' does not fit here", id="a-bracket-of-the-use"),
         pytest.param("{crowded: «'', thrashes: crowded}", "the expression is empty", id="empty"),
-        pytest.param("{crowded: «true, thrashes: crowded}", "'True' is not a text.", id="no-text"),
+        pytest.param("{crowded: «true, thrashes: crowded}", "'true' is not a text.", id="no-text"),
         pytest.param(
             "{«crowded: , thrashes: crowded}", "'crowded' has no value. Write one, or delete the key.", id="no-value"
         ),

@@ -41,6 +41,8 @@ LISTED = 20
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
+NUMBER_THEN_WHY = frozenset({"halt", "resolve"})
+"""Where a number before other text names an incident if such an incident is open."""
 Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
 
 
@@ -359,6 +361,12 @@ class Commands:
 
     async def _resolve(self, command: Command) -> Message:
         run, why = await self.pointed_at(command)
+        if run.is_applying:
+            name = line(run.incident_id, 40)
+            raise NotDoneError(
+                f"Not closed: a change of {name} is being applied. Repeat the command once its outcome is in the "
+                f"thread, or stop its next step: `/incident halt {name}`."
+            )
         done = f"{line(run.incident_id, 40)} is being closed by hand."
         return await self._store(command, run.incident_id, "resolve", why, done)
 
@@ -410,6 +418,8 @@ class Commands:
         """
         first, _, rest = command.rest.partition(" ")
         if not INCIDENT_ID.fullmatch(first):
+            if numbered := await self._numbered(command.word, first):
+                return numbered, rest.strip()
             return await self._only_open(command), command.rest
         run = await self._incidents.load(first.upper())
         if run is None:
@@ -417,6 +427,13 @@ class Commands:
         if not run.is_open and not WORDS[command.word].when_closed:
             raise NotDoneError(closed(run, command.word))
         return run, rest.strip()
+
+    async def _numbered(self, word: str, number: str) -> Run | None:
+        """The open incident that `7 WHY` begins with; None where the number may only begin the text."""
+        if word not in NUMBER_THEN_WHY or not (number.isascii() and number.isdigit()):
+            return None
+        run = await self._incidents.load(f"INC-{int(number)}")
+        return run if run is not None and run.is_open else None
 
     async def _only_open(self, command: Command) -> Run:
         page = await self._incidents.open_page()

@@ -18,7 +18,7 @@ from bot.domain.changes.edited_template import EditedTemplate, edited_template
 from bot.domain.changes.plan import Call, Difference, Plan, Wait
 from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, rotation_wanted
 from bot.domain.changes.steps.rolling import only_for
-from bot.domain.changes.verb import CREATE, DELETE, EDITS, ROTATION_HELP, Argument, ChangeKind, Stub, Verb
+from bot.domain.changes.verb import CREATE, DELETE, EDITS, ROTATION_HELP, ROTATIONS, Argument, ChangeKind, Stub, Verb
 from bot.domain.cluster.objects import (
     CANARY_LABEL,
     CANARY_OF_ANNOTATION,
@@ -158,7 +158,7 @@ VERB = Verb(
     plan=plan_canary,
     kinds=(ChangeKind("canary", "medium", minutes=15),),
     access={"Deployment": (CREATE, DELETE)},
-    arguments=(EDITS, Argument("rotation", ROTATION_HELP, "optional")),
+    arguments=(EDITS, Argument("rotation", ROTATION_HELP, "optional", known=ROTATIONS)),
     edits_engines=True,
     editable="edits",
     leaves_behind=True,

@@ -60,9 +60,12 @@ def plan_drain_node(situation: Situation) -> Plan:
     )
 
 
+OTHERS = ("leave", "evict")
+
+
 def _others_wanted(situation: Situation) -> bool:
     wanted = str(situation.arguments.get("others") or "leave")
-    if wanted not in ("leave", "evict"):
+    if wanted not in OTHERS:
         raise impossible(f"others is 'leave' or 'evict', not {wanted!r}")
     return wanted == "evict"
 
@@ -130,7 +133,9 @@ VERB = Verb(
     access=dict.fromkeys(("Deployment", "StatefulSet"), (CORDON, PATCH_POD, EVICT)),
     arguments=(
         *NODE,
-        Argument("others", "leave or evict: what becomes of pods that are not the workload's", "optional"),
+        Argument(
+            "others", "leave or evict: what becomes of pods that are not the workload's", "optional", known=OTHERS
+        ),
     ),
     teams=("platform", "serving"),  # other people's pods move
     leaves_behind=True,

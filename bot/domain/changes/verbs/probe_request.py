@@ -123,6 +123,10 @@ VERB = Verb(
     plan=plan_probe_request,
     kinds=(ChangeKind("probe_request", "low", minutes=30),),  # no user sees it
     access=everywhere(),
-    arguments=(REPLICA, Argument("max_tokens", "how many tokens to generate", is_number=True), WITHIN_MINUTES),
+    arguments=(
+        REPLICA,
+        Argument("max_tokens", "how many tokens to generate", kind="whole number", least=1),
+        WITHIN_MINUTES,
+    ),
     results=PARTS,
 )

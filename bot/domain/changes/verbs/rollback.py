@@ -139,6 +139,12 @@ VERB = Verb(
     kinds=(ChangeKind("rollback", "high", minutes=15),),  # known state; two people at 3 a.m. cost more than they save
     access=rolled("Deployment", "StatefulSet"),
     arguments=(
-        Argument("revision", "the revision to go back to; absent, the newest that differs", "optional", is_number=True),
+        Argument(
+            "revision",
+            "the revision to go back to; absent, the newest that differs",
+            "optional",
+            kind="whole number",
+            least=1,
+        ),
     ),
 )

@@ -6,7 +6,7 @@ from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.plan import Call, Circumstance, Plan, Step
 from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, own_canary, rotation_wanted
 from bot.domain.changes.steps.replica_steps import emptied_steps, in_rotation, isolate_call, return_call
-from bot.domain.changes.verb import PATCH_POD, ROTATION_HELP, Argument, ChangeKind, Stub, Verb
+from bot.domain.changes.verb import PATCH_POD, ROTATION_HELP, ROTATIONS, Argument, ChangeKind, Stub, Verb
 from bot.domain.cluster.objects import ROTATION_ANNOTATION, annotations_of, is_going_away, is_ready, name_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
 from bot.domain.cluster.snapshot import Obj
@@ -62,7 +62,7 @@ VERB = Verb(
     plan=plan_rotate_canary,
     kinds=(ChangeKind("rotate_canary", "medium", minutes=15),),  # users get unproven answers
     access={"Deployment": (PATCH_POD,)},
-    arguments=(Argument("rotation", ROTATION_HELP),),
+    arguments=(Argument("rotation", ROTATION_HELP, known=ROTATIONS),),
     edits_engines=True,
     stub=Stub(of="canary"),
 )

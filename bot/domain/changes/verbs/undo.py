@@ -290,7 +290,14 @@ VERB = Verb(
         )
         for kind in WORKLOADS
     },
-    arguments=(Argument("of", "last or all of the run's changes, or those of the autoscaler's bounds", "optional"),),
+    arguments=(
+        Argument(
+            "of",
+            "last or all of the run's changes, or those of the autoscaler's bounds",
+            "optional",
+            known=("last", "all", OF_AUTOSCALER),
+        ),
+    ),
     restores=True,
     stub=Stub(of="last_change", has_undo=False),
 )

@@ -8,7 +8,16 @@ from dataclasses import replace
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.incidents.machine import parking, questions, residual, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import NEXT_STATUS, PARKED_REMINDER, ActiveChange, ActiveWatch, Findings, Frame, Offer
+from bot.domain.incidents.run import (
+    NEXT_STATUS,
+    PARKED_REMINDER,
+    ActiveChange,
+    ActiveWatch,
+    Findings,
+    Frame,
+    Offer,
+    Run,
+)
 from bot.domain.playbooks.language import (
     AskState,
     ChangeState,
@@ -212,7 +221,22 @@ def end(draft: Draft, state: EndState) -> None:
     if residual.residual_changes(draft.run):
         questions.ask_about_residual_changes(draft)
         return
+    if state.end == "fixed" and (given_back := _nodes_given_back(draft.run)):
+        close(
+            draft,
+            "backed_out",
+            f"Taken back at the end: {', '.join(given_back)}. What was wrong there is not repaired.",
+        )
+        return
     close(draft, state.end, draft.text("say"))
+
+
+def _nodes_given_back(run: Run) -> list[str]:
+    """Returns what had taken a node out of use until somebody took it back here, before the incident could end."""
+    asked = (each for each in run.questions.values() if each.built_in and each.state == run.state)
+    if not any(questions.KEEP in each.choices and each.answer == "undo" for each in asked):
+        return []
+    return [each.title for each in run.ledger if each.undone_by and residual.is_only_of_nodes((each,))]
 
 
 def _gave_way(draft: Draft) -> Offer | None:

@@ -134,8 +134,11 @@ def ask_about_residual_changes(draft: Draft) -> None:
     choices = {"undo": "Take it back"} if any(entry.undo for entry in left) else {}
     kept = {KEEP: "Keep it: I own it from here"}
     # A node was taken out of use for a fault that a closed incident does not end.
-    choices = kept | choices if residual.is_only_of_nodes(left) else choices | kept
+    is_of_nodes = residual.is_only_of_nodes(left)
+    choices = kept | choices if is_of_nodes else choices | kept
     asked = "Keep it, or take it back?" if "undo" in choices else "The bot cannot take it back. Do you keep it?"
+    if is_of_nodes and "undo" in choices:
+        asked = "Keep it, or take it back, so that pods start there again?"
     _ask_built_in(draft, f"Still in place: {', '.join(titles)}. {asked} Then the incident closes.", choices)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.domain.approvals.contacts import TEAMS
 from bot.domain.changes.catalogue import VERBS
+from bot.domain.changes.verb import Argument, ArgumentKind
 from bot.domain.flags.flag_history import life_of_flag
 from bot.domain.flags.flag_rules import fault_of_value
 from bot.domain.flags.flag_table import newest_table
@@ -31,7 +32,7 @@ from bot.domain.playbooks.language import (
     WatchState,
 )
 from bot.domain.playbooks.matchers import MatcherError, parse_matchers
-from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.mistakes import Mistake, Path, as_written
 from bot.domain.playbooks.scope import RESERVED, Written, findings_of, signals_of, written_expressions
 from bot.domain.playbooks.settings import looks_like_duration
 from bot.domain.signals.comparison import comparison_fault
@@ -49,6 +50,11 @@ from bot.domain.signals.specs import (
     SignalSpec,
 )
 
+WRITTEN: Mapping[ArgumentKind, str] = {
+    "number": "a number",
+    "whole number": "a whole number",
+    "true or false": "true or false",
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAMES_SOMETHING = re.compile(r"(answers|baseline|forms|picked|results|settings|target)(\.\w+)+", re.ASCII)
 _PLAYBOOK_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -162,10 +168,14 @@ def _has_bad_option(name: str, state: State) -> bool:
 
 def _alerts(playbook: Playbook) -> Mistakes:
     for index, line in enumerate(playbook.opens_on):
+        at: Path = ("opens_on", index)
         try:
-            parse_matchers(line)
+            matchers = parse_matchers(line)
         except MatcherError as error:
-            yield Mistake(("opens_on", index), error.what, error.hint, error.column)
+            yield Mistake(at, error.what, error.hint, error.column)
+            continue
+        if all(matcher.matches({}) for matcher in matchers):
+            yield Mistake(at, "this line opens on alerts of any name", 'Add a matcher such as alertname="MyAlert".')
 
 
 def _duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
@@ -236,6 +246,14 @@ def _probe(path: Path, signal: ProbeSignal, probes: Probes) -> Mistakes:
         for name in sorted(signal.parameters.keys() - probe.parameters.keys()):
             hint = did_you_mean(name, probe.parameters) or "It takes none."
             yield Mistake((*path, "parameters", name), f"'{signal.probe}' has no parameter '{name}'", hint, at_key=True)
+        for name, value in signal.parameters.items():
+            at = (*path, "parameters", name)
+            if isinstance(value, str) and value.startswith("settings."):
+                continue  # reported with the other names
+            if name in probe.numbers and not _is("number", value):
+                yield Mistake(at, f"{as_written(value)} is not a number", "Write a number or settings.<name>.")
+            if name in probe.durations and not (isinstance(value, str) and is_duration(value)):
+                yield Mistake(at, f"{as_written(value)} is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
 
 
 def _compared(
@@ -543,12 +561,33 @@ def _verb(path: Path, state: ChangeState) -> Mistakes:
         if isinstance(value, str) and _NAMES_SOMETHING.fullmatch(value):
             at = (*path, "with", argument)
             yield Mistake(at, f"'{value}' would be taken as it stands", f"Write '${{{value}}}' for what it names.")
-        elif argument in verb.numbers and isinstance(value, str | bool) and "${" not in str(value):
-            hint = "Write a number, or '${…}' around an expression that gives one."
-            yield Mistake((*path, "with", argument), f"'{value}' is not a number", hint)
+        elif takes := verb.argument(argument):
+            yield from _argument((*path, "with", argument), takes, value)
     if "edits" in given & verb.takes:
         yield from _edits((*path, "with", "edits"), state.with_["edits"])
     yield from _mitigations(path, state)
+
+
+def _argument(path: Path, takes: Argument, value: Any) -> Mistakes:
+    """A value that would be refused only in the incident; what `${…}` gives is not known before."""
+    if isinstance(value, str) and "${" in value:
+        return
+    if takes.known and value not in takes.known:
+        yield Mistake(path, f"{as_written(value)} is not possible here", did_you_mean(str(value), takes.known))
+    if takes.kind == "anything":
+        return
+    if not _is(takes.kind, value):
+        hint = f"Write {WRITTEN[takes.kind]}, or '${{…}}' around an expression that gives one."
+        yield Mistake(path, f"{as_written(value)} is not {WRITTEN[takes.kind]}", hint)
+    elif takes.least is not None and value < takes.least:
+        yield Mistake(path, f"{as_written(value)} is not possible here", f"Write at least {takes.least:g}.")
+
+
+def _is(kind: ArgumentKind, value: Any) -> bool:
+    if kind == "true or false":
+        return isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and (kind == "number" or value == int(value))
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:

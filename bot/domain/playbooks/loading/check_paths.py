@@ -232,7 +232,8 @@ def lint(playbook: Playbook, unused: Iterable[str] = ()) -> Mistakes:
             hint = "Write 'still': the reason, read again before the call."
             yield Mistake(path, "a change without a reason that must still hold", hint, at_key=True)
     if not playbook.opens_on and playbook.opens is None:
-        yield Mistake(("playbook",), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
+        place = "opens_on" if "opens_on" in playbook.model_fields_set else "playbook"
+        yield Mistake((place,), NOTHING_OPENS, "Write 'opens_on', or 'opens: by_hand'.")
     yield from _unverified(playbook)
     yield from _good_unread(playbook)
     yield from _unused(playbook)

@@ -16,13 +16,15 @@ from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import KINDS, Broke, Choice, Defaults, Go, Playbook, Setting, state_kind
 from bot.domain.playbooks.loading.key_words import WORDS
-from bot.domain.playbooks.mistakes import Mistake, Path, Report
+from bot.domain.playbooks.mistakes import Mistake, Path, Report, as_written
 from bot.domain.signals.specs import COMPARABLE, SIGNAL_KINDS, comparable_kind, signal_kind
 
 TIMES = frozenset({"over", "past", "for", "within", "every", "expires"})
 """Keys that hold a duration."""
 _SECTIONS: tuple[str, ...] = ("settings", "signals", "states")
 _PARTS: dict[str, type[BaseModel]] = {"go": Go, "choices": Choice, "broke": Broke}
+_PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
+"""A word that YAML reads as itself within a list."""
 _SHAPES = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -190,9 +192,7 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
             path, f"'{path[-1]}' has no value" if path else "is empty", "Write one, or delete the key.", at_key=True
         )
     if path == ("language",):
-        return Mistake(
-            path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot."
-        )
+        return _language(path, given)
     if path[-1:] and path[-1] in TIMES and kind == "string_type":
         return Mistake(path, f"'{given}' has no unit", f"Write {given}s, {given}m or {given}h.")
     if kind == "literal_error":
@@ -206,15 +206,25 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         least = "at least" if kind == "greater_than_equal" else "at most"
         return Mistake(path, f"'{given}' is not possible here", f"Write {least} {limit}.")
     if kind in _SHAPES:
-        shown = f"'{given}'" if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
+        shown = as_written(given) if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
         return Mistake(path, f"{shown} is not {_SHAPES[kind]}", _hint(_SHAPES[kind], given))
     return Mistake(path, detail["msg"][0].lower() + detail["msg"][1:])
+
+
+def _language(path: Path, given: object) -> Mistake:
+    if isinstance(given, str):
+        return Mistake(path, f"the language is a number, not the text '{given}'", "Write it without quotes.")
+    return Mistake(path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot.")
 
 
 def _hint(wanted: str, given: object) -> str:
     match wanted:
         case "a list":
-            return "Begin each of its lines with '- '." if isinstance(given, Mapping) else f"Write [{given}]."
+            if isinstance(given, Mapping):
+                return "Begin each of its lines with '- '."
+            # A comma, or a number that is a text, would be read otherwise without quotes.
+            quoted = str(given).replace("'", "''")
+            return f"Write [{given}]." if _PLAIN.fullmatch(quoted) else f"Write ['{quoted}']."
         case "a text":
             return "Put it in quotes." if isinstance(given, int | float) else "Write a text."
         case "a mapping of keys":

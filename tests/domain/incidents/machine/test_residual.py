@@ -131,3 +131,14 @@ def test_what_another_change_holds_is_no_part_of_a_rollout_that_stands_still() -
     earlier = still.model_copy(update={"call_id": "INC-1/R0/0", "holds": None, "title": "scaled before"})
     story.run = story.run.with_(ledger=(earlier, still))
     assert [entry.call_id for entry in residual_changes(story.run)] == [still.call_id]
+
+
+@pytest.mark.parametrize(("verb", "ending"), [("cordon_node", "backed_out"), ("canary", "fixed")])
+def test_a_node_that_is_given_back_at_the_end_is_not_called_fixed(verb: str, ending: str) -> None:
+    plan = builders.plan(verb=verb, title="Cordon node n1", steps=(builders.call(title="Cordon node n1"),))
+    story = under_way(plan).settles().watched("held").chooses("undo")
+    undo = plan.model_copy(update={"verb": "undo", "steps": (builders.call(undo=(), restores=True),)})
+    story.planned(PlanResult(outcome="planned", plan=undo)).posted().presses("approve").settles()
+    assert story.run.ending == ending
+    (closed,) = (post for post in story.run.posts if post.kind == "closed")
+    assert ("What was wrong there is not repaired." in closed.data["text"]) == (ending == "backed_out")
