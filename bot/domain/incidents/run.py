@@ -61,6 +61,7 @@ class Question(_Frozen):
     not_by: str = ""
     """The person who must not answer it."""
     notes: dict[str, str] = Field(default_factory=dict)
+    """Choice key to what it means; to what was filled in, once the choice is taken with a form."""
     styles: dict[str, str] = Field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     asked_at: float

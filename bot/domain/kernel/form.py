@@ -69,6 +69,19 @@ def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[
     return counted
 
 
+def in_words(form: Mapping[str, FormField], filled: Mapping[str, Answer]) -> str:
+    """Returns what a person filled in, by the labels of the fields; empty if nothing."""
+    return "; ".join(
+        f"{field.label.rstrip('?: ')}: {_shown(field, filled[name])}" for name, field in form.items() if name in filled
+    )
+
+
+def _shown(field: FormField, value: Answer) -> str:
+    if isinstance(value, float):
+        return f"{value:g} {field.unit}".strip()
+    return field.options.get(value, value)
+
+
 def moment_in(given: Answer) -> float | None:
     """Returns epoch seconds of a text with a date and a time, UTC by default; None for anything else."""
     if isinstance(given, float) or len(given) > MAX_MOMENT_LENGTH:

@@ -11,11 +11,13 @@ from bot.adapters.slack.outbound.card import card, now_line
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
+from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import Alternative, CarriedOut, Demand
 from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Post, Run
+from bot.domain.kernel.form import FormField
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
 from tests.adapters.slack.runs import (
@@ -475,6 +477,27 @@ def test_a_question_mentions_people_until_it_is_answered() -> None:
     assert "📣 <!subteam^S0LEAD> <@U0ANA>" in json.dumps(dict(thread(asked))["question:Q1"].blocks, ensure_ascii=False)
     answered = asked.with_(questions={"Q1": question(status="answered", answer="yes", answered_by="U0ANA")})
     assert "S0LEAD" not in json.dumps(dict(thread(answered))["question:Q1"].blocks)
+
+
+def test_an_answered_question_says_what_was_filled_in() -> None:
+    forms = {"hand_over": {"who": FormField(label="Who?")}}
+    answered = questioned(
+        status="answered", answer="hand_over", answered_by="U0ANA", forms=forms, notes={"hand_over": "Who: <!channel>"}
+    )
+    shown = json.dumps(dict(thread(answered))["question:Q2"].blocks, ensure_ascii=False)
+    assert "answered *Hand over to me*: Who: &lt;!channel&gt;" in shown
+
+
+def test_the_end_of_an_incident_that_the_bot_did_not_change_says_so() -> None:
+    closed = run(closed_at=BEGAN + 600, ending="fixed", ledger=(), posts=(post("closed", "closed:9", "fixed"),))
+    assert "Verified without a change by the bot" in json.dumps(dict(thread(closed))["closed:9"].blocks)
+    changed = closed.with_(ledger=(ledger_entry(),))
+    assert "Fixed and verified" in json.dumps(dict(thread(changed))["closed:9"].blocks)
+
+
+def test_the_name_of_a_pod_is_not_capitalized() -> None:
+    assert capitalized("llm-mdbmd-4b9s7 is in rotation") == "llm-mdbmd-4b9s7 is in rotation"
+    assert capitalized("the pool is full") == "The pool is full"
 
 
 def test_a_request_mentions_who_is_on_call_beside_those_who_approve() -> None:

@@ -69,6 +69,11 @@ async def test_a_handover_names_the_next_lead_and_says_what_is_open(
     assert "INC-7" in read
 
 
+async def test_a_handover_mentions_who_halted(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = run(halted_by="U0ANA")
+    assert "Halted by <@U0ANA>" in await counter.say("handover INC-7 <@U0BEN>")
+
+
 async def test_all_open_incidents_are_handed_over_with_one_summary_in_the_channel(counter: Counter) -> None:
     watching(counter)
     counter.inbound.runs["INC-8"] = run(incident_id="INC-8")

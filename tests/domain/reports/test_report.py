@@ -355,7 +355,7 @@ def told(*more: Entry) -> str:
 def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
     ended = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
     page = told(Entry(kind="closed", at=START + 600, text="closed", data=ended))
-    assert "**What happened:** KV cache full on serving/llm, opened by A; fixed and verified after 10 m 00 s" in page
+    assert "**What happened:** KV cache full on serving/llm, opened by A; verified without a change by the bot after 10 m 00 s" in page
     assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
     assert "**Cause:** Requests are preempted. Ruled out: a crash. Could not be ruled out: a node fault." in page
     assert "**What was done:** nothing was changed" in page

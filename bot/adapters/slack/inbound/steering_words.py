@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.adapters.slack.escape import code, line, mention
+from bot.adapters.slack.escape import code, line, mention, prose
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, announce, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.message import Message
+from bot.adapters.slack.outbound.request_message import people_of
 from bot.adapters.slack.services import IncidentService, Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.handover import open_matters
@@ -187,7 +188,8 @@ def event_of(command: Command, verb: str, **more: Any) -> Commanded:
 
 def _summary(run: Run, now: float) -> list[str]:
     head = f"• *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}"
-    return [head, *(f"      {line(each, 300)}" for each in open_matters(run, now))]
+    people = people_of(run)
+    return [head, *(f"      {prose(each, 300, people=people)}" for each in open_matters(run, now))]
 
 
 @dataclass(frozen=True)

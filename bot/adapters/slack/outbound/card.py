@@ -141,7 +141,8 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
         lasted = span(run.closed_at - run.starts_at)
-        return f"*{capitalized(line(ending_in_words(run.ending), 80))}* · {day(run.closed_at)} · after {lasted}"
+        ending = ending_in_words(run.ending, by_the_bot=bool(run.ledger))
+        return f"*{capitalized(line(ending, 80))}* · {day(run.closed_at)} · after {lasted}"
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
 
 

@@ -165,7 +165,8 @@ def _answer(question: Question) -> str:
     if question.status == "answered":
         chosen = line(question.choices.get(question.answer, question.answer), 200)
         at = f" at {time_of_day(question.answered_at)}" if question.answered_at is not None else ""
-        return f"✅ {mention(question.answered_by)} answered *{chosen}*{at}."
+        filled = line(question.notes.get(question.answer, ""), 500) if question.forms.get(question.answer) else ""
+        return f"✅ {mention(question.answered_by)} answered *{chosen}*{at}{f': {filled}' if filled else '.'}"
     if question.status == "expired":
         return "⌛ Nobody answered in time."
     return "🔁 Withdrawn: the incident went on, or closed, without this answer."
@@ -236,7 +237,7 @@ def _named(group: str) -> str:
 def _closed(run: Run, post: Post) -> Message:
     ending = str(post.data.get("ending") or run.ending)
     closed_at = run.closed_at if run.closed_at is not None else post.at
-    called = capitalized(ending_in_words(ending))
+    called = capitalized(ending_in_words(ending, by_the_bot=bool(run.ledger)))
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
     sign = "✅" if ending in GOOD_ENDINGS else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")

@@ -66,7 +66,9 @@ def time_of_day(at: float) -> str:
 
 
 def capitalized(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
+    """The name of a pod or a node stays as it is."""
+    is_name = any(sign.isdigit() for sign in text.partition(" ")[0])
+    return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 
 def ago(at: float) -> str:

@@ -11,7 +11,8 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.form import answers as form_answers
-from bot.domain.kernel.form import problems
+from bot.domain.kernel.form import in_words, problems
+from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.language import DivertState
 
 
@@ -229,14 +230,21 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     if form and (wrong := problems(form, press.fields)):
         return _reject(draft, press, "; ".join(wrong.values()))
     filled = form_answers(form, press.fields) if form else {}
+    told = in_words(form, filled)
     answered = question.model_copy(
-        update={"status": "answered", "answer": press.value, "answered_by": press.user, "answered_at": draft.at}
+        update={
+            "status": "answered",
+            "answer": press.value,
+            "answered_by": press.user,
+            "answered_at": draft.at,
+            "notes": question.notes | {press.value: redacted(told)} if told else question.notes,
+        }
     )
     answers = draft.run.questions | {question.question_id: answered}
     draft.set(questions=answers, question="")
     draft.clear_deadlines(f"question:{question.question_id}")
     draft.record(
-        "answered", f"{question.choices[press.value]}", who=press.user,
+        "answered", f"{question.choices[press.value]}{f' ({told})' if told else ''}", who=press.user,
         data={"question": question.question_id} | ({"fields": filled} if filled else {}),
     )  # fmt: skip
     if question.built_in:

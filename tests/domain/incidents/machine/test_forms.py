@@ -106,6 +106,9 @@ def test_what_is_filled_in_decides() -> None:
     story.chooses("given", user="ana", size="1").reads(2)
     assert story.run.state == "sure"
     assert story.run.findings.forms["ask"] == {"size": 1.0}
+    (answered,) = (each for each in story.run.questions.values() if each.status == "answered")
+    assert answered.notes["given"] == "How big: 1"
+    assert story.texts("answered") == ["This (How big: 1)"]
     question = story.run.open_question
     assert question is not None
     assert question.by is not None
