@@ -35,6 +35,10 @@ def cleans_up(plan: Plan, ledger: Iterable[LedgerEntry]) -> str:
     return "it only takes back what the bot added" if is_own or is_floor else ""
 
 
+COVERS = " covers it"
+"""After the request whose approval covers a change, as the reason why it is only announced."""
+
+
 def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> str:
     """Whether an approved request of this run showed this change as its next step, and the plan is what it showed."""
     asked = [one for one in earlier if one.status == "granted" and state in {step.state for step in one.covers}]
@@ -42,7 +46,7 @@ def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> s
         return ""
     if RISKS.index(risk) > RISKS.index(asked[-1].plan.risk) or _has_warnings(plan):
         return ""
-    return f"{asked[-1].request_id} covers it"
+    return f"{asked[-1].request_id}{COVERS}"
 
 
 def _is_as_shown(plan: Plan, shown: Plan) -> bool:

@@ -198,9 +198,7 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("Closed", closed),
         (
             "Ending",
-            _strong(_ended(report))
-            if report.ending
-            else NONE,
+            _strong(_ended(report)) if report.ending else NONE,
         ),
         ("Time to the first action (MTTA)", lasting(report.act_seconds)),
         ("Time to the close (MTTR)", lasting(report.close_seconds)),

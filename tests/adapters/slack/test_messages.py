@@ -11,10 +11,11 @@ from bot.adapters.slack.outbound.card import card, now_line
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
+from bot.adapters.slack.outbound.request_message import request_blocks
 from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
-from bot.domain.approvals.grant import Alternative, CarriedOut, Demand
+from bot.domain.approvals.grant import Alternative, CarriedOut, Covered, Demand
 from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Post, Run
 from bot.domain.kernel.form import FormField
@@ -493,6 +494,21 @@ def test_the_end_of_an_incident_that_the_bot_did_not_change_says_so() -> None:
     assert "Verified without a change by the bot" in json.dumps(dict(thread(closed))["closed:9"].blocks)
     changed = closed.with_(ledger=(ledger_entry(),))
     assert "Fixed and verified" in json.dumps(dict(thread(changed))["closed:9"].blocks)
+
+
+def test_a_request_that_covers_later_changes_tells_the_impact_of_the_first() -> None:
+    later = Covered(state="roll_out", title="Roll it out to every replica", risk="high")
+    (request,) = waiting(covers=(later,)).requests.values()
+    shown = json.dumps(request_blocks(waiting(covers=(later,)), request), ensure_ascii=False)
+    assert "*Impact of the first step:* " in shown
+    assert "*Then, with the same approval:* Roll it out to every replica." in shown
+
+
+def test_a_change_that_another_approval_covers_is_called_approved() -> None:
+    policy = next(iter(waiting().requests.values())).policy.model_copy(update={"announced": "R1 covers it"})
+    shown = json.dumps(last(waiting(status="granted", policy=policy)).blocks, ensure_ascii=False)
+    assert "*Approved* with R1, started" in shown
+    assert "no approval needed" not in shown
 
 
 def test_the_name_of_a_pod_is_not_capitalized() -> None:

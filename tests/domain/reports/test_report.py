@@ -353,9 +353,10 @@ def told(*more: Entry) -> str:
 
 
 def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
-    ended = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
-    page = told(Entry(kind="closed", at=START + 600, text="closed", data=ended))
-    assert "**What happened:** KV cache full on serving/llm, opened by A; verified without a change by the bot after 10 m 00 s" in page
+    end = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
+    page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
+    ended = "verified without a change by the bot after 10 m 00 s"
+    assert f"**What happened:** KV cache full on serving/llm, opened by A; {ended}" in page
     assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
     assert "**Cause:** Requests are preempted. Ruled out: a crash. Could not be ruled out: a node fault." in page
     assert "**What was done:** nothing was changed" in page
@@ -394,6 +395,14 @@ def test_what_is_only_announced_waits_for_nobody() -> None:
     done = Entry(kind="outcome", at=START + 9, text="remove: done", data={"request": "R1"})
     report = Report.of(chain([asked("R1", 1, said, waits=False), done], head="0" * 64, length=0))
     assert (report.waits, report.waited_seconds) == ((), 0.0)
+
+
+def test_a_change_that_another_approval_covers_names_who_gave_it() -> None:
+    approved = Entry(kind="decided", at=START + 2, text="approved R1: cap", who="ana", data={"request": "R1"})
+    rest = asked("R2", 5, " — announced, not approved: R1 covers it", waits=False, announced="R1 covers it")
+    done = Entry(kind="outcome", at=START + 9, text="roll it out: done", data={"request": "R2"})
+    report = Report.of(chain([asked("R1", 1), approved, rest, done], head="0" * 64, length=0))
+    assert [(it.request, it.by) for it in report.applied] == [("R2", ("ana",))]
 
 
 def test_follow_ups_are_what_people_wrote_and_what_the_timeline_suggests() -> None:

@@ -183,7 +183,8 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
     said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
     said = f" — only advised: {advice.text}" if advice else said
-    waits = {} if request.status == "open" else {"waits": False}
+    waits: dict[str, object] = {} if request.status == "open" else {"waits": False}
+    waits |= {"announced": policy.announced} if policy.announced else {}
     draft.record(
         "request", f"{request.request_id} ({risk} risk): {plan.title}{said}",
         data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json"), **waits},
