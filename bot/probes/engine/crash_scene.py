@@ -20,11 +20,15 @@ from bot.probes.declaration import Probe
 from bot.probes.engine.pod_logs import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash
 
 HOUR = 3600.0
+NAMED = 3
+"""Crashed replicas that are named; the others are counted."""
 
 
 @dataclass(frozen=True)
 class CrashScene:
     crashed: float
+    names: str | None
+    """Of the crashed replicas, with the exit code and how often."""
     ready: float
     steady_for: float | None
     lived: float | None
@@ -46,6 +50,7 @@ class ReadCrashScene(PodsProbe):
         oldest = max(sorted(known), key=lambda name: known[name], default=None)
         parts = CrashScene(
             crashed=float(len({name_of(end.pod) for end in crashed})),
+            names=_named(crashed) or None,
             ready=float(sum(is_ready(pod) for pod in pods)),
             only_new=_only_new(snapshot, crashed),
             steady_for=_steady_for(pods, request.at),
@@ -56,7 +61,7 @@ class ReadCrashScene(PodsProbe):
             oldest_hours=known[oldest] / HOUR if oldest is not None else None,
         )
         missing = dict.fromkeys(PROBE.kinds, "the pods do not say it") | dict.fromkeys(
-            ("lived", "exit_code"), "nothing crashed since the incident opened"
+            ("names", "lived", "exit_code"), "nothing crashed since the incident opened"
         )
         return answer(request, parts, missing=missing, detail=_in_words(crashed), source=SOURCE)
 
@@ -129,6 +134,16 @@ def _serves(pods: Sequence[Obj]) -> bool | None:
         if any(word in text for text in said for word in ENGINE_WORDS):
             return True
     return None
+
+
+def _named(crashed: Sequence[Ended]) -> str:
+    ends = {name_of(end.pod): f"exit {end.exit_code}, {_times(end.count)}" for end in crashed}
+    shown = [f"{name} ({how})" for name, how in sorted(ends.items())[:NAMED]]
+    return ", ".join([*shown, *([f"{len(ends) - NAMED} more"] if len(ends) > NAMED else [])])
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{count:.0f} times"
 
 
 def _in_words(crashed: Sequence[Ended]) -> str:
