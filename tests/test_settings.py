@@ -461,6 +461,11 @@ def test_a_file_that_is_no_settings_file_says_so_without_its_values(tmp_path: Pa
     assert "s3cret" not in only
 
 
+def test_what_a_broken_file_may_hold_is_not_called_missing(tmp_path: Path) -> None:
+    (only,) = faults({}, written(tmp_path, "redis: {url: redis://r}\nhttp: ["))
+    assert ":2:8: not YAML" in only
+
+
 def test_a_file_that_is_not_there_is_a_fault_beside_the_others(tmp_path: Path) -> None:
     listed = faults({"INCIDENT_BOT_SETTINGS": str(tmp_path / "none.yaml")})
     assert listed[0].endswith(

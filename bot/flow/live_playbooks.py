@@ -34,6 +34,7 @@ class LivePlaybooks:
         self._seen = self._settling = look()
         self._library = read()
         self._announced: dict[str, tuple[Fault, ...]] = {}
+        self._not_told: set[str] = set()
         _log(self._library.faults)
 
     @property
@@ -89,9 +90,12 @@ class LivePlaybooks:
     async def _announced_once(self, about: str, text: str, file: str) -> bool:
         try:
             await self._notify_once(about, text)
-        except MessengerError as error:  # the next round retries it
-            log.warning("playbooks.not_told", file=file, reason=str(error))
+        except MessengerError as error:  # the next round, a second later, retries it
+            if file not in self._not_told:
+                log.warning("playbooks.not_told", file=file, reason=str(error))
+            self._not_told.add(file)
             return False
+        self._not_told.discard(file)
         return True
 
 

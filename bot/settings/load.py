@@ -49,6 +49,9 @@ def _load(model: type[M], environ: Mapping[str, str], file: Path | None, overrid
         gathered.read_file(path)
     gathered.read_environment(environ)
     gathered.read_overrides(overrides)
+    if not gathered.is_file_known:
+        # What seems to be missing may be in the file.
+        raise SettingsError(gathered.problems)
     # What is not a setting at all stays, and is reported.
     others = Settings.model_fields.keys() - model.model_fields.keys()
     values = {name: value for name, value in gathered.values.items() if name not in others}
@@ -69,6 +72,8 @@ class _Gathered:
     values: dict[str, Any] = field(default_factory=lambda: {name: {} for name in sections(Settings)})
     sources: dict[Location, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    is_file_known: bool = True
+    """False if there is a file that is not YAML."""
 
     def put(self, path: Location, value: Any, source: str) -> None:
         inner = self.values
@@ -123,11 +128,13 @@ class _Gathered:
             reason = unreadable.strerror if isinstance(unreadable, OSError) else "it is not UTF-8"
             self.problems.append(f"{path} cannot be read: {reason}; correct --settings or {FILE_VARIABLE}")
         except MarkedYAMLError as wrong:
+            self.is_file_known = False
             mark = wrong.problem_mark
             where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
             what = "a key is written twice" if isinstance(wrong, DuplicateKeyError) else wrong.problem
             self.problems.append(f"{where}: not YAML: {what}")
         except YAMLError as wrong:
+            self.is_file_known = False
             self.problems.append(f"{path}: not YAML: {type(wrong).__name__}")
         else:
             if isinstance(content, dict):

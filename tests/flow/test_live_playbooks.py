@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.adapters.yaml_playbooks import FileHashes, load_folder
 from bot.domain.kernel.errors import MessengerError
@@ -141,8 +142,11 @@ async def test_a_broken_file_that_is_deleted_is_not_called_sound(bench: Bench) -
 async def test_what_slack_did_not_take_is_told_later(bench: Bench) -> None:
     bench.is_away = True
     bench.write(DRILL.replace("start:", "strt:", 1))
-    await bench.settled()
+    with capture_logs() as logs:
+        await bench.settled()
+        await bench.live.refresh()
     assert bench.told == []
+    assert [each["event"] for each in logs].count("playbooks.not_told") == 1
     bench.is_away = False
     await bench.live.refresh()
     assert len(bench.told) == 1

@@ -77,6 +77,8 @@ class Refusal:
     lasting: bool
     happened: Literal["no", "unknown"]
     retry_after_seconds: float = 1.0
+    is_answer: bool = True
+    """False if no answer came."""
 
     @property
     def is_final(self) -> bool:
@@ -84,10 +86,16 @@ class Refusal:
         return self.lasting and self.error not in OF_THE_BOT
 
     def as_error(self, doing: str) -> MessengerError:
-        reason = f"{doing}: Slack answered {self.error}"
+        reason = f"{doing}: {f'Slack answered {self.error}' if self.is_answer else self.error}"
         if self.lasting and not self.is_final:
             return MessengerError(reason, lasting=False, retry_after_seconds=PEOPLE_TAKE_SECONDS)
         return MessengerError(reason, lasting=self.lasting, retry_after_seconds=self.retry_after_seconds)
+
+
+def _lost(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "Slack did not answer in time"
+    return f"Slack cannot be reached ({type(error).__name__})"
 
 
 async def ask(call: Awaitable[Any]) -> dict[str, Any] | Refusal:
@@ -97,7 +105,7 @@ async def ask(call: Awaitable[Any]) -> dict[str, Any] | Refusal:
     except SlackApiError as refused:
         return _refusal(refused)
     except (TimeoutError, aiohttp.ClientError, OSError) as lost:
-        return Refusal(type(lost).__name__, lasting=False, happened="unknown")
+        return Refusal(_lost(lost), lasting=False, happened="unknown", is_answer=False)
     if not isinstance(answer, dict):
         return Refusal("an answer that is not JSON", lasting=False, happened="unknown")
     return answer

@@ -291,9 +291,11 @@ async def test_a_number_that_names_no_open_incident_stays_in_the_reason_of_a_hal
     assert (incident_id, event.text) == ("INC-7", "2 replicas are down")
 
 
-async def test_resolving_while_a_change_is_applied_is_refused_at_once(counter: Counter) -> None:
+async def test_what_a_halt_and_a_resolution_mean_while_a_change_is_applied(counter: Counter) -> None:
     change = ActiveChange(state="cap", verb="set_flags", begun=True)
     counter.inbound.runs["INC-7"] = run(change=change)
+    assert "A rollout that has begun goes on in Kubernetes." in await counter.say("halt INC-7")
+    counter.inbound.commands.clear()
     assert "Not closed: a change of INC-7 is being applied." in await counter.say("resolve INC-7 it is over")
     assert counter.inbound.commands == {}
 

@@ -6,9 +6,10 @@ import contextlib
 from dataclasses import replace
 from typing import Any, Literal
 
+import aiohttp
 import pytest
 
-from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
+from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS, Refusal, ask
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS
 from bot.adapters.slack.outbound.messenger import PROCESSED_WITHIN_SECONDS, Place, SlackMessenger
 from bot.domain.incidents.event import Posted
@@ -482,3 +483,19 @@ async def test_a_lost_reply_in_that_channel_leaves_one_card(bench: Bench) -> Non
     answer = await bench.client.conversations_history(channel=ELSEWHERE)
     assert len(answer["messages"]) == 1
     assert await slots(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (aiohttp.ClientConnectionError("x"), "posting: Slack cannot be reached (ClientConnectionError)"),
+        (TimeoutError(), "posting: Slack did not answer in time"),
+    ],
+)
+async def test_silence_is_not_called_an_answer(lost: Exception, said: str) -> None:
+    async def call() -> None:
+        raise lost
+
+    refusal = await ask(call())
+    assert isinstance(refusal, Refusal)
+    assert refusal.as_error("posting").reason == said

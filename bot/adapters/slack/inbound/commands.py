@@ -302,6 +302,8 @@ class Commands:
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
         done = f"⛔ *{name} is halted*: no change is sent until `/incident resume {name}`."
+        if run.is_applying:
+            done += " A rollout that has begun goes on in Kubernetes."
         return await self._store(command, run.incident_id, "halt", why, done)
 
     async def _resume(self, command: Command) -> Message:
