@@ -123,7 +123,7 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
     # One screen; the whole report has everything, state by state.
     console.print(short_report(Report.of(entries)))
     verified = is_verified(run, entries, scenario)
-    colour, word = ("green", "verified") if verified else ("red", "NOT verified")
+    colour, word = ("green", "the fix was verified") if verified else ("red", "the fix was NOT verified")
     console.print(
         f"\n[{colour}]{run.incident_id} ended after {seconds:.0f} s: {ending_in_words(run.ending)} ({word}).[/{colour}]"
     )

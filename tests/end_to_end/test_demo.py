@@ -130,6 +130,6 @@ def test_every_scenario_comes_to_its_verified_end_unattended(scenario: str, demo
     assert "entries, consistent" in said
     assert "What happened" in said
     result, following = said.splitlines()[-2:]
-    assert "(verified)." in result
+    assert "(the fix was verified)." in result
     assert following.startswith("Next, press the buttons yourself: incident-bot demo")
     assert [pid for pid in children if is_alive(pid)] == []

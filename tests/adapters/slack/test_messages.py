@@ -507,8 +507,17 @@ def test_a_request_that_covers_later_changes_tells_the_impact_of_the_first() -> 
 def test_a_change_that_another_approval_covers_is_called_approved() -> None:
     policy = next(iter(waiting().requests.values())).policy.model_copy(update={"announced": "R1 covers it"})
     shown = json.dumps(last(waiting(status="granted", policy=policy)).blocks, ensure_ascii=False)
-    assert "*Approved* with R1, started" in shown
+    assert "*Approved* before, started" in shown
     assert "no approval needed" not in shown
+
+
+def test_the_message_of_an_earlier_end_keeps_its_times() -> None:
+    first = post("closed", "closed:9", "fixed")
+    second = post("closed", "closed:12", "fixed").model_copy(update={"at": BEGAN + 900})
+    once = run(closed_at=first.at, ending="fixed", posts=(first,))
+    twice = run(closed_at=second.at, ending="fixed", posts=(first, second))
+    assert dict(thread(twice))["closed:9"].blocks == dict(thread(once))["closed:9"].blocks
+    assert dict(thread(twice))["closed:12"].blocks != dict(thread(once))["closed:9"].blocks
 
 
 def test_the_name_of_a_pod_is_not_capitalized() -> None:

@@ -412,7 +412,7 @@ def _decide_or_decided(run: Run, request: Request) -> list[Block]:
         return _only_advised(run, request)
     if request.status != "open":
         details = menu(_more(run, request), MORE)
-        return [*section([_decision(request)]), *(actions([details]) if details else [])]
+        return [*section([_decision(run, request)]), *(actions([details]) if details else [])]
     # The request's own digest: a press approves exactly what was shown.
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
     if packed is None:
@@ -488,7 +488,7 @@ def _only_advised(run: Run, request: Request) -> list[Block]:
     return [*section(lines), *actions(buttons)]
 
 
-def _decision(request: Request) -> str:
+def _decision(run: Run, request: Request) -> str:
     at = f" at {time_of_day(request.decided_at)}" if request.decided_at is not None else ""
     because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
     match request.status:
@@ -501,8 +501,9 @@ def _decision(request: Request) -> str:
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
             if request.policy.announced.endswith(COVERS):
-                by = line(request.policy.announced.removesuffix(COVERS), 20)
-                return f"📣 *Approved* with {by}, started{at}.{ended}"
+                covering = run.requests.get(request.policy.announced.removesuffix(COVERS))
+                by = f"with “{line(covering.called, 160)}”" if covering else "before"
+                return f"📣 *Approved* {by}, started{at}.{ended}"
             if request.policy.announced:
                 return f"📣 *Announced*{at}, no approval needed{because}.{ended}"
             why = because if request.needs_reason else ""

@@ -357,7 +357,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
             yield from _long_enough(path, state, settings)
         case DivertState():
             yield from _duration((*path, "expires"), state.expires, playbook, settings)
-            yield from _divert(path, state)
+            yield from _divert(path, state, playbook.playbook)
         case EndState():
             yield from _nothing_read(path, state, playbook)
 
@@ -516,7 +516,11 @@ def _team(path: Path, team: str) -> Mistakes:
         yield from _known(path, team, TEAMS, "team")
 
 
-def _divert(path: Path, state: DivertState) -> Mistakes:
+def _divert(path: Path, state: DivertState, playbook: str) -> Mistakes:
+    if state.divert == playbook:
+        yield Mistake(
+            (*path, "divert"), "a playbook does not divert to itself", "Name the next state where this one is."
+        )
     if state.divert == PEOPLE:
         if state.to_group:
             yield from _known((*path, "to_group"), state.to_group, TEAMS, "team")
