@@ -196,10 +196,7 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         *((("Related runbooks", _joined(map(_related, report.related))),) if report.related else ()),
         ("Opened", f"{moment(report.opened_at)} UTC"),
         ("Closed", closed),
-        (
-            "Ending",
-            _strong(_ended(report)) if report.ending else NONE,
-        ),
+        ("Ending", _strong(_ended(report)) if report.ending else NONE),
         ("Time to the first action (MTTA)", lasting(report.act_seconds)),
         ("Time to the close (MTTR)", lasting(report.close_seconds)),
         ("Waited for people", f"{lasting(report.waited_seconds)} in {_asked(len(report.waits))}"),

@@ -237,7 +237,7 @@ def _named(group: str) -> str:
 def _closed(run: Run, post: Post) -> Message:
     ending = str(post.data.get("ending") or run.ending)
     # An incident may have been closed, reopened and closed again: each message is about its own end.
-    is_last = post == [each for each in run.posts if each.kind == "closed"][-1]
+    is_last = post.at >= max((each.at for each in run.posts if each.kind == "closed"), default=post.at)
     closed_at = run.closed_at if is_last and run.closed_at is not None else post.at
     called = capitalized(ending_in_words(ending, by_the_bot=bool(run.ledger)))
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))

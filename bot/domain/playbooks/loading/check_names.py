@@ -591,7 +591,7 @@ def _is(kind: ArgumentKind, value: Any) -> bool:
     if kind == "true or false":
         return isinstance(value, bool)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and (kind == "number" or value == int(value))
+    return is_number and (kind == "number" or float(value).is_integer())
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:
