@@ -225,7 +225,7 @@ def end(draft: Draft, state: EndState) -> None:
         close(
             draft,
             "backed_out",
-            f"Taken back at the end: {', '.join(given_back)}. What was wrong there is not repaired.",
+            f"{', '.join(given_back)}. What was wrong there is not repaired.",
         )
         return
     close(draft, state.end, draft.text("say"))
