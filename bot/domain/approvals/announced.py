@@ -35,8 +35,12 @@ def cleans_up(plan: Plan, ledger: Iterable[LedgerEntry]) -> str:
     return "it only takes back what the bot added" if is_own or is_floor else ""
 
 
-COVERS = " covers it"
-"""After the request whose approval covers a change, as the reason why it is only announced."""
+_COVERS = " covers it"
+
+
+def covering(reason: str) -> str:
+    """Returns the request whose approval is the reason why a change is only announced; empty for another reason."""
+    return reason.removesuffix(_COVERS) if reason.endswith(_COVERS) else ""
 
 
 def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> str:
@@ -46,7 +50,7 @@ def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> s
         return ""
     if RISKS.index(risk) > RISKS.index(asked[-1].plan.risk) or _has_warnings(plan):
         return ""
-    return f"{asked[-1].request_id}{COVERS}"
+    return f"{asked[-1].request_id}{_COVERS}"
 
 
 def _is_as_shown(plan: Plan, shown: Plan) -> bool:

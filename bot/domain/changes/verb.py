@@ -15,7 +15,7 @@ from bot.domain.changes.plan import Plan, Risk
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.signals.signal import Kind
 
-ArgumentKind = Literal["anything", "number", "whole number", "true or false"]
+ArgumentKind = Literal["anything", "a number", "a whole number", "true or false"]
 """What an argument has to be, unless it is an expression in `${…}`."""
 
 
@@ -138,7 +138,7 @@ NODE = (
     Argument("replica", REPLICA.help, "one_of"),
 )
 """A node, by its own name or by that of a replica on it."""
-WITHIN_MINUTES = Argument("within_minutes", "how long it may take", "optional", kind="number", least=1)
+WITHIN_MINUTES = Argument("within_minutes", "how long it may take", "optional", kind="a number", least=1)
 ROTATION_HELP = "in or out: whether the canary gets requests"
 ROTATIONS = ("in", "out")
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
-from bot.domain.approvals.announced import COVERS
+from bot.domain.approvals.announced import covering
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.links import RUNBOOK_ANNOTATION, Link, links_of
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
@@ -372,9 +372,8 @@ def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:
         request = _str(entry.data, "request")
         if entry.kind == "request" and "plan" in entry.data:
             titles[request] = _str(_dict(entry.data, "plan"), "title")
-            why = _str(entry.data, "announced")
-            if why.endswith(COVERS):
-                by[request] = by.get(why.removesuffix(COVERS), [])
+            if other := covering(_str(entry.data, "announced")):
+                by[request] = by.get(other, [])
         elif _approves(entry):
             by.setdefault(request, []).append(entry.who)
         elif entry.kind == "outcome" and request in titles and ": done" in entry.text:

@@ -48,7 +48,7 @@ from bot.adapters.slack.press_value import (
     REFUSE,
     ButtonValue,
 )
-from bot.domain.approvals.announced import COVERS
+from bot.domain.approvals.announced import covering
 from bot.domain.approvals.edits import editable_values
 from bot.domain.approvals.grant import (
     APPROVERS,
@@ -179,7 +179,7 @@ def _impact(request: Request) -> list[str]:
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
     said = _felt(request)
     sign = _danger(drain.text, drain.grade) if drain is not None else ""
-    # What the same approval allows later has an impact of its own.
+    # The same approval allows later changes too, and their impact differs.
     word = "Impact of the first step" if request.covers else "Impact"
     first = [f"{sign}*{word}:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
@@ -500,9 +500,9 @@ def _decision(run: Run, request: Request) -> str:
             ended = f" {OUTCOMES.get(result, '•')} {capitalized(line(in_words, 60))}{said}" if result else ""
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
-            if request.policy.announced.endswith(COVERS):
-                covering = run.requests.get(request.policy.announced.removesuffix(COVERS))
-                by = f"with “{line(covering.called, 160)}”" if covering else "before"
+            if name := covering(request.policy.announced):
+                approved = run.requests.get(name)
+                by = f"with “{line(approved.called, 160)}”" if approved else "before"
                 return f"📣 *Approved* {by}, started{at}.{ended}"
             if request.policy.announced:
                 return f"📣 *Announced*{at}, no approval needed{because}.{ended}"

@@ -125,7 +125,7 @@ VERB = Verb(
     access=everywhere(),
     arguments=(
         REPLICA,
-        Argument("max_tokens", "how many tokens to generate", kind="whole number", least=1),
+        Argument("max_tokens", "how many tokens to generate", kind="a whole number", least=1),
         WITHIN_MINUTES,
     ),
     results=PARTS,

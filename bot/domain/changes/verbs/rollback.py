@@ -143,7 +143,7 @@ VERB = Verb(
             "revision",
             "the revision to go back to; absent, the newest that differs",
             "optional",
-            kind="whole number",
+            kind="a whole number",
             least=1,
         ),
     ),

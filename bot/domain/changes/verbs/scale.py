@@ -246,8 +246,8 @@ VERB = Verb(
     ),
     access={kind: (Access("patch", kind, "scale"), PATCH_POD, *FLOORS_OF_AUTOSCALERS) for kind in WORKLOADS},
     arguments=(
-        Argument("by", "how many replicas more; fewer where negative", "one_of", kind="whole number"),
-        Argument("to", "how many replicas there are to be", "one_of", kind="whole number", least=0),
+        Argument("by", "how many replicas more; fewer where negative", "one_of", kind="a whole number"),
+        Argument("to", "how many replicas there are to be", "one_of", kind="a whole number", least=0),
         Argument(
             "above_maximum",
             "true: raise an autoscaler's maximum too, where it is lower",

@@ -50,11 +50,6 @@ from bot.domain.signals.specs import (
     SignalSpec,
 )
 
-WRITTEN: Mapping[ArgumentKind, str] = {
-    "number": "a number",
-    "whole number": "a whole number",
-    "true or false": "true or false",
-}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAMES_SOMETHING = re.compile(r"(answers|baseline|forms|picked|results|settings|target)(\.\w+)+", re.ASCII)
 _PLAYBOOK_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -235,12 +230,14 @@ def _signal(
             if isinstance(signal.share_above, str):
                 yield from _target((*path, "share_above"), signal.share_above, playbook, settings)
         case ProbeSignal():
-            yield from _probe(path, signal, probes)
+            yield from _probe(path, signal, playbook, settings, probes)
         case _:
             pass
 
 
-def _probe(path: Path, signal: ProbeSignal, probes: Probes) -> Mistakes:
+def _probe(
+    path: Path, signal: ProbeSignal, playbook: Playbook, settings: Mapping[str, object], probes: Probes
+) -> Mistakes:
     yield from _known((*path, "probe"), signal.probe, probes, "probe")
     if probe := probes.get(signal.probe):
         for name in sorted(signal.parameters.keys() - probe.parameters.keys()):
@@ -248,12 +245,12 @@ def _probe(path: Path, signal: ProbeSignal, probes: Probes) -> Mistakes:
             yield Mistake((*path, "parameters", name), f"'{signal.probe}' has no parameter '{name}'", hint, at_key=True)
         for name, value in signal.parameters.items():
             at = (*path, "parameters", name)
-            if isinstance(value, str) and value.startswith("settings."):
-                continue  # reported with the other names
-            if name in probe.numbers and not _is("number", value):
+            if name in probe.durations:
+                yield from _duration(at, str(value), playbook, settings)
+            elif isinstance(value, str) and value.startswith("settings."):
+                yield from _known(at, value.removeprefix("settings."), playbook.settings, "setting")
+            elif name in probe.numbers and not _is("a number", value):
                 yield Mistake(at, f"{as_written(value)} is not a number", "Write a number or settings.<name>.")
-            if name in probe.durations and not (isinstance(value, str) and is_duration(value)):
-                yield Mistake(at, f"{as_written(value)} is not a duration", "Write 90s, 5m, 1h30m or settings.<name>.")
 
 
 def _compared(
@@ -581,8 +578,8 @@ def _argument(path: Path, takes: Argument, value: Any) -> Mistakes:
     if takes.kind == "anything":
         return
     if not _is(takes.kind, value):
-        hint = f"Write {WRITTEN[takes.kind]}, or '${{…}}' around an expression that gives one."
-        yield Mistake(path, f"{as_written(value)} is not {WRITTEN[takes.kind]}", hint)
+        hint = f"Write {takes.kind}, or '${{…}}' around an expression that gives one."
+        yield Mistake(path, f"{as_written(value)} is not {takes.kind}", hint)
     elif takes.least is not None and value < takes.least:
         yield Mistake(path, f"{as_written(value)} is not possible here", f"Write at least {takes.least:g}.")
 
@@ -591,7 +588,7 @@ def _is(kind: ArgumentKind, value: Any) -> bool:
     if kind == "true or false":
         return isinstance(value, bool)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and (kind == "number" or float(value).is_integer())
+    return is_number and (kind == "a number" or float(value).is_integer())
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:
