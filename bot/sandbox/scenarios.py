@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from bot.sandbox.fleet.engine import Pace
+
 Labels = str | tuple[str, ...]
 """The label to press; of several, the next one each time the question is repeated."""
 COMMIT = "(commit the patch)"
@@ -43,6 +45,8 @@ class Scenario:
     """Flags that have been set for a long time."""
     kept_by: Literal["", "helm", "argocd", "argocd-self-heal"] = ""
     """The tool that the workload was deployed with; empty: applied by hand."""
+    prefill_seconds: float = Pace().per_prefill_token_seconds
+    """How long a simulated engine takes to compute a token of a prompt, or to recompute one."""
     gpus_of_others: int = 0
     """GPUs that pods of another namespace hold."""
     quota: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +86,8 @@ class Scenario:
     """How the incident may end."""
 
 
+PREFILL_SECONDS = 0.0003
+"""As much as a token of an answer costs in a batch of 13, as on GPUs with large batches (decision 153)."""
 ACCEPT = {
     "Scale llm": "Accept it for now",
     "requests wait longer": "Accept it for now",
@@ -93,7 +99,9 @@ THRASH = Scenario(
     name="thrash",
     what="load rises, and all replicas preempt requests instead of finishing them",
     healthy_load={"workers": 12},
-    trouble_load={"workers": 160, "ramp_seconds": 2},
+    # People read an answer before they ask again.
+    trouble_load={"workers": 176, "ramp_seconds": 2, "pause_seconds": 6},
+    prefill_seconds=PREFILL_SECONDS,
     # The first question comes up where an alert about latency was the first one.
     answers={"So few requests finished": "It is one: go on", **ACCEPT},
 )
@@ -207,6 +215,7 @@ LOAD_TESTED = replace(
     what="load rises, and a Job load-tests the canary before the rollout is asked for",
     # So few clients that the canary has room for the requests of the test within the target.
     trouble_load={"workers": 96, "ramp_seconds": 2},
+    prefill_seconds=Pace().per_prefill_token_seconds,
     created=(("/apis/batch/v1/namespaces/serving/cronjobs", LOAD_TEST),),
     windows={"ttft_target": "8s"},
     answers={**THRASH.answers, "Roll out to every replica": "Load-test the canary first"},

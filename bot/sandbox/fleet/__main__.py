@@ -18,6 +18,7 @@ from aiohttp import web
 from bot.sandbox.fleet.addresses import Addresses
 from bot.sandbox.fleet.api import KubernetesApi
 from bot.sandbox.fleet.control import Control
+from bot.sandbox.fleet.engine import Pace
 from bot.sandbox.fleet.engines import Engines
 from bot.sandbox.fleet.kubelet import Kubelets
 from bot.sandbox.fleet.pod_worker import Timing
@@ -27,6 +28,7 @@ from bot.sandbox.fleet.vllm_process import VllmEngines
 from bot.sandbox.lifetime import die_with_parent
 
 CLOSE_SECONDS = 0.7
+AS_CAPTURED = Pace().per_prefill_token_seconds
 
 
 def _options() -> argparse.Namespace:
@@ -37,6 +39,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--service", default="serving/llm", help="namespace/name that the gateway routes to")
     parser.add_argument("--pods", default="", help="labels of the pods that it routes to, in place of the Service")
     parser.add_argument("--startup-seconds", type=float, default=3.0, help="how long a simulated vLLM takes to start")
+    parser.add_argument("--prefill-seconds", type=float, default=AS_CAPTURED, help="of a simulated vLLM for a token")
     parser.add_argument("--vllm", type=Path, help="run this vLLM command on the CPU instead of simulated engines")
     parser.add_argument("--time-scale", type=float, default=1.0, help="shortens preStop and restart back-off")
     parser.add_argument("--seed", type=int, default=0, help="of the clients' requests")
@@ -51,7 +54,8 @@ async def _run(options: argparse.Namespace) -> None:
     api = KubernetesApi(options.api, options.token)
     addresses = Addresses()
     traffic = Traffic(options.seed)
-    engines: Engines = VllmEngines(options.vllm) if options.vllm else SimulatedEngines(options.startup_seconds)
+    pace = Pace(per_prefill_token_seconds=options.prefill_seconds)
+    engines: Engines = VllmEngines(options.vllm) if options.vllm else SimulatedEngines(options.startup_seconds, pace)
     timing = Timing(options.startup_seconds, options.time_scale)
     kubelets = Kubelets(api, addresses, timing, engines, traffic)
     await kubelets.open()

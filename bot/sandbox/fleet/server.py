@@ -45,12 +45,19 @@ class VllmServer:
     """`send` is the gateway's in-process entry; everything else reaches it over HTTP."""
 
     def __init__(
-        self, name: str, started: Started, log: ContainerLog, *, process_started_at: float, now: float
+        self,
+        name: str,
+        started: Started,
+        log: ContainerLog,
+        *,
+        process_started_at: float,
+        now: float,
+        pace: Pace | None = None,
     ) -> None:
         self.name = name
         self.started = started
         self.log = log
-        self.engine = Engine(started.limits, now=now)
+        self.engine = Engine(started.limits, pace, now=now)
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._facts = Server(started.served_name, process_started_at, now, started.cache_config)
         self._http = HttpCounts()
@@ -154,7 +161,7 @@ class VllmServer:
                 "kv_cache_size_tokens": str(blocks * self.engine.limits.block_size),
             }
             self._facts = replace(self._facts, cache_config={**self.started.cache_config, **labels})
-        self.engine.pace = Pace(slowdown=fault.factor if fault.kind == "slow" else 1.0)
+        self.engine.pace = replace(self.engine.pace, slowdown=fault.factor if fault.kind == "slow" else 1.0)
         self._metrics_down = fault.kind == "metrics_down"
         self._dies_at = self._facts.engine_created_at + fault.after if fault.kind == "dies" else math.inf
         return True
