@@ -36,7 +36,7 @@ class Facts(Collector):
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.circuits: dict[str, Circuit] = {}
-        """By dependency; an open circuit means that it has stopped answering."""
+        """By dependency."""
 
     def count(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         self.counts[str(event.get("event", ""))] += 1
@@ -47,10 +47,12 @@ class Facts(Collector):
         for fact, count in sorted(self.counts.items()):
             family.add_metric([fact], count)
         silent = GaugeMetricFamily(
-            "incident_bot_dependency_silent", "1 while a dependency does not answer.", labels=["dependency"]
+            "incident_bot_dependency_silent",
+            "1 if the last three requests to a dependency had no answer.",
+            labels=["dependency"],
         )
         for dependency, circuit in self.circuits.items():
-            silent.add_metric([dependency], float(circuit.is_open))
+            silent.add_metric([dependency], float(circuit.is_silent))
         return [family, silent]
 
     def page(self, levels: Mapping[str, int]) -> str:

@@ -35,6 +35,7 @@ class Circuit:
     ) -> None:
         self.name, self._elapsed, self._now = name, elapsed, now
         self._unanswered = 0
+        self._failed = 0
         self._answered_at = float("-inf")
         self._silent_since = 0.0
         self._tried_at = float("-inf")
@@ -43,6 +44,11 @@ class Circuit:
     @property
     def is_open(self) -> bool:
         return self._is_open
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the last requests had no answer: also where each fails at once and none has to be kept back."""
+        return self._is_open or self._failed >= OPENS_AFTER
 
     @contextlib.contextmanager
     def asking(self, *, insists: bool = False, counts: bool = True) -> Iterator[None]:
@@ -56,10 +62,13 @@ class Circuit:
             self._admit(began, may_try=counts)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             # This includes a caller that gave up: its own deadline is often the shorter one.
-            if counts and self._elapsed() - began >= SLOW_SECONDS:
-                self._nobody_answered(began, asked_at)
+            is_slow = self._elapsed() - began >= SLOW_SECONDS
+            if counts and began >= self._answered_at:  # else it is one slow request among others that were answered
+                self._failed += is_slow or isinstance(error, Exception)
+                if is_slow:
+                    self._nobody_answered(asked_at)
             raise
         self._answered()
 
@@ -70,14 +79,12 @@ class Circuit:
         self._tried_at = began
 
     def _answered(self) -> None:
-        self._unanswered, self._answered_at = 0, self._elapsed()
+        self._unanswered, self._failed, self._answered_at = 0, 0, self._elapsed()
         if self._is_open:
             self._is_open = False
             log.info("circuit.closed", dependency=self.name)
 
-    def _nobody_answered(self, began: float, asked_at: float) -> None:
-        if began < self._answered_at:
-            return  # one slow request among others that were answered
+    def _nobody_answered(self, asked_at: float) -> None:
         self._unanswered += 1
         if self._unanswered == 1:
             self._silent_since = asked_at

@@ -275,8 +275,8 @@ def world(  # noqa: PLR0913 - what may differ between the worlds of tests and of
         )["url"]  # fmt: skip
         fleet = family.start(
             "fleet", "bot.sandbox.fleet", "--api", kubernetes, "--startup-seconds", str(startup_seconds),
-            "--time-scale", "0.3", "--die-with-parent", "--prefill-seconds", str(scenario.prefill_seconds),
-            *(("--vllm", str(vllm)) if vllm else ()),
+            "--time-scale", "0.3", "--die-with-parent", *(("--vllm", str(vllm)) if vllm else ()),
+            *(["--prefill-seconds", str(scenario.prefill_seconds)] if scenario.prefill_seconds else []),
             *(["--pods", "app=llm,serving=active"] if scenario.router == "pods" else []),
         )["url"]  # fmt: skip
         slack = family.start(

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bot.sandbox.fleet.engine import Pace
-
 Labels = str | tuple[str, ...]
 """The label to press; of several, the next one each time the question is repeated."""
 COMMIT = "(commit the patch)"
@@ -45,8 +43,8 @@ class Scenario:
     """Flags that have been set for a long time."""
     kept_by: Literal["", "helm", "argocd", "argocd-self-heal"] = ""
     """The tool that the workload was deployed with; empty: applied by hand."""
-    prefill_seconds: float = Pace().per_prefill_token_seconds
-    """How long a simulated engine takes to compute a token of a prompt, or to recompute one."""
+    prefill_seconds: float = 0.0
+    """How long a simulated engine takes to compute a token of a prompt, or to recompute one; 0: as captured."""
     gpus_of_others: int = 0
     """GPUs that pods of another namespace hold."""
     quota: Mapping[str, str] = field(default_factory=dict)
@@ -215,7 +213,7 @@ LOAD_TESTED = replace(
     what="load rises, and a Job load-tests the canary before the rollout is asked for",
     # So few clients that the canary has room for the requests of the test within the target.
     trouble_load={"workers": 96, "ramp_seconds": 2},
-    prefill_seconds=Pace().per_prefill_token_seconds,
+    prefill_seconds=0.0,
     created=(("/apis/batch/v1/namespaces/serving/cronjobs", LOAD_TEST),),
     windows={"ttft_target": "8s"},
     answers={**THRASH.answers, "Roll out to every replica": "Load-test the canary first"},

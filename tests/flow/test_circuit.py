@@ -73,6 +73,23 @@ def test_what_is_refused_at_once_stalls_nobody_and_does_not_count(dependency: De
     assert not dependency.circuit.is_open
 
 
+def test_a_dependency_that_refuses_connections_is_silent_too(dependency: Dependency) -> None:
+    for _ in range(OPENS_AFTER):
+        assert not dependency.circuit.is_silent
+        with pytest.raises(ConnectionRefusedError):
+            dependency.ask(ConnectionRefusedError(), seconds=0)
+    assert dependency.circuit.is_silent
+    dependency.ask()
+    assert not dependency.circuit.is_silent
+
+
+def test_callers_that_give_up_at_once_say_nothing_about_the_dependency(dependency: Dependency) -> None:
+    for _ in range(OPENS_AFTER):
+        with pytest.raises(asyncio.CancelledError):
+            dependency.ask(asyncio.CancelledError(), seconds=0)
+    assert not dependency.circuit.is_silent
+
+
 def test_slow_questions_beside_answered_ones_do_not_count(dependency: Dependency) -> None:
     def slow_beside_a_quick_one() -> None:
         with dependency.circuit.asking():
