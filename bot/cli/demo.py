@@ -17,7 +17,6 @@ from rich.text import Text
 from bot.cli import stored
 from bot.cli.engines import what_differs
 from bot.cli.short_report import short_report
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, StorageUnavailableError
 from bot.domain.kernel.timeline import Chained
@@ -125,7 +124,7 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
     verified = is_verified(run, entries, scenario)
     colour, word = ("green", "the fix was verified") if verified else ("red", "the fix was NOT verified")
     console.print(
-        f"\n[{colour}]{run.incident_id} ended after {seconds:.0f} s: {ending_in_words(run.ending)} ({word}).[/{colour}]"
+        f"\n[{colour}]{run.incident_id} ended after {seconds:.0f} s: {run.ending_in_words} ({word}).[/{colour}]"
     )
     console.print(f"Next, press the buttons yourself: [bold]{_again(scenario)}[/bold]")
     return 0 if verified else 1

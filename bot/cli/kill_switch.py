@@ -8,7 +8,6 @@ from typing import Literal
 
 from bot.cli import stored
 from bot.cli.failures import CommandError
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.receive_input import ReceiveInput
 from bot.settings import StorageSettings
@@ -52,7 +51,7 @@ async def _still_open(inputs: ReceiveInput, which: str) -> str:
     if run is None:
         raise CommandError(f"{which}: not in this Redis. Name an incident such as INC-7, or `all`.")
     if not run.is_open:
-        raise CommandError(f"{run.incident_id} is closed ({ending_in_words(run.ending)}): it sends no calls.")
+        raise CommandError(f"{run.incident_id} is closed ({run.ending_in_words}): it sends no calls.")
     return run.incident_id
 
 

@@ -22,7 +22,7 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def ending_in_words(ending: str, *, by_the_bot: bool = True) -> str:
+def ending_in_words(ending: str, *, by_the_bot: bool) -> str:
     """`by_the_bot`: whether it changed anything."""
     if ending == "fixed" and not by_the_bot:
         return "verified without a change by the bot"

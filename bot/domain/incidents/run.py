@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.approvals.grant import Alternative, Policy, Request
 from bot.domain.changes.plan import LedgerEntry
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.impact import Impact
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.form import Form, moment_in
@@ -366,6 +367,10 @@ class Run(_Frozen):
     def leaves_no_file(self) -> bool:
         """Its closing message is all there is to read: it was no case for the playbook, and nobody was asked."""
         return self.ending == "not_applicable" and not self.requests and not self.questions
+
+    @property
+    def ending_in_words(self) -> str:
+        return ending_in_words(self.ending, by_the_bot=bool(self.ledger))
 
     @property
     def reads_alerts(self) -> bool:

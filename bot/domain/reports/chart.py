@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.series import MAX_POINTS, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
@@ -205,4 +204,4 @@ def _marks(report: Report) -> Iterator[Mark]:
             name += "" if name.endswith("?") else ":"
             yield mark(verdict.at, f"{name} {VERDICTS.get(verdict.verdict, verdict.verdict.replace('_', ' '))}")
     if report.closed_at is not None:
-        yield mark(report.closed_at, ending_in_words(report.ending))
+        yield mark(report.closed_at, report.ending_in_words)

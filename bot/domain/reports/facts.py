@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from bot.domain.approvals.announced import covering
+from bot.domain.incidents.endings import ending_in_words
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.links import RUNBOOK_ANNOTATION, Link, links_of
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
@@ -183,6 +184,10 @@ class Report(_Fact):
     """What the run itself says of the end of this timeline; None where it was not asked, or is not there any more."""
     head_fault: str = ""
     """Where the timeline does not end as the run says."""
+
+    @property
+    def ending_in_words(self) -> str:
+        return ending_in_words(self.ending, by_the_bot=bool(self.calls or self.held))
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
     @property

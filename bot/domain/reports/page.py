@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
@@ -135,15 +134,11 @@ def _asked(count: int) -> str:
     return "1 request or question" if count == 1 else f"{count} requests and questions"
 
 
-def _ended(report: Report) -> str:
-    return ending_in_words(report.ending, by_the_bot=bool(report.calls or report.held))
-
-
 def _happened(report: Report) -> str:
     what = report.diagnosis.title if report.diagnosis is not None else report.title
     where = f" on {report.target}" if report.target and report.diagnosis is not None else ""
     by = f", opened by {', '.join(report.alerts)}" if report.alerts else ""
-    closed = f"; {_ended(report)} after {lasting(report.close_seconds)}" if report.closed_at is not None else ""
+    closed = f"; {report.ending_in_words} after {lasting(report.close_seconds)}" if report.closed_at is not None else ""
     return f"{what[:1].upper()}{what[1:]}{where}{by}{closed}"
 
 
@@ -196,7 +191,7 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         *((("Related runbooks", _joined(map(_related, report.related))),) if report.related else ()),
         ("Opened", f"{moment(report.opened_at)} UTC"),
         ("Closed", closed),
-        ("Ending", _strong(_ended(report)) if report.ending else NONE),
+        ("Ending", _strong(report.ending_in_words) if report.ending else NONE),
         ("Time to the first action (MTTA)", lasting(report.act_seconds)),
         ("Time to the close (MTTR)", lasting(report.close_seconds)),
         ("Waited for people", f"{lasting(report.waited_seconds)} in {_asked(len(report.waits))}"),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.domain.reports.escaping import lasting
 from bot.domain.signals.window import short
@@ -52,6 +51,8 @@ class Statistics:
     opened: int
     paged: int
     closed: int
+    went_well: int
+    """Of the closed ones: fixed, recovered or accepted."""
     until_acted: Median
     """The MTTA: from the opening to the first act of a person."""
     until_closed: Median
@@ -61,7 +62,7 @@ class Statistics:
     presses: float | None
     """The median of the closed incidents."""
     outcomes: Mapping[str, Mapping[str, int]]
-    """Playbook to ending to how often."""
+    """Playbook to ending, in words, to how often."""
     mitigations: tuple[Mitigation, ...]
 
 
@@ -72,12 +73,13 @@ def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
     closed = [run for run in found if run.closed_at is not None]
     outcomes: dict[str, Counter[str]] = {}
     for run in closed:
-        outcomes.setdefault(run.playbook, Counter())[run.ending] += 1
+        outcomes.setdefault(run.playbook, Counter())[run.ending_in_words] += 1
     acted = [at - run.opened_at for run in found if (at := _first_act(run)) is not None]
     return Statistics(
         opened=len(found),
         paged=sum(run.severity == "page" for run in found),
         closed=len(closed),
+        went_well=sum(run.ending in GOOD for run in closed),
         until_acted=_median(acted),
         until_closed=_median([run.closed_at - run.opened_at for run in closed if run.closed_at is not None]),
         waited=_median([waited_seconds(run, until=run.closed_at or end) for run in closed]),
@@ -128,7 +130,7 @@ def in_words(found: Statistics) -> list[str]:
         + (f" Presses for each incident: {found.presses:g} (median)." if found.presses is not None else ""),
     ]
     for playbook, endings in sorted(found.outcomes.items()):
-        each = ", ".join(f"{count} {ending_in_words(ending)}" for ending, count in sorted(endings.items()))
+        each = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
         lines.append(f"• {playbook}: {each}")
     for one in found.mitigations[:SHOWN]:
         held = f", held for {_days(one.held_seconds)} the last time" if one.held_seconds is not None else ""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bot.domain.incidents.effect import DrawPath
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.overview import overview
@@ -32,7 +31,7 @@ class DrawPathHandler:
         drawing = way_picture(run, await self._playbook_of(run))
         # Drawing takes most of a second and must not delay button presses.
         content = await asyncio.to_thread(self._draw, drawing)
-        where = f"now at: {run.doing or run.state}" if run.is_open else ending_in_words(run.ending)
+        where = f"now at: {run.doing or run.state}" if run.is_open else run.ending_in_words
         comment = f"The path of {run.incident_id} through {run.playbook}, {where}"
         await self._messenger.upload(
             run, key=effect.effect_id, name=f"{run.incident_id}-path.png", content=content, comment=comment

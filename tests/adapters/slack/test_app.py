@@ -522,7 +522,7 @@ async def test_a_word_that_does_nothing_to_a_closed_incident_says_so_and_what_ca
     playbooks(counter)
     counter.inbound.runs["INC-7"] = counter.inbound.runs["INC-7"].with_(closed_at=BEGAN, ending="fixed")
     told = await counter.say(text)
-    assert "INC-7 is closed (fixed and verified)" in told
+    assert "INC-7 is closed (verified without a change by the bot)" in told
     assert "/incident reopen INC-7 WHY" in told
     assert counter.inbound.commands == {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.approvals.grant import Request
-from bot.domain.changes.plan import Plan
+from bot.domain.changes.plan import LedgerEntry, Plan
 from bot.domain.incidents.run import Run
 from bot.domain.reports.statistics import in_words, last_time, presses_of, statistics, waited_seconds
 from tests import builders
@@ -29,7 +29,17 @@ def incident(name: str, day: float, *requests: Request, ending: str = "fixed") -
     return builders.run(incident_id=name, opened_at=opened, requests=asked, closed_at=closed_at, ending=ending)
 
 
-FIRST = incident("INC-1", 0, request(START + 60, took=30))
+CALL = builders.call()
+CHANGED = LedgerEntry(
+    call_id="INC-1/R1/0",
+    state="cap",
+    verb="canary",
+    title="cap",
+    target=CALL.target,
+    undo=CALL.undo,
+    applied_at=START + 90,
+)
+FIRST = incident("INC-1", 0, request(START + 60, took=30)).model_copy(update={"ledger": (CHANGED,)})
 SECOND = incident("INC-2", 9, request(START + 9 * DAY + 60, took=90), ending="handed_over")
 OPEN = incident("INC-3", 10, ending="")
 
@@ -39,7 +49,12 @@ def test_times_are_medians_of_the_incidents_that_have_them() -> None:
     assert (found.opened, found.closed) == (3, 2)
     assert (found.until_acted.seconds, found.until_acted.of) == (120, 2)
     assert (found.until_closed.seconds, found.waited.seconds, found.presses) == (600, 60, 1)
-    assert found.outcomes == {FIRST.playbook: {"fixed": 1, "handed_over": 1}}
+    assert found.outcomes == {FIRST.playbook: {"fixed and verified": 1, "handed over to people": 1}}
+
+
+def test_what_was_fixed_without_a_change_is_counted_apart() -> None:
+    found = statistics([FIRST, incident("INC-5", 1)], START, START + 11 * DAY)
+    assert found.outcomes == {FIRST.playbook: {"fixed and verified": 1, "verified without a change by the bot": 1}}
 
 
 def test_a_mitigation_is_counted_by_target_with_how_long_it_held() -> None:

@@ -14,7 +14,6 @@ from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.message import Message
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 
 Answer = Message | Modal
@@ -91,7 +90,7 @@ def reply(*lines: str) -> Message:
 def closed(run: Run, word: str) -> str:
     """The reply to a command that has no effect on a closed incident."""
     name = line(run.incident_id, 40)
-    how = f" ({line(ending_in_words(run.ending), 40)})" if run.ending else ""
+    how = f" ({line(run.ending_in_words, 40)})" if run.ending else ""
     return (
         f"Not done: {name} is closed{how}, and `/incident {word}` has no effect on a closed incident. "
         f"`/incident reopen {name} WHY` reopens it; notes and exports work without reopening."

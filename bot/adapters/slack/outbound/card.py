@@ -37,7 +37,6 @@ from bot.adapters.slack.outbound.words import (
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
 from bot.domain.approvals.grant import Request
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.kernel.links import links_of
 from bot.domain.reports.present import NOT_BEGUN
@@ -141,8 +140,7 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
         lasted = span(run.closed_at - run.starts_at)
-        ending = ending_in_words(run.ending, by_the_bot=bool(run.ledger))
-        return f"*{capitalized(line(ending, 80))}* · {day(run.closed_at)} · after {lasted}"
+        return f"*{capitalized(line(run.ending_in_words, 80))}* · {day(run.closed_at)} · after {lasted}"
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
 
 

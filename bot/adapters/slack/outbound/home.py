@@ -30,7 +30,7 @@ from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.planned_window import PlannedWindow
-from bot.domain.reports.statistics import GOOD, statistics
+from bot.domain.reports.statistics import statistics
 from bot.flow.ports import HaltWord
 
 log = structlog.get_logger(__name__)
@@ -228,10 +228,9 @@ def week(runs: Iterable[Run], *, now: float) -> list[str]:
     """Numbers of the incidents opened within a week."""
     every = {run.incident_id: run for run in runs}.values()
     found = statistics(every, now - WEEK_SECONDS, now + 1)
-    good = sum(count for endings in found.outcomes.values() for ending, count in endings.items() if ending in GOOD)
     return [
         f"*Opened*\n{found.opened} ({found.paged} paged)",
-        f"*Closed*\n{found.closed}" + (f" ({good} fixed, recovered or accepted)" if found.closed else ""),
+        f"*Closed*\n{found.closed}" + (f" ({found.went_well} fixed, recovered or accepted)" if found.closed else ""),
         f"*Time to the first action (MTTA)*\n{found.until_acted}",
         f"*Time to the close (MTTR)*\n{found.until_closed}",
         f"*Time spent waiting for people*\n{found.waited}",

@@ -21,7 +21,6 @@ from bot.adapters.slack.outbound.card import CARD, INCIDENT_CHANNEL
 from bot.adapters.slack.outbound.request_message import people_of
 from bot.adapters.slack.outbound.shown import Shown, ShownStore
 from bot.domain.approvals.grant import Demand
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.target import Target
@@ -89,7 +88,7 @@ def names_of(run: Run, deployment: str) -> list[str]:
 
 
 def topic_of(run: Run) -> str:
-    stands = f"severity {run.severity}" if run.is_open else ending_in_words(run.ending)
+    stands = f"severity {run.severity}" if run.is_open else run.ending_in_words
     return plain(f"{run.target} · {stands} · {run.called}", MAX_TOPIC_LENGTH)
 
 

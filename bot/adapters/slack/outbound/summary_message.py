@@ -11,7 +11,6 @@ from bot.adapters.slack.outbound.blocks import context, header, section
 from bot.adapters.slack.outbound.card import sign_of
 from bot.adapters.slack.outbound.message import Message
 from bot.domain.incidents.common_cause import Facts, Group, facts_of, groups
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import Run
 
 LINES = 12
@@ -66,7 +65,7 @@ def _needs(run: Run) -> str:
 
 def summary_line(run: Run) -> str:
     """What the summary stores of an incident."""
-    end = line(ending_in_words(run.ending), 40) if not run.is_open else _needs(run)
+    end = line(run.ending_in_words, 40) if not run.is_open else _needs(run)
     name = f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 60)} · {line(run.target, 80)}"
     facts = {kind: [value[:FACT_LENGTH] for value in values[:FACTS]] for kind, values in facts_of(run).items()}
     return json.dumps({"line": f"{name} · {end}" if end else name, "rank": _rank(run), "facts": facts})
