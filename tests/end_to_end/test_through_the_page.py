@@ -32,8 +32,8 @@ def world() -> Iterator[Stage]:
             running.world.prepare(demo.THRASH)
             until(lambda: running.has_history_of(12), "the time before the trouble is sampled", 60)
         running.world.cause_trouble(demo.THRASH)
-        if TAKES_PICTURE:
-            until(lambda: running.has_history_of(30), "the trouble has lasted", 60)
+        lasted = 30 if TAKES_PICTURE else 15
+        until(lambda: running.has_history_of(lasted), "the trouble has lasted until first tokens are late", 60)
         # The rule would fire too, when its window has passed.
         running.world.raise_alert(ThrashRule.alertname)
         yield running
