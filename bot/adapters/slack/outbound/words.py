@@ -29,6 +29,7 @@ RESULTS = {
     "unclear": "unclear whether it was applied",
     "unknown": "not known whether it is possible",
     "stopped": "stopped half-way",
+    "halted": "halted before anything was changed",
 }
 """Outcomes in words; the others read as they are."""
 PHASES = {

@@ -34,7 +34,8 @@ def watched(draft: Draft, event: AdviceWatched) -> None:
     text = f"{_what_happened(request, ended_at)}; {_what_people_did(request)}"
     draft.record("outcome", f"{request.request_id} was only advised: {text}", data={"request": request.request_id})
     if residual.residual_changes(draft.run):
-        draft.set(change=None, watch=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        draft.set(watch=None)
+        draft.drop_change()
         questions.ask_about_residual_changes(draft)
         return
     entering.close(draft, ENDING, text)

@@ -28,7 +28,7 @@ from bot.domain.incidents.event import Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, News
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Run
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 from bot.domain.signals.specs import ProbeSignal
@@ -313,7 +313,7 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
             _finish(draft, change, "not_needed", event.detail)
         case "still_unknown":
             _close_request(draft, request, "withdrawn", event.detail)
-            draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+            draft.drop_change()
             questions.ask_what_next(
                 draft, f"The reason for the change cannot be read again: {event.detail}. Nothing was changed."
             )
@@ -339,7 +339,7 @@ def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepS
     _close_request(draft, request, "withdrawn", event.detail)
     draft.record("outcome", f"{change.verb}: not started — {event.detail}", data={"request": request.request_id})
     draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
-    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    draft.drop_change()
     questions.ask_what_next(draft, f"'{request.plan.title}' was not started: {event.detail}. Nothing was changed.")
 
 
@@ -355,8 +355,10 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
     draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data={"request": request.request_id})
     if change.step == 0:
         _close_request(draft, request, "withdrawn", event.detail)
-    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
-    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
+        draft.drop_change()
+    else:
+        _end_half_way(draft, request)
     said = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
     questions.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {said}")
 
@@ -386,14 +388,25 @@ def go_on(draft: Draft) -> None:
 
 
 def give_up(draft: Draft) -> None:
-    """Leave a stopped change as it is: its steps so far are in the ledger, and others may change the workload."""
+    """Leave a stopped or halted change as it is: its steps so far are in the ledger; others may change the target."""
     change = draft.run.change
-    if change is None or not change.stopped:
+    if change is None or not change.begun or not (change.stopped or draft.run.is_halted):
         return
-    ended = draft.run.requests[change.request_id].model_copy(update={"outcome": "stopped"})
+    _end_half_way(draft, draft.run.requests[change.request_id])
+
+
+def _end_half_way(draft: Draft, request: Request) -> None:
+    outcome = "stopped" if _has_changed(draft.run, request.request_id) else "halted"
+    ended = request.model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {ended.request_id: ended})
-    draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+    draft.drop_change()
     draft.want(ReleaseLeases(effect_id=f"release/{ended.request_id}"))
+
+
+def _has_changed(run: Run, request_id: str) -> bool:
+    """Whether one of its calls was applied."""
+    own = f"{run.incident_id}/{request_id}/"
+    return any(entry.call_id.startswith(own) for entry in run.ledger)
 
 
 def given_up(draft: Draft, reason: str) -> None:
@@ -506,7 +519,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     _notify_owner(draft, request_id, ended, outcome)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
-        draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        draft.drop_change()
         state = draft.playbook.state(draft.run.state)
         if isinstance(state, EndState):
             entering.end(draft, state)
@@ -519,8 +532,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
 
 def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
     """Notify the owner of a reverted deploy in the thread, whatever the outcome, once one of its calls was applied."""
-    own = f"{draft.run.incident_id}/{request_id}/"
-    if not request.plan.told or not any(entry.call_id.startswith(own) for entry in draft.run.ledger):
+    if not request.plan.told or not _has_changed(draft.run, request_id):
         return
     text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
     data = {"text": text, "user": "", "told": list(request.plan.told)}
@@ -539,7 +551,7 @@ def _supersede(draft: Draft, change: ActiveChange, request: Request, event: Step
     _close_request(draft, request, "superseded", event.detail)
     draft.record("planned", f"{request.request_id} superseded: {event.detail}")
     if change.replans >= draft.rules.replans_at_most:
-        draft.set(change=None, at_state=draft.playbook.machine.entry(draft.run.state))
+        draft.drop_change()
         questions.ask_what_next(
             draft, f"The plan changed {change.replans} times while it was being approved: {event.detail}"
         )

@@ -106,6 +106,12 @@ class Draft:
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)
 
+    def drop_change(self) -> None:
+        """No change is under way any more; the state waits for what people say."""
+        self.set(change=None)
+        if self.run.playbook in self.bundle.playbooks:  # without its playbook a run enters no state again
+            self.set(at_state=self.playbook.machine.entry(self.run.state))
+
     def learn(self, **findings: Any) -> None:
         self.set(findings=self.run.findings.model_copy(update=findings))
 

@@ -210,6 +210,16 @@ def test_while_a_change_is_applied_it_is_halted_before_it_is_undone() -> None:
     assert story.run.at_state == "grow/applying"
 
 
+def test_a_halted_change_that_is_undone_says_that_it_stopped() -> None:
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted()
+    request = story.request
+    story.presses("approve").settles().says("halt").settles("halted", detail="it was halted", call_id="").says("undo")
+    assert story.run.at_state == "(undo)/planning"
+    assert story.run.requests[request].outcome == "stopped"
+    assert story.run.requests[request].ended_at is not None
+    assert f"release/{request}" in [effect.effect_id for effect in story.effects]
+
+
 # --- resolving and diverting ------------------------------------------------------------------------------------------
 
 
