@@ -241,7 +241,9 @@ class Runtime:
         time, store = ports.time, ports.store
         read = ReadHandler(own.signals, playbook_of)
         see = SnapshotReader(own.cluster, own.samples)
-        plan = PlanHandler(read, see, own.cluster, playbook_of, store, restrictions=ports.restrictions)
+        plan = PlanHandler(
+            read, see, own.cluster, playbook_of, store, restrictions=ports.restrictions, claims=ports.claims
+        )
         generate = GenerateOnReplica(
             own.generations, SnapshotReplicas(own.cluster), own.scraper, ports.claims, store, pause=time.pause
         )

@@ -460,6 +460,10 @@ class CallClaims(Protocol):
         """
         ...
 
+    async def breaker_open_until(self, workload_key: str, disruption: str, *, at: float) -> float:
+        """Until when the workload's breaker refuses this change; 0 if it has room for it now."""
+        ...
+
     async def reset_breakers(self, workload_key: str, *, cluster: str) -> None:
         """Resets both counts: changes of the workload, and nodes. Nodes that are cordoned now still count."""
         ...

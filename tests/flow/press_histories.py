@@ -162,6 +162,9 @@ class Claims:
 
     async def hold(self, incident_id: str, lease_keys: Sequence[str]) -> None: ...
 
+    async def breaker_open_until(self, workload_key: str, disruption: str, *, at: float) -> float:
+        return 0.0
+
     async def reset_breakers(self, workload_key: str, *, cluster: str) -> None: ...
 
     async def release(self, incident_id: str) -> None: ...

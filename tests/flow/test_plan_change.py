@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import Call, Plan, PlanResult
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import PlanChange
@@ -14,6 +15,7 @@ from bot.domain.incidents.event import Planned
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
+from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
@@ -25,10 +27,11 @@ from bot.flow.ports import Owed, ReadContext
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.changes.snapshots import node, snapshot
-from tests.domain.incidents.machine.steps import PLAYBOOK, Story
+from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT, Story
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.restrictions import restrictions
 from tests.fakes.signals import Script, ScriptedSignals
+from tests.flow.press_histories import Claims
 
 pytestmark = pytest.mark.fast
 
@@ -96,15 +99,34 @@ class PastRun:
         return [self._run] if self._run and incident_ids else []
 
 
-def planner(cluster: MemoryCluster, script: Script, earlier: Run | None = None) -> PlanHandler:
+class OpenUntil(Claims):
+    """The breaker is open until then; 0: it is not."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self._until = until
+
+    async def breaker_open_until(self, workload_key: str, disruption: str, *, at: float) -> float:
+        return self._until
+
+
+def planner(
+    cluster: MemoryCluster,
+    script: Script,
+    earlier: Run | None = None,
+    *,
+    playbook: CompiledPlaybook = PLAYBOOK,
+    breaker_until: float = 0.0,
+) -> PlanHandler:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
-        return PLAYBOOK
+        return playbook
 
     read = ReadHandler(ScriptedSignals(script, lambda: AT), playbook_of)
     return PlanHandler(
-        read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier), restrictions=restrictions()
-    )
+        read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier),
+        restrictions=restrictions(), claims=OpenUntil(breaker_until),
+    )  # fmt: skip
 
 
 def growing() -> Run:
@@ -292,6 +314,32 @@ async def test_the_answer_goes_to_the_run_with_what_it_rests_on(lacking: str) ->
     assert isinstance(event, Planned)
     assert (event.effect_id, event.readings["usage"].value) == ("v3/plan/0", 0.95)
     assert event.result.reason == lacking
+
+
+ROLLS = "    change: set_flags\n    with: {edits: [{flag: --max-num-seqs, value: 6}]}\n    against: kv_thrash\n"
+ROLLING = load_text(TEXT.replace("    change: scale\n    with: {by: 1}\n", ROLLS), file="small.yaml")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "until", "warned"),
+    [
+        pytest.param(ROLLING, AT + 1800, True, id="a rollout under an open breaker"),
+        pytest.param(ROLLING, 0.0, False, id="a rollout that the breaker lets through"),
+        pytest.param(PLAYBOOK, AT + 1800, False, id="a change that the breaker does not count"),
+    ],
+)
+async def test_nobody_is_asked_to_approve_what_the_breaker_would_not_send_without_a_warning(
+    playbook: CompiledPlaybook, until: float, warned: bool
+) -> None:
+    run = Story(Bundle.of(playbook)).opened().reads(0.95).chooses("grow").run
+    effect = PlanChange(effect_id="v3/plan/0", visit=3, state="grow")
+    asked = planner(Asked(), lambda: {"usage": 0.95}, playbook=playbook, breaker_until=until)
+    (event,) = (await asked(EffectContext(run, Owed("INC-1", effect, 0, ""), AT), effect)).events
+    assert isinstance(event, Planned)
+    assert event.result.plan is not None
+    told = [each.text for each in event.result.plan.circumstances if each.name == "breaker"]
+    assert bool(told) is warned
+    assert all("the breaker is open" in text and "it lets nothing through before" in text for text in told)
 
 
 @pytest.mark.parametrize(

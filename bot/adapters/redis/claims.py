@@ -93,6 +93,15 @@ class RedisClaims:
             }
         )
 
+    async def breaker_open_until(self, workload_key: str, disruption: str, *, at: float) -> float:
+        key, limits = self._redis.key("breaker", workload_key), self._limits
+        made = await self._redis.ask(self._redis.client.zrange(key, 0, -1, withscores=True))
+        counted = [made_at for _, made_at in made if made_at > at - limits.seconds]
+        too_many = len(counted) - limits.disruptive_changes
+        if too_many < 0 or disruption in {str(name) for name, _ in made}:
+            return 0.0
+        return float(counted[too_many]) + limits.seconds
+
     async def reset_breakers(self, workload_key: str, *, cluster: str) -> None:
         keys = self._redis.key("breaker", workload_key), self._redis.key(NODE_BREAKER, cluster)
         await self._redis.ask(self._redis.client.delete(*keys))

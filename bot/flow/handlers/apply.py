@@ -29,7 +29,7 @@ from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.job_result import JobResult
-from bot.flow.handlers.plan import PlanHandler
+from bot.flow.handlers.plan import BREAKER_OPEN, RESET, PlanHandler
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports import CallClaims, ClusterWriter, RunStore
@@ -55,9 +55,8 @@ HELD_BY_OTHERS: Mapping[str, str] = {
     "lease_held": "another incident is changing this workload",
     "room_held": ROOM_TAKEN,
 }
-AFTER_A_BREAKER = "Look for a common cause; `/incident reset` restarts the count"
 OPEN_BREAKERS: Mapping[str, str] = {
-    "breaker_open": "the breaker is open: too many disruptive changes on this workload within the hour",
+    "breaker_open": BREAKER_OPEN,
     "node_breaker_open": "the node breaker is open: too many nodes were cordoned or drained within the hour",
     "too_many_gpus": "the node breaker is open: too much of the fleet would be cordoned",
 }
@@ -423,7 +422,7 @@ def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
             ", ".join(f"{name} ({gpus})" for name, gpus in node.cordoned.items()) or "nodes counted a moment ago"
         )
         return f"{text}: {node.gpus} of {node.fleet_gpus} GPUs on {node.node}, besides {elsewhere}"
-    return f"{text}. {AFTER_A_BREAKER}"
+    return f"{text}. {RESET}"
 
 
 def what_changed(approved: Plan, now: Plan) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from bot.domain.approvals.edits import with_values
 from bot.domain.changes.context import DEFAULT_DRAIN_SECONDS, DEFAULT_STARTUP_SECONDS, QUIET_SECONDS, PlanContext
-from bot.domain.changes.plan import Call, PlanResult
+from bot.domain.changes.plan import Call, Circumstance, PlanResult
 from bot.domain.changes.planning import plan_change
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.incidents.effect import PlanChange
@@ -24,23 +25,25 @@ from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by, rollbacks_in_a_day, the_last
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Cluster
+from bot.flow.ports import CallClaims, Cluster
 from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 
 GRANT_IT = "grant it in the bot's role; `incident-bot doctor` lists everything that it needs"
 GONE = "the reason for this change is gone"
+BREAKER_OPEN = "the breaker is open: too many disruptive changes on this workload within the hour"
+RESET = "Look for a common cause; `/incident reset` restarts the count"
 ATTEMPTS = 4
 AGAIN_SECONDS = 4.0
 """Twelve seconds in all: a restart of an API server takes less, and people who are asked need more."""
 
 
 class PlanHandler:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what planning needs
         self, read: ReadHandler, see: SnapshotReader, cluster: Cluster, playbook_of: PlaybookOf, runs: PastRuns,
-        *, restrictions: Restrictions,
+        *, restrictions: Restrictions, claims: CallClaims,
     ) -> None:  # fmt: skip
-        self._restrictions = restrictions
+        self._restrictions, self._claims = restrictions, claims
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
     async def __call__(self, context: EffectContext, effect: PlanChange) -> Done | Later:
@@ -51,11 +54,26 @@ class PlanHandler:
         result, readings = await self.plan(run, at=context.now)
         if result.outcome in ("failed", "unknown") and context.owed.attempts + 1 < ATTEMPTS:
             return Later(AGAIN_SECONDS, failed=True)
+        if not advice:
+            result = await self._with_breaker(run, result, at=context.now)
         event = Planned(
             event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=dict(readings),
             only_advice=advice,
         )  # fmt: skip
         return Done((event,))
+
+    async def _with_breaker(self, run: Run, result: PlanResult, *, at: float) -> PlanResult:
+        """Warns where the breaker would send nothing, so that nobody approves it in vain."""
+        plan = result.plan
+        if plan is None or all(call.restores for call in plan.calls) or not plan.disruption("this change"):
+            return result
+        until = await self._claims.breaker_open_until(run.target.key, plan.disruption("this change"), at=at)
+        if not until:
+            return result
+        text = f"{BREAKER_OPEN}: it lets nothing through before {datetime.fromtimestamp(until, UTC):%H:%M} UTC. {RESET}"
+        told = Circumstance(name="breaker", grade="warning", text=text)
+        warned = plan.model_copy(update={"circumstances": (*plan.circumstances, told)})
+        return result.model_copy(update={"plan": warned})
 
     async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:
         """The plan as of now, and the readings that it is based on."""

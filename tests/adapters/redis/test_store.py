@@ -374,6 +374,20 @@ async def test_a_call_that_the_node_breaker_refused_has_taken_nothing(claims: Re
     )
 
 
+async def test_the_breaker_says_until_when_it_is_open(claims: RedisClaims, time: VirtualTime) -> None:
+    began = time.now()
+    for number in range(2):
+        assert await claims.breaker_open_until("w", f"change {number}", at=began + 60 * number) == 0
+        call = f"INC-1/R{number}/0"
+        await claims.claim("INC-1", call, workload_key="w", lease_keys=[], disruption=f"change {number}")
+        await time.advance(60)
+    now = time.now()
+    assert await claims.breaker_open_until("w", "change 2", at=now) == pytest.approx(began + 3600, abs=1)
+    assert await claims.breaker_open_until("w", "change 1", at=now) == 0, "a step of the same change"
+    assert await claims.breaker_open_until("w2", "change 2", at=now) == 0
+    assert await claims.breaker_open_until("w", "change 2", at=began + 3601) == 0
+
+
 async def test_a_reset_forgets_nodes_and_what_is_cordoned_still_weighs(claims: RedisClaims) -> None:
     for number, name in enumerate("ab", start=1):
         await takes(claims, number, large(name))
