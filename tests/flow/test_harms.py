@@ -34,7 +34,8 @@ from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import AskState, ChangeState, WatchState
+from bot.domain.playbooks.expressions.expression import names_in
+from bot.domain.playbooks.language import AskState, ChangeState, EndState, State, WatchState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Table, table_of
@@ -543,6 +544,37 @@ def test_6_no_watch_takes_what_cannot_be_read_for_what_held(name: str) -> None:
     states = shipped(name).playbook.states
     alike = {at for at, state in states.items() if isinstance(state, WatchState) and state.unknown == state.held}
     assert {(name, at) for at in alike} == {each for each in SAYS_SO if each[0] == name}
+
+
+PEOPLE_SAY_SO = frozenset({"thermal-emergency", "gpu-fault", "kv-compression-no-savings"})
+"""Their ends may rest on a person's word: that a hall is cool, who has the node, that nothing was to be saved."""
+CHANGED = ("done", "failed", "unclear")
+ROLLING_OUT = frozenset({"rotation", "progress", "others", "outside", "upstream", "capacity", "handed_out"})
+PROVES = frozenset({("gpu-fault", "serving")})
+"""Readings that prove an end without a watch: whether ours serve without the faulty GPU."""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_6_after_a_change_nothing_is_fixed_before_a_watch_has_held(name: str) -> None:
+    states = shipped(name).playbook.states
+    changes = [at for at, state in states.items() if isinstance(state, ChangeState)]
+    begun = [edge.to for at in changes for edge in edges_of(states[at]) if edge.outcome in CHANGED]
+    seen, left = set(begun), list(begun)
+    while left:
+        at = left.pop()
+        for edge in edges_of(states[at]):
+            by_word = edge.by_person and name in PEOPLE_SAY_SO
+            proved = by_word or (name, at) in PROVES or (edge.outcome == "held" and watches_users(states[at]))
+            if not proved and edge.to not in seen:
+                seen.add(edge.to)
+                left.append(edge.to)
+    assert [at for at in seen if isinstance(end := states[at], EndState) and end.end == "fixed"] == []
+
+
+def watches_users(state: State) -> bool:
+    """A watch of more than whether replicas are ready: those of a fleet that thrashes are."""
+    parts = state.watch.values() if isinstance(state, WatchState) else ()
+    return bool({name.split(".")[0] for part in parts for name in names_in(part)} - ROLLING_OUT)
 
 
 # --- 7: a rollback to something worse ---------------------------------------------------------------------------------
