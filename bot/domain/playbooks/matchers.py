@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.domain.kernel.patterns import HINT, compile_pattern
+
 _MATCHER = re.compile(
     r"""\s*(?P<label>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*(?P<value>"(?:\\.|[^"\\])*")\s*(?P<comma>,|$)"""
 )
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
-
-
-REGEX = "Write '.*' for anything, and a backslash before a sign that means itself."
 
 
 class MatcherError(ValueError):
@@ -65,13 +64,8 @@ def _matcher(found: re.Match[str]) -> Matcher:
     value = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), found["value"][1:-1])
     if "~" not in found["operator"]:
         return Matcher(found["label"], found["operator"], value)
-    import re2  # when an alert comes, or a playbook is checked: it takes 2 MB
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        pattern = re2.compile(value, options)
-    except re2.error as error:
-        reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        raise MatcherError(f"the regular expression is not valid: {reason}", found.start("value") + 1, REGEX) from error
+        pattern = compile_pattern(value)
+    except ValueError as error:
+        raise MatcherError(str(error), found.start("value") + 1, HINT) from error
     return Matcher(found["label"], found["operator"], value, pattern)

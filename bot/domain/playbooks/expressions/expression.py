@@ -5,6 +5,7 @@ A value that cannot be read or computed is `Unknown` with its reason: never 0, n
 
 from __future__ import annotations
 
+import ast
 import difflib
 import math
 import re
@@ -14,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from bot.domain.kernel.errors import ExpressionError
+from bot.domain.kernel.patterns import HINT, compile_pattern
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES, FUNCTIONS, METHODS, Function, nonzero
 from bot.domain.signals.signal import Kind, Value
 
@@ -106,6 +108,7 @@ def compile_expression(source: str, scope: Scope, wants: Kind | None) -> Express
     """Check `source` against the names of `scope`; raise `ExpressionError` with the column of its first fault."""
     tokens = _words_of(source)
     names = _names(tokens, scope)
+    _refuse_what_never_works(tokens)
     text, columns = _as_cel(tokens)
     program = _compile(text, columns, _environment_of(scope))
     gives = next((kind for kind, cel_type in _types().items() if cel_type == program.return_type()), None)
@@ -234,6 +237,23 @@ def _known(name: str, token: _Token, scope: Scope) -> str:
 def _known_method(method: str, start: int) -> None:
     if method not in METHODS:
         raise ExpressionError(f"unknown method '{method}'", start + 1, did_you_mean(method, METHODS))
+
+
+def _refuse_what_never_works(tokens: Sequence[_Token]) -> None:
+    """Each would be unknown in every incident: a division by 0, and a pattern that is no regular expression."""
+    for index, token in enumerate(tokens[:-1]):
+        following = tokens[index + 1]
+        if token.text in ("/", "%") and following.kind in ("whole", "float") and float(following.text) == 0:
+            raise ExpressionError("this divides by 0", following.start + 1, "Write a number or a name that is not 0.")
+        if token.text.rpartition(".")[2] != "matches" or following.text != "(" or index + 2 >= len(tokens):
+            continue
+        pattern = tokens[index + 2]
+        if pattern.kind != "text":
+            continue
+        try:
+            compile_pattern(ast.literal_eval(pattern.text))
+        except (ValueError, SyntaxError) as error:
+            raise ExpressionError(str(error), pattern.start + 1, HINT) from error
 
 
 def _as_cel(tokens: Sequence[_Token]) -> tuple[str, list[int]]:
