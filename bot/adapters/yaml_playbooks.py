@@ -20,10 +20,10 @@ from typing import Any, Protocol
 
 import yaml
 
-from bot.domain.incidents.rehearsed import Origin
 from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.bundle import Bundle, diverts_of
 from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.edges import Origin
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.library import SETTINGS, Library
 from bot.domain.playbooks.loading.check import Checked, check, recompile

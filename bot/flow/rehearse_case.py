@@ -12,7 +12,6 @@ from bot.domain.incidents.rehearsed import (
     NO_ORIGINS,
     EdgeKey,
     FragmentEdge,
-    Origin,
     Rehearsed,
     edges_in_fragments,
     edges_taken,
@@ -25,7 +24,7 @@ from bot.domain.kernel.form import answers
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.edges import Edge
+from bot.domain.playbooks.edges import Edge, Origin
 from bot.domain.playbooks.loading.other_playbook import INSIDE, with_stand_ins
 from bot.domain.playbooks.testing.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
 from bot.domain.signals.signal import Reading

@@ -28,9 +28,9 @@ from typing import TypeVar
 
 from bot.adapters.yaml_playbooks import load_playbook, origins_in
 from bot.cli.playbook_test import ENDING, read_table, tables_in
-from bot.domain.incidents.rehearsed import Origin
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook, _Derived, compile_playbook
+from bot.domain.playbooks.edges import Origin
 from bot.domain.playbooks.language import ChangeState, State
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bot.adapters.redis.connection import Connection
-from bot.cli import app
+from bot.cli.app import app
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from bot.adapters.yaml_playbooks import load_text
-from bot.cli import app
+from bot.cli.app import app
 from bot.cli.playbook_coverage import Covered, told
 from bot.domain.playbooks.testing.cases import Table, table_of
 from bot.domain.playbooks.testing.rows import Played, coverage

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bot.adapters.yaml_playbooks import load_playbook
-from bot.cli import app
+from bot.cli.app import app
 from bot.cli.failures import CommandError
 from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, told_windows, wanted_alert
 from tests.cli.test_commands import written

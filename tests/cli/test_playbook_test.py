@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot.cli import app
+from bot.cli.app import app
 from tests.cli.test_commands import written
 
 pytestmark = pytest.mark.fast

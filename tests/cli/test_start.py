@@ -9,7 +9,7 @@ import pytest
 
 SERVES = """
 import sys
-from bot.cli import wiring_alone
+from bot.cli.serve import wiring_alone
 wiring_alone()
 from bot.adapters.yaml_playbooks import load_folders
 from bot.domain.playbooks.packaged import packaged_playbooks

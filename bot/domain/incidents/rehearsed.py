@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.timeline import Entry
-from bot.domain.playbooks.edges import Edge, edges_of
+from bot.domain.playbooks.edges import Edge, Origin, edges_of
 from bot.domain.playbooks.language import ChangeState, Playbook
 from bot.domain.playbooks.loading.other_playbook import is_inside
 from bot.domain.playbooks.mistakes import Path
@@ -208,16 +208,6 @@ def _deviation_of_notes(expected: Mapping[str, str], found: Rehearsed) -> str:
         if note not in notes.get(state, ""):
             return f"the note '{note}' of '{state}' was expected, and it is '{notes.get(state, '')}'"
     return ""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a state of a fragment comes from: it is written once, however often the fragment is included."""
-
-    fragment: str
-    state: str
-    include: str
-    """The playbook's own include through which it comes, also if a fragment of that includes this one."""
 
 
 NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})

@@ -33,6 +33,16 @@ class Edge:
     """Only a person's answer takes it, never time or a verdict."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a state of a fragment comes from: it is written once, however often the fragment is included."""
+
+    fragment: str
+    state: str
+    include: str
+    """The playbook's own include through which it comes, also if a fragment of that includes this one."""
+
+
 def edges_of(state: State) -> tuple[Edge, ...]:
     edges = _edges(state)
     if not isinstance(state, EndState):

@@ -517,7 +517,8 @@ def _decision(run: Run, request: Request) -> str:
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."
         case "superseded" if request.decided_by:
-            return f"📝 *Edited* by {mention(request.decided_by)}{because}. Planned again with these values: the result is below."
+            by = mention(request.decided_by)
+            return f"📝 *Edited* by {by}{because}. Planned again with these values: the result is below."
         case "superseded":
             return f"🔁 *Superseded*{because}. A newer request follows."
         case _:

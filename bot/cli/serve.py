@@ -1,0 +1,62 @@
+"""`incident-bot serve`: runs the bot. It imports neither the library of the other commands nor what only they need."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from bot.domain.kernel.errors import BotError
+
+DOES = "Run the bot: receive alerts, decide with people in Slack, change, verify."
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code. `arguments`: those after `serve`."""
+    typed = _parser().parse_args(arguments)
+    # What is imported now stays, so it is not worth looking through again and again.
+    gc.disable()
+    try:
+        from bot.settings import load_settings
+
+        wanted = load_settings(os.environ, typed.settings, overrides=typed.set)
+        import uvloop
+
+        wiring = wiring_alone()
+        gc.freeze()
+        # Each playbook then uses the memory again that compiling the one before it took.
+        gc.enable()
+        uvloop.run(wiring.serve(wanted))
+    except BotError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="incident-bot serve", description=DOES)
+    parser.add_argument(
+        "--settings", type=Path, metavar="FILE", help="A YAML file of settings; the environment wins over it."
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Override a playbook's setting; may be repeated.",
+    )
+    return parser
+
+
+def wiring_alone() -> ModuleType:
+    """`bot.wiring`, without what its libraries import only because it is installed."""
+    # structlog, httpx and uvicorn would import them: 5 MB for colours that no log has, reloads that nobody wants, and
+    # threads of another kind.
+    for name in ("rich", "pygments", "watchfiles", "greenlet"):
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    return importlib.import_module("bot.wiring")
