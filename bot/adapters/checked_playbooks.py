@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 from pydantic import BaseModel, ConfigDict
@@ -64,7 +66,7 @@ class CheckedPlaybooks:
             return None
         try:
             key, _, body = _text_of(_place(path)).partition("\n")
-            kept = _Kept.model_validate(json.loads(body))
+            kept = _Kept.model_validate(json.loads(body, object_pairs_hook=_each_text_once))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:  # a file of another version, or damaged
@@ -108,6 +110,11 @@ class CheckedPlaybooks:
     def _key(self, path: Path, text: str, fragments: Texts, body: str) -> str:
         decides = [str(path), text, dict(sorted(fragments.items())), self._code(), body]
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+
+def _each_text_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The playbooks share fragments, and so most of their texts."""
+    return {key: sys.intern(value) if isinstance(value, str) else value for key, value in pairs}
 
 
 def _places(source: Source) -> tuple[_Place, ...]:

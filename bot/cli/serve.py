@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import linecache
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ def serve(arguments: Sequence[str]) -> int:
         import uvloop
 
         wiring = wiring_alone()
+        linecache.clearcache()  # pydantic read the docstrings of fields with it, and it keeps whole files
         gc.freeze()
         # Each playbook then uses the memory again that compiling the one before it took.
         gc.enable()
@@ -59,4 +61,11 @@ def wiring_alone() -> ModuleType:
     # threads of another kind.
     for name in ("rich", "pygments", "watchfiles", "greenlet"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
-    return importlib.import_module("bot.wiring")
+    # Another one, for stores of OAuth that slack-bolt has and this bot does not use.
+    unused = ModuleType("sqlite3")
+    unused.Connection = object  # type: ignore[attr-defined]
+    sys.modules.setdefault(unused.__name__, unused)
+    wiring = importlib.import_module("bot.wiring")
+    if sys.modules[unused.__name__] is unused:
+        del sys.modules[unused.__name__]
+    return wiring

@@ -123,7 +123,7 @@ def test_an_incident_that_is_closed_is_not_halted(deployment: Deployment) -> Non
     deployment.look(close)
     result = deployment.says("halt", "INC-1")
     assert (result.exit_code, deployment.halts()) == (1, {})
-    assert "INC-1 is closed (fixed and verified)" in result.stderr
+    assert "INC-1 is closed (verified without a change by the bot)" in result.stderr
 
 
 def test_without_redis_nothing_is_said_to_be_done(unused_tcp_port: int) -> None:

@@ -23,6 +23,7 @@ MAY_BE_NEVER_NEEDED = {
     "rich": "colours in a terminal",
     "pygments": "colours in a terminal",
     "watchfiles": "a server that starts again when its code changes",
+    "_sqlite3": "stores of OAuth",
     "ruamel.yaml": "a settings file, or a playbook that is not YAML",
     "matplotlib": "pictures",
     "numpy": "pictures",
