@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.kernel.numbers import is_number
 from bot.domain.signals.sampling import SampledSpec, span_of
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import MetricSignal, QuantileSignal
@@ -82,7 +83,7 @@ QUEUE_FLOOR = 2.0
 
 def _number(readings: Mapping[str, Reading], name: str) -> float | None:
     value = readings[name].value
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) else None
 
 
 def _collapsed(recent: Mapping[str, Reading], before: Mapping[str, Reading]) -> bool | None:

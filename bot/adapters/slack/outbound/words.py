@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
 
+from bot.domain.kernel.numbers import is_number
 from bot.domain.signals.signal import Reading, in_words
 
 GRADES = {"fine": "🟢", "note": "🟡", "warning": "🔴"}
@@ -97,7 +97,7 @@ def value(shown: object, unit: str = "") -> str:
     """A reading's value, one of its parts, or either side of a difference."""
     if shown is None or isinstance(shown, bool | int | float | str):
         return in_words(shown, unit)
-    if isinstance(shown, dict) and shown and all(_is_number(item) for item in shown.values()):
+    if isinstance(shown, dict) and shown and all(is_number(item) for item in shown.values()):
         return in_words(shown, unit)
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -111,7 +111,3 @@ def reasons_of(reading: Reading) -> list[tuple[str, str]]:
 
 def _name(reading: Reading) -> str:
     return reading.called.replace("_", " ")
-
-
-def _is_number(item: Any) -> bool:
-    return isinstance(item, int | float) and not isinstance(item, bool)

@@ -15,6 +15,7 @@ from bot.domain.flags.flag_table import newest_table
 from bot.domain.flags.mitigations import DIRECTIONS, effect_of, mitigations
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.form import OPENING, Form
+from bot.domain.kernel.numbers import is_number
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.expressions.expression import did_you_mean, names_in
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
@@ -587,8 +588,7 @@ def _argument(path: Path, takes: Argument, value: Any) -> Mistakes:
 def _is(kind: ArgumentKind, value: Any) -> bool:
     if kind == "true or false":
         return isinstance(value, bool)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and (kind == "a number" or float(value).is_integer())
+    return is_number(value) and (kind == "a number" or float(value).is_integer())
 
 
 def _edits(path: Path, edits: Any) -> Mistakes:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from bot.domain.changes.catalogue import RESULTS
 from bot.domain.kernel.form import problems
+from bot.domain.kernel.numbers import is_number
 from bot.domain.kernel.strict import Strict
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import CHANGE_OUTCOMES
@@ -329,17 +330,13 @@ def _value(at: Path, value: Any, kind: Kind) -> Mistakes:
     """Reports values that no source could return: a condition on one would be unknown and prove nothing."""
     numbers = value.values() if isinstance(value, Mapping) else (value,)
     fits = {
-        "number": _is_number(value),
+        "number": is_number(value),
         "text": isinstance(value, str),
         "flag": isinstance(value, bool),
-        "by_replica": isinstance(value, Mapping) and all(map(_is_number, numbers)),
+        "by_replica": isinstance(value, Mapping) and all(map(is_number, numbers)),
     }
     if not fits[kind]:
         yield Mistake(at, f"{_shown(value)} is not {_KINDS[kind]}", "Or write {unknown: why}.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _shown(value: Any) -> str:
