@@ -16,7 +16,6 @@ from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.signals.window import short
 
 RESOLVED_BY_ITSELF = "resolved_by_itself"
-RESOLVED_AFTER_A_CHANGE = "resolved_after_a_change"
 LOOKS = 5
 """How many looks there are in the time that it must be calm."""
 MIN_SECONDS, MAX_SECONDS = 1.0, 60.0
@@ -106,4 +105,4 @@ def _end(draft: Draft, seconds: float) -> None:
     why = f"The alerts are resolved and the signals were calm for {short(seconds)}, {after}."
     draft.set(parked=None)
     events.withdraw_what_waits(draft, f"{asked} is not needed any more")
-    entering.close(draft, RESOLVED_AFTER_A_CHANGE if held else RESOLVED_BY_ITSELF, why)
+    entering.close(draft, entering.RESOLVED_AFTER_A_CHANGE if held else RESOLVED_BY_ITSELF, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from bot.domain.incidents.effect import EndSilences, PlanChange, ReadSignals, ReleaseLeases, WatchSignals
 from bot.domain.incidents.machine import parking, questions, residual, severity
@@ -28,6 +29,7 @@ from bot.domain.playbooks.language import (
     WatchState,
 )
 
+RESOLVED_AFTER_A_CHANGE = "resolved_after_a_change"
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
 
@@ -163,6 +165,11 @@ def divert(draft: Draft, state: DivertState) -> None:
             draft, f"The playbook '{state.divert}' was refused when the files were read: {state.why}"
         )
         return
+    if not state.returns and (outer := _frames_up_to(run, state.divert)):
+        # It waits for this playbook: beginning it again would divert back and forth without end.
+        draft.set(frames=outer)
+        _return(draft, "otherwise", f"{run.playbook} diverted back: {state.why}", data={"from": run.playbook})
+        return
     if state.returns:
         frame = Frame(playbook=run.playbook, state=run.state, findings=run.findings)
         draft.set(frames=(*run.frames, frame))
@@ -191,14 +198,24 @@ def take(draft: Draft, offer: Offer, *, because: str) -> None:
 
 def come_back(draft: Draft, ended: EndState) -> None:
     """Leave the divert by the end that the other playbook reached."""
-    *outer, frame = draft.run.frames
     left, said = draft.run.playbook, draft.text("say")
+    because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
+    _return(draft, ended.end, because, data={"from": left, "end": ended.end})
+
+
+def _frames_up_to(run: Run, playbook: str) -> tuple[Frame, ...]:
+    """Returns the frames up to the one of this playbook; empty if it waits for no other."""
+    at = max((index for index, frame in enumerate(run.frames) if frame.playbook == playbook), default=-1)
+    return run.frames[: at + 1]
+
+
+def _return(draft: Draft, end: str, because: str, *, data: dict[str, Any]) -> None:
+    *outer, frame = draft.run.frames
     draft.set(frames=tuple(outer), playbook=frame.playbook, state=frame.state, findings=frame.findings)
     back = draft.playbook.state(frame.state)
     draft.set(at_state=draft.playbook.machine.entry(frame.state), runbook=back.runbook)
-    because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
-    draft.record("diverted", f"back in {frame.playbook} — {because}", data={"from": left, "end": ended.end})
-    outcome = f"returned:{ended.end}"
+    draft.record("diverted", f"back in {frame.playbook} — {because}", data=data)
+    outcome = f"returned:{end}"
     if draft.playbook.machine.next(draft.run.at_state, outcome) is None:
         outcome = "returned:otherwise"
     go(draft, outcome, because=because)
@@ -226,6 +243,11 @@ def end(draft: Draft, state: EndState) -> None:
             draft,
             "backed_out",
             f"{', '.join(given_back)}. What was wrong there is not repaired.",
+        )
+        return
+    if state.end == "self_cleared" and (held := ", ".join(draft.run.in_place)):
+        close(
+            draft, RESOLVED_AFTER_A_CHANGE, f"It is calm after this change, which was not verified under load: {held}."
         )
         return
     close(draft, state.end, draft.text("say"))

@@ -653,3 +653,13 @@ def test_the_message_of_a_close_keeps_what_users_felt_at_that_moment() -> None:
     reopened = story.run.with_(closed_at=None, users="Users wait 9 s", posts=(closed,))
     [(_, message)] = thread(reopened)
     assert "Users wait 5 s" in message.text
+
+
+def test_what_is_calm_while_a_change_is_in_place_did_not_recover_by_itself() -> None:
+    text = TEXT.replace(
+        "  calm: {end: fixed, say: It is calm.}", "  calm: {end: self_cleared, say: Nothing was changed.}"
+    )
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).applied().watched("held")
+    assert story.run.ending == "resolved_after_a_change"
+    (closed,) = [post for post in story.run.posts if post.kind == "closed"]
+    assert str(closed.data["text"]).startswith("It is calm after this change, which was not verified under load: ")

@@ -105,6 +105,15 @@ def test_its_end_leads_back_with_everything_that_was_known() -> None:
     assert went.watched("held").run.ending == "fixed"
 
 
+def test_a_divert_to_a_playbook_that_waits_for_this_one_comes_back_to_it() -> None:
+    """Two playbooks that each take the trouble for the other's would else divert until people are asked."""
+    back = INNER.replace("  people: {end: handed_over}", "  people: {divert: outer, why: It is yours after all.}")
+    both = OUTER.replace("not_applicable: choose}", "not_applicable: choose, otherwise: choose}")
+    run = Story(bundle(both, back)).opened().reads(0.95).chooses("people").run
+    assert (run.playbook, run.state, run.frames, run.diverts) == ("outer", "choose", (), 1)
+    assert run.findings.path == ("look", "other", "choose"), "what was known, and how often each state was entered"
+
+
 def test_at_the_end_there_is_no_second_diagnosis() -> None:
     """The outer playbook, back from the inner one, has posted none itself; people have read what was found."""
     outer = OUTER.replace("to: other}\n", "to: other, note: a full pool}\n", 1)
