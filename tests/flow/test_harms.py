@@ -1133,11 +1133,11 @@ async def test_an_alerts_text_is_text_and_neither_a_ping_nor_an_approval(scene: 
 def test_an_engine_that_dies_without_an_oom_breaks_the_verification(name: str) -> None:
     """Its API server ends in good order, and it may have served again before anybody looked."""
     died: dict[str, Value] = {
-        "restarts.oom": False,
-        "restarts.crashed": True,
-        "restarts.count": 1.0,
+        "new_restarts.oom": False,
+        "new_restarts.crashed": True,
+        "new_restarts.count": 1.0,
         "canary_restarts.oom": False,
         "canary_restarts.crashed": False,
     }
     assert shipped(name).broke("verify_calm", died) is not None
-    assert shipped(name).broke("verify_calm", died | {"restarts.crashed": False}) is None
+    assert shipped(name).broke("verify_calm", died | {"new_restarts.crashed": False}) is None
