@@ -277,7 +277,7 @@ async def test_a_number_at_the_beginning_of_a_text_is_part_of_the_text(counter: 
     assert event.text == "2 replicas are back"
 
 
-@pytest.mark.parametrize("word", ["halt", "resolve"])
+@pytest.mark.parametrize("word", ["halt", "resolve", "note", "followup", "status"])
 async def test_the_number_of_an_open_incident_before_a_reason_names_it(counter: Counter, word: str) -> None:
     many(counter)
     await counter.say(f"{word} 7 we repair it")
@@ -289,6 +289,25 @@ async def test_a_number_that_names_no_open_incident_stays_in_the_reason_of_a_hal
     await counter.say("halt 2 replicas are down")
     ((incident_id, event),) = counter.inbound.commands.values()
     assert (incident_id, event.text) == ("INC-7", "2 replicas are down")
+
+
+async def test_a_resolution_never_closes_another_incident_than_the_number_names(counter: Counter) -> None:
+    counter.inbound.runs["INC-1"] = run(incident_id="INC-1", closed_at=BEGAN, ending="fixed")
+    assert "INC-1 is closed" in await counter.say("resolve 1 the load test has ended")
+    assert "There is no incident `INC-77`" in await counter.say("resolve 77 stop this")
+    assert counter.inbound.commands == {}
+
+
+async def test_with_several_incidents_open_in_one_channel_a_command_names_one(counter: Counter) -> None:
+    """Requests of both stand in the channel of their cards, which belongs to neither."""
+    for name in ("INC-7", "INC-8"):
+        places = {"card": (CHANNEL, "1.1"), "request:R1": (CHANNEL, "1.2")}
+        counter.inbound.runs[name] = run(incident_id=name, places=places)
+    assert "2 incidents are open; name one" in await counter.say("resolve all good")
+    for name in ("INC-7", "INC-8"):
+        counter.inbound.runs[name] = run(incident_id=name, places={"request:R1": (CHANNEL, "1.2")})
+    assert "2 incidents are open; name one" in await counter.say("resolve all good")
+    assert counter.inbound.commands == {}
 
 
 async def test_what_a_halt_and_a_resolution_mean_while_a_change_is_applied(counter: Counter) -> None:

@@ -149,7 +149,7 @@ THREADS = {
     "request-half-approved": waiting(policy=policy(needed=2), presses=(approval(),)),
     "request-to-the-approvers-of-a-target": waiting(policy=policy(of_target="chat/*")),
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
-    "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400),
+    "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400).with_(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
     "request-granted-but-halted": applying().with_(halted_by="U0BEN"),
     "request-open-while-all-is-halted": waiting().with_(halted_by="U0BEN", halted_with_all=True),
@@ -643,3 +643,8 @@ def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
     data = {"text": "<@U0ANA> handed over to <@U0BEN>: see <!here>", "user": "U0ANA", "mentions": ["U0BEN"]}
     shown = str(last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), lead="U0EVE")).blocks)
     assert "<@U0ANA> handed over to <@U0BEN>: see &lt;!here&gt;" in shown
+
+
+def test_a_request_does_not_say_that_all_alerts_are_resolved_once_one_fires_again() -> None:
+    again = waiting(alerts_resolved_at=BEGAN + 400).with_(alerts_resolved_at=None)
+    assert "All alerts resolved" not in json.dumps(last(again).blocks)

@@ -41,8 +41,8 @@ LISTED = 20
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
-NUMBER_THEN_WHY = frozenset({"halt", "resolve"})
-"""Where a number before other text names an incident if such an incident is open."""
+NUMBER_THEN_TEXT = frozenset({"halt", "resolve", "note", "followup", "status"})
+"""Where a number before other text names an incident if there is one that the command works on."""
 Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
 
 
@@ -431,11 +431,23 @@ class Commands:
         return run, rest.strip()
 
     async def _numbered(self, word: str, number: str) -> Run | None:
-        """The open incident that `7 WHY` begins with; None where the number may only begin the text."""
-        if word not in NUMBER_THEN_WHY or not (number.isascii() and number.isdigit()):
+        """The incident that `7 TEXT` begins with; None where the number begins the text.
+
+        What closes an incident never takes another one than the number names; a halt may, because it stops too much
+        rather than too little.
+        """
+        if word not in NUMBER_THEN_TEXT or not (number.isascii() and number.isdigit()):
             return None
-        run = await self._incidents.load(f"INC-{int(number)}")
-        return run if run is not None and run.is_open else None
+        named = f"INC-{int(number)}"
+        run = await self._incidents.load(named)
+        if run is not None and (run.is_open or WORDS[word].when_closed):
+            return run
+        if word != "resolve":
+            return None
+        if run is not None:
+            raise NotDoneError(closed(run, word))
+        first = "Where a reason begins with a number, name the incident before it."
+        raise NotDoneError(f"{_no_such(named, (await self._incidents.open_page()).runs)} {first}")
 
     async def _only_open(self, command: Command) -> Run:
         page = await self._incidents.open_page()

@@ -74,7 +74,7 @@ def of_channel(runs: Iterable[Run], channel: str) -> Run | None:
     """The incident that owns the channel; its card is in another channel."""
     for run in runs:
         home, _ = run.places.get(CARD, ("", ""))
-        if channel != home and channel in {place for place, _ in run.places.values()}:
+        if home and channel != home and channel in {place for place, _ in run.places.values()}:
             return run
     return None
 

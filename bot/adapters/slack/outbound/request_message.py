@@ -307,9 +307,9 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
     asked = {who for demand in request.policy.demands for who in mentions(demand)}
     others = [who for who in map(of_id, also) if who not in asked]
     lines = [f"📣 {' '.join(others)}" if others else "", edited, again]
-    if request.alerts_resolved_at is not None:
+    if request.alerts_resolved_at is not None and run.alerts_resolved_at is not None:  # else one fires again
         at = time_of_day(request.alerts_resolved_at)
-        lines.append(f"All alerts resolved at {at}: approve again if it is still needed.")
+        lines.append(f"All alerts resolved at {at}: approve it only if it is still needed.")
     teams = stand_ins(request.policy)
     of_target = f" · approvers of {line(request.policy.approvers_of, 80)}" if request.policy.approvers_of else ""
     needs = f"{RISKS[request.plan.risk]} risk · {approvers(request.policy)}{of_target} · {_time_left(request)}"

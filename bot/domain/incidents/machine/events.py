@@ -165,7 +165,7 @@ def _reopen(draft: Draft, because: str) -> None:
 def posted(draft: Draft, event: Posted) -> None:
     """A message is in Slack; a request's time starts here."""
     if event.slot == "card":
-        draft.set(card_posted=True)
+        draft.set(card_posted=True, places=draft.run.places | {event.slot: (event.channel, event.ts)})
         return
     _record_anchor(draft, event)
     kind, _, ref = event.slot.partition(":")
