@@ -523,6 +523,10 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
         state = draft.playbook.state(draft.run.state)
         if isinstance(state, EndState):
             entering.end(draft, state)
+        elif questions.promised_to_close(draft.run):
+            entering.close(
+                draft, "resolved_by_hand", "It was closed by hand, and what it had left in place was taken back."
+            )
         else:
             undone = (entry.state for entry in draft.run.ledger if entry.call_id in change.undo_of)
             questions.ask_after_undo(draft, filter(None, map(draft.recommended_by, undone)))

@@ -436,6 +436,8 @@ def _resolve(draft: Draft, event: Commanded) -> None:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
     if residual.residual_changes(draft.run):
+        if event.text:
+            draft.record("note", f"to be closed by hand: {event.text}", who=event.user)
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return questions.ask_about_residual_changes(draft)
     firing = sorted({alert.name for alert in draft.run.alerts.values() if alert.status == "firing"})

@@ -8,7 +8,7 @@ from bot.domain.approvals.contacts import Contact
 from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Question
+from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
@@ -140,6 +140,12 @@ def ask_about_residual_changes(draft: Draft) -> None:
     if is_of_nodes and "undo" in choices:
         asked = "Keep it, or take it back, so that pods start there again?"
     _ask_built_in(draft, f"Still in place: {', '.join(titles)}. {asked} Then the incident closes.", choices)
+
+
+def promised_to_close(run: Run) -> bool:
+    """Whether the last answer was to take back what the incident would leave in place, to close it then."""
+    last = next(reversed(run.questions.values()), None)
+    return last is not None and last.built_in and KEEP in last.choices and last.answer == "undo"
 
 
 def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:

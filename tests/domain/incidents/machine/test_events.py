@@ -239,6 +239,18 @@ def test_resolving_during_a_watch_that_leaves_something_asks_and_watches_no_more
     assert story.run.open_question is not None
 
 
+def test_what_a_resolved_incident_left_is_taken_back_and_then_it_closes() -> None:
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
+    story.presses("approve").presses("approve", user="ben").settles().says("resolve", text="we do it by hand").chooses(
+        "undo"
+    )
+    back = builders.plan(verb="undo", title="Remove the canary", steps=(builders.call().undo[0],))
+    story.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
+    assert (story.run.ending, story.run.held) == ("resolved_by_hand", ())
+    assert "to be closed by hand: we do it by hand" in [entry.text for entry in story.entries]
+
+
 def changing_outer() -> Story:
     """In a playbook with a change, while another one is offered."""
     change = "    change: scale\n    with: {by: 1}\n    why: More room.\n    done: calm"
