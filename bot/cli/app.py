@@ -232,7 +232,7 @@ def doctor(
 def demo(
     scenario: Annotated[str, typer.Option(help=f"The fault: {', '.join(SCENARIOS)}.")] = "thrash",
     unattended: Annotated[bool, typer.Option(help="Press the buttons by script and verify the outcome.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the Slack page; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the Slack page; 0 takes a free one.")] = 0,
     engines: EnginesOption = Engines.simulated,
     vllm: VllmOption = None,
 ) -> None:

@@ -120,6 +120,10 @@ class MessengerError(BotError):
         self.reason, self.lasting, self.retry_after_seconds = reason, lasting, retry_after_seconds
 
 
+class PaceError(MessengerError):
+    """Nothing was sent: Slack would accept it after `retry_after_seconds`."""
+
+
 class OvertakenError(MessengerError):
     """Load everything and show it again: this process was frozen, and another one may have shown more meanwhile."""
 

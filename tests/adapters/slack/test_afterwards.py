@@ -11,8 +11,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
 from bot.adapters.slack.inbound.afterwards import Afterwards
-from bot.adapters.slack.inbound.boundary import Boundary, Click
+from bot.adapters.slack.inbound.boundary import Boundary, Click, announce_in_time
 from bot.adapters.slack.inbound.forms import Modal
+from bot.domain.kernel.errors import PaceError
 from tests.adapters.slack.conftest import Bench
 
 PRESS = {"user": {"id": "U0ANA", "username": "ana"}, "trigger_id": "1.2.3"}
@@ -60,3 +61,31 @@ async def test_a_failure_after_the_answer_is_logged() -> None:
     assert [(each["event"], each["work"], str(each["exc_info"])) for each in logged] == [
         ("slack.failed_afterwards", "reply to a click", "no such view")
     ]
+
+
+class Busy:
+    """A messenger whose pace of posts is used up so often; `forever`: always."""
+
+    def __init__(self, times: int, *, forever: bool = False) -> None:
+        self.times, self.forever = times, forever
+        self.told: list[str] = []
+
+    async def announce(self, text: str) -> None:
+        self.times -= 1
+        if self.forever or self.times >= 0:
+            raise PaceError("the pace of posts is used up", lasting=False, retry_after_seconds=60.0)
+        self.told.append(text)
+
+
+@pytest.mark.fast
+async def test_a_halt_is_announced_once_the_pace_of_posts_allows_it() -> None:
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    messenger: Any = Busy(2)
+    await announce_in_time(messenger, "⛔ Everything is halted", pause)
+    assert (messenger.told, paused) == (["⛔ Everything is halted"], [60.0, 60.0])
+    with pytest.raises(PaceError):
+        await announce_in_time(Busy(0, forever=True), "too late", pause)  # type: ignore[arg-type]

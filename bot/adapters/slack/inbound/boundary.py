@@ -24,7 +24,7 @@ from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.message import Message
 from bot.domain.approvals.grant import Authority
-from bot.domain.kernel.errors import MessengerError, NewerFormError, StorageUnavailableError
+from bot.domain.kernel.errors import MessengerError, NewerFormError, PaceError, StorageUnavailableError
 from bot.domain.kernel.form import Answer as FieldAnswer
 from bot.flow.ports import Messenger
 
@@ -36,6 +36,7 @@ Reply = Answer | str | None
 Listener = Callable[..., Awaitable[None]]
 ANSWER_SECONDS = 2.0
 """Slack waits 3 s. A write that the storage has not confirmed by then counts as not stored."""
+ANNOUNCED_WITHIN_SECONDS = 600.0
 PRESS_AGAIN = " Nothing was decided; please press again."
 COMMAND_AGAIN = " Nothing was done; please send it again."
 WARNING = "⚠️"
@@ -78,6 +79,21 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
 async def announce(messenger: Messenger, text: str) -> None:
     """Tell the channel of all incidents what a reply says. Raise `MessengerError` when Slack refuses."""
     await messenger.announce(html.unescape(text))  # escaped for blocks, as below
+
+
+async def announce_in_time(
+    messenger: Messenger, text: str, pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> None:
+    """Like `announce`, and waits for the pace of posts: in a storm too, people have to learn of a halt or a freeze."""
+    waited = 0.0
+    while True:
+        try:
+            return await announce(messenger, text)
+        except PaceError as busy:
+            if waited >= ANNOUNCED_WITHIN_SECONDS:
+                raise
+            waited += busy.retry_after_seconds
+            await pause(busy.retry_after_seconds)
 
 
 async def notify(messenger: Messenger, user: str, channel: str, text: str, response_url: str = "") -> None:

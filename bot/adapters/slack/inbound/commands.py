@@ -14,7 +14,7 @@ import structlog
 
 from bot.adapters.slack.escape import code, line, mention, whisper
 from bot.adapters.slack.inbound.afterwards import Afterwards
-from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, announce, permitted
+from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, announce_in_time, permitted
 from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
@@ -326,7 +326,7 @@ class Commands:
 
     def _announce(self, text: str) -> None:
         """Tells the channel of all incidents; the command is done already, so nobody waits for it."""
-        self._afterwards.begin(announce(self._services.messenger, text), "announce")
+        self._afterwards.begin(announce_in_time(self._services.messenger, text), "announce")
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)

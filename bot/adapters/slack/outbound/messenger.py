@@ -42,7 +42,7 @@ from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.outbound.uploads import Uploads
 from bot.domain.incidents.event import Event, Posted
 from bot.domain.incidents.run import Post, Run
-from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.errors import MessengerError, PaceError
 from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
 from bot.flow.ports import Clock, Draw, PartlyShownError
@@ -509,7 +509,7 @@ class _Slots:
 def _go_on(kind: Kind, wait: float) -> None:
     """Raise to come back if the pace has no token for this kind of call yet."""
     if wait > 0:
-        raise MessengerError(f"the pace of {kind}s is used up", lasting=False, retry_after_seconds=wait)
+        raise PaceError(f"the pace of {kind}s is used up", lasting=False, retry_after_seconds=wait)
 
 
 def _posted(slot: str, entry: Shown) -> Event:

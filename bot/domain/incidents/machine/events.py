@@ -103,7 +103,8 @@ def _about(draft: Draft) -> dict[str, Any]:
 
 def _say_what_is_unresolved(draft: Draft) -> None:
     if not draft.run.target.resolved:
-        draft.record("failed", f"the cluster did not name the workload in time; the labels say '{draft.run.target}'")
+        why = "the alert's labels name no workload, or the cluster did not answer in time"
+        draft.record("failed", f"the workload is not certain: {why}; the labels say '{draft.run.target}'")
 
 
 def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:

@@ -93,7 +93,8 @@ def test_a_person_who_opens_an_incident_reads_that_its_workload_is_not_known() -
     story = Story()
     story.run = story.run.with_(target=builders.TARGET.model_copy(update={"resolved": False}))
     story.happens(OpenedByHand(event_id="o", user="ana", fields={}))
-    assert story.texts("failed") == ["the cluster did not name the workload in time; the labels say 'serving/llm'"]
+    why = "the alert's labels name no workload, or the cluster did not answer in time"
+    assert story.texts("failed") == [f"the workload is not certain: {why}; the labels say 'serving/llm'"]
 
 
 # --- halting and resuming ---------------------------------------------------------------------------------------------
