@@ -95,8 +95,16 @@ def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
 
 
 def in_order_of_leaving(pods: Iterable[Obj], snapshot: ClusterSnapshot) -> list[Obj]:
-    """Sorts broken ones first, then those out of rotation, then by name, so that a new plan equals the last one."""
-    return sorted(pods, key=lambda pod: (is_ready(pod), is_in_rotation(pod, snapshot), name_of(pod)))
+    """Sorts broken ones first, then those out of rotation, then the newest, as Kubernetes does, then by name.
+
+    What was added last has the coldest cache and the fewest requests, and a new plan equals the last one.
+    """
+    newest_first = sorted(sorted(pods, key=name_of), key=_created_at, reverse=True)
+    return sorted(newest_first, key=lambda pod: (is_ready(pod), is_in_rotation(pod, snapshot)))
+
+
+def _created_at(pod: Obj) -> str:
+    return str(dig(pod, "metadata", "creationTimestamp") or "")
 
 
 def pod_named(snapshot: ClusterSnapshot, name_or_uid: str) -> Obj | None:

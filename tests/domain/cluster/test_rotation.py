@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bot.domain.changes.drain import drain_mode
-from bot.domain.cluster.rotation import OUT_VALUE, is_in_rotation, rotation_of
+from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.rotation import OUT_VALUE, in_order_of_leaving, is_in_rotation, rotation_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
     declined,
@@ -123,3 +124,10 @@ def test_a_replica_that_may_get_requests_is_replaced_as_one_that_does() -> None:
     plan = planned("replace_replica", {"replica": "llm-2"}, snapshot(**NO_SERVICE, workload=workload))
     assert plan.risk == "high", "its streams would be cut"
     assert grade(plan, "drain") == "warning"
+
+
+def test_what_was_added_last_leaves_first_and_what_is_broken_before_it() -> None:
+    pods = [pod(1), pod(2), pod(3), pod(4, is_ready=False)]
+    pods[1]["metadata"]["creationTimestamp"] = "2999-01-01T00:00:00Z"
+    seen = snapshot(pods=tuple(pods))
+    assert [name_of(each) for each in in_order_of_leaving(pods, seen)] == ["llm-4", "llm-2", "llm-1", "llm-3"]
