@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.domain.approvals.grant import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
 from bot.domain.approvals.rules import ApprovalRules
-from bot.domain.changes.plan import Call, Difference, Plan
+from bot.domain.changes.plan import Call, Difference, LedgerEntry, Plan
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Findings, Run
@@ -60,6 +60,21 @@ def call(**fields: Any) -> Call:
         "undo": (back,),
     }
     return Call(**(defaults | fields))
+
+
+def ledger_entry(**fields: Any) -> LedgerEntry:
+    """What `call` applied as the first step of R1 of INC-1."""
+    made = call()
+    defaults: dict[str, Any] = {
+        "call_id": "INC-1/R1/0",
+        "state": "grow",
+        "verb": "scale",
+        "title": made.title,
+        "target": made.target,
+        "undo": made.undo,
+        "applied_at": 0.0,
+    }
+    return LedgerEntry(**(defaults | fields))
 
 
 def plan(**fields: Any) -> Plan:

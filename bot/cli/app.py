@@ -12,6 +12,7 @@ import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
+from bot.cli.options import Overrides, SettingsFile
 from bot.cli.playbook import playbooks
 from bot.cli.serve import DOES
 from bot.cli.serve import serve as run_serve
@@ -32,15 +33,6 @@ app = typer.Typer(
 )
 app.add_typer(playbooks, name="playbook")
 app.add_typer(timelines, name="timeline")
-
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", metavar="FILE", help="A YAML file of settings; the environment wins over it."),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Override a playbook's setting; may be repeated."),
-]
 
 
 class ReportFormat(StrEnum):

@@ -12,6 +12,7 @@ import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
+from bot.cli.options import Overrides
 from bot.cli.playbook_names import file_of, meant
 from bot.domain.playbooks.packaged import packaged_playbooks
 
@@ -33,12 +34,6 @@ class Words(StrEnum):
     mitigations = "mitigations"
     endings = "endings"
     keys = "keys"
-
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Override a playbook's setting; may be repeated."),
-]
 
 
 class GraphFormat(StrEnum):

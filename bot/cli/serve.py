@@ -15,6 +15,8 @@ from types import ModuleType
 from bot.domain.kernel.errors import BotError
 
 DOES = "Run the bot: receive alerts, decide with people in Slack, change, verify."
+SETTINGS_FILE = "A YAML file of settings; the environment wins over it."
+OVERRIDES = "Override a playbook's setting; may be repeated."
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -42,16 +44,8 @@ def serve(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="incident-bot serve", description=DOES)
-    parser.add_argument(
-        "--settings", type=Path, metavar="FILE", help="A YAML file of settings; the environment wins over it."
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="Override a playbook's setting; may be repeated.",
-    )
+    parser.add_argument("--settings", type=Path, metavar="FILE", help=SETTINGS_FILE)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=OVERRIDES)
     return parser
 
 

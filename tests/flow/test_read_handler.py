@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from bot.domain.changes.plan import LedgerEntry
 from bot.domain.incidents.run import ActiveChange, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
@@ -17,16 +16,7 @@ from tests import builders
 from tests.flow.scenes import drill_playbook
 
 pytestmark = pytest.mark.fast
-CALL = builders.call()
-DONE = LedgerEntry(
-    call_id="INC-1/R1/0",
-    state="shrink",
-    verb="scale",
-    title="scale",
-    target=CALL.target,
-    undo=CALL.undo,
-    applied_at=0.0,
-)
+DONE = builders.ledger_entry(state="shrink", title="scale")
 
 
 class Asked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.approvals.grant import Request
-from bot.domain.changes.plan import LedgerEntry, Plan
+from bot.domain.changes.plan import Plan
 from bot.domain.incidents.run import Run
 from bot.domain.reports.statistics import in_words, last_time, presses_of, statistics, waited_seconds
 from tests import builders
@@ -29,16 +29,7 @@ def incident(name: str, day: float, *requests: Request, ending: str = "fixed") -
     return builders.run(incident_id=name, opened_at=opened, requests=asked, closed_at=closed_at, ending=ending)
 
 
-CALL = builders.call()
-CHANGED = LedgerEntry(
-    call_id="INC-1/R1/0",
-    state="cap",
-    verb="canary",
-    title="cap",
-    target=CALL.target,
-    undo=CALL.undo,
-    applied_at=START + 90,
-)
+CHANGED = builders.ledger_entry(verb="canary", applied_at=START + 90)
 FIRST = incident("INC-1", 0, request(START + 60, took=30)).model_copy(update={"ledger": (CHANGED,)})
 SECOND = incident("INC-2", 9, request(START + 9 * DAY + 60, took=90), ending="handed_over")
 OPEN = incident("INC-3", 10, ending="")

@@ -338,8 +338,7 @@ def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepS
     """The bot's own guards sent nothing: the playbook's path for a failed change would undo an earlier one."""
     _close_request(draft, request, "withdrawn", event.detail)
     draft.record("outcome", f"{change.verb}: not started — {event.detail}", data={"request": request.request_id})
-    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
-    draft.drop_change()
+    _let_go(draft, request)
     questions.ask_what_next(draft, f"'{request.plan.title}' was not started: {event.detail}. Nothing was changed.")
 
 
@@ -355,8 +354,7 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
     draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data={"request": request.request_id})
     if change.step == 0:
         _close_request(draft, request, "withdrawn", event.detail)
-        draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
-        draft.drop_change()
+        _let_go(draft, request)
     else:
         _end_half_way(draft, request)
     said = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
@@ -399,8 +397,13 @@ def _end_half_way(draft: Draft, request: Request) -> None:
     outcome = "stopped" if _has_changed(draft.run, request.request_id) else "halted"
     ended = request.model_copy(update={"outcome": outcome, "ended_at": draft.at})
     draft.set(requests=draft.run.requests | {ended.request_id: ended})
+    _let_go(draft, ended)
+
+
+def _let_go(draft: Draft, request: Request) -> None:
+    """Nothing more of this change is sent, and others may change its target."""
+    draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
     draft.drop_change()
-    draft.want(ReleaseLeases(effect_id=f"release/{ended.request_id}"))
 
 
 def _has_changed(run: Run, request_id: str) -> bool:
