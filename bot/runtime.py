@@ -181,7 +181,12 @@ class Runtime:
         return Reconcile(self._ports.store, self._ports.store, self.wake, self.route, look=first, besides=every)
 
     def accept(self, reconcile: Reconcile) -> AcceptAlerts:
-        return AcceptAlerts(self._ports.store, reconcile.wake_routing)
+        return AcceptAlerts(self._ports.store, reconcile.wake_routing, self.may_wait)
+
+    def may_wait(self, alerts: Sequence[Alert]) -> float:
+        """Seconds until the incidents that these alerts join are looked at again; 0 if one may open an incident."""
+        expected = [self.route.expected(alert) for alert in alerts]
+        return min(0.0 if incident is None else self.wake.rest_left(incident) for incident in expected)
 
     async def accept_again(self, alerts: Sequence[Alert]) -> None:
         """Store alerts as if Alertmanager had just sent them."""

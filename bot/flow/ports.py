@@ -112,9 +112,18 @@ class Settled:
     """The incident with the outcome in its inbox; None without an outcome, or if the incident is not stored."""
 
 
-RouteKind = Literal["opens", "extends", "joins", "reopens", "tells"]
-"""`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing. `joins`: as
-`extends`, but only while the run is as the caller knows it."""
+RouteKind = Literal["opens", "extends", "reopens", "tells"]
+"""`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing."""
+
+
+class Joining(NamedTuple):
+    """An accepted alert for an incident that is open."""
+
+    entry: Intake
+    bundle: Bundle
+    """What it would open."""
+    offer: Offer | None
+    """The same, for the incident to decide on; None if it is the incident's own playbook."""
 
 
 class AlertStore(Protocol):
@@ -141,9 +150,13 @@ class AlertStore(Protocol):
 
         The bundle is kept for a run that opens; with an offer, which the event then carries, it is that offer's.
 
-        Returns None, and changes nothing, if the open incident of the target is not what the caller saw, or for `joins`
-        its run. An entry that another process has routed since then counts as routed.
+        Returns None, and changes nothing, if the open incident of the target is not what the caller saw. An entry that
+        another process has routed since then counts as routed.
         """
+        ...
+
+    async def join(self, alerts: Sequence[Joining], run: Run) -> Routed | None:
+        """As `route` with "extends", for alerts of the same target in order, if the stored run is this one too."""
         ...
 
     async def hold(self, entry: Intake, target: Target) -> None:
@@ -156,8 +169,8 @@ class AlertStore(Protocol):
         """Returns a held alert to the intake, once. Does nothing if a newer one has replaced it."""
         ...
 
-    async def let_go(self, fingerprint: str) -> None:
-        """Forgets a held alert, because it is resolved."""
+    async def let_go(self, *fingerprints: str) -> None:
+        """Forgets held alerts, because they are resolved."""
         ...
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
@@ -38,8 +39,19 @@ class Reconcile:
         self._every = every_seconds
         self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
+        self._due = math.inf
+        """When routing is woken next, in the time of `Wake.elapsed`."""
 
-    def wake_routing(self) -> None:
+    def wake_routing(self, after: float = 0.0) -> None:
+        """Routes what was accepted, after so many seconds; a wake for another alert meanwhile routes this one too."""
+        if after <= 0:
+            self._wanted.set()
+        elif (due := self._wake.elapsed() + after) < self._due:
+            self._due = due
+            self._wake.call_later(after, self._wake_when_due)
+
+    def _wake_when_due(self) -> None:
+        self._due = math.inf
         self._wanted.set()
 
     async def once(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
@@ -20,10 +21,10 @@ from bot.domain.kernel.errors import (
 )
 from bot.domain.kernel.planned_window import PlannedWindow, last_of
 from bot.domain.kernel.redaction import redacted
-from bot.domain.kernel.target import Target, cluster_named, named_by
+from bot.domain.kernel.target import Target, cluster_named, named_by, target_labels
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import AlertStore, Cluster, Intake, Playbooks, RouteKind, RunStore, Standing, Waiting
+from bot.flow.ports import AlertStore, Cluster, Intake, Joining, Playbooks, RouteKind, RunStore, Standing, Waiting
 from bot.flow.restrictions import Restrictions
 
 log = structlog.get_logger()
@@ -31,10 +32,19 @@ RESOLVE_WITHIN_SECONDS = 2.0
 REST_SECONDS = 10.0
 BATCH = 64
 FAILURES_BEFORE_SET_ASIDE = 3
+LABELS_KEPT = 4096
 
 
 _Found = tuple[CompiledPlaybook, Target | UnknownClusterError]
 """The playbook that an alert may open, and the workload that it is about."""
+
+
+class _Located(NamedTuple):
+    """An alert that a playbook matches, and its workload."""
+
+    entry: Intake
+    playbook: CompiledPlaybook
+    target: Target
 
 
 class RouteAlerts:
@@ -56,6 +66,8 @@ class RouteAlerts:
         self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
         self._left: set[str] = set()
+        self._incidents: dict[tuple[str, ...], str] = {}
+        """By `target_labels`: the open incident that the last such alert was given to."""
 
     async def __call__(self) -> int:
         """Routes all accepted alerts, in order; returns how many entries were ended."""
@@ -98,19 +110,63 @@ class RouteAlerts:
         return list(groups.values())
 
     async def _in_order(self, entries: Sequence[Intake]) -> None:
+        """The alerts of a workload keep their order; those that join its open incident do so in one step."""
+        asked: dict[tuple[str, ...], asyncio.Future[Target]] = {}
         # All lookups start at once: a cluster that is slow to answer must not cost each alert its two seconds.
-        found = await asyncio.gather(*(self._look_up(entry.alert) for entry in entries), return_exceptions=True)
+        lookups = (self._look_up(entry.alert, asked) for entry in entries)
+        found = await asyncio.gather(*lookups, return_exceptions=True)
+        rows: dict[str, list[_Located]] = defaultdict(list)
         for entry, each in zip(entries, found, strict=True):
-            await self._route_or_set_aside(entry, each)
+            if isinstance(each, tuple) and isinstance(each[1], Target):
+                rows[each[1].key].append(_Located(entry, each[0], each[1]))
+            else:
+                await self._route_or_set_aside(entry, each)
+        for row in rows.values():
+            while row and not await self._joined(row):
+                first = row.pop(0)
+                await self._route_or_set_aside(first.entry, (first.playbook, first.target))
 
-    async def _look_up(self, alert: Alert) -> _Found | None:
-        """None if no playbook matches: the cluster is not asked then."""
+    async def _look_up(self, alert: Alert, asked: dict[tuple[str, ...], asyncio.Future[Target]]) -> _Found | None:
+        """None if no playbook matches: the cluster is not asked then. `asked`: what it was asked already."""
         if not (matching := self._playbooks.match(alert.labels)):
             return None
+        labels = target_labels(alert.labels)
+        if labels not in asked:
+            asked[labels] = asyncio.ensure_future(self._target(alert))
         try:
-            return matching[0], await self._target(alert)
+            return matching[0], await asked[labels]
         except UnknownClusterError as error:
             return matching[0], error
+
+    async def _joined(self, row: Sequence[_Located]) -> bool:
+        """Gives the alerts of a workload to its open incident as this process knows it: one trip, not three for each.
+
+        False if they have to be routed one by one. Then nothing is changed.
+        """
+        run = self._runs.known(row[0].target.key)
+        if run is None:
+            return False
+        try:
+            return await self._join(row, run)
+        except StorageUnavailableError:
+            raise
+        except Exception:
+            # A bug of ours with one of them: routed one by one, the others join.
+            log.exception("alerts.failed", incident=run.incident_id)
+            return False
+
+    async def _join(self, row: Sequence[_Located], run: Run) -> bool:
+        bundles = [self._bundle(each.playbook, each.target, each.entry) for each in row]
+        joining = [Joining(each.entry, bundle, _offer(bundle, run)) for each, bundle in zip(row, bundles, strict=True)]
+        alerts = [each.entry.alert for each in row]
+        if resolved := [alert.fingerprint for alert in alerts if alert.status == "resolved"]:
+            await self._alerts.let_go(*resolved)
+        if (routed := await self._alerts.join(joining, run)) is None:
+            return False
+        for alert in alerts:
+            self._given(alert, run)
+        self._wake(run.incident_id, routed.waiting, True)
+        return True
 
     async def _route_or_set_aside(self, entry: Intake, found: _Found | BaseException | None) -> None:
         try:
@@ -169,9 +225,7 @@ class RouteAlerts:
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
-        bundle = self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
-        if await self._joins(entry, target, bundle):
-            return True
+        bundle = self._bundle(playbook, target, entry)
         standing = await self._runs.standing(target.key)
         run, how, parked = await self._known(standing, entry.alert, playbook)
         windows: Sequence[PlannedWindow] = ()
@@ -192,23 +246,24 @@ class RouteAlerts:
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
             advice = self._restrictions.advice_in(windows, run.playbook, target)
             run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, parked)))
-        routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=_offer(bundle, run, how))
+        offer = _offer(bundle, run) if how == "extends" else None
+        routed = await self._alerts.route(entry, run, how, bundle=bundle, offer=offer)
         if routed is not None:
+            self._given(entry.alert, run)
             self._wake(run.incident_id, routed.waiting, how == "extends")
         return routed is not None
 
-    async def _joins(self, entry: Intake, target: Target, bundle: Bundle) -> bool:
-        """Gives the alert to the open incident that this process knows, if it is so still: one trip, not three."""
-        run = self._runs.known(target.key)
-        if run is None:
-            return False
-        if entry.alert.status == "resolved":
-            await self._alerts.let_go(entry.alert.fingerprint)
-        routed = await self._alerts.route(entry, run, "joins", bundle=bundle, offer=_offer(bundle, run, "joins"))
-        if routed is None:
-            return False
-        self._wake(run.incident_id, routed.waiting, True)
-        return True
+    def _bundle(self, playbook: CompiledPlaybook, target: Target, entry: Intake) -> Bundle:
+        return self._playbooks.bundle(playbook.name, target, entry.alert.labels) or Bundle.of(playbook)
+
+    def _given(self, alert: Alert, run: Run) -> None:
+        if len(self._incidents) >= LABELS_KEPT:
+            self._incidents.clear()
+        self._incidents[target_labels(alert.labels)] = run.incident_id
+
+    def expected(self, alert: Alert) -> str | None:
+        """The incident that this alert probably belongs to, without asking; None if that is not known."""
+        return self._incidents.get(target_labels(alert.labels))
 
     async def knows(self, alert: Alert) -> bool:
         """Whether the newest incident of its target has received exactly this alert; also if it would open none."""
@@ -290,9 +345,9 @@ def belongs_to_parked(alert: Alert, run: Run) -> bool:
     return run.reads_alerts or (_has(run, alert) and not run.parked.unanswered)
 
 
-def _offer(bundle: Bundle, run: Run, how: RouteKind) -> Offer | None:
+def _offer(bundle: Bundle, run: Run) -> Offer | None:
     """What an alert that joins a run of another playbook would have opened; whether that counts is decided later."""
-    if how not in ("extends", "joins") or bundle.entry == run.playbook:
+    if bundle.entry == run.playbook:
         return None
     playbook = bundle.entry_playbook.playbook
     return Offer(playbook=bundle.entry, title=playbook.title, priority=playbook.priority, digest=bundle.digest)

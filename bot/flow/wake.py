@@ -38,6 +38,8 @@ FRESH_SECONDS = 0.5
 """An effect that begins later than this after its decision is taken again: the run may have gone on meanwhile."""
 REST_SECONDS = 1.0
 """How long further alerts of an incident wait after its last advance: one decision and one look at its card for all."""
+LONGEST_REST_SECONDS = 4.0
+"""While alerts keep coming, each wait is twice as long as the one before, up to this."""
 MAX_NOTED = 1000
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
@@ -62,8 +64,8 @@ class Wake:
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """`later` calls back after so many seconds: by default the event loop, in tests a simulated clock."""
-        self._advance, self._perform, self._elapsed = advance, perform, elapsed
-        self._call_later = later or _by_the_loop
+        self._advance, self._perform, self.elapsed = advance, perform, elapsed
+        self.call_later = later or _by_the_loop
         self._advances = asyncio.Semaphore(AT_ONCE)
         self._lanes = {lane: asyncio.Semaphore(EFFECTS_AT_ONCE[lane]) for lane in LANES}
         self._first_cards = asyncio.Semaphore(EFFECTS_AT_ONCE["cards"])
@@ -78,6 +80,7 @@ class Wake:
         """Effects of an incident that ended during its advance."""
         self._timers: set[str] = set()
         self._advanced_at: dict[str, float] = {}
+        self._rest_seconds: dict[str, float] = {}
         self._resting: dict[str, Waiting | None] = {}
         self._advancing: dict[str, asyncio.Task[None]] = {}
         self._performing: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -102,18 +105,31 @@ class Wake:
         if incident_id in self._resting:
             self._resting[incident_id] = _newest(waiting, self._resting[incident_id])
             return True
-        since = (
-            0.0 if incident_id in self._advancing else self._elapsed() - self._advanced_at.get(incident_id, -math.inf)
-        )
-        if since >= REST_SECONDS:
+        if (left := self.rest_left(incident_id)) <= 0:
+            self._set_rest(incident_id)
             return False
         self._resting[incident_id] = waiting
 
         def wake() -> None:
+            self._set_rest(incident_id)
             self.incident(incident_id, self._resting.pop(incident_id))
 
-        self._call_later(REST_SECONDS - since, wake)
+        self.call_later(left, wake)
         return True
+
+    def rest_left(self, incident_id: str) -> float:
+        """Seconds until a further alert of this incident is looked at; 0 if that can be now."""
+        rest = self._rest_seconds.get(incident_id, REST_SECONDS)
+        return rest if incident_id in self._advancing else max(0.0, rest - self._since_advance(incident_id))
+
+    def _set_rest(self, incident_id: str) -> None:
+        """How long the alerts after this one wait."""
+        rest = self._rest_seconds.pop(incident_id, REST_SECONDS)
+        if self._since_advance(incident_id) < rest + REST_SECONDS:
+            self._rest_seconds[incident_id] = min(2 * rest, LONGEST_REST_SECONDS)
+
+    def _since_advance(self, incident_id: str) -> float:
+        return self.elapsed() - self._advanced_at.get(incident_id, -math.inf)
 
     def effect(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool = False) -> None:
         """Performs this effect soon, when its lane has room, unless this process is performing it.
@@ -136,7 +152,7 @@ class Wake:
             try:
                 yield
             finally:
-                self._call_later(GAP_SECONDS, until_answered.pop_all().close)
+                self.call_later(GAP_SECONDS, until_answered.pop_all().close)
 
     @property
     def is_busy(self) -> bool:
@@ -162,7 +178,7 @@ class Wake:
                 self._again.pop(incident_id, None)
                 async with self._advances, self._answers.other("advances"):
                     self._ended.pop(incident_id, None)
-                    began = self._elapsed()
+                    began = self.elapsed()
                     advanced = await self._advance(incident_id, waiting)
                 self._note(incident_id, advanced, began)
                 for effect in advanced.effects:
@@ -189,9 +205,11 @@ class Wake:
             self._note_advance(incident_id)
 
     def _note_advance(self, incident_id: str) -> None:
-        now = self._elapsed()
+        now = self.elapsed()
         if len(self._advanced_at) >= MAX_NOTED:
-            self._advanced_at = {each: at for each, at in self._advanced_at.items() if now - at < REST_SECONDS}
+            kept = {each: at for each, at in self._advanced_at.items() if now - at < LONGEST_REST_SECONDS}
+            self._advanced_at = kept
+            self._rest_seconds = {each: rest for each, rest in self._rest_seconds.items() if each in kept}
         self._advanced_at[incident_id] = now
 
     def _note(self, incident_id: str, advanced: Advanced, began: float) -> None:
@@ -213,7 +231,7 @@ class Wake:
         owed, began = taken.pop(effect_id, (None, 0.0))
         if not taken:
             self._taken.pop(incident_id, None)
-        return owed if self._elapsed() - began <= FRESH_SECONDS else None
+        return owed if self.elapsed() - began <= FRESH_SECONDS else None
 
     async def _begin(self, incident_id: str, effect_id: str) -> Performed:
         self._begun[incident_id, effect_id] = 0
@@ -263,14 +281,14 @@ class Wake:
             self._timers.discard(incident_id)
             self.incident(incident_id)
 
-        self._call_later(seconds, wake)
+        self.call_later(seconds, wake)
 
     def _later(self, seconds: float, incident_id: str, effect_id: str, lane: Lane) -> None:
         """Comes back in time; if this process is gone by then, the storage still owes the effect."""
         if seconds <= 0:
             self.effect(incident_id, effect_id, lane)
         elif not self._stopping:
-            self._call_later(seconds, lambda: self.effect(incident_id, effect_id, lane))
+            self.call_later(seconds, lambda: self.effect(incident_id, effect_id, lane))
 
 
 def _newest(one: Waiting | None, other: Waiting | None) -> Waiting | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +135,32 @@ async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(sto
     reconcile = Reconcile(store, store, world.wake, route, besides={"homes.not_refreshed": stuck}, every_seconds=0.01)
     running = asyncio.create_task(reconcile.forever())
     await soon(third)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_alerts_that_may_wait_are_routed_in_time_and_together_with_one_that_may_not(store: RedisStore) -> None:
+    routed: asyncio.Queue[None] = asyncio.Queue()
+    timers: list[tuple[float, Callable[[], None]]] = []
+
+    async def route() -> int:
+        routed.put_nowait(None)
+        return 0
+
+    world = World(store, {})
+    world.wake.call_later = lambda seconds, call: timers.append((seconds, call))
+    reconcile = Reconcile(store, store, world.wake, route, every_seconds=3600)
+    running = asyncio.create_task(reconcile.forever())
+    async with asyncio.timeout(10):
+        await routed.get()
+        for seconds in (0.5, 0.2, 0.9):
+            reconcile.wake_routing(seconds)
+        assert [seconds for seconds, _ in timers] == [0.5, 0.2], "the third is routed with them"
+        assert routed.empty()
+        timers[1][1]()
+        await routed.get()
+        reconcile.wake_routing()
+        await routed.get()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

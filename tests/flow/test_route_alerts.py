@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
@@ -18,6 +19,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
+from bot.flow.ports import Joining, Routed
 from bot.flow.route_alerts import RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
@@ -102,6 +104,58 @@ async def test_a_further_alert_of_the_same_workload_joins_its_incident(store: Re
         "f2/firing",
         "f1/resolved",
     ]
+
+
+async def test_alerts_that_came_together_join_in_one_step_and_in_order(
+    store: RedisStore, route: RouteAlerts, arrives: Accept, woken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await arrives(builders.alert())
+    assert await store.load("INC-1") is not None
+    woken.clear()
+    joined: list[int] = []
+    join = store.join
+
+    async def counted(alerts: Sequence[Joining], run: Run) -> Routed | None:
+        joined.append(len(alerts))
+        return await join(alerts, run)
+
+    monkeypatch.setattr(store, "join", counted)
+    other = builders.alert(fingerprint="f3", deployment="other")
+    await arrives(
+        builders.alert(fingerprint="f2"),
+        other,
+        builders.alert("resolved"),
+        builders.alert("resolved", fingerprint="f2"),
+    )
+    assert joined == [3]
+    assert woken == ["INC-1", "INC-2"]
+    assert [key.split("/")[0] + "/" + key.split("/")[2] for key in await inbox(store, "INC-1")] == [
+        "f1/firing", "f2/firing", "f1/resolved", "f2/resolved",
+    ]  # fmt: skip
+
+
+async def test_where_joining_together_fails_each_is_routed_by_itself(
+    store: RedisStore, arrives: Accept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await arrives(builders.alert())
+    assert await store.load("INC-1") is not None
+
+    async def broken(alerts: Sequence[Joining], run: Run) -> None:
+        raise KeyError("offer")
+
+    monkeypatch.setattr(store, "join", broken)
+    await arrives(builders.alert(fingerprint="f2"), builders.alert(fingerprint="f3"))
+    assert len(await inbox(store, "INC-1")) == 3
+
+
+async def test_an_alert_of_a_workload_with_an_open_incident_is_expected_there(
+    store: RedisStore, route: RouteAlerts, arrives: Accept
+) -> None:
+    assert route.expected(builders.alert()) is None
+    await arrives(builders.alert())
+    assert route.expected(builders.alert(fingerprint="f2", alertname="Another")) == "INC-1"
+    assert route.expected(builders.alert(deployment="other")) is None
+    assert route.expected(builders.alert(namespace="other")) is None
 
 
 async def test_another_workload_has_an_incident_of_its_own(store: RedisStore, arrives: Accept) -> None:

@@ -17,7 +17,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Committed, Intake, Routed, RouteKind, Standing, Waiting
+from bot.flow.ports import Committed, Intake, Joining, Routed, RouteKind, Standing, Waiting
 
 SEEN_SECONDS = 3600.0
 
@@ -67,7 +67,7 @@ class MemoryStore:
         self._intake.remove(entry)
         self.left_out.append((entry.alert, reason))
 
-    async def let_go(self, fingerprint: str) -> None:
+    async def let_go(self, *fingerprints: str) -> None:
         """No alert is held back: nothing here has a maintenance window."""
 
     async def held(self) -> Sequence[Any]:
@@ -81,8 +81,8 @@ class MemoryStore:
     ) -> Routed | None:
         name, key = run.incident_id, run.target.key
         current = self._open.get(key)
-        if how in ("extends", "joins"):
-            if current != name or (how == "joins" and self.runs[name].version != run.version):
+        if how == "extends":
+            if current != name:
                 return None
         elif current and not (how == "reopens" and current == name):
             return None
@@ -100,6 +100,14 @@ class MemoryStore:
         if event_id not in self._known[name] and how in ("opens", "reopens"):
             self._open[key] = name
         await self.append(name, [event])
+        return Routed()
+
+    async def join(self, alerts: Sequence[Joining], run: Run) -> Routed | None:
+        if self.runs[run.incident_id].version != run.version:
+            return None
+        for each in alerts:
+            if await self.route(each.entry, run, "extends", bundle=each.bundle, offer=each.offer) is None:
+                return None
         return Routed()
 
     # --- runs --------------------------------------------------------------------------------------------------------

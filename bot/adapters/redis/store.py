@@ -23,7 +23,19 @@ from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Committed, HeldAlert, Intake, OpenPage, Owed, Routed, RouteKind, Settled, Standing, Waiting
+from bot.flow.ports import (
+    Committed,
+    HeldAlert,
+    Intake,
+    Joining,
+    OpenPage,
+    Owed,
+    Routed,
+    RouteKind,
+    Settled,
+    Standing,
+    Waiting,
+)
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -126,14 +138,7 @@ class RedisStore:
     async def route(
         self, entry: Intake, run: Run, how: RouteKind, *, bundle: Bundle, offer: Offer | None = None
     ) -> Routed | None:
-        incident = run.incident_id
-        # By its number in the intake: an incident may receive one alert many times, with or without a close between.
-        event = AlertChanged(
-            event_id=f"alert/{entry.entry_id.partition('|')[0]}/{entry.alert.dedupe_key}",
-            alert=entry.alert,
-            truncated=entry.truncated,
-            offer=offer,
-        )
+        incident, event = run.incident_id, _alert_changed(entry, offer)
         keys = [
             *self._keys("intake", "open", "last"),
             *self._of(incident, "run", "inbox", "known"),
@@ -159,6 +164,34 @@ class RedisStore:
         known = self._parsed(incident, text) if text else run
         # Of alerts that come in a row, only the events of the last one are read.
         return Routed(Waiting(known, _WhenRead(self._event, events), float(now)))
+
+    async def join(self, alerts: Sequence[Joining], run: Run) -> Routed | None:
+        events = [_alert_changed(each.entry, each.offer) for each in alerts]
+        bundles = {each.bundle.digest: each.bundle for each in alerts if each.offer}
+        keys = [
+            *self._keys("intake", "open"),
+            *self._of(run.incident_id, "run", "inbox", "known"),
+            *self._keys("pending"),
+            *(self._redis.key("bundle", digest) for digest in bundles),
+        ]
+        known = [run.target.key, run.incident_id, run.version]
+        entries = [
+            part
+            for each, event in zip(alerts, events, strict=True)
+            for part in (each.entry.entry_id, event.event_id, self._form.text(event))
+        ]
+        sent = ["stored" if digest in self._bundles_stored else None for digest in bundles]
+        texts = [text or json.dumps(bundle.stored()) for text, bundle in zip(sent, bundles.values(), strict=True)]
+        answer, *found = await self._redis.script("join", keys, [*known, *texts, *entries])
+        if answer == "no bundle":
+            texts = [json.dumps(bundle.stored()) for bundle in bundles.values()]
+            answer, *found = await self._redis.script("join", keys, [*known, *texts, *entries])
+        self._bundles_stored.update(bundles)
+        if answer == "changed":
+            return None
+        now, waiting = found
+        # Of alerts that come in a row, only the events of the last one are read.
+        return Routed(Waiting(run, _WhenRead(self._event, waiting), float(now)))
 
     async def _route(
         self, keys: Sequence[str], arguments: Sequence[Any], bundle: Bundle | None, version: int, *remember_seconds: int
@@ -233,8 +266,8 @@ class RedisStore:
         arguments = [alert.fingerprint, held.entry_id, held.truncated, alert.model_dump_json()]
         await self._redis.script("release_alert", self._keys("held", "intake", "intake-number"), arguments)
 
-    async def let_go(self, fingerprint: str) -> None:
-        await self._redis.ask(self._redis.client.hdel(self._redis.key("held"), fingerprint))
+    async def let_go(self, *fingerprints: str) -> None:
+        await self._redis.ask(self._redis.client.hdel(self._redis.key("held"), *fingerprints))
 
     async def keep_unmatched(self, entry: Intake, reason: str) -> None:
         kept = json.dumps({"alert": entry.alert.model_dump(mode="json"), "reason": reason})
@@ -518,6 +551,16 @@ class RedisStore:
         failures = int(await self._redis.ask(self._redis.client.hincrby(key, event_id, 1)))
         await self._redis.ask(self._redis.client.expire(key, self._limits.retention_seconds))
         return failures
+
+
+def _alert_changed(entry: Intake, offer: Offer | None) -> AlertChanged:
+    return AlertChanged(
+        # By its number in the intake: an incident may receive one alert many times, with or without a close between.
+        event_id=f"alert/{entry.entry_id.partition('|')[0]}/{entry.alert.dedupe_key}",
+        alert=entry.alert,
+        truncated=entry.truncated,
+        offer=offer,
+    )
 
 
 def _paired(flat: Sequence[str]) -> dict[str, str]:

@@ -96,6 +96,13 @@ def named_by(labels: Mapping[str, str], cluster: str) -> Target:
     return Target(cluster=where, namespace=namespace, kind="Unknown", name=name, resolved=False)
 
 
+def target_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Everything in the labels that identifies a workload: alerts that are equal in it are about the same one."""
+    named = [labels.get(label, "") for label, _ in WORKLOAD_LABELS] + [labels.get(label, "") for label in HINT_LABELS]
+    where = [labels.get(label, "") for label in ("cluster", "namespace", "exported_namespace")]
+    return (*where, *(named if any(named) else [labels.get("alertname", "")]))
+
+
 def is_name(text: str) -> bool:
     """Whether a Kubernetes object can have this name."""
     return _OBJECT_NAME.fullmatch(text) is not None

@@ -121,7 +121,7 @@ async def test_a_server_that_takes_no_connection_is_given_up_on_after_one_wait()
 async def test_probes_and_senders_are_told_while_redis_is_frozen(storage: Storage) -> None:
     endpoints = Endpoints(
         read=read_webhook,
-        accept=AcceptAlerts(storage.store, lambda: None),
+        accept=AcceptAlerts(storage.store, lambda _: None),
         not_ready=health(storage.store).not_ready,
         metrics=_no_metrics,
     )

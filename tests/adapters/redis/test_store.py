@@ -12,10 +12,11 @@ from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RUNS_KEPT, RUNS_PER_READ, RedisStore, StoreLimits
 from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ReadSignals, ShowInSlack
-from bot.domain.incidents.event import Due, Progressed
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.event import AlertChanged, Due, Progressed
+from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain, first_break
+from bot.flow.ports import Joining
 from bot.sandbox import valkey
 from tests import builders
 from tests.redis_server import VirtualTime
@@ -483,16 +484,47 @@ async def test_an_alert_joins_a_run_only_as_long_as_it_is_the_one_that_was_known
     await store.commit(moved(run), consumed=1, entries=(), effects=())
     await store.accept([builders.alert(fingerprint="f9")], truncated=0)
     (entry,) = await store.intake(10)
-    assert await store.route(entry, run, "joins", bundle=builders.bundle()) is None, "it has moved on"
+    joining = Joining(entry, builders.bundle(), None)
+    assert await store.join([joining], run) is None, "it has moved on"
     assert [each.entry_id for each in await store.intake(10)] == [entry.entry_id]
     newest = store.known(run.target.key)
     assert newest is not None
     assert newest.version == run.version + 1
-    assert await store.route(entry, newest, "joins", bundle=builders.bundle()) is not None
+    assert await store.join([joining], newest) is not None
     assert await store.intake(10) == []
     closed = moved(newest, closed_at=1.0)
     await store.commit(closed, consumed=1, entries=(), effects=())
     assert store.known(run.target.key) is None
+
+
+async def test_an_alert_that_another_process_gave_to_the_incident_does_not_join_it_twice(store: RedisStore) -> None:
+    run = await opened(store)
+    await store.accept([builders.alert(fingerprint="f8"), builders.alert(fingerprint="f9")], truncated=0)
+    first, second = [Joining(entry, builders.bundle(), None) for entry in await store.intake(10)]
+    assert await store.join([first], run) is not None
+    routed = await store.join([first, second], run)
+    assert routed is not None
+    assert routed.waiting is not None
+    assert [event.event_id for event in routed.waiting.events] == [
+        event.event_id for event in await store.inbox(run.incident_id)
+    ]
+    assert len(routed.waiting.events) == 3
+
+
+async def test_the_playbook_that_a_joining_alert_offers_is_kept_even_where_redis_lost_it(
+    store: RedisStore, redis: Connection
+) -> None:
+    run = await opened(store)
+    other = builders.bundle("other", "d2")
+    offer = Offer(playbook="other", title="Other", priority=1, digest=other.digest)
+    for fingerprint in ("f8", "f9"):
+        await store.accept([builders.alert(fingerprint=fingerprint)], truncated=0)
+        (entry,) = await store.intake(10)
+        assert await store.join([Joining(entry, other, offer)], run) is not None
+        assert await store.bundle(other.digest) is not None
+        await redis.ask(redis.client.delete(redis.key("bundle", other.digest)))
+    alerts = [event for event in await store.inbox(run.incident_id) if isinstance(event, AlertChanged)]
+    assert [event.offer for event in alerts] == [None, offer, offer]
 
 
 async def test_only_the_runs_that_were_loaded_last_are_kept(store: RedisStore) -> None:

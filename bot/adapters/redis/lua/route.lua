@@ -1,9 +1,9 @@
 -- Gives one intake entry to an incident: opens, extends, or reopens it. Changes nothing unless the index is as the
--- caller saw it, and for 'joins' the run too; then it returns why. Otherwise it returns 'routed', the run JSON (empty if
--- the caller knows it), the time and the waiting events.
+-- caller saw it; then it returns why. Otherwise it returns 'routed', the run JSON (empty if the caller knows it), the
+-- time and the waiting events.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
--- ARGV: raw entry, target key, incident, opens|extends|joins|reopens|tells, run JSON, event id, event JSON, bundle
+-- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle
 -- (JSON, or 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and for
 -- a person: seconds to remember it.
 if KEYS[11] then
@@ -11,12 +11,8 @@ if KEYS[11] then
   if before then return before end
 end
 local current = redis.call('HGET', KEYS[2], ARGV[2])
-local function is_as_known()
-  local run = redis.call('GET', KEYS[4])
-  return run and string.match(run, '"version":(%d+)') == ARGV[9]
-end
-if ARGV[4] == 'extends' or ARGV[4] == 'joins' then
-  if current ~= ARGV[3] or (ARGV[4] == 'joins' and not is_as_known()) then return 'changed' end
+if ARGV[4] == 'extends' then
+  if current ~= ARGV[3] then return 'changed' end
 -- An alert may follow a reopen that is still in the inbox; a person's second reopen adds nothing.
 elseif current and not (ARGV[4] == 'reopens' and current == ARGV[3] and ARGV[1] ~= '') then
   return 'changed'
@@ -42,5 +38,6 @@ if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
   redis.call('RPUSH', KEYS[5], at .. '|' .. ARGV[6] .. '|' .. ARGV[7])
   redis.call('ZADD', KEYS[8], 'NX', now[1], ARGV[3])
 end
-local run = (ARGV[4] == 'joins' or is_as_known()) and '' or redis.call('GET', KEYS[4])
+local run = redis.call('GET', KEYS[4])
+if run and string.match(run, '"version":(%d+)') == ARGV[9] then run = '' end
 return {'routed', run, at, redis.call('LRANGE', KEYS[5], 0, -1)}
