@@ -13,7 +13,7 @@ from bot.domain.kernel.target import Target, is_of
 from bot.flow.clusters import absent
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Owed, Replica
-from bot.flow.sample_replicas import SampledWorkloads
+from bot.flow.sample_replicas import MAX_WORKLOADS, ROUNDS_KEPT, SampledWorkloads
 from tests import builders
 from tests.flow.harness import Bot, Scene, until
 from tests.flow.scenes import drill_scene
@@ -82,6 +82,28 @@ class OpenEverywhere:
     async def open_targets(self) -> dict[str, str]:
         targets = {"INC-1": "east", "INC-2": "west", "INC-3": "gone"}
         return {builders.TARGET.model_copy(update={"cluster": each}).key: name for name, each in targets.items()}
+
+
+class ManyOpen:
+    """`OpenTargets` with so many workloads; `read` counts how often they were read."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.read = count, 0
+
+    async def open_targets(self) -> dict[str, str]:
+        self.read += 1
+        targets = [builders.TARGET.model_copy(update={"name": f"llm-{number:03d}"}) for number in range(self.count)]
+        return {target.key: f"INC-{number}" for number, target in enumerate(targets)}
+
+
+async def test_where_more_are_open_than_can_be_sampled_they_are_not_read_each_round() -> None:
+    runs = ManyOpen(MAX_WORKLOADS + 1)
+    sampled = SampledWorkloads(runs, (), lambda target: True)
+    rounds = [len(await sampled()) for _ in range(ROUNDS_KEPT)]
+    assert (set(rounds), runs.read) == ({MAX_WORKLOADS}, 1)
+    runs.count = 2
+    assert [len(await sampled()), len(await sampled())] == [2, 2]
+    assert runs.read == 3, "as few as these are read each round"
 
 
 async def test_each_cluster_samples_its_own_workloads() -> None:
