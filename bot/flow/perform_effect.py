@@ -63,7 +63,7 @@ class Performed:
     again_after: float | None = None
     """In how many seconds the effect is owed again; None if it is over, or another process has it."""
     is_news: bool = False
-    """Whether it left an event in the inbox."""
+    """Whether it left an event in the inbox that has to be read now."""
     waiting: Waiting | None = field(default=None, compare=False)
     """The incident with that event, if the storage told it."""
     version: int = field(default=0, compare=False)
@@ -153,11 +153,11 @@ class PerformEffect:
         return Done((failed,))
 
     async def _record(self, context: EffectContext, result: Done | Later) -> Performed:
-        is_news = bool(result.events)
+        is_news = not all(event.may_wait for event in result.events)
         if isinstance(result, Done):
             settled = await self._effects.settle(context.owed, result.events)
             return Performed(0.0 if settled.owed_again else None, is_news, settled.waiting)
-        if is_news:
+        if result.events:
             await self._runs.append(context.incident_id, result.events)
         await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)
         return Performed(result.after_seconds, is_news)

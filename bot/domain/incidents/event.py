@@ -23,6 +23,11 @@ class _Event(BaseModel):
     at: float = 0.0
     """Epoch seconds of the storage's clock, set by the storage when it receives the event."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it can be read together with the next event: nothing is decided because of it."""
+        return False
+
 
 class AlertChanged(_Event):
     kind: Literal["alert_changed"] = "alert_changed"
@@ -219,6 +224,10 @@ class Posted(_Event):
     slot: str
     ts: str
     channel: str
+
+    @property
+    def may_wait(self) -> bool:
+        return self.slot == "card"
 
 
 class ChangesPassedOn(_Event):
