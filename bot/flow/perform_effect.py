@@ -97,7 +97,11 @@ class PerformEffect:
 
     async def _run(self, context: EffectContext) -> Done | Later:
         effect = context.owed.effect
-        renewing = asyncio.create_task(self._renew(context))
+        renewing: list[asyncio.Task[None]] = []
+        # Most effects end before their lease must be renewed.
+        timer = asyncio.get_running_loop().call_later(
+            self._renew_every, lambda: renewing.append(asyncio.create_task(self._renew(context)))
+        )
         try:
             async with asyncio.timeout(MAX_SECONDS):
                 return await self._handlers[type(effect)](context, effect)
@@ -121,7 +125,9 @@ class PerformEffect:
             log.warning("effect.retried", incident=context.incident_id, effect=effect.effect_id, reason=reason)
             return Later(min(2.0**context.owed.attempts, MAX_BACKOFF_SECONDS), failed=True)
         finally:
-            await self._end(renewing)
+            timer.cancel()
+            for task in renewing:
+                await self._end(task)
 
     async def _end(self, renewing: asyncio.Task[None]) -> None:
         """A library may lose a cancellation that comes in a bad moment, so it is repeated: an outcome must not wait."""
@@ -133,13 +139,13 @@ class PerformEffect:
 
     async def _renew(self, context: EffectContext) -> None:
         while True:
-            await asyncio.sleep(self._renew_every)
             try:
                 if not await self._effects.renew(context.owed):
                     context.lost.set()
                     return
             except StorageUnavailableError as error:
                 log.warning("lease.not_renewed", incident=context.incident_id, reason=str(error))
+            await asyncio.sleep(self._renew_every)
 
     def _give_up(self, context: EffectContext, reason: str) -> Done:
         effect = context.owed.effect
