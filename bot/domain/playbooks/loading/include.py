@@ -202,11 +202,11 @@ class _Expansion:
     def _lay_out(self, site: _Site, chain: tuple[str, ...]) -> None:
         """Gives every state its name in the playbook, after visiting the includes."""
         for name, state in site.source.data["states"].items():
-            self._states += 1
-            if self._states > MAX_STATES:
-                raise _TooBigError(f"with its fragments the playbook has more than {MAX_STATES} states")
             site.names[name] = site.prefix + name
             if not _is_include(state):
+                self._states += 1
+                if self._states > MAX_STATES:
+                    raise _TooBigError(f"with its fragments the playbook has more than {MAX_STATES} states")
                 continue
             inside = self._include(site, name, state, chain)
             if inside is None:
