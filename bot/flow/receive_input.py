@@ -12,7 +12,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import Chained
 from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPage, RunStore
 
-UNMATCHED_SHOWN = 20
+UNMATCHED_SHOWN = 200
 RECENT = 200
 OPEN_READ = 50
 

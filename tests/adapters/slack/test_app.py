@@ -495,6 +495,14 @@ async def test_the_channel_of_all_incidents_learns_of_a_global_halt_and_of_its_e
     await until(lambda: is_posted("The global halt is lifted by"), "its end is in the channel")
 
 
+async def test_the_list_says_which_incident_is_halted(counter: Counter) -> None:
+    counter.inbound.runs = {"INC-7": run(halted_by="U0ANA"), "INC-8": run(incident_id="INC-8")}
+    said = await counter.say("list")
+    halted = [each for each in said.split("INC-") if "⛔ Halted" in each]
+    assert len(halted) == 1
+    assert halted[0].startswith("7")
+
+
 async def test_the_list_says_how_everything_is_halted_and_that_it_is(counter: Counter) -> None:
     assert "/incident halt all" in await counter.say("list")
     counter.inbound.halter, counter.inbound.halt_reason = "U0ANA", "the rack <burns>, PASSWORD=hunter2"
@@ -620,6 +628,11 @@ async def test_unmatched_alerts_are_named_with_their_reasons(counter: Counter) -
     alert = Alert(fingerprint="f", status="firing", starts_at=datetime.fromtimestamp(BEGAN, UTC), labels=labels)
     counter.inbound.alerts = [(alert, "no playbook opens on it")]
     assert "`DiskFull` no playbook opens on it" in await counter.say("unmatched")
+    other = (alert.model_copy(update={"labels": {"alertname": "NodeDown"}}), "no playbook opens on it")
+    counter.inbound.alerts = [*counter.inbound.alerts * 150, other]
+    said = await counter.say("unmatched")
+    assert "`DiskFull` (150 times) no playbook opens on it" in said
+    assert "`NodeDown` no playbook opens on it" in said
 
 
 @pytest.mark.parametrize("text", ["list", "note INC-7 x", "halt all"])

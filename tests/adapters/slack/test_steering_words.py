@@ -54,6 +54,7 @@ async def test_a_name_without_a_mention_leads_nothing(counter: Counter) -> None:
     ("text", "to", "note"),
     [
         pytest.param("handover INC-7 <@U0BEN|ben> the cap is tried", "U0BEN", "the cap is tried", id="one-incident"),
+        pytest.param("handover 7 <@U0BEN> good night", "U0BEN", "good night", id="one-by-its-number"),
         pytest.param("handover <@U0BEN> good night", "U0BEN", "good night", id="all-of-them"),
         pytest.param("handover", "", "", id="to-the-team-on-call"),
         pytest.param("handover sleep well", "", "sleep well", id="to-the-team-with-a-note"),
@@ -85,6 +86,14 @@ async def test_all_open_incidents_are_handed_over_with_one_summary_in_the_channe
 
 async def test_a_name_without_a_mention_takes_nothing_over(counter: Counter) -> None:
     assert "`@ben` is not an @mention of a person" in await counter.say("handover @ben")
+    assert "`ben` is not an @mention of a person" in await counter.say("handover ben")
+    assert "`ben` is not an @mention of a person" in await counter.say("handover 7 ben")
+    assert counter.inbound.commands == {}
+
+
+async def test_a_number_without_an_incident_hands_nothing_over(counter: Counter) -> None:
+    watching(counter)
+    assert "There is no incident `INC-70`" in await counter.say("handover 70 <@U0BEN>")
     assert counter.inbound.commands == {}
 
 

@@ -6,6 +6,7 @@ Only the person who sent it sees the reply. `WORDS` lists who may use which comm
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -21,7 +22,7 @@ from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
 from bot.adapters.slack.inbound.steering_words import SteeringWords
 from bot.adapters.slack.inbound.window_words import WindowWords
-from bot.adapters.slack.outbound.card import card, now_line, sign_of
+from bot.adapters.slack.outbound.card import card, sign_of, standing
 from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
@@ -41,7 +42,7 @@ LISTED = 20
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
-NUMBER_THEN_TEXT = frozenset({"halt", "resolve", "note", "followup", "status"})
+NUMBER_THEN_TEXT = frozenset({"halt", "resolve", "note", "followup", "status", "handover"})
 """Where a number before other text names an incident if there is one that the command works on."""
 Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
 
@@ -191,7 +192,7 @@ class Commands:
         waiting.sort(key=lambda run: (run.lead != command.user, URGENCY.index(run.severity)))
         lines = [
             f"• {sign_of(run)} *{line(run.incident_id, 40)}* {code(run.target, 120)}"
-            f"{' · you lead' if run.lead == command.user else ''}\n      {now_line(run, {})}"
+            f"{' · you lead' if run.lead == command.user else ''}\n      {standing(run)}"
             for run in waiting[:LISTED]
         ]
         steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs))
@@ -220,7 +221,7 @@ class Commands:
         await self._show_again([run.incident_id for run in shown])
         lines = [
             f"• {sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}\n"
-            f"      {now_line(run, {})}"
+            f"      {standing(run)}"
             for run in shown
         ]
         rest = page.count - len(shown)
@@ -262,8 +263,13 @@ class Commands:
         alerts = await self._incidents.unmatched()
         if not alerts:
             return reply("Every alert matched a playbook.")
-        lines = [f"• {code(a.name, 80)} {line(why, 300)}" for a, why in alerts]
-        head = f"*Alerts that opened no incident* (the newest {len(lines)}, newest first)"
+        # One noisy alert must not hide the others.
+        counted = Counter((alert.name, why) for alert, why in alerts)
+        lines = [
+            f"• {code(name, 80)} {f'({times} times) ' if times > 1 else ''}{line(why, 300)}"
+            for (name, why), times in list(counted.items())[:LISTED]
+        ]
+        head = f"*Alerts that opened no incident* (of the newest {len(alerts)}, newest first)"
         return reply(head, *lines, "`/incident playbooks` shows which alerts open each playbook.")
 
     async def _stats(self, command: Command) -> Message:
@@ -433,8 +439,8 @@ class Commands:
     async def _numbered(self, word: str, number: str) -> Run | None:
         """The incident that `7 TEXT` begins with; None where the number begins the text.
 
-        What closes an incident never takes another one than the number names; a halt may, because it stops too much
-        rather than too little.
+        What closes or hands over an incident never takes another one than the number names; a halt may, because it
+        stops too much rather than too little.
         """
         if word not in NUMBER_THEN_TEXT or not (number.isascii() and number.isdigit()):
             return None
@@ -442,11 +448,11 @@ class Commands:
         run = await self._incidents.load(named)
         if run is not None and (run.is_open or WORDS[word].when_closed):
             return run
-        if word != "resolve":
+        if word not in ("resolve", "handover"):
             return None
         if run is not None:
             raise NotDoneError(closed(run, word))
-        first = "Where a reason begins with a number, name the incident before it."
+        first = "Where the text begins with a number, name the incident before it."
         raise NotDoneError(f"{_no_such(named, (await self._incidents.open_page()).runs)} {first}")
 
     async def _only_open(self, command: Command) -> Run:

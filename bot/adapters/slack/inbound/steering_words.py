@@ -71,7 +71,8 @@ class SteeringWords:
     async def handover(self, command: Command) -> Message:
         """Hand over the named incident, else every open one; the next lead gets the same summary."""
         first, _, rest = command.rest.partition(" ")
-        if INCIDENT_ID.fullmatch(first):
+        is_one = INCIDENT_ID.fullmatch(first) is not None or first.isdigit()
+        if is_one:
             run, rest = await self._pointed_at(command)
             runs = [run]
         else:
@@ -79,7 +80,8 @@ class SteeringWords:
         if not runs:
             raise NotDoneError("No incident is open: there is nothing to hand over.")
         named = re.match(rf"{PERSON.pattern}\s*", rest)
-        if not named and rest.startswith("@"):
+        if not named and (rest.startswith("@") or (rest and " " not in rest)):
+            # One word is more likely a name than a note, and without a person everything goes to the team on call.
             raise NotDoneError(
                 f"{code(rest.split()[0], 80)} is not an @mention of a person: `/incident handover @PERSON NOTE`."
             )
@@ -92,7 +94,7 @@ class SteeringWords:
         many = "1 open incident is" if len(runs) == 1 else f"{len(runs)} open incidents are"
         head = f"{many} handed over to {mention(member) if member else 'the team on call'}."
         told = [each for run in runs for each in _summary(run, now)]
-        if not INCIDENT_ID.fullmatch(first):
+        if not is_one:
             try:
                 await announce(self._services.messenger, "\n".join((head, *told)))
             except MessengerError as error:

@@ -144,6 +144,12 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
 
 
+def standing(run: Run) -> str:
+    """As `now_line`, for lists, where nothing else tells that changes are halted."""
+    is_halted = run.is_open and run.halted_by and not run.halted_with_all
+    return f"{'⛔ Halted · ' if is_halted else ''}{now_line(run, {})}"
+
+
 def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (question := run.open_question) is not None:
         ask = linked(line(capitalized(question.text), 200), links.get(f"question:{question.question_id}"))

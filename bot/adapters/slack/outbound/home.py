@@ -20,7 +20,7 @@ from bot.adapters.slack.client import Refusal, ask
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, divider, fields, header, section
-from bot.adapters.slack.outbound.card import linked, now_line, sign_of
+from bot.adapters.slack.outbound.card import linked, sign_of, standing
 from bot.adapters.slack.outbound.request_message import called
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
@@ -242,7 +242,7 @@ def week(runs: Iterable[Run], *, now: float) -> list[str]:
 
 def _stands(run: Run) -> str:
     what = f"{sign_of(run)} *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}"
-    return f"{what}\n{now_line(run, {})}"
+    return f"{what}\n{standing(run)}"
 
 
 def _waits(waiting: Waiting) -> str:
