@@ -16,6 +16,7 @@ from rich.text import Text
 
 from bot.cli import stored
 from bot.cli.engines import what_differs
+from bot.cli.failures import CommandError
 from bot.cli.short_report import short_report
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, StorageUnavailableError
@@ -24,6 +25,7 @@ from bot.domain.reports import Report
 from bot.domain.reports.present import present
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.slack.server import listening_socket
 
 MAX_SECONDS = 480.0
 LOOK_EVERY_SECONDS = 0.5
@@ -35,6 +37,7 @@ def run_demo(
     """Returns the exit code: 0 if a person ended the demo, or if the unattended run ended verified."""
     # SIGTERM unwinds as Ctrl-C does, so that every started process is stopped.
     signal.signal(signal.SIGTERM, _end)
+    _must_be_free(port)
     console.print("Starting Valkey, Kubernetes, the vLLM fleet, Slack, alerting and the bot …")
     if vllm is not None:
         console.print(what_differs(vllm))
@@ -59,6 +62,15 @@ def run_demo(
         )
         _wait(world, float("inf"))
     return 0
+
+
+def _must_be_free(port: int) -> None:
+    try:
+        listening_socket(port).close()
+    except OSError as error:
+        raise CommandError(
+            f"port {port} cannot be used: {error.strerror}. Leave out --port to take a free one."
+        ) from None
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -37,8 +37,9 @@ async def lift(settings: StorageSettings, which: str, *, by: str, why: str) -> s
             raise CommandError(
                 f"Not resumed: {halt.by} halted everything{why_all}; `incident-bot resume all` lifts that."
             )
+        was_halted = await inputs.is_halted(name)
         await _say(inputs, "resume", name, who, why)
-        return f"{name} is resumed."
+        return f"{name} is resumed." if was_halted else f"{name} was not halted."
 
 
 def _who(by: str) -> str:

@@ -21,6 +21,10 @@ async def plan_window(  # noqa: PLR0913 - the options of the command
 ) -> str:
     """Lists the open windows of this kind, begins one, or ends one."""
     async with _planning(settings) as windows:
+        if not target and off:
+            raise CommandError(
+                f"Not done: name what the {kind} is of, such as `incident-bot {kind} serving/llm --off`."
+            )
         if not target:
             found = [f"{each.of}: {each}" for each in await windows.open() if each.kind == kind]
             held = await windows.held() if kind == "maintenance" else ()

@@ -17,6 +17,8 @@ def graph_of(
     compiled: CompiledPlaybook, file_format: Literal["mermaid", "svg", "png"], *, whole: bool, section: str
 ) -> bytes:
     """Text always has every state: its viewer can zoom."""
+    if file_format == "mermaid" and section:
+        raise CommandError("--section needs --format svg or --format png: the text has every state")
     if file_format == "mermaid":
         return mermaid(compiled.playbook).encode()
     from bot.adapters.drawn_graph import drawn

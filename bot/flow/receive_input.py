@@ -63,6 +63,10 @@ class ReceiveInput:
     async def unmatched(self) -> Sequence[tuple[Alert, str]]:
         return await self._alerts.unmatched(UNMATCHED_SHOWN)
 
+    async def is_halted(self, incident_id: str) -> bool:
+        """Whether this incident is halted by itself, also if it has not processed that yet."""
+        return incident_id in await self._claims.halts()
+
     async def global_halt(self) -> HaltWord | None:
         """Who halted everything, and why; None if no one has."""
         if not (by := (await self._claims.halts()).get(EVERYTHING, "")):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from importlib.metadata import version
@@ -178,6 +179,22 @@ def test_a_section_is_drawn_by_its_heading_and_a_mistyped_one_is_answered_with_t
     assert (wrong.exit_code, wrong.stderr) == (
         1,
         "kv-cache-oom has no section 'Rolback'. Did you mean 'Rollback'?\n",
+    )
+
+
+def test_a_section_is_refused_where_the_text_would_have_every_state() -> None:
+    refused = incident_bot("playbook", "graph", "kv-cache-oom", "--section", "Rollback")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "--section needs --format svg or --format png: the text has every state\n"
+
+
+def test_the_demo_says_that_its_port_is_in_use_before_it_starts_anything() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = incident_bot("demo", "--port", str(port))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert (
+        refused.stderr == f"port {port} cannot be used: Address already in use. Leave out --port to take a free one.\n"
     )
 
 

@@ -96,9 +96,10 @@ def test_one_incident_is_halted_and_resumed_by_the_user_of_this_machine(deployme
     assert deployment.says("halt", "inc-1").stdout.startswith("INC-1 is halted")
     who = f"{getpass.getuser()} (command line)"
     assert deployment.halts() == {"INC-1": who}
-    assert deployment.says("resume", "INC-1").exit_code == 0
+    assert deployment.says("resume", "INC-1").stdout == "INC-1 is resumed.\n"
     assert deployment.halts() == {}
-    assert [(word, by) for word, by, _ in deployment.said()] == [("halt", who), ("resume", who)]
+    assert deployment.says("resume", "INC-1").stdout == "INC-1 was not halted.\n"
+    assert [(word, by) for word, by, _ in deployment.said()] == [("halt", who), ("resume", who), ("resume", who)]
 
 
 def test_one_incident_does_not_go_on_while_everything_is_halted(deployment: Deployment) -> None:

@@ -41,6 +41,12 @@ def test_a_window_without_a_reason_is_refused(deployment: Deployment) -> None:
     assert "a reason is needed" in refused.output + refused.stderr
 
 
+def test_a_window_that_is_to_end_must_be_named(deployment: Deployment) -> None:
+    refused = deployment.says("freeze", "--off")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "Not done: name what the freeze is of, such as `incident-bot freeze serving/llm --off`.\n"
+
+
 def test_maintenance_is_shorter_than_a_day(deployment: Deployment) -> None:
     refused = deployment.says("maintenance", "serving/llm", "--for", "25h", "--reason", "x")
     assert "at most 24 hours" in refused.output + refused.stderr

@@ -298,6 +298,12 @@ async def test_a_resolution_never_closes_another_incident_than_the_number_names(
     assert counter.inbound.commands == {}
 
 
+async def test_where_nothing_is_open_a_number_says_that_its_incident_is_closed(counter: Counter) -> None:
+    counter.inbound.runs = {"INC-1": run(incident_id="INC-1", closed_at=BEGAN, ending="fixed")}
+    assert "INC-1 is closed" in await counter.say("halt 1 we repair it")
+    assert counter.inbound.commands == {}
+
+
 async def test_with_several_incidents_open_in_one_channel_a_command_names_one(counter: Counter) -> None:
     """Requests of both stand in the channel of their cards, which belongs to neither."""
     for name in ("INC-7", "INC-8"):

@@ -448,12 +448,13 @@ class Commands:
         run = await self._incidents.load(named)
         if run is not None and (run.is_open or WORDS[word].when_closed):
             return run
+        still_open = await self._incidents.open_page()
+        if run is not None and (word in ("resolve", "handover") or not still_open.count):
+            raise NotDoneError(closed(run, word))
         if word not in ("resolve", "handover"):
             return None
-        if run is not None:
-            raise NotDoneError(closed(run, word))
         first = "Where the text begins with a number, name the incident before it."
-        raise NotDoneError(f"{_no_such(named, (await self._incidents.open_page()).runs)} {first}")
+        raise NotDoneError(f"{_no_such(named, still_open.runs)} {first}")
 
     async def _only_open(self, command: Command) -> Run:
         page = await self._incidents.open_page()
