@@ -362,7 +362,8 @@ def opened(incident_id: str, alert: Alert, target: Target, bundle: Bundle) -> Ru
         title=alert.annotations.get("summary") or playbook.playbook.title,
         severity="page" if alert.pages else "ticket",
         opened_at=alert.received_at,
-        starts_at=alert.starts_at.timestamp(),
+        # The sender's clock may be ahead.
+        starts_at=min(alert.starts_at.timestamp(), alert.received_at),
         playbook=playbook.name,
         digest=bundle.digest,
         at_state=playbook.machine.entry(playbook.start),

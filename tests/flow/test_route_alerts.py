@@ -106,6 +106,13 @@ async def test_a_further_alert_of_the_same_workload_joins_its_incident(store: Re
     ]
 
 
+async def test_trouble_from_the_future_began_when_its_alert_came(store: RedisStore, arrives: Accept) -> None:
+    await arrives(builders.alert(starts_at=builders.START + 10**9))
+    run = await store.load("INC-1")
+    assert run is not None
+    assert run.starts_at == run.opened_at
+
+
 async def test_alerts_that_came_together_join_in_one_step_and_in_order(
     store: RedisStore, route: RouteAlerts, arrives: Accept, woken: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
