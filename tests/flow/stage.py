@@ -183,6 +183,11 @@ class Stage:
         """Whether one of the processes is."""
         return self._frozen is not None
 
+    @property
+    def will_freeze(self) -> bool:
+        """Whether the step before which a process is frozen has not come yet."""
+        return self.freezes_at is not None
+
     def thaw(self) -> None:
         """The frozen process goes on if its time has come."""
         if self._frozen is not None and self.now() >= self._frozen.thaws_at:
