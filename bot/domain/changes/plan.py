@@ -65,7 +65,7 @@ class Call(BaseModel):
     undoes: str = ""
     """Id of the applied call that this one undoes."""
     holds: bool | None = None
-    """True: a rollout is held from here until a later call releases it (False). None: neither."""
+    """True: a rollout, or how the workload rolls out, differs from here until a later call ends that (False)."""
     ends: tuple[str, ...] = ()
     """UIDs of the pods that this call ends: earlier changes to them end with it."""
     node: str = ""

@@ -501,6 +501,11 @@ async def test_the_channel_of_all_incidents_learns_of_a_global_halt_and_of_its_e
     await until(lambda: is_posted("The global halt is lifted by"), "its end is in the channel")
 
 
+async def test_the_card_of_a_closed_incident_offers_to_resume_nothing(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = run(halted_by="U0ANA", closed_at=BEGAN, ending="fixed")
+    assert "Halted" not in await counter.say("show INC-7")
+
+
 async def test_the_list_says_which_incident_is_halted(counter: Counter) -> None:
     counter.inbound.runs = {"INC-7": run(halted_by="U0ANA"), "INC-8": run(incident_id="INC-8")}
     said = await counter.say("list")

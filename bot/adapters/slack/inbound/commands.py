@@ -22,7 +22,7 @@ from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
 from bot.adapters.slack.inbound.steering_words import SteeringWords
 from bot.adapters.slack.inbound.window_words import WindowWords
-from bot.adapters.slack.outbound.card import card, sign_of, standing
+from bot.adapters.slack.outbound.card import GOES_ON, card, sign_of, standing
 from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
@@ -309,7 +309,7 @@ class Commands:
         name = line(run.incident_id, 40)
         done = f"⛔ *{name} is halted*: no change is sent until `/incident resume {name}`."
         if run.is_applying:
-            done += " A rollout that has begun goes on in Kubernetes."
+            done += f" {GOES_ON}"
         return await self._store(command, run.incident_id, "halt", why, done)
 
     async def _resume(self, command: Command) -> Message:

@@ -44,6 +44,8 @@ from bot.domain.reports.present import NOT_BEGUN
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
 PAGE = "page"
+GOES_ON = "A rollout that has begun goes on in Kubernetes."
+"""What a halt does not stop."""
 """The incident's live page, among the addresses that a card links."""
 LINKS_CHARACTERS = 2_000
 """Of all links on a card, with their addresses."""
@@ -221,11 +223,12 @@ def _banners(run: Run) -> list[Block]:
             phone = f" Call it yourself: {line(page.phone, 200)}." if page.phone else ""
             why = f"since {moment(page.failing_since)}: {line(page.error, 300)}"
             banners.append(f"⚠️ *{line(page.team, 40)} could not be paged* {why}.{phone}")
-    if run.halted_by:
+    if run.halted_by and run.is_open:
         by = f" by {mention(run.halted_by)}"
         what = "Everything is halted" if run.halted_with_all else "Halted"
         why = f": {line(run.halt_reason, 300)}" if run.halt_reason else ""
-        banners.append(f"⛔ *{what}*{by}{why}. No change is sent until `{resume_command(run)}`.")
+        goes_on = f" {GOES_ON}" if run.is_applying else ""
+        banners.append(f"⛔ *{what}*{by}{why}. No change is sent until `{resume_command(run)}`.{goes_on}")
     for other in run.parked_before:
         until = f" until {moment(other.until)}" if other.until is not None else ""
         active = ", ".join(line(title, 120) for title in other.active_changes[:4])
@@ -303,7 +306,8 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
     if run.halted_by:
         buttons.append(button("Resume changes", f"{SAY}resume", _value(run, "resume")))
     else:
-        ask = confirm("Halt changes?", "No change is sent until someone resumes it.", yes="Halt changes", no="Cancel")
+        means = f"No change is sent until someone resumes it. {GOES_ON}"
+        ask = confirm("Halt changes?", means, yes="Halt changes", no="Cancel")
         buttons.append(button("Halt changes", f"{SAY}halt", _value(run, "halt"), style="danger", confirm=ask))
     return actions(buttons)
 

@@ -134,7 +134,8 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
     if is_waiting:
         body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_calmly(_undo_text(request)), 300))}"])
         body += context(_notes(request))
-    if request.plan.commit:
+    # What was refused is not to be committed.
+    if request.plan.commit and request.status != "refused":
         body += section(["*To commit*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)])
     return limits.fitted(body, [*_weigh(run, request, mentions), *_decide_or_decided(run, request)])
 

@@ -81,8 +81,12 @@ def _in_place(workload: Obj, change: TemplateChange, context: PlanContext) -> tu
     back = edit_of(so_far, STRATEGY, value_at(wanted, STRATEGY))
     line = Difference(path=STRATEGY, text="rollout strategy as it was before")
     wording = Wording(f"Put the rollout strategy of {name_of(workload)} back", "Roll out in place again", (line,))
-    last = [patch_call(so_far, "Deployment", [back], wording)] if back.before != back.after else []
-    return (call, rolled_out(workload, change.templates, context), *last)
+    if back.before == back.after:
+        return call, rolled_out(workload, change.templates, context)
+    # Until its strategy is back, each later rollout of the workload would cost capacity: that must not be forgotten.
+    last = patch_call(so_far, "Deployment", [back], wording).model_copy(update={"holds": False})
+    held = call.model_copy(update={"holds": True})
+    return held, rolled_out(workload, change.templates, context), last
 
 
 def without_surge(unavailable: int) -> dict[str, Any]:

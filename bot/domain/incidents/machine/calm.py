@@ -1,8 +1,8 @@
 """An incident whose trouble went away while it waited for people ends without them.
 
 All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true. Unknown is not calm. What
-needs a person's decision keeps it open: an undo that a person asked for, a change between its calls, and a canary, a
-cordon or an isolated replica.
+needs a person's decision keeps it open: a change that a person asked for meanwhile, a change between its calls, and a
+canary, a cordon or an isolated replica.
 """
 
 from __future__ import annotations
@@ -71,10 +71,19 @@ def _may_end(draft: Draft) -> bool:
         and run.alerts_resolved_at is not None
         and not run.halted_by
         and not run.is_undoing
+        and not _was_asked_for(run)
         and run.playbook in draft.bundle.playbooks
         and draft.playbook.playbook.calm is not None
         and not residual.residual_changes(run)
     )
+
+
+def _was_asked_for(run: Run) -> bool:
+    """Whether a person's answer after the alerts were resolved led to the open request, such as to scale back."""
+    if run.open_request is None or run.alerts_resolved_at is None:
+        return False
+    answers = [question.answered_at for question in run.questions.values() if question.answered_at is not None]
+    return bool(answers) and run.alerts_resolved_at <= max(answers) <= run.open_request.asked_at
 
 
 def _waits_for_people(run: Run) -> bool:

@@ -8,7 +8,7 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ReadCalm
 from bot.domain.incidents.event import AlertChanged, CalmRead, EffectFailed
-from bot.domain.incidents.run import CALM_LOOK
+from bot.domain.incidents.run import CALM_LOOK, Question
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading, unknown
 from tests import builders
@@ -77,6 +77,26 @@ def test_an_undo_that_a_person_asked_for_is_not_closed_away() -> None:
     story = Story(BUNDLE).applied().says("undo").planned(PlanResult(outcome="planned", plan=builders.plan())).posted()
     assert CALM_LOOK not in resolved(story).run.deadlines
     assert story.run.open_request is not None
+
+
+@pytest.mark.parametrize("answered_first", [False, True], ids=["trouble-ended-after-the-answer", "asked-for-when-calm"])
+def test_a_change_that_a_person_asked_for_when_it_was_calm_is_not_closed_away(answered_first: bool) -> None:
+    story = requesting()
+    resolved(story)
+    request = story.run.open_request
+    assert request is not None
+    at = story.run.alerts_resolved_at
+    assert at is not None
+    answered = Question(
+        question_id="Q9", state="here", visit=0, text="?", choices={"back": "Scale back"}, asked_at=at,
+        status="answered", answered_at=at + 1 if answered_first else at - 1,
+    )  # fmt: skip
+    later = request.model_copy(update={"asked_at": at + 2})
+    story.run = story.run.with_(questions={"Q9": answered}, requests={request.request_id: later})
+    assert looks(story, *([] if answered_first else [0.5, 0.5])).run.is_open is answered_first
+    if answered_first:
+        story.due(CALM_LOOK)
+        assert story.run.open_request is not None
 
 
 def test_nobody_looks_while_an_alert_fires() -> None:
