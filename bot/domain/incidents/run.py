@@ -419,6 +419,11 @@ class Run(_Frozen):
         over |= {entry.undone_by for entry in self.ledger if targets.get(entry.undone_by) == entry.target}
         return tuple(entry.title for entry in self.held if entry.call_id not in over)
 
+    @property
+    def firing(self) -> tuple[str, ...]:
+        """The names of its alerts that fire, each once."""
+        return tuple(dict.fromkeys(alert.name for alert in self.alerts.values() if alert.status == "firing"))
+
     def fires(self, offer: Offer) -> bool:
         """Whether an alert that this playbook is for still fires."""
         return any(name in self.alerts and self.alerts[name].status == "firing" for name in offer.alerts)

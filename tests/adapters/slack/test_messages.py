@@ -639,6 +639,23 @@ def test_a_closed_card_keeps_what_was_found() -> None:
     assert "Found" not in str(card(closed().with_(posts=()), links={}).blocks)
 
 
+@pytest.mark.parametrize(
+    ("ending", "read_before", "says"),
+    [
+        pytest.param("handed_over", 900, ["🔔 *Still firing:* VllmKVCacheThrash", "· read "], id="what-goes-on"),
+        pytest.param("handed_over", 10, ["🔔 *Still firing:* VllmKVCacheThrash"], id="read-just-now"),
+        pytest.param("fixed", 10, [], id="verified"),
+    ],
+)
+def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
+    ending: str, read_before: float, says: list[str]
+) -> None:
+    end = closed()
+    firing = {"firing": ["VllmKVCacheThrash"], "users": "Users wait 7 s", "users_at": BEGAN + 1900 - read_before}
+    shown = str(last(end.with_(posts=(post("closed", "closed", ending, ending=ending, **firing),))).blocks)
+    assert [each for each in ("🔔 *Still firing:* VllmKVCacheThrash", "· read ") if each in shown] == says
+
+
 def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
     data = {"text": "<@U0ANA> handed over to <@U0BEN>: see <!here>", "user": "U0ANA", "mentions": ["U0BEN"]}
     shown = str(last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), lead="U0EVE")).blocks)

@@ -40,6 +40,7 @@ BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
 CHOICES = 50
 NAMES = 8
+LATELY_SECONDS = 60.0
 """Of checks, and of changes that stay in place, in one sentence."""
 PATCH_CHARACTERS = 2_900
 CHECKS = {"found": "Found", "ruled_out": "Ruled out", "unknown": "Could not be ruled out"}
@@ -243,7 +244,13 @@ def _closed(run: Run, post: Post) -> Message:
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
     sign = "✅" if ending in GOOD_ENDINGS else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
-    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*" if users else ""])
+    # What was read long before the end may not be so any more.
+    users_at = float(post.data.get("users_at") or closed_at)
+    read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
+    # What was verified is calm: its alert follows, by the window of its rule.
+    firing = [] if ending in GOOD_ENDINGS else [line(name, 80) for name in post.data.get("firing", ())]
+    fires = f"🔔 *Still firing:* {_listed(firing, ', ')}" if firing else ""
+    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", fires])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
     body += section([f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."])
     if to_commit := post.data.get("to_commit"):

@@ -287,6 +287,8 @@ def close(draft: Draft, ending: str, text: str) -> None:
             "held": held,
             "to_commit": residual.to_commit(draft.run),
             "users": draft.run.users,
+            "users_at": draft.run.users_at,
+            "firing": list(draft.run.firing),
             "head": draft.run.timeline_head,
         },
     )

@@ -17,6 +17,8 @@ from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
+FIRING = 4
+"""How many alerts a question names."""
 """The choice offered only by the question about residual changes."""
 TRIED = 4
 
@@ -139,7 +141,8 @@ def ask_about_residual_changes(draft: Draft) -> None:
     asked = "Keep it, or take it back?" if "undo" in choices else "The bot cannot take it back. Do you keep it?"
     if is_of_nodes and "undo" in choices:
         asked = "Keep it, or take it back, so that pods start there again?"
-    _ask_built_in(draft, f"Still in place: {', '.join(titles)}. {asked} Then the incident closes.", choices)
+    fires = f" Still firing: {', '.join(draft.run.firing[:FIRING])}." if draft.run.firing else ""
+    _ask_built_in(draft, f"Still in place: {', '.join(titles)}.{fires} {asked} Then the incident closes.", choices)
 
 
 def promised_to_close(run: Run) -> bool:

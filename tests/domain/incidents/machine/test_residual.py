@@ -44,6 +44,7 @@ def test_a_rollout_that_stands_still_is_asked_about_before_the_end(steps: int) -
     story = stopped_after(steps)
     assert story.run.is_open
     assert "a rollout of Deployment serving/llm half-way" in question(story).text
+    assert "Still firing: VllmKVCacheThrash." in question(story).text
     assert list(question(story).choices) == ["undo", "keep"]
 
 
