@@ -235,6 +235,16 @@ async def test_an_engine_that_died_before_its_pod_was_told_to_leave_crashed(leav
     assert (await ask("restarts", told, logs=Logs({"a/previous": DIED}))).fields["crashed"] is True
 
 
+async def test_a_crashed_pod_that_was_replaced_says_nothing_of_what_runs_now() -> None:
+    """It is still there for its grace period, beside replicas that all run the fix."""
+    replaced = deleted(restarted("a", seconds=-60), seconds=-5)
+    runs = pod("b", state={"running": {"startedAt": at(-600)}})
+    runs["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert (await ask("restarts", replaced, runs)).fields["crashed"] is False
+    scene = await ask("crash_scene", replaced, runs)
+    assert (scene.fields["crashed"], scene.fields["steady_for"]) == (0.0, 600.0)
+
+
 async def test_a_failed_job_crashed() -> None:
     assert (await ask("restarts", done(ended("a", code=1)), logs=Logs({"a": "INFO"}))).fields["crashed"] is True
 

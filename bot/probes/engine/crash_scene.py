@@ -15,7 +15,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import answer, staying
 from bot.probes.declaration import Probe
 from bot.probes.engine.pod_logs import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash
 
@@ -43,6 +43,8 @@ class ReadCrashScene(PodsProbe):
     """Which replicas crashed since the incident opened or shortly before, and for how long all have been up."""
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
+        # A pod that crashed and was replaced is still there for its grace period, and says nothing of what runs now.
+        pods = staying(pods)
         since = request.context.opened_at - BEFORE_SECONDS
         crashed = [end for pod in pods for end in ends_of(pod, since, snapshot.kills) if is_crash(end)]
         ages = {name_of(pod): _age(pod, request.at) for pod in pods}

@@ -12,7 +12,7 @@ from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import answer, staying
 from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import CUDA_OOM, LastWords
 from bot.probes.engine.pod_logs import (
@@ -42,6 +42,8 @@ class ReadRestarts(PodsProbe):
     """
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
+        # A pod that crashed and was replaced is still there for its grace period, and says nothing of what runs now.
+        pods = staying(pods)
         since = request.context.opened_at - BEFORE_SECONDS
         if over := request.spec.parameters.get("over"):
             since = max(since, request.at - span_of(str(over), request.context.settings))
