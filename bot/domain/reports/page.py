@@ -119,7 +119,7 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         ("What happened", _happened(report)),
         ("Users", f"{felt}. From {moment(report.opened_at)}{over}"),
         ("Cause", " ".join(filter(None, cause)) or "not known"),
-        ("What was done", fixed or "nothing was changed"),
+        ("What was done", fixed or ("a change began and did not end" if report.held else "nothing was changed")),
         ("Still in place", _held(report)),
     )
 

@@ -362,6 +362,13 @@ def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> No
     assert "**What was done:** nothing was changed" in page
 
 
+def test_a_change_that_never_ended_and_is_in_place_was_not_nothing() -> None:
+    end = {"ending": "accepted_degraded", "held": ["Set a limit on llm"], "users": ""}
+    page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
+    assert "**What was done:** a change began and did not end" in page
+    assert "**Still in place:** Set a limit on llm" in page
+
+
 def pressed(about: str, who: str, after: float) -> Entry:
     data = {"action": "approve", "about": about, "user": who, "user_name": who.lower()}
     return Entry(kind="press", at=START + after, text=f"pressed approve on {about}", who=who, data=data)
