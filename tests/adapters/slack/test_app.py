@@ -506,6 +506,14 @@ async def test_the_card_of_a_closed_incident_offers_to_resume_nothing(counter: C
     assert "Halted" not in await counter.say("show INC-7")
 
 
+async def test_only_what_somebody_may_use_is_suggested(counter: Counter) -> None:
+    assert "/incident halt all WHY" in await counter.say("")
+    said = await counter.say("", user="U0MO")
+    assert "/incident note INC-7 TEXT" in said
+    assert "/incident lead" not in said
+    assert "/incident halt" not in said
+
+
 async def test_the_list_says_which_incident_is_halted(counter: Counter) -> None:
     counter.inbound.runs = {"INC-7": run(halted_by="U0ANA"), "INC-8": run(incident_id="INC-8")}
     said = await counter.say("list")

@@ -195,7 +195,8 @@ class Commands:
             f"{' · you lead' if run.lead == command.user else ''}\n      {standing(run)}"
             for run in waiting[:LISTED]
         ]
-        steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs))
+        steers = (await self._people.may_halt(command.user, at=self._clock.now())).allowed
+        steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs, steers=steers))
         return reply(_how_many_wait(len(waiting), page.count), *lines, "*What you can do*", *steps)
 
     async def _help(self, command: Command) -> Message:
@@ -476,10 +477,12 @@ def _how_many_wait(waiting: int, still_open: int) -> str:
     return f"*{opened}; {waits}.*"
 
 
-def _next_steps(waiting: Sequence[Run]) -> list[tuple[str, str]]:
+def _next_steps(waiting: Sequence[Run], *, steers: bool) -> list[tuple[str, str]]:
     name = waiting[0].incident_id if waiting else "INC-7"
     words = (f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
-    return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in words]
+    of_members = (f"show {name}", f"note {name} TEXT", "list", "help")
+    usable = words if steers else of_members
+    return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in usable]
 
 
 def _explained(word: str) -> list[str]:
