@@ -17,6 +17,7 @@ from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
+TAKEN_AND_CLOSED = "The incident closes here, and its alerts are yours."
 FIRING = 4
 """How many alerts a question names."""
 """The choice offered only by the question about residual changes."""
@@ -83,12 +84,19 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
         text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
         why=calling.call(draft, state.to_group, state.why) if state.to_group else "",
         choices={"taken": "I will take it"},
+        notes={"taken": TAKEN_AND_CLOSED} if _ends_when_taken(draft, state) else {},
         styles={"taken": "primary"},
+        evidence=evidence(draft, tuple(draft.run.readings)),
         asked_at=draft.at,
     )
     team = calling.called(draft, state.to_group) if state.to_group else None
     expires = draft.playbook.seconds(state.expires) if state.expires else None
     ask(draft, question, expires_seconds=expires, team=team)
+
+
+def _ends_when_taken(draft: Draft, state: DivertState) -> bool:
+    """Whether the incident is over once a person has taken it: then this question is its last message but one."""
+    return isinstance(draft.playbook.playbook.states.get(state.taken or ""), EndState) and not draft.run.frames
 
 
 def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:
