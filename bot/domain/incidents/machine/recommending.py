@@ -7,7 +7,7 @@ import itertools
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Run, ScopeValues
+from bot.domain.incidents.run import News, Run, ScopeValues
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.expressions.template import NOT_KNOWN
 from bot.domain.playbooks.language import ChangeState, Option, RecommendState
@@ -28,9 +28,19 @@ def recommend(draft: Draft, state: RecommendState) -> None:
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
     if not left:
+        _tell_why_none(draft, options, state)
         return entering.go(draft, "none_possible", because=f"no option is left: {_what_became(options, state)}")
     because = f"recommended of {len(options)} options: {_label(options, left[0])}"
     return entering.go(draft, f"option:{left[0]}", because=because)
+
+
+def _tell_why_none(draft: Draft, options: tuple[Alternative, ...], state: RecommendState) -> None:
+    """People asked for a change here, or expect one: the next message says why there is none."""
+    why = [f"{each.label}: {each.why_not}" for each in options if each.why_not and state.options[each.key].is_change]
+    if why:
+        title = draft.playbook.called(draft.run.state)
+        news = News(title=title, result="none_possible", text="; ".join(why), at=draft.at)
+        draft.set(news=(*draft.run.news, news))
 
 
 def _what_became(options: tuple[Alternative, ...], state: RecommendState) -> str:

@@ -53,6 +53,17 @@ PLANNED = PlanResult(outcome="planned", plan=builders.plan())
 RESTART = PlanResult(outcome="planned", plan=builders.plan(verb="restart", title="Restart llm", risk="high"))
 
 
+def test_where_no_change_is_possible_the_next_message_says_why() -> None:
+    asked = TEXT.replace(
+        "  gone: {end: handed_over}", "  gone: {ask: What now?, choices: {none: {label: Nothing, to: calm}}}"
+    )
+    told = story(room=0.0, usage=0.5, text=asked)
+    (question,) = (post for post in told.run.posts if post.kind == "question")
+    (news,) = question.data["news"]
+    assert (news["title"], news["result"]) == ("relieve", "none_possible")
+    assert news["text"].startswith("Add 0 replicas: no GPU is free; Restart it: ")
+
+
 def story(*, room: float | None = 1.0, usage: float = 0.95, text: str = TEXT) -> Story:
     started = Story(Bundle.of(load_text(text, file="small.yaml"))).opened()
     waiting = Reading(name="room", value=room, unknown="" if room is not None else "no answer", at=builders.START)
