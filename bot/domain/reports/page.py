@@ -266,7 +266,7 @@ def _decisions(report: Report) -> Section:
         )
         for it in report.decisions
     ]
-    return Section("What people decided", ("time (UTC)", "who", "what", "reason", "plan"), rows)
+    return Section("What people decided", ("time (UTC)", "who", "what", "reason or permission", "plan"), rows)
 
 
 def _calls(report: Report) -> Section:
