@@ -144,7 +144,8 @@ def in_place_circumstance(snapshot: ClusterSnapshot, why: str) -> Circumstance:
         text += "; how many requests run now is not known"
     else:
         running, waiting = found
-        text += f"; {running / len(pods):.0f} requests run on each now, then {running / stay:.0f}; {waiting:.0f} wait"
+        now, then = running / len(pods), running / stay
+        text += f"; {now:.0f} requests run on each now, then up to {then:.0f}; {waiting:.0f} wait"
     return Circumstance(name="room", grade="warning", text=text)
 
 

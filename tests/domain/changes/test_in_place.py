@@ -76,7 +76,7 @@ def test_the_request_shows_what_is_lost_meanwhile_and_the_load_on_the_others() -
     assert grade(plan, "room") == "warning"
     assert weighed(plan, "room") == (
         "no room for a surge pod (0 free accelerators on schedulable nodes), so each replica ends before its successor"
-        " starts: 3 of 4 serve meanwhile, each with 33 % more; 30 requests run on each now, then 40; 48 wait"
+        " starts: 3 of 4 serve meanwhile, each with 33 % more; 30 requests run on each now, then up to 40; 48 wait"
     )
     assert plan.expected.startswith("3 of 4 replicas serve until 4 have started")
     assert "25 % of the capacity is missing" in plan.expected
