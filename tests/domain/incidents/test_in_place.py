@@ -48,6 +48,12 @@ def test_of_several_numbers_of_replicas_only_the_last_counts(ledger: tuple[Ledge
     assert list(builders.run(ledger=ledger).in_place) == left
 
 
+def test_what_puts_the_rollout_strategy_back_is_no_change_of_its_own() -> None:
+    begun = CAP.model_copy(update={"holds": True})
+    ended = CAP.model_copy(update={"call_id": "INC-1/R9/2", "title": "Put the rollout strategy back", "holds": False})
+    assert builders.run(ledger=(begun, ended)).in_place == ("Set --max-num-seqs 7",)
+
+
 def test_a_node_that_takes_pods_again_is_no_change_in_place() -> None:
     node = ObjectRef(kind="Node", name="gpu-node-1")
     cordon = LedgerEntry(

@@ -112,7 +112,8 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> No
     claims = ("held",) if isinstance(state, WatchState) else ()
     ways = [*dict.fromkeys(edge.to for edge in edges_of(state) if edge.outcome not in claims)][:4]
     choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
-    _ask_built_in(draft, why, choices | _ways_out(draft))
+    asked = why if why.endswith("?") else f"{why.removesuffix('.')}. What now?"
+    _ask_built_in(draft, asked, choices | _ways_out(draft))
 
 
 def _ways_out(draft: Draft) -> dict[str, str]:

@@ -241,7 +241,8 @@ class _Spreading:
             self.mistakes.append(Mistake(at, f"there is a state '{final}' already", "Rename one.", at_key=True))
             return
         # A title is no template.
-        change: dict[str, Any] = {} if "${" in option["label"] else {"title": option["label"]}
+        title = state.get("title", "") if "${" in option["label"] else option["label"]
+        change: dict[str, Any] = {"title": title} if title else {}
         self.keys["states", final] = self.keys.get(at, Position(1, 1))
         self.values["states", final] = self.values.get(at, Position(1, 1))
         self._alias((*at, "label"), ("states", final, "title"))
@@ -280,8 +281,8 @@ class _Spreading:
             self._add_guard(name, state, without_room, in_place)
         by_owner = {"impossible": state["by_owner"]} if state.get("by_owner") else {}
         self.states[in_place] = {**change, **outcomes, **by_owner}
-        if "title" in change:
-            self.states[in_place]["title"] = f"{option['label']}, without a canary"
+        if title:
+            self.states[in_place]["title"] = f"{title}, without a canary"
         self._alias(("states", final), ("states", in_place))
         self._alias(("states", name, "by_owner"), ("states", in_place, "impossible"))
 

@@ -102,7 +102,7 @@ def test_a_plan_that_changes_under_its_approval_is_asked_for_again_so_often_and_
         assert story.run.at_state == "grow/applying"
     moved(story)
     assert (story.run.change, story.run.at_state) == (None, "grow/planning")
-    said = f"The plan changed {most} times while it was being approved: 5 replicas by now"
+    said = f"The plan changed {most} times while it was being approved: 5 replicas by now. What now?"
     assert pending(story).text == said
     assert [request.status for request in story.run.requests.values()] == ["superseded"] * (most + 1)
 
@@ -112,7 +112,7 @@ def test_a_plan_that_cannot_be_made_again_keeps_no_request_under_way() -> None:
     story.settles("superseded", detail="the node is gone", replanned=PlanResult(outcome="failed", reason="no answer"))
     assert story.run.change is not None
     assert (story.run.change.request_id, story.run.change.replans) == ("", 1)
-    assert pending(story).text == "The change 'scale' cannot be planned: no answer"
+    assert pending(story).text == "The change 'scale' cannot be planned: no answer. What now?"
 
 
 def test_a_question_shows_what_was_tried_and_how_it_ended() -> None:
@@ -151,7 +151,7 @@ def test_there_is_nothing_to_go_on_with_where_nothing_was_stopped(change: str) -
     now = None if change == "none" else going.model_copy(update={"stopped": False})
     story.run = story.run.with_(change=now)
     story.chooses("go_on")
-    assert pending(story).text == "There is nothing to continue."
+    assert pending(story).text == "There is nothing to continue. What now?"
     assert "apply_step" not in story.kinds()
 
 
@@ -381,7 +381,7 @@ def test_an_undo_that_failed_asks_what_next() -> None:
     story = stopped_after(1).chooses("undo")
     plan = story.run.requests["R2"].plan
     taking_back(story, plan).settles("failed", detail="409")
-    assert pending(story).text == "409"
+    assert pending(story).text == "409. What now?"
 
 
 def test_a_change_that_cannot_be_planned_is_parked_when_nobody_answers() -> None:

@@ -380,7 +380,7 @@ def test_an_effect_that_the_run_waits_for_becomes_a_question_without_an_outcome(
     given_up(story, kind, f"v{story.run.visit}/x")
     assert story.run.open_question is not None
     done = {"plan_change": "planned", "watch_signals": "watched"}[kind]
-    assert story.run.open_question.text.endswith(f"could not be {done}: no answer")
+    assert story.run.open_question.text.endswith(f"could not be {done}: no answer. What now?")
     assert "unclear" not in {request.outcome for request in story.run.requests.values()}
 
 
