@@ -148,6 +148,8 @@ def test_an_option_is_called_what_its_label_says_unless_that_holds_a_reading() -
     assert playbook.called("relieve_grow") == "relieve grow"
     assert playbook.called("relieve_cap") == "Cap it"
     assert playbook.called("relieve_cap_in_place") == "Cap it, without a canary"
+    titled = load_text(STAGED.replace("    recommend: Which", "    title: Relieve it\n    recommend: Which"))
+    assert titled.called("relieve_grow") == "Relieve it"
 
 
 def test_only_an_edit_in_place_waits_for_the_owner_of_the_workload() -> None:
