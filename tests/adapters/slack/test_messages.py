@@ -656,6 +656,12 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
     assert [each for each in ("🔔 *Still firing:* VllmKVCacheThrash", "· read ") if each in shown] == says
 
 
+@pytest.mark.parametrize(("status", "shown"), [("open", True), ("granted", True), ("refused", False)])
+def test_the_text_to_commit_goes_when_the_request_is_refused(status: str, shown: bool) -> None:
+    asked = request(status=status, plan=plan(commit="# Deployment serving/llm: helm upgrade"))
+    assert ("To commit" in str(request_blocks(run(requests={asked.request_id: asked}), asked))) is shown
+
+
 def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
     data = {"text": "<@U0ANA> handed over to <@U0BEN>: see <!here>", "user": "U0ANA", "mentions": ["U0BEN"]}
     shown = str(last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), lead="U0EVE")).blocks)
