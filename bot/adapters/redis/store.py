@@ -180,15 +180,15 @@ class RedisStore:
             for each, event in zip(alerts, events, strict=True)
             for part in (each.entry.entry_id, event.event_id, self._form.text(event))
         ]
-        sent = ["stored" if digest in self._bundles_stored else None for digest in bundles]
-        texts = [text or json.dumps(bundle.stored()) for text, bundle in zip(sent, bundles.values(), strict=True)]
-        answer, *found = await self._redis.script("join", keys, [*known, *texts, *entries])
-        if answer == "no bundle":
-            texts = [json.dumps(bundle.stored()) for bundle in bundles.values()]
+        answer, found = "no bundle", []
+        for stored in (self._bundles_stored, ()):
+            texts = ["stored" if digest in stored else json.dumps(each.stored()) for digest, each in bundles.items()]
             answer, *found = await self._redis.script("join", keys, [*known, *texts, *entries])
-        self._bundles_stored.update(bundles)
-        if answer == "changed":
+            if answer != "no bundle":
+                break
+        if answer != "routed":
             return None
+        self._bundles_stored.update(bundles)
         now, waiting = found
         # Of alerts that come in a row, only the events of the last one are read.
         return Routed(Waiting(run, _WhenRead(self._event, waiting), float(now)))

@@ -415,7 +415,7 @@ class Run(_Frozen):
                 scaled.setdefault(str(entry.target), []).append(entry)
         over = {entry.call_id for entries in scaled.values() for entry in entries[:-1]}
         over |= {entries[-1].call_id for entries in scaled.values() if _before(entries[0]) == _after(entries[-1])}
-        # What ends a held rollout, or puts the rollout strategy back, is no change of its own.
+        # A call that only ends a held rollout or restores the rollout strategy is not listed as a change.
         over |= {entry.call_id for entry in self.held if entry.holds is False}
         targets = {entry.call_id: entry.target for entry in self.ledger}
         over |= {entry.undone_by for entry in self.ledger if targets.get(entry.undone_by) == entry.target}

@@ -6,17 +6,15 @@
 -- event id, event JSON.
 local run = redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] and redis.call('GET', KEYS[3])
 if not run or string.match(run, '"version":(%d+)') ~= ARGV[3] then return {'changed'} end
-local first = 4
 for number = 7, #KEYS do
-  if ARGV[first] == 'stored' and redis.call('EXISTS', KEYS[number]) == 0 then return {'no bundle'} end
-  first = first + 1
+  if ARGV[number - 3] == 'stored' and redis.call('EXISTS', KEYS[number]) == 0 then return {'no bundle'} end
 end
 for number = 7, #KEYS do
   if ARGV[number - 3] ~= 'stored' then redis.call('SET', KEYS[number], ARGV[number - 3], 'NX') end
 end
 local now = TIME()
 local at = STAMP(now)
-for each = first, #ARGV, 3 do
+for each = #KEYS - 2, #ARGV, 3 do
   -- An entry that another process has routed since is not given twice.
   if redis.call('LREM', KEYS[1], 1, ARGV[each]) == 1 and redis.call('SADD', KEYS[5], ARGV[each + 1]) == 1 then
     redis.call('RPUSH', KEYS[4], at .. '|' .. ARGV[each + 1] .. '|' .. ARGV[each + 2])

@@ -450,9 +450,10 @@ class Commands:
         if run is not None and (run.is_open or WORDS[word].when_closed):
             return run
         still_open = await self._incidents.open_page()
-        if run is not None and (word in ("resolve", "handover") or not still_open.count):
+        must_be_named = word in ("resolve", "handover")
+        if run is not None and (must_be_named or not still_open.count):
             raise NotDoneError(closed(run, word))
-        if word not in ("resolve", "handover"):
+        if not must_be_named:
             return None
         first = "Where the text begins with a number, name the incident before it."
         raise NotDoneError(f"{_no_such(named, still_open.runs)} {first}")

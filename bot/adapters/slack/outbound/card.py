@@ -44,9 +44,9 @@ from bot.domain.reports.present import NOT_BEGUN
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
 PAGE = "page"
+"""The incident's live page, among the addresses that a card links."""
 GOES_ON = "A rollout that has begun goes on in Kubernetes."
 """What a halt does not stop."""
-"""The incident's live page, among the addresses that a card links."""
 LINKS_CHARACTERS = 2_000
 """Of all links on a card, with their addresses."""
 HELD = 4

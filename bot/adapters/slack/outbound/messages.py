@@ -40,8 +40,9 @@ BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
 CHOICES = 50
 NAMES = 8
-LATELY_SECONDS = 60.0
 """Of checks, and of changes that stay in place, in one sentence."""
+LATELY_SECONDS = 60.0
+"""A reading that is older than this at the end is shown with its time."""
 PATCH_CHARACTERS = 2_900
 CHECKS = {"found": "Found", "ruled_out": "Ruled out", "unknown": "Could not be ruled out"}
 

@@ -17,10 +17,10 @@ from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
+"""The choice offered only by the question about residual changes."""
 TAKEN_AND_CLOSED = "The incident closes here, and its alerts are yours."
 FIRING = 4
 """How many alerts a question names."""
-"""The choice offered only by the question about residual changes."""
 TRIED = 4
 
 
