@@ -322,6 +322,8 @@ async def test_what_a_halt_and_a_resolution_mean_while_a_change_is_applied(count
     assert "A rollout that has begun goes on in Kubernetes." in await counter.say("halt INC-7")
     counter.inbound.commands.clear()
     assert "Not closed: a change of INC-7 is being applied." in await counter.say("resolve INC-7 it is over")
+    counter.inbound.runs["INC-7"] = run(change=change, halted_by="U0ANA")
+    assert "`/incident resume INC-7` continues it" in await counter.say("resolve INC-7 it is over")
     assert counter.inbound.commands == {}
 
 

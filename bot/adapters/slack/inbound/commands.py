@@ -372,6 +372,11 @@ class Commands:
         run, why = await self.pointed_at(command)
         if run.is_applying:
             name = line(run.incident_id, 40)
+            if run.halted_by:
+                raise NotDoneError(
+                    f"Not closed: a change of {name} is halted before its end. `/incident resume {name}` continues it, "
+                    f"`/incident undo {name}` takes it back."
+                )
             raise NotDoneError(
                 f"Not closed: a change of {name} is being applied. Repeat the command once its outcome is in the "
                 f"thread, or stop its next step: `/incident halt {name}`."
