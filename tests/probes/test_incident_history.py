@@ -125,6 +125,10 @@ async def test_a_rollback_of_this_workload_counts_for_a_day_when_it_went_through
     assert await rollbacks_in_a_day(Kept(before), TARGET, at=START) == (["INC-1"] if counts else [])
 
 
+def limited(**fields: Any) -> LedgerEntry:
+    return builders.ledger_entry(title="lower the limit", **fields)
+
+
 @pytest.mark.parametrize(
     ("status", "received", "fires"),
     [
@@ -141,5 +145,19 @@ async def test_an_alert_fires_again_only_if_it_came_since_the_state_was_entered(
     assert (await ask("alert_again", present)).fields["fires"] is fires
 
 
-async def test_whether_an_alert_fires_again_is_unknown_without_the_incident() -> None:
-    assert not (await ask("alert_again")).is_known
+@pytest.mark.parametrize("probe", ["alert_again", "own_changes"])
+async def test_what_is_read_of_the_present_incident_is_unknown_without_it(probe: str) -> None:
+    assert not (await ask(probe)).is_known
+
+
+@pytest.mark.parametrize(
+    ("ledger", "titles"),
+    [
+        pytest.param((), "", id="nothing was changed"),
+        pytest.param((limited(),), "lower the limit", id="a change"),
+        pytest.param((limited(undone_by="INC-50/R2/0"),), "", id="a change that was taken back"),
+    ],
+)
+async def test_only_a_change_that_was_not_taken_back_is_in_place(ledger: tuple[LedgerEntry, ...], titles: str) -> None:
+    present = run(incident_id="INC-50", ledger=ledger)
+    assert (await ask("own_changes", present)).fields == {"in_place": bool(titles), "titles": titles}

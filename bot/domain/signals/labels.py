@@ -72,6 +72,7 @@ PROBES = {
     "memory_trend": "GPU memory over time",
     "no_progress": "Replicas without progress",
     "other_actors": "Changes by others",
+    "own_changes": "Changes in place",
     "owner": "Owner of the workload",
     "pressure_symptoms": "Early signs",
     "recent_rollout": "Last rollout",
