@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import EffectFailed, Event
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, MessengerError, NewerFormError, StorageUnavailableError
-from bot.flow.ports import EffectStore, Owed, RunStore, Waiting
+from bot.flow.ports import EffectStore, Owed, RunStore, Settled, Waiting
 
 log = structlog.get_logger()
 RENEW_EVERY_SECONDS = 4.0
@@ -66,6 +66,8 @@ class Performed:
     """Whether it left an event in the inbox that has to be read now."""
     waiting: Waiting | None = field(default=None, compare=False)
     """The incident with that event, if the storage told it."""
+    again: Owed | None = field(default=None, compare=False)
+    """The effect that is owed again at once, if this process has taken it."""
     version: int = field(default=0, compare=False)
     """The run's version that owed what was performed; 0 if nothing was."""
 
@@ -89,8 +91,7 @@ class PerformEffect:
         if owed is None:
             return Performed()
         if owed.run is None or _is_void(owed.run, owed.effect):
-            await self._effects.settle(owed, ())
-            return Performed()
+            return _performed(await self._effects.settle(owed, ()))
         context = EffectContext(owed.run, owed, owed.taken_at)
         result = await self._run(context)
         return replace(await self._record(context, result), version=owed.version)
@@ -161,12 +162,15 @@ class PerformEffect:
     async def _record(self, context: EffectContext, result: Done | Later) -> Performed:
         is_news = not all(event.may_wait for event in result.events)
         if isinstance(result, Done):
-            settled = await self._effects.settle(context.owed, result.events)
-            return Performed(0.0 if settled.owed_again else None, is_news, settled.waiting)
+            return _performed(await self._effects.settle(context.owed, result.events), is_news=is_news)
         if result.events:
             await self._runs.append(context.incident_id, result.events)
         await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)
         return Performed(result.after_seconds, is_news)
+
+
+def _performed(settled: Settled, *, is_news: bool = False) -> Performed:
+    return Performed(0.0 if settled.again else None, is_news, settled.waiting, settled.again)
 
 
 def _is_void(run: Run, effect: Effect) -> bool:

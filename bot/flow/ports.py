@@ -106,8 +106,8 @@ class Committed:
 class Settled:
     """What the end of an effect has left to do."""
 
-    owed_again: bool
-    """It was owed again meanwhile and is due again."""
+    again: Owed | None
+    """The effect was owed again meanwhile, and this process has taken it again."""
     waiting: Waiting | None = None
     """The incident with the outcome in its inbox; None without an outcome, or if the incident is not stored."""
 
@@ -377,7 +377,8 @@ class EffectStore(Protocol):
     async def settle(self, owed: Owed, outcome: Sequence[Event]) -> Settled:
         """Ends the effect: appends its outcome to the inbox (once by id) and no longer owes it.
 
-        An effect that was owed again and that another process has taken stays with that process.
+        An effect that was owed again is taken again, as `take` does. One that another process has taken stays with
+        that process.
         """
         ...
 

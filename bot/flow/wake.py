@@ -263,6 +263,8 @@ class Wake:
             owed_by = self._begun.pop(key, 0)
         if incident_id in self._advancing:
             self._ended.setdefault(incident_id, set()).add(effect_id)
+        if performed.again is not None:
+            self._taken.setdefault(incident_id, {})[effect_id] = performed.again, self.elapsed()
         if performed.again_after is None and owed_by > performed.version:
             # It was owed again right after its end, while it still counted as under way here.
             self.effect(incident_id, effect_id, lane)

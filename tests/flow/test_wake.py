@@ -333,6 +333,20 @@ async def test_what_is_owed_again_right_after_its_end_does_not_wait_for_its_leas
     assert work.performed == ["show", "show"], "the second time for the second version, and not a third time"
 
 
+async def test_what_is_owed_again_at_its_end_begins_with_what_was_taken() -> None:
+    again = Owed("INC-1", SHOW, 0, "0|2|", builders.run(version=2), version=2)
+    taken: list[Owed | None] = []
+
+    async def perform(incident: str, effect: str, owed: Owed | None = None) -> Performed:
+        taken.append(owed)
+        return Performed(0.0, again=again) if len(taken) == 1 else Performed()
+
+    wake = Wake(Work().advance, perform)
+    wake.effect("INC-1", "show", "cards")
+    await wake.settled()
+    assert taken == [None, again]
+
+
 async def test_an_effect_that_is_not_over_comes_back_when_it_says() -> None:
     work = Work(again=5.0)
     work.may_end.set()

@@ -245,11 +245,19 @@ async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> Non
     assert await watch(EffectContext(left, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK) == Done()
 
 
+async def test_a_look_that_ends_a_watch_is_not_stored() -> None:
+    run = builders.run(state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
+    signals = ScriptedSignals(lambda: BROKEN, lambda: builders.START)
+    watch = WatchHandler(ReadHandler(signals, playbook_of), NoLog(), playbook_of)
+    ended = await watch(EffectContext(run, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK)
+    assert only(ended, Watched).verdict == "broke"
+
+
 class NoLog:
     """`WatchLog` that must not be asked."""
 
     async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
-        raise AssertionError("nothing is watched any more")
+        raise AssertionError("no sample is needed any more")
 
 
 def test_nothing_has_held_before_the_first_look() -> None:

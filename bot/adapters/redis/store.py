@@ -497,10 +497,12 @@ class RedisStore:
         taken = await self._redis.script("take", keys, arguments)
         if taken is None:
             return None
-        value, at, text, shown = taken
-        attempts, version, body = str(value).split("|", 2)
+        return self._owed(incident_id, *taken)
+
+    def _owed(self, incident_id: str, value: str, at: str, text: str, shown: Sequence[str]) -> Owed:
+        attempts, version, body = value.split("|", 2)
         run, effect = self._parsed(incident_id, text) if text else None, self._form.effect(body)
-        found = Owed(incident_id, effect, int(attempts), str(value), run, float(at), int(version))
+        found = Owed(incident_id, effect, int(attempts), value, run, float(at), int(version))
         return replace(found, shown=_paired(shown)) if isinstance(effect, ShowInSlack) else found
 
     async def owe_now(self, incident_id: str, effect: Effect, *, again: bool) -> bool:
@@ -523,11 +525,18 @@ class RedisStore:
             self._redis.key("pending"),
             self._redis.key("effects", incident),
             *self._keys("owed", "owners"),
+            self._redis.key("shown", incident),
         ]
-        arguments = [incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, *self._pairs(outcome)]
-        owed_again, *found = await self._redis.script("settle", keys, arguments)
-        is_ours = bool(found) and not self._form.is_newer(found[0])
-        return Settled(bool(owed_again), self._waiting(incident, *found) if is_ours else None)
+        arguments = [
+            incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, self._limits.lease_seconds,
+            self._form.number, *self._pairs(outcome),
+        ]  # fmt: skip
+        value, at, text, events, shown = await self._redis.script("settle", keys, arguments)
+        has_outcome = bool(outcome) and bool(text) and not self._form.is_newer(text)
+        return Settled(
+            again=self._owed(incident, value, at, text, shown) if value else None,
+            waiting=self._waiting(incident, text, at, events) if has_outcome else None,
+        )
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
         attempts = owed.attempts + (1 if failed else 0)

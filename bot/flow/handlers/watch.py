@@ -39,11 +39,11 @@ class WatchHandler:
         readings = await self._read.readings(context.run, effect.state)
         values = ScopeValues(context.run, readings)
         sample = WatchSample(context.now, parts_of(playbook, effect.state, values))
-        samples = await self._watch_log.add(context.incident_id, context.run.visit, sample)
         broke = playbook.broke(effect.state, values)
         if broke is not None:
             why = f"{state.broke[broke].when}"
             return self._verdict(effect, "broke", sample, readings, f"broke: {why}", broke=broke)
+        samples = await self._watch_log.add(context.incident_id, context.run.visit, sample)
         every = cadence(playbook, state)
         held_for = held_seconds(samples, every)
         wanted = playbook.seconds(state.for_)

@@ -54,7 +54,7 @@ async def test_an_effect_that_was_given_up_is_owed_again_only_anew(store: RedisS
     taken = await store.take("INC-1", "show")
     assert taken is not None
     assert taken.effect == SHOW
-    assert not (await store.settle(taken, ())).owed_again
+    assert (await store.settle(taken, ())).again is None
     assert not await store.owe_now("INC-9", SHOW, again=True)
 
 

@@ -15,9 +15,10 @@ from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ReadSignals, ShowInSlack
 from bot.domain.incidents.event import Commanded, Due, OpenedByHand, Progressed
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.stored_form import FORMS, StoredForm
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
-from bot.flow.ports import Intake, Owed
+from bot.flow.ports import Intake, Owed, Settled
 from tests import builders
 from tests.redis_server import VirtualTime
 
@@ -167,12 +168,12 @@ async def test_a_commit_takes_what_it_owes_as_if_each_was_taken(
     first = await store.commit(run, consumed=1, entries=(), effects=[SHOW, READ])
     assert [owed.effect for owed in first.taken] == [SHOW, READ]
     assert await taken(store) == first.taken[0]
-    assert not (await store.settle(first.taken[1], ())).owed_again
+    assert (await store.settle(first.taken[1], ())).again is None
     await time.advance(14)
     again = await store.commit(run.with_(version=2), consumed=0, entries=(), effects=[SHOW])
     await time.advance(14)
     assert await two.take("INC-1", "show") is None, "the lease is as long again"
-    assert (await store.settle(first.taken[0], ())).owed_again
+    assert (await store.settle(first.taken[0], ())).again is not None
     assert again.taken[0].version == 2
 
 
@@ -302,15 +303,29 @@ async def test_an_outcome_does_not_make_what_waits_already_wait_longer(store: Re
     assert await store.pending(10) == ["INC-1"]
 
 
-async def test_what_was_owed_anew_while_it_was_settled_is_free_at_once_for_everybody(
+async def test_what_was_owed_again_while_it_was_settled_is_taken_until_its_lease_ends(
     store: RedisStore, two: RedisStore, time: VirtualTime
 ) -> None:
     run = await committed(store, await opened(store), SHOW)
     owed = await taken(store)
     await committed(store, run, SHOW)
-    assert (await store.settle(owed, [])).owed_again
-    assert list(await two.owed_now(10)) == [("INC-1", "show", "cards")]
+    again = (await store.settle(owed, [])).again
+    assert again == await store.take("INC-1", "show")
+    await time.advance(14)
+    assert await two.take("INC-1", "show") is None
+    await time.advance(2)
     assert await two.take("INC-1", "show") is not None
+
+
+async def test_what_was_owed_again_by_a_newer_version_is_free_at_once_for_that_version(
+    store: RedisStore, redis: Connection, two: RedisStore
+) -> None:
+    run = await committed(store, await opened(store), SHOW)
+    owed = await taken(store)
+    await committed(store, run, SHOW)
+    await redis.client.set(redis.key("run", "INC-1"), StoredForm(max(FORMS) + 1).text(run))
+    assert await store.settle(owed, []) == Settled(again=None)
+    assert list(await two.owed_now(10)) == [("INC-1", "show", "cards")]
 
 
 async def test_a_lease_is_held_on_for_as_long_again(store: RedisStore, two: RedisStore, time: VirtualTime) -> None:

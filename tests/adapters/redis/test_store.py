@@ -211,8 +211,8 @@ async def test_settling_appends_the_outcome_once_and_owes_the_effect_no_more(sto
     taken = await store.take("INC-1", "show")
     assert taken is not None
     outcome = Progressed(event_id="e1", effect_id="show", text="shown")
-    assert not (await store.settle(taken, [outcome])).owed_again
-    assert not (await store.settle(taken, [outcome])).owed_again
+    assert (await store.settle(taken, [outcome])).again is None
+    assert (await store.settle(taken, [outcome])).again is None
     assert len(await store.inbox("INC-1")) == 1
     assert await store.take("INC-1", "show") is None
 
@@ -223,7 +223,7 @@ async def test_an_effect_that_was_owed_anew_while_it_ran_stays_owed(store: Redis
     taken = await store.take("INC-1", "show")
     await store.commit(moved(run), consumed=0, entries=(), effects=[SHOW])
     assert taken is not None
-    assert (await store.settle(taken, [])).owed_again
+    assert (await store.settle(taken, [])).again is not None
     assert await store.take("INC-1", "show") is not None
 
 
@@ -269,7 +269,7 @@ async def test_a_late_outcome_leaves_what_was_owed_anew_to_the_process_that_has_
     theirs = await other.take("INC-1", "show")
     assert slow is not None
     assert theirs is not None
-    assert not (await store.settle(slow, [Progressed(event_id="e1", effect_id="show", text="shown")])).owed_again
+    assert (await store.settle(slow, [Progressed(event_id="e1", effect_id="show", text="shown")])).again is None
     assert len(await store.inbox("INC-1")) == 1
     assert await third.take("INC-1", "show") is None
     assert await other.renew(theirs)

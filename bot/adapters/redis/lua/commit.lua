@@ -13,7 +13,6 @@ local held = redis.call('HGET', KEYS[9], ARGV[7])
 local was_in_slot = redis.call('HEXISTS', KEYS[15], ARGV[1]) == 0 and string.find(stored, '"closed_at":null', 1, true)
 if ARGV[6] == 'open' and held and held ~= ARGV[1] and not was_in_slot then return {'taken'} end
 local now = TIME()
-local seconds = tonumber(now[1]) + tonumber(now[2]) / 1000000
 redis.call('SET', KEYS[1], ARGV[3])
 local consumed = tonumber(ARGV[4])
 if consumed > 0 then redis.call('LPOP', KEYS[2], consumed) end
@@ -35,8 +34,7 @@ for i = 13 + entries, #ARGV, 2 do
   redis.call('HSET', KEYS[4], ARGV[i], '0|' .. (version + 1) .. '|' .. ARGV[i + 1])
   local owner = redis.call('ZSCORE', KEYS[5], member) and redis.call('HGET', KEYS[6], member)
   if not owner or owner == ARGV[9] then
-    redis.call('ZADD', KEYS[5], seconds + tonumber(ARGV[10]), member)
-    redis.call('HSET', KEYS[6], member, ARGV[9])
+    LEASE(KEYS[5], KEYS[6], member, ARGV[9], now, ARGV[10])
     taken[#taken + 1] = ARGV[i]
     if ARGV[i] == 'show' then shown = redis.call('HGETALL', KEYS[13]) end
   end

@@ -8,15 +8,14 @@ local score = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not score then return nil end
 if tonumber(score) > seconds and redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[3] then return nil end
 local run = redis.call('GET', KEYS[4])
-if run and tonumber(string.match(run, '^{"form":(%d+)') or '1') > tonumber(ARGV[5]) then return nil end
+if run and FORM_OF(run) > tonumber(ARGV[5]) then return nil end
 local value = redis.call('HGET', KEYS[1], ARGV[2])
 if not value then
   redis.call('ZREM', KEYS[2], ARGV[1])
   redis.call('HDEL', KEYS[3], ARGV[1])
   return nil
 end
-redis.call('ZADD', KEYS[2], seconds + tonumber(ARGV[4]), ARGV[1])
-redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
+LEASE(KEYS[2], KEYS[3], ARGV[1], ARGV[3], now, ARGV[4])
 local shown = ARGV[2] == 'show' and redis.call('HGETALL', KEYS[5]) or {}
 -- A list ends at its first nil: a missing run needs a placeholder.
 return {value, STAMP(now), run or '', shown}
