@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import secrets
 import socket
@@ -254,7 +253,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
     clock = SystemClock()
     pace = RedisPace(storage.connection, paces_of(settings.slack))
-    shown = RedisShown(storage.connection, Shown, dataclasses.asdict, pace)
+    shown = RedisShown(storage.connection, Shown, vars, pace)
     own = channel_rules_of(settings)
     pages = page_links(settings)
     place = Place(settings.slack.channel, settings.redis_tag, own, pages, settings.channels)

@@ -6,6 +6,7 @@ The SDK's own retries are off: after a lost reply they would post twice. All cal
 from __future__ import annotations
 
 import ipaddress
+import logging
 import urllib.request
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import aiohttp
+from pydantic_core import to_json
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -44,10 +46,13 @@ OF_THE_SCOPES = frozenset({"missing_scope", "no_permission"})
 PEOPLE_TAKE_SECONDS = 60.0
 """How often an error that only a person can fix is tried again."""
 LAYOUT_REFUSED = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
+SDK_LOG = logging.getLogger("slack_sdk.web")
+# Without a level of its own, the SDK describes each request and answer in full, for a message that nobody reads.
+SDK_LOG.setLevel(logging.INFO)
 
 
 def web_client(token: str, session: aiohttp.ClientSession, *, base_url: str = SLACK_API) -> AsyncWebClient:
-    client = AsyncWebClient(token=token, base_url=base_url, session=session, retry_handlers=[])
+    client = AsyncWebClient(token=token, base_url=base_url, session=session, retry_handlers=[], logger=SDK_LOG)
     # The SDK takes a proxy from the environment and ignores no_proxy.
     host = urlsplit(base_url).hostname or ""
     if _is_loopback(host) or urllib.request.proxy_bypass(host):
@@ -57,7 +62,8 @@ def web_client(token: str, session: aiohttp.ClientSession, *, base_url: str = SL
 
 def web_session() -> aiohttp.ClientSession:
     """The session for `web_client`: every call has a deadline. The caller closes it."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+    return aiohttp.ClientSession(timeout=timeout, json_serialize=lambda body: to_json(body).decode())
 
 
 def session_of(client: AsyncWebClient) -> aiohttp.ClientSession:

@@ -52,21 +52,32 @@ def is_written_secret(name: str) -> bool:
 # --- texts ------------------------------------------------------------------------------------------------------------
 # Every pattern takes linear time on any text: after a failed match, the next one starts behind the scanned part.
 
-_VALUES = re.compile(
-    r"xox[abeprs]-[\w-]{4,}|xapp-[\w-]{4,}|\bhf_\w{6,}|\bsk-[\w-]{6,}|\bgh[opsu]_\w{10,}|\bgithub_pat_\w{10,}"
-    r"|\bglpat-[\w-]{8,}|\bnvapi-[\w-]{8,}|\bA(?:KIA|SIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bnpm_\w{20,}"
-    r"|\bpypi-[\w-]{16,}|(?<![\w-])eyJ[\w-]{10,}\.[\w-]+\.[\w-]+"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
+_BY_PREFIX = {
+    "xox": r"xox[abeprs]-[\w-]{4,}",
+    "xapp-": r"xapp-[\w-]{4,}",
+    "hf_": r"\bhf_\w{6,}",
+    "sk-": r"\bsk-[\w-]{6,}",
+    **{f"gh{kind}_": rf"\bgh{kind}_\w{{10,}}" for kind in "opsu"},
+    "github_pat_": r"\bgithub_pat_\w{10,}",
+    "glpat-": r"\bglpat-[\w-]{8,}",
+    "nvapi-": r"\bnvapi-[\w-]{8,}",
+    "AKIA": r"\bAKIA[0-9A-Z]{16}\b",
+    "ASIA": r"\bASIA[0-9A-Z]{16}\b",
+    "AIza": r"\bAIza[\w-]{30,}",
+    "npm_": r"\bnpm_\w{20,}",
+    "pypi-": r"\bpypi-[\w-]{16,}",
+    "eyJ": r"(?<![\w-])eyJ[\w-]{10,}\.[\w-]+\.[\w-]+",
+    "-----BEGIN ": r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+}
+_PREFIX = re.compile("|".join(map(re.escape, _BY_PREFIX)))
+"""Few texts have one, and to look for it is thirty times cheaper than to try every pattern."""
+_VALUES = re.compile("|".join(_BY_PREFIX.values()), re.DOTALL)
 _NUMBERED = re.compile(r"[A-Z]{1,5}-\d{1,9}")
 """`INC-7`: no secret looks like it."""
 _WEBHOOK = re.compile(
     r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
     r"|\.webhook\.office\.com/webhookb2/)[^\s'\"<>|()]+"
 )
-_BESIDE = re.compile(r"[\s:=,]")
-"""Stands in every text in which something beside a value makes it a secret, as the patterns below look for."""
 _HEADER = re.compile(
     r"\b((?:Proxy-)?Authorization|(?:Set-)?Cookie)((?:\\{0,3}['\"])?[ \t]{0,3}:[ \t]{0,3}(?:\\{0,3}['\"])?)"
     r"[^\s'\"\\][^\r\n'\"\\]*",
@@ -102,16 +113,20 @@ def _redacted_once(text: str) -> str:
 
 
 def _redacted(text: str) -> str:
-    text = _VALUES.sub(MASK, text)
+    if _PREFIX.search(text):
+        text = _VALUES.sub(MASK, text)
     text = _WEBHOOK.sub(rf"\1{MASK}", text)
-    if not _BESIDE.search(text):
-        return text
-    text = _HEADER.sub(rf"\1\2{MASK}", text)
+    # A sign that a pattern needs is found faster than the pattern.
+    has_colon = ":" in text
+    if has_colon:
+        text = _HEADER.sub(rf"\1\2{MASK}", text)
     text = _BEARER.sub(_without_bearer, text)
-    text = _IN_URL.sub(lambda found: f"{found[1]}:{MASK}@" if found[1] else f"{found[2]}{MASK}@", text)
-    text = _USER.sub(_without_password, text)
-    text = _without_values(text, _OPTION, _AFTER_OPTION)
-    return _without_values(text, _NAME, _AFTER_NAME)
+    if has_colon:
+        text = _IN_URL.sub(lambda found: f"{found[1]}:{MASK}@" if found[1] else f"{found[2]}{MASK}@", text)
+        text = _USER.sub(_without_password, text)
+    if "--" in text:
+        text = _without_values(text, _OPTION, _AFTER_OPTION)
+    return _without_values(text, _NAME, _AFTER_NAME) if has_colon or "=" in text else text
 
 
 def _without_values(text: str, names: re.Pattern[str], after: re.Pattern[str]) -> str:

@@ -499,3 +499,16 @@ async def test_silence_is_not_called_an_answer(lost: Exception, said: str) -> No
     refusal = await ask(call())
     assert isinstance(refusal, Refusal)
     assert refusal.as_error("posting").reason == said
+
+
+class Unread(dict[str, Any]):
+    """A block that nothing describes: a description is as long as the message, and costs as much as sending it."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("the SDK describes a request for a message of the level debug")
+
+
+async def test_what_is_sent_is_not_described_for_a_log_that_nobody_reads(bench: Bench) -> None:
+    blocks: list[dict[str, Any]] = [Unread(type="section", text={"type": "mrkdwn", "text": "hello"})]
+    answer = await bench.client.chat_postMessage(channel=CHANNEL, text="hello", blocks=blocks)
+    assert answer["ok"]
