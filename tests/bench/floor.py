@@ -28,6 +28,7 @@ from starlette.routing import Route
 INTAKE, SEEN, SHOWN, PRESSES = "floor:intake", "floor:seen", "floor:shown", "floor:presses"
 AT_ONCE = 8
 RETRY_SECONDS = 0.5
+CANCEL_AGAIN_SECONDS = 0.1
 
 
 def checked(body: bytes) -> tuple[str, dict[str, str]]:
@@ -55,8 +56,10 @@ class Floor:
             self._wanted.set()
             posting = asyncio.create_task(self._post_what_is_stored())
             yield
-            posting.cancel()
-            await asyncio.gather(posting, return_exceptions=True)
+            while not posting.done():
+                # The Redis library may lose a cancellation.
+                posting.cancel()
+                await asyncio.wait({posting}, timeout=CANCEL_AGAIN_SECONDS)
         await self._redis.aclose()
 
     async def alertmanager(self, request: Request) -> Response:
