@@ -109,7 +109,7 @@ class Settled:
     again: Owed | None
     """The effect was owed again meanwhile, and this process has taken it again."""
     waiting: Waiting | None = None
-    """The incident with the outcome in its inbox; None without an outcome, or if the incident is not stored."""
+    """The incident with the outcome in its inbox; None if nothing of it is to be read now, or it is not stored."""
 
 
 RouteKind = Literal["opens", "extends", "reopens", "tells"]

@@ -532,10 +532,10 @@ class RedisStore:
             self._form.number, *self._pairs(outcome),
         ]  # fmt: skip
         value, at, text, events, shown = await self._redis.script("settle", keys, arguments)
-        has_outcome = bool(outcome) and bool(text) and not self._form.is_newer(text)
+        is_news = any(not event.may_wait for event in outcome) and text and not self._form.is_newer(text)
         return Settled(
             again=self._owed(incident, value, at, text, shown) if value else None,
-            waiting=self._waiting(incident, text, at, events) if has_outcome else None,
+            waiting=self._waiting(incident, text, at, events) if is_news else None,
         )
 
     async def put_back(self, owed: Owed, *, after_seconds: float, failed: bool) -> int:
