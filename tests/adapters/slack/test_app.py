@@ -327,6 +327,12 @@ async def test_what_a_halt_and_a_resolution_mean_while_a_change_is_applied(count
     assert counter.inbound.commands == {}
 
 
+async def test_a_resolution_says_that_people_are_asked_first_about_what_was_changed(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(verb="canary"),))
+    assert "closes once somebody answers the question in its thread" in await counter.say("resolve INC-7 it is over")
+    assert list(counter.inbound.commands) != []
+
+
 @pytest.mark.parametrize(("text", "said"), [("stats", "The last 7 days."), ("stats 30", "The last 30 days.")])
 async def test_statistics_of_some_days(counter: Counter, text: str, said: str) -> None:
     assert said in await counter.say(text)

@@ -30,6 +30,7 @@ from bot.adapters.slack.outbound.words import moment
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.statistics import in_words, statistics
@@ -381,8 +382,12 @@ class Commands:
                 f"Not closed: a change of {name} is being applied. Repeat the command once its outcome is in the "
                 f"thread, or stop its next step: `/incident halt {name}`."
             )
-        done = f"{line(run.incident_id, 40)} is being closed by hand."
-        return await self._store(command, run.incident_id, "resolve", why, done)
+        name = line(run.incident_id, 40)
+        is_asked = residual_changes(run)
+        done = f"{name} closes once somebody answers the question in its thread about what the bot changed."
+        return await self._store(
+            command, run.incident_id, "resolve", why, done if is_asked else f"{name} is being closed by hand."
+        )
 
     async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, done: str) -> Message:
         event = Commanded(

@@ -436,15 +436,13 @@ def _resolve(draft: Draft, event: Commanded) -> None:
     if draft.run.is_applying:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
+    by, why = event.user_name or event.user, f": {redacted(event.text)}" if event.text else ""
     if residual.residual_changes(draft.run):
-        if event.text:
-            draft.record("note", f"to be closed by hand: {event.text}", who=event.user)
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
-        return questions.ask_about_residual_changes(draft)
+        return questions.ask_about_residual_changes(draft, because=f"{by} wants to close it{why}. ")
     firing = sorted({alert.name for alert in draft.run.alerts.values() if alert.status == "firing"})
-    by = f"{event.user_name or event.user} closed it" + (f": {event.text}" if event.text else "")
     still = f". Still firing: {', '.join(firing)}" if firing else ""
-    return entering.close(draft, "resolved_by_hand", f"{by}{still}.")
+    return entering.close(draft, "resolved_by_hand", f"{by} closed it{why}{still}.")
 
 
 def _divert(draft: Draft, event: Commanded) -> None:

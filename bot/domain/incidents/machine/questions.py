@@ -137,8 +137,11 @@ def ask_after_undo(draft: Draft, recommended_by: Iterable[str]) -> None:
     _ask_built_in(draft, why, choices | _ways_out(draft))
 
 
-def ask_about_residual_changes(draft: Draft) -> None:
-    """Ask about residual changes and their undo. A held rollout is named by the call that holds it."""
+def ask_about_residual_changes(draft: Draft, *, because: str = "") -> None:
+    """Ask about residual changes and their undo. A held rollout is named by the call that holds it.
+
+    `because`: a sentence about who closes the incident, and why.
+    """
     left, still = residual.residual_changes(draft.run), residual.still_rollouts(draft.run)
     titles = [entry.title for entry in left if entry.verb in residual.LEFTOVER_VERBS]
     titles += [f"a rollout of {entry.target} half-way (last: {entry.title})" for entry in still]
@@ -151,7 +154,8 @@ def ask_about_residual_changes(draft: Draft) -> None:
     if is_of_nodes and "undo" in choices:
         asked = "Keep it, or take it back, so that pods start there again?"
     fires = f" Still firing: {', '.join(draft.run.firing[:FIRING])}." if draft.run.firing else ""
-    _ask_built_in(draft, f"Still in place: {', '.join(titles)}.{fires} {asked} Then the incident closes.", choices)
+    there = f"Still in place: {', '.join(titles)}."
+    _ask_built_in(draft, f"{because}{there}{fires} {asked} Then the incident closes.", choices)
 
 
 def promised_to_close(run: Run) -> bool:

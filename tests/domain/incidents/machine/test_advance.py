@@ -457,6 +457,16 @@ def test_resolving_by_hand_closes_and_withdraws_what_waits() -> None:
     assert story.run.requests["R2"].status == "withdrawn"
 
 
+def test_who_resolves_what_a_change_is_left_of_is_named_with_the_reason_where_people_are_asked() -> None:
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
+    story.presses("approve").settles().says("resolve", text="a load test, HF_TOKEN=abcdefgh")
+    assert story.run.open_question is not None
+    assert story.run.open_question.text.startswith(
+        "ana wants to close it: a load test, HF_TOKEN=(masked). Still in place: Create the canary. "
+    )
+
+
 def test_nothing_is_closed_while_a_change_is_being_applied() -> None:
     story = Story().granted().says("resolve")
     assert story.run.is_open
