@@ -211,6 +211,14 @@ def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
     )
 
 
+def test_numbers_of_a_probe_have_their_units() -> None:
+    text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  scene: {probe: crash_scene}\n")
+    told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{steady: scene.steady_for > 600}"))
+    seen: dict[str, Value] = {"scene.steady_for": 82.2}
+    assert told.watch_values("calm", ("steady",), seen) == "Crashed replicas: steady for 82.2 s"
+    assert told.watch_values("calm", ("steady",), {}) == "Crashed replicas: steady for ?"
+
+
 def test_a_probe_that_explains_its_yes_or_no_is_quoted() -> None:
     text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  handed_out: {probe: handed_out}\n")
     told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{arrived: handed_out.live}"))

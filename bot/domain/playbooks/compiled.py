@@ -42,7 +42,7 @@ from bot.domain.playbooks.scope import (
     texts_of,
 )
 from bot.domain.playbooks.source import Source
-from bot.domain.signals.labels import BEFORE, words_for
+from bot.domain.signals.labels import BEFORE, PART_UNITS, words_for
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import DURATION, Kind, Reading, Value
 from bot.domain.signals.specs import OF_ENGINES, SignalSpec
@@ -340,7 +340,8 @@ class CompiledPlaybook:
             if isinstance(sentence, str) and sentence:
                 seen.append((f"{label}:", "", sentence))
             else:
-                seen.append((label, part, shown(value, units.get(name, ""))))
+                unit = units.get(name, "") or PART_UNITS.get(name.rpartition(".")[2], "")
+                seen.append((label, part, shown(value, unit)))
         return seen
 
     def _label(self, name: str) -> tuple[str, str]:

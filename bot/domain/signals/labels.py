@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bot.domain.signals.signal import Better
+from bot.domain.signals.signal import DURATION, Better
 from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
@@ -91,6 +91,12 @@ PROBES = {
     "warm_previous": "Replicas of before",
 }
 """By the names of the probes."""
+PART_UNITS = {
+    **dict.fromkeys(("steady_for", "lived", "gateway_p99"), DURATION),
+    **dict.fromkeys(("least_free", "least_free_day", "total", "host_room", "offloading", "swap"), "GiB"),
+    "margin": "°C",
+}
+"""Units of the numbers in a probe's answer, by their names."""
 CANARY, BEFORE, AVERAGE = " (canary)", " (before)", " (average replica)"
 
 
