@@ -512,3 +512,13 @@ async def test_what_is_sent_is_not_described_for_a_log_that_nobody_reads(bench: 
     blocks: list[dict[str, Any]] = [Unread(type="section", text={"type": "mrkdwn", "text": "hello"})]
     answer = await bench.client.chat_postMessage(channel=CHANNEL, text="hello", blocks=blocks)
     assert answer["ok"]
+
+
+async def test_each_message_carries_the_head_that_its_post_says(bench: Bench) -> None:
+    """The timeline records that these messages carry it."""
+    posts = (post("request", "request:R3", "R3", head="a" * 64), post("closed", "closed:4", "fixed", head="b" * 64))
+    await show(bench, waiting().with_(posts=posts))
+    root = bench.store.slots["INC-7"]["card"]
+    answer = await bench.client.conversations_replies(channel=CHANNEL, ts=root.ts, include_all_metadata=True)
+    heads = [message["metadata"]["event_payload"].get("head") for message in answer["messages"]]
+    assert heads == [None, "a" * 16, "b" * 16]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, flags_as_code, line, mention, of_id, plain, prose
@@ -52,7 +53,13 @@ SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
 
 def thread(run: Run) -> tuple[tuple[str, Message], ...]:
     """Every message of the thread with its slot, in order of appearance."""
-    return tuple((post.slot, _RENDERERS[post.kind](run, post)) for post in run.posts)
+    return tuple((post.slot, _with_head(_RENDERERS[post.kind](run, post), post)) for post in run.posts)
+
+
+def _with_head(message: Message, post: Post) -> Message:
+    """The message with the head of the timeline in its metadata, where its post has one: the timeline says so."""
+    head = str(post.data.get("head", ""))
+    return replace(message, head=head) if head else message
 
 
 def _news(post: Post) -> list[News]:
@@ -104,7 +111,7 @@ def _request(run: Run, post: Post) -> Message:
     if run.change is not None and run.change.request_id == request.request_id and run.change.begun:
         change = run.change.model_copy(update={"progress": ""})
         lasting = hash_of("", request_blocks(run.with_(change=change), request, news=news))
-    return Message(text[: limits.TEXT], blocks, head=str(post.data.get("head", "")), lasting=lasting)
+    return Message(text[: limits.TEXT], blocks, lasting=lasting)
 
 
 def _question(run: Run, post: Post) -> Message:

@@ -155,7 +155,9 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         kind=kind,
         policy=policy,
         option=draft.option(change.state) if written else "",
-        why=draft.text("why") if written else "This takes back what the incident changed, and the trouble may come back.",
+        why=draft.text("why")
+        if written
+        else "This takes back what the incident changed, and the trouble may come back.",
         runbook=written.runbook if written else None,
         still=written.still if written else "",
         evidence=questions.evidence(draft, shown),
