@@ -445,6 +445,46 @@ def test_a_fault_in_the_file_has_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        pytest.param("overrides: [{target: llm, observe_only: true}]", "1:14 (overrides.0.target)", id="observe-only"),
+        pytest.param(
+            "approvals: {approvers: [{targets: llm, user_group: S0}]}", "1:26 (approvals.approvers.0.targets)", id="who"
+        ),
+        pytest.param(
+            "approvals: {on_call: [{name: a, targets: [llm], user_group: S0}]}",
+            "1:33 (approvals.on_call.0.targets)",
+            id="on-call",
+        ),
+        pytest.param(
+            "approvals: {pre_approved: [{change: scale, targets: [llm]}]}",
+            "1:44 (approvals.pre_approved.0.targets)",
+            id="pre-approved",
+        ),
+        pytest.param("dashboard: {targets: {llm: https://g.example/d}}", "1:13 (dashboard.targets)", id="dashboard"),
+        pytest.param(
+            "planned_windows: [{kind: freeze, targets: llm, hours: 02:00-03:00}]",
+            "1:34 (planned_windows.0.targets)",
+            id="window",
+        ),
+    ],
+)
+def test_a_pattern_that_matches_no_target_is_refused_wherever_targets_are_named(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    (only,) = faults(ENOUGH, path := written(tmp_path, f"{text}\n"))
+    wanted = "'llm' matches no target; write NAMESPACE/WORKLOAD, with * for anything, such as llm/*"
+    assert only.startswith(f"{path}:{place}: {wanted}")
+
+
+@pytest.mark.parametrize("key", ["planned_windows: [{kind: freeze, ", "approvals: {pre_approved: [{change: scale, "])
+def test_hours_that_are_no_span_are_refused_with_an_example(tmp_path: Path, key: str) -> None:
+    ends = "}]" + "}" * key.startswith("approvals")
+    (only,) = faults(ENOUGH, written(tmp_path, f"{key}hours: 22-6{ends}\n"))
+    assert only.endswith("'22-6' is no span of hours; write 22:00-06:00")
+
+
+@pytest.mark.parametrize(
     ("text", "fault"),
     [
         pytest.param("http: [", ":1:8: not YAML", id="unfinished"),

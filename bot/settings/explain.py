@@ -19,9 +19,12 @@ def explain(
     model: type[BaseModel], invalid: Invalid, values: dict[str, Any], sources: Mapping[Location, str]
 ) -> Iterator[str]:
     """Each error as one line. `sources`: where each value was found."""
-    found = _Faults(sources)
-    for error in invalid.errors(include_url=False, include_input=False, include_context=False):
-        yield from found.of(error)
+    found, errors = _Faults(sources), invalid.errors(include_url=False, include_input=False, include_context=False)
+    for error in errors:
+        # A list whose items are wrong counts as one without them.
+        at = error["loc"]
+        if error["type"] != "too_short" or not any(each["loc"][:-1] == at for each in errors):
+            yield from found.of(error)
     yield from found.hidden_by(model, invalid, values)
 
 

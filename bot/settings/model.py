@@ -24,11 +24,11 @@ from pydantic import (
 
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import Approvals, UserGroup, Users
-from bot.domain.kernel.configured import Duration, Pairs, Secret, Section, WebAddress, listed
+from bot.domain.kernel.configured import Duration, Hours, Pairs, Secret, Section, TargetPatterns, WebAddress, listed
 from bot.domain.kernel.links import Dashboards, dashboard_address
-from bot.domain.kernel.planned_window import PATTERN, WindowKind, WindowRule
+from bot.domain.kernel.planned_window import WindowKind, WindowRule
 from bot.domain.kernel.redis_address import redis_address
-from bot.domain.kernel.schedule import HOURS
+from bot.domain.kernel.target import checked_pattern
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbooks.settings import Override
 
@@ -56,7 +56,7 @@ def _folder(raw: Path) -> Path:
 
 
 def _dashboards(raw: dict[str, str]) -> dict[str, str]:
-    return {target: dashboard_address(url) for target, url in raw.items()}
+    return {checked_pattern(target): dashboard_address(url) for target, url in raw.items()}
 
 
 def _unreadable(path: Path) -> str:
@@ -364,11 +364,11 @@ class PlannedWindowRule(Section):
 
     kind: WindowKind
     """`maintenance`: alerts open no incident, unless they are urgent. `freeze`: changes are only advised."""
-    targets: Annotated[tuple[Annotated[str, StringConstraints(pattern=PATTERN)], ...], BeforeValidator(listed)] = ()
+    targets: TargetPatterns = ()
     """`namespace/workload` or `cluster/namespace/workload`, with `*`; empty: every target."""
     days: Annotated[tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...], BeforeValidator(listed)] = ()
     """Empty: every day."""
-    hours: Annotated[str, StringConstraints(pattern=HOURS)] = ""
+    hours: Hours = ""
     """As `22:00-06:00`. Empty: the whole day."""
     starts: AwareDatetime | None = None
     ends: AwareDatetime | None = None

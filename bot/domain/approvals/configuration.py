@@ -16,8 +16,16 @@ from bot.domain.approvals.kinds import DEFAULTS, KINDS, RISKS_OF_KINDS, VERB_OF_
 from bot.domain.approvals.rules import ApprovalRules, people_named
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import RISKS, Risk
-from bot.domain.kernel.configured import Duration, Secret, Section, WebAddress, listed, pairs
-from bot.domain.kernel.schedule import HOURS
+from bot.domain.kernel.configured import (
+    Duration,
+    Hours,
+    Secret,
+    Section,
+    TargetPatterns,
+    WebAddress,
+    listed,
+    pairs,
+)
 
 EXPIRES = {"low": timedelta(minutes=30), "medium": timedelta(minutes=15), "high": timedelta(minutes=15)}
 
@@ -124,14 +132,14 @@ class OnCall(Team):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$", examples=["chat"])
     """Its name in messages."""
-    targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(min_length=1, examples=["chat/llm-*"])
+    targets: TargetPatterns = Field(min_length=1, examples=["chat/llm-*"])
     """Namespace and workload, with `*`."""
 
 
 class TargetApprovers(People):
     """The approvers of some targets, in place of the approvers of every target."""
 
-    targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(min_length=1, examples=["chat/llm-*"])
+    targets: TargetPatterns = Field(min_length=1, examples=["chat/llm-*"])
     """Namespace and workload, with `*`."""
 
     @model_validator(mode="after")
@@ -172,9 +180,9 @@ class PreApproval(Section):
     """The kind of change."""
     at_most: int = Field(1, ge=1, le=20)
     """How often in one incident."""
-    targets: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field((), examples=["serving/llm-*"])
+    targets: TargetPatterns = Field((), examples=["serving/llm-*"])
     """`namespace/name`, or `cluster/namespace/name`, with `*`; empty: every target."""
-    hours: Annotated[str, StringConstraints(pattern=HOURS)] = Field("", examples=["22:00-06:00"])
+    hours: Hours = Field("", examples=["22:00-06:00"])
     """Time of day in UTC; empty: always."""
     least_serving: int = Field(0, ge=0, le=10000, examples=["4"])
     """Only while so many replicas are in rotation; 0: any number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.schedule import HOURS
+from bot.domain.kernel.target import checked_pattern
 
 
 class Section(BaseModel):
@@ -25,6 +28,16 @@ def _duration(raw: object) -> object:
     if not isinstance(raw, str):
         raise ValueError("a duration needs a unit; write 90s, 5m or 1h30m")
     return timedelta(seconds=seconds(raw))
+
+
+def _hours(raw: str) -> str:
+    if not re.fullmatch(HOURS, raw):
+        raise ValueError(f"'{raw}' is no span of hours; write 22:00-06:00")
+    return raw
+
+
+Hours = Annotated[str, AfterValidator(_hours)]
+"""As `HOURS`."""
 
 
 def listed(raw: object) -> object:
@@ -68,4 +81,5 @@ def _is_loopback(host: str) -> bool:
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0))]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Pairs = Annotated[dict[str, str], BeforeValidator(pairs)]
+TargetPatterns = Annotated[tuple[Annotated[str, AfterValidator(checked_pattern)], ...], BeforeValidator(listed)]
 WebAddress = Annotated[str, AfterValidator(_web_address)]

@@ -10,11 +10,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.kernel.schedule import open_until
-from bot.domain.kernel.target import Target
+from bot.domain.kernel.target import PATTERN, Target
 
 WindowKind = Literal["maintenance", "freeze"]
-PATTERN = r"^([A-Za-z0-9_.*-]+/)?[a-z0-9.*-]+/[a-z0-9.*-]+$"
-"""`namespace/workload` or `cluster/namespace/workload`, with `*` for anything."""
 LONGEST_SECONDS = {"maintenance": 24 * 3600.0, "freeze": 31 * 24 * 3600.0}
 """A window that somebody forgets must end. Maintenance hides trouble, so it is shorter."""
 

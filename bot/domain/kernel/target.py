@@ -19,7 +19,10 @@ SLO_ANNOTATIONS = {
 """Settings of playbooks that a workload may set for itself."""
 _OBJECT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes takes as a name (a DNS subdomain)."""
-HINT_LABELS = ("service", "job", "pod", "exported_pod", "instance", "model_name")
+HINT_LABELS = ("exported_pod", "service", "job", "pod", "instance", "model_name")
+"""What an exporter says of another object is `exported_…`; the labels beside it are the exporter's own."""
+PATTERN = r"^([A-Za-z0-9_.*-]+/)?[a-z0-9.*-]+/[a-z0-9.*-]+$"
+"""`namespace/workload` or `cluster/namespace/workload`, with `*` for anything."""
 
 
 class Target(BaseModel):
@@ -59,6 +62,15 @@ class Target(BaseModel):
         return f"{self.cluster}/{self.workload}" if self.among_several else self.workload
 
 
+def checked_pattern(text: str) -> str:
+    """Returns the pattern of targets that an operator wrote. Raises `ValueError` if it can match none."""
+    # Without a slash, `*` stands for any text, slashes too.
+    if re.fullmatch(PATTERN, text) or (text and "/" not in text and "*" in text):
+        return text
+    namespace = f", such as {text}/*" if is_name(text) else ""
+    raise ValueError(f"'{text}' matches no target; write NAMESPACE/WORKLOAD, with * for anything{namespace}")
+
+
 def cluster_named(label: str, known: Collection[str]) -> str:
     """Returns the cluster that an alert's `cluster` label, or the cluster of a stored target, is about.
 
@@ -85,7 +97,7 @@ def named_by(labels: Mapping[str, str], cluster: str) -> Target:
 
     A value that no Kubernetes object can have as its name does not count: senders write what they like into a label.
     """
-    namespace = name_in(labels, "namespace") or name_in(labels, "exported_namespace")
+    namespace = name_in(labels, "exported_namespace") or name_in(labels, "namespace")
     where = labels.get("cluster") or cluster
     for label, kind in WORKLOAD_LABELS:
         if name := name_in(labels, label):

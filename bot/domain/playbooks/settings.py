@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bot.domain.kernel.durations import is_duration, seconds
+from bot.domain.kernel.target import checked_pattern
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import Setting
 from bot.domain.playbooks.mistakes import Mistake, Path, Report
@@ -33,7 +34,7 @@ class Override(BaseModel):
     settings: Annotated[dict[str, str], BeforeValidator(_texts)] = {}
     playbook: str = ""
     """Empty: each playbook takes the settings that it declares."""
-    target: str = ""
+    target: Annotated[str, AfterValidator(lambda raw: raw and checked_pattern(raw))] = ""
     """`namespace/workload` or `cluster/namespace/workload` as a glob; empty: they apply everywhere."""
     observe_only: bool | None = None
     """Whether changes are only advised here; None: as elsewhere."""

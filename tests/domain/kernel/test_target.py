@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.kernel.errors import UnknownClusterError
-from bot.domain.kernel.target import Target, cluster_named, is_of, named_by
+from bot.domain.kernel.target import Target, checked_pattern, cluster_named, is_of, named_by
 
 pytestmark = pytest.mark.fast
 
@@ -54,6 +54,23 @@ def test_an_empty_label_is_no_label() -> None:
 def test_a_label_that_is_no_name_of_an_object_names_no_workload(value: str) -> None:
     found = named_by({"deployment": value, "namespace": value, "alertname": "Thrash"}, "east")
     assert (found.kind, found.name, found.namespace, found.resolved) == ("Unknown", "Thrash", "", False)
+
+
+def test_what_an_exporter_says_of_another_object_counts_before_its_own_labels() -> None:
+    labels = {"namespace": "monitoring", "service": "kube-state-metrics", "pod": "kube-state-metrics-0"}
+    found = named_by(labels | {"exported_namespace": "serving", "exported_pod": "llm-gone"}, "east")
+    assert (found.namespace, found.name) == ("serving", "llm-gone")
+
+
+@pytest.mark.parametrize("text", ["llm", "", "LLM/*", "a/b/c/d", "serving/", "/llm"])
+def test_a_pattern_that_can_match_no_target_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="matches no target; write NAMESPACE/WORKLOAD"):
+        checked_pattern(text)
+
+
+@pytest.mark.parametrize("text", ["serving/llm", "serving/*", "*", "llm*", "east/serving/llm-*"])
+def test_a_pattern_that_can_match_is_taken(text: str) -> None:
+    assert checked_pattern(text) == text
 
 
 def test_a_name_with_slashes_comes_back_from_the_key() -> None:
