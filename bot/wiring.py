@@ -51,6 +51,7 @@ from bot.flow.open_by_hand import OpenByHand
 from bot.flow.plan_windows import PlanWindows
 from bot.flow.playbook_service import PlaybookService
 from bot.flow.restrictions import Restrictions
+from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sweep_storage import SweepStorage
 from bot.flow.weekly_summary import WeeklySummary
 from bot.probes.catalogue import PROBES
@@ -87,7 +88,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
                 "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
             },
         )
-        health = health_of(on, epoch, playbooks, facts)
+        health = health_of(on, epoch, playbooks, runtime.route, facts)
         secret = signing_secret(settings)
         app = bolt_app(on.slack.client, secret, services, homes)
         endpoints = Endpoints(
@@ -188,12 +189,14 @@ def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_on
     )
 
 
-def health_of(on: Dependencies, epoch: KeepEpoch, playbooks: LivePlaybooks, facts: logs.Facts) -> Health:
+def health_of(
+    on: Dependencies, epoch: KeepEpoch, playbooks: LivePlaybooks, route: RouteAlerts, facts: logs.Facts
+) -> Health:
     return Health(
         on.storage.store,
         clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
-        notices=lambda: {**epoch.notices(), **playbooks.notices()},
+        notices=lambda: {**epoch.notices(), **playbooks.notices(), **route.notices()},
         page=facts.page,
     )
 

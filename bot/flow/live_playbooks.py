@@ -51,7 +51,7 @@ class LivePlaybooks:
     def notices(self) -> Mapping[str, str]:
         """What is not in force as it is written, for the people who watch the bot."""
         faults = self._library.faults
-        return {"playbooks": "; ".join(str(found[0]) for found in faults.values())} if faults else {}
+        return {"playbooks": "; ".join(map(_first_of, faults.values()))} if faults else {}
 
     async def refresh(self) -> None:
         """Loads changes once they have settled: a file that is being written is not read halfway."""
@@ -97,6 +97,11 @@ class LivePlaybooks:
             return False
         self._not_told.discard(file)
         return True
+
+
+def _first_of(faults: Sequence[Fault]) -> str:
+    more = len(faults) - 1
+    return f"{faults[0]}" + (f" (and {more} more)" if more else "")
 
 
 def _about(file: str, faults: Sequence[Fault]) -> str:

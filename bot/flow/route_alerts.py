@@ -33,6 +33,8 @@ REST_SECONDS = 10.0
 BATCH = 64
 FAILURES_BEFORE_SET_ASIDE = 3
 LABELS_KEPT = 4096
+FOREIGN_SECONDS = 3600.0
+"""How long the bot tells that alerts of no known cluster came: nothing opens for them, and nobody would notice."""
 
 
 _Found = tuple[CompiledPlaybook, Target | UnknownClusterError]
@@ -66,6 +68,8 @@ class RouteAlerts:
         self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
         self._left: set[str] = set()
+        self._foreign = "", 0.0
+        """Why an alert is about none of the clusters, and when the last such alert came."""
         self._incidents: dict[tuple[str, ...], str] = {}
         """By `target_labels`: the open incident that the last such alert was given to."""
 
@@ -185,15 +189,26 @@ class RouteAlerts:
             if self._failures[entry.entry_id] < FAILURES_BEFORE_SET_ASIDE:
                 return
             del self._failures[entry.entry_id]
-            reason = redacted(f"it could not be routed: {type(error).__name__}: {error}")
-            await self._alerts.keep_unmatched(entry, reason)
+            await self._keep_unmatched(entry, redacted(f"it could not be routed: {type(error).__name__}: {error}"))
+
+    async def _keep_unmatched(self, entry: Intake, reason: str) -> None:
+        await self._alerts.keep_unmatched(entry, reason)
+        log.info("alert.unmatched", alert=entry.alert.name, status=entry.alert.status, reason=reason)
+
+    def notices(self) -> Mapping[str, str]:
+        """What was wrong with alerts that came within the last hour, for the people who watch the bot."""
+        why, at = self._foreign
+        is_of_late = why and asyncio.get_running_loop().time() - at < FOREIGN_SECONDS
+        return {"alerts": f"an alert opened no incident: {why}"} if is_of_late else {}
 
     async def _route(self, entry: Intake, found: _Found | None) -> None:
         if found is None:
-            return await self._alerts.keep_unmatched(entry, "no playbook's opens_on matches its labels")
+            return await self._keep_unmatched(entry, "no playbook's opens_on matches its labels")
         playbook, target = found
         if isinstance(target, UnknownClusterError):
-            return await self._alerts.keep_unmatched(entry, _why_no_cluster(target))
+            why = _why_no_cluster(target)
+            self._foreign = why, asyncio.get_running_loop().time()
+            return await self._keep_unmatched(entry, why)
         while not await self._try(entry, target, playbook):
             log.info("route.retried", target=target.key)
         return None
@@ -241,7 +256,7 @@ class RouteAlerts:
                 entry = _marked(entry, f"urgent, so it opened an incident during {window}")
         if run is None:
             if entry.alert.status == "resolved":
-                await self._alerts.keep_unmatched(entry, "it is resolved, and no incident of its target is open")
+                await self._keep_unmatched(entry, "it is resolved, and no incident of its target is open")
                 return True
             run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
             advice = self._restrictions.advice_in(windows, run.playbook, target)

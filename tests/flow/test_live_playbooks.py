@@ -83,6 +83,11 @@ async def test_an_override_with_a_fault_is_told_and_named_to_who_watches_the_bot
     assert bench.live.notices()["playbooks"].startswith(fault)
 
 
+async def test_who_watches_the_bot_is_told_how_many_more_faults_there_are(bench: Bench) -> None:
+    bench.live = bench.bot(Override(settings={"windw": "5m"}), Override(settings={"calm": "5m", "load": "1"}))
+    assert bench.live.notices()["playbooks"].endswith(" (and 2 more)")
+
+
 async def test_a_file_that_is_being_written_is_not_read_halfway(bench: Bench) -> None:
     bench.write(DRILL[:50])
     await bench.live.refresh()

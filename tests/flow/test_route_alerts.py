@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
@@ -455,6 +456,18 @@ async def test_an_alert_about_no_known_cluster_is_kept_with_what_to_do(
     await route()
     assert (list(await store.open_incidents()), await reasons(store)) == ([], [reason])
     assert await store.intake(10) == []
+    assert route.notices() == {"alerts": f"an alert opened no incident: {reason}"}
+
+
+async def test_an_alert_that_no_playbook_matches_is_logged_with_the_reason(
+    store: RedisStore, route: RouteAlerts
+) -> None:
+    await store.accept([builders.alert(alertname="DiskFull")], truncated=0)
+    with capture_logs() as logged:
+        await route()
+    (line,) = [each for each in logged if each["event"] == "alert.unmatched"]
+    assert (line["alert"], line["reason"]) == ("DiskFull", "no playbook's opens_on matches its labels")
+    assert route.notices() == {}
 
 
 class Hanging(MemoryCluster):
