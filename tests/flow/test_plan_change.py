@@ -139,6 +139,21 @@ async def result(cluster: MemoryCluster, script: Script = lambda: {"usage": 0.95
     return found
 
 
+async def test_right_before_the_call_it_is_planned_with_the_numbers_that_people_approved() -> None:
+    """Readings move all the time: 953 and 956 tokens would be asked about again and again."""
+    playbook = load_text(TEXT.replace("{by: 1}", "{by: '${ceil(usage)}'}"))
+    story = Story(Bundle.of(playbook)).opened().reads(0.95).chooses("grow")
+    usage = [0.95]
+    plans = planner(MemoryCluster(lambda: AT), lambda: {"usage": usage[-1]}, playbook=playbook)
+    shown, readings = await plans.plan(story.run, at=AT)
+    usage.append(1.95)
+    anew, _ = await plans.plan(story.run, at=AT)
+    story.happens(Planned(event_id="p", effect_id=story.wanted(PlanChange).effect_id, result=shown, readings=readings))
+    approved, _ = await plans.plan(story.run, at=AT)
+    assert shown.plan is not None
+    assert (approved.plan, anew.plan == shown.plan) == (shown.plan, False)
+
+
 async def test_every_call_is_allowed_before_the_first_one_is_rehearsed() -> None:
     cluster = Asked()
     found = await result(cluster)

@@ -382,11 +382,14 @@ class CompiledPlaybook:
                 return Chosen(index, clause.to, explain(clause.when, data), self._seen(clause.when, data, units))
         return Unknown("no clause holds and none is written for that")
 
-    def arguments(self, name: str, data: Data) -> dict[str, Any] | Unknown:
-        """Returns the `with` of a change, evaluated with `data`."""
-        rendered = _render(
-            self._derived.state(name).arguments or {}, self._as_recommended(name, self._with_settings(data))
-        )
+    def arguments(self, name: str, data: Data, *, as_asked: bool = False) -> dict[str, Any] | Unknown:
+        """Returns the `with` of a change, evaluated with `data`.
+
+        `as_asked`: with the values of its own readings when people were asked about it: readings move all the time, and
+        what people approved is the number that they saw.
+        """
+        values = self._as_recommended(name, self._with_settings(data), as_asked=as_asked)
+        rendered = _render(self._derived.state(name).arguments or {}, values)
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
     def text(self, name: str, key: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
@@ -457,12 +460,12 @@ class CompiledPlaybook:
         possible = self._derived.state(name).parts
         return {key: _flag(possible[key], data) if key in possible else True for key in state.options}
 
-    def _as_recommended(self, name: str, data: Data) -> Data:
-        """Returns the values with those that recommended this change in place of newer ones."""
+    def _as_recommended(self, name: str, data: Data, *, as_asked: bool = False) -> Data:
+        """Returns the values with those that recommended this change, or asked about it, in place of newer ones."""
         state = self.playbook.states[name]
-        if not isinstance(state, ChangeState) or not state.option_of:
+        if not isinstance(state, ChangeState) or not (state.option_of or as_asked):
             return data
-        return Overlaid(Within(f"results.{state.option_of}.", data), data)
+        return Overlaid(Within(f"results.{state.option_of or name}.", data), data)
 
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)

@@ -160,7 +160,8 @@ def arguments_of(
     if not holds:
         now = playbook.no_longer(run.state, values, units_of(readings))
         return PlanResult(outcome="not_needed", reason=f"{GONE}: {now}")
-    arguments = playbook.arguments(run.state, values)
+    is_asked = run.change is not None and bool(run.change.request_id)
+    arguments = playbook.arguments(run.state, values, as_asked=is_asked)
     if isinstance(arguments, Unknown):
         why = playbook.in_words(arguments, readings)
         return PlanResult(outcome="unknown", reason=why, missing=arguments.missing)

@@ -176,6 +176,13 @@ THREADS = {
     "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),
     "request-expired": waiting(status="expired"),
+    "request-superseded-approved": waiting(
+        status="superseded",
+        decided_by="U0BEN",
+        decided_at=BEGAN + 9,
+        decision_reason="llm-a was replaced meanwhile",
+        presses=(approval(),),
+    ),
     "request-superseded": waiting(status="superseded", decision_reason="llm-a was replaced meanwhile"),
     "request-withdrawn": waiting(status="withdrawn", decision_reason="thrash is gone"),
     "question-open": questioned(),

@@ -79,6 +79,14 @@ def test_arguments_with_an_unknown_are_unknown() -> None:
     assert playbook.needs("cap") == ("usage", "thrash")
 
 
+def test_what_people_were_asked_about_keeps_its_numbers() -> None:
+    playbook = load_text(SMALL.replace("0.9, 4064, 608", "usage, 4064, 608"))
+    moved = {"usage": 0.8, "results.cap.usage": 0.9}
+    assert playbook.arguments("cap", moved, as_asked=True) == {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
+    assert playbook.arguments("cap", moved) == {"edits": [{"flag": "--max-num-seqs", "value": 5}]}
+    assert playbook.arguments("cap", {"usage": 0.8}, as_asked=True) == playbook.arguments("cap", moved)
+
+
 def test_each_part_of_a_watch_has_its_own_verdict() -> None:
     parts = PLAYBOOK.watch_parts("calm", {"thrash": 0.0, "usage": 0.95, "baseline.usage": 0.9})
     assert parts == {"calm": True, "better": False, "idle": Unknown("not known: bad_one", ("bad_one",))}

@@ -517,6 +517,9 @@ def _decision(run: Run, request: Request) -> str:
         case "superseded" if request.decided_by and request.decision_reason.endswith(INSTEAD):
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."
+        case "superseded" if request.presses:
+            by = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
+            return f"🔁 *Not applied*, though {by} approved it{at}{because}. A newer request follows."
         case "superseded" if request.decided_by:
             by = mention(request.decided_by)
             return f"📝 *Edited* by {by}{because}. Planned again with these values: the result is below."
