@@ -91,11 +91,14 @@ def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
 
 def waited_seconds(run: Run, *, until: float) -> float:
     """Returns how long a request or question was open until then; two at once are waited for once."""
-    asked = [(each.asked_at, each.decided_at or until) for each in run.requests.values() if each.status != "advised"]
-    asked += [(each.asked_at, each.answered_at or until) for each in run.questions.values()]
-    asked = [(begin, min(end, until)) for begin, end in asked if begin < until]
+    asked = [(each.asked_at, each.decided_at) for each in run.requests.values() if each.status != "advised"]
+    asked += [(each.asked_at, each.answered_at) for each in run.questions.values()]
+    asked = sorted((each for each in asked if each[0] < until), key=lambda each: each[0])
     total, reached = 0.0, 0.0
-    for begin, end in sorted(asked):
+    for place, (begin, decided) in enumerate(asked, start=1):
+        # One thing waits at a time: what nobody decided was withdrawn when people were asked the next thing, or before.
+        later = asked[place][0] if place < len(asked) else until
+        end = min(later if decided is None else decided, until)
         total, reached = total + max(0.0, end - max(begin, reached)), max(end, reached)
     return total
 

@@ -127,6 +127,7 @@ async def test_the_form_of_an_approval_names_what_else_it_allows(counter: Counte
     assert (await pressed(counter, "approve_with_reason", shown=shown))["ok"]
     view = json.dumps((await view_of(counter))["blocks"], ensure_ascii=False)
     assert view.count("*Then, with the same approval:* Roll it out to every replica.") == 1
+    assert "*Impact of the first step:* " in view
 
 
 async def _thread(counter: Counter) -> list[dict[str, Any]]:

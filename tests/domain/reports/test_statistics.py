@@ -54,6 +54,13 @@ def test_a_mitigation_is_counted_by_target_with_how_long_it_held() -> None:
     assert row.held_seconds == 9 * DAY - 600
 
 
+def test_what_was_withdrawn_was_waited_for_until_people_were_asked_the_next_thing() -> None:
+    withdrawn = builders.request(asked_at=START, status="withdrawn")
+    ended = incident("INC-4", 0, withdrawn, request(START + 50, took=10))
+    assert waited_seconds(ended, until=START + 600) == 60
+    assert waited_seconds(incident("INC-5", 0, withdrawn), until=START + 600) == 600
+
+
 def test_two_waits_at_once_are_waited_for_once() -> None:
     both = incident("INC-4", 0, request(START, took=100), request(START + 50, took=100))
     assert waited_seconds(both, until=START + 600) == 150

@@ -10,7 +10,7 @@ from bot.adapters.slack.escape import line
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
-from bot.adapters.slack.outbound.request_message import approve_label, called, consequence, covered
+from bot.adapters.slack.outbound.request_message import approve_label, called, consequence, covered, impact_word
 from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, DO_ELSE, REFUSE, ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.incidents.run import Run
@@ -57,7 +57,8 @@ def reason_form(form: ReasonForm, run: Run | None, value: ButtonValue, kept: Map
         about = [f"*{value.incident_id}: {line(called(run, request), 300)}*"]
         if form.action in ("approve", "break_glass"):
             impact, undo = consequence(request)
-            about += [f"*Impact:* {line(impact, 500)}", f"*Undo:* {line(undo, 300)}"]
+            word = impact_word(request)
+            about += [f"*{word}:* {line(impact, 500)}", f"*Undo:* {line(undo, 300)}"]
             about += covered(request)
         if form.action == "approve":
             title = submit = approve_label(request)

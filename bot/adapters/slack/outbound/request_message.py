@@ -180,10 +180,13 @@ def _impact(request: Request) -> list[str]:
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
     said = _felt(request)
     sign = _danger(drain.text, drain.grade) if drain is not None else ""
-    # The same approval allows later changes too, and their impact differs.
-    word = "Impact of the first step" if request.covers else "Impact"
-    first = [f"{sign}*{word}:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
+    first = [f"{sign}*{impact_word(request)}:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
+
+
+def impact_word(request: Request) -> str:
+    """The heading of the impact. The same approval may allow later changes too, and their impact differs."""
+    return "Impact of the first step" if request.covers else "Impact"
 
 
 def _felt(request: Request) -> str:
@@ -435,7 +438,7 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
     if request.plan.disrupts == "nothing" or request.plan.risk == "low":
         return None
     impact, undo = consequence(request)
-    said = f"Impact: {impact[:180]}. Undo: {undo[:100]}."
+    said = f"{impact_word(request)}: {impact[:180]}. Undo: {undo[:100]}."
     return confirm(f"{request_title(run, request)}?", said, yes=label, no="Cancel", style="primary")
 
 
@@ -445,7 +448,9 @@ def consequence(request: Request) -> tuple[str, str]:
 
 
 def approve_label(request: Request) -> str:
-    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}"
+    """What the approval allows. A title of a form has 24 characters."""
+    is_of_both = request.plan.verb == "canary" and bool(request.covers)
+    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}{' + rollout' * is_of_both}"
 
 
 def _other_options(run: Run, request: Request) -> Block | None:
