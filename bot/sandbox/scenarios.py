@@ -87,8 +87,8 @@ class Scenario:
 PREFILL_SECONDS = 0.0003
 """As much as a token of an answer costs in a batch of 13, as on GPUs with large batches (decision 153)."""
 ACCEPT = {
-    "Scale llm": "Accept it for now",
-    "requests wait longer": "Accept it for now",
+    "Scale llm": "Accept it and close",
+    "requests wait longer": "Accept it and close",
     "nobody waits too long": "Look again",
     "Which revision was good?": "It is not the deploy",
 }
@@ -130,7 +130,7 @@ SAME_SELECTOR = Scenario(
     deployed_before={"--shutdown-timeout": None},  # its streams would be cut on SIGTERM
     answers=ACCEPT,
 )
-ENOUGH = {**THRASH.answers, "Request R": "Accept it for now"}
+ENOUGH = {**THRASH.answers, "Request R": "Accept it and close"}
 """Whatever is proposed against the queue that the limit leaves is declined; only those requests have this button."""
 LONG_DEPLOYED = {"others_quiet": "5s"}
 """The tool wrote the workload shortly before the trouble only because the demo is short."""

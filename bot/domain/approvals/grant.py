@@ -234,7 +234,8 @@ class Request(BaseModel):
         """What people call it: the option that it carries out, else what its plan does, also with edited values."""
         if not self.option or self.edited_by:
             return self.plan.title
-        return self.option + (", on one canary first" if self.plan.verb == "canary" else "")
+        tried_first = self.plan.verb == "canary" and "canary" not in self.option
+        return self.option + ", on one canary first" * tried_first
 
     @property
     def needs_reason(self) -> str:

@@ -104,6 +104,19 @@ def test_a_kind_that_a_probe_names_is_read_as_words(picked: str, read: str) -> N
     assert compile_template("It was ${picked.replica}", SCOPE).in_words({"picked.replica": picked}) == read
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("It crashed.${cap > 1 ? ' Often.' : ''} What now?", "It crashed. What now?", id="or nothing"),
+        pytest.param("It crashed.${cap > 1 ? '' : ' Once.'} What now?", "It crashed. What now?", id="nothing, or"),
+        pytest.param("The cost is ${cap > 1 ? 'high' : 'low'}.", "The cost is not known.", id="one word or another"),
+        pytest.param("${cap} requests", "not known requests", id="a value"),
+    ],
+)
+def test_words_that_an_unknown_condition_adds_are_left_out(text: str, read: str) -> None:
+    assert compile_template(text, SCOPE).in_words({}) == read
+
+
 def test_a_template_with_one_unknown_is_unknown() -> None:
     template = compile_template("${cap} of ${picked.replica}", SCOPE)
     assert template.names == {"cap", "picked.replica"}

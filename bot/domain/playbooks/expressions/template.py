@@ -20,6 +20,8 @@ NO_UNITS: Mapping[str, str] = MappingProxyType({})
 
 NOT_KNOWN = "not known"
 """Stands in a text for a value that has not been read."""
+_MAY_BE_LEFT_OUT = re.compile(r"""\?\s*(''|"")\s*:|:\s*(''|"")\s*$""")
+"""An expression that adds some words, or none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Template:
     def in_words(self, data: Mapping[str, Value], units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the text for people; unknown values are marked as unknown in their place.
 
+        Words that are there only under an unknown condition (`${slow ? ' It is slow.' : ''}`) are left out.
         `units`: of the names that may stand alone in a `${…}`; a computed value has none.
         """
         return "".join(piece if isinstance(piece, str) else _in_words(piece, data, units) for piece in self.pieces)
@@ -54,7 +57,7 @@ class Template:
 def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, str]) -> str:
     value = piece.evaluate(data)
     if isinstance(value, Unknown):
-        return NOT_KNOWN
+        return "" if _MAY_BE_LEFT_OUT.search(piece.source) else NOT_KNOWN
     return shown(value, units.get(_PAST.sub("", piece.source.strip()), ""))
 
 
