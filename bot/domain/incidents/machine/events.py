@@ -435,6 +435,8 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
 def _resolve(draft: Draft, event: Commanded) -> None:
     if draft.run.is_applying:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
+    if draft.run.open_question is not None and questions.KEEP in draft.run.open_question.choices:
+        return say(draft, event.user, "It closes once the question about what is still in place is answered.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
     by, why = event.user_name or event.user, f": {redacted(event.text)}" if event.text else ""
     if residual.residual_changes(draft.run):

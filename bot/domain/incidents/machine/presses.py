@@ -276,6 +276,8 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
         diverting.take_offer(draft, answer.removeprefix("divert:"))
     elif answer == "close":
         entering.close(draft, "closed_by_hand", "a person closed it")
+    elif answer == questions.STAY:
+        entering.enter(draft, draft.run.state, because="a person keeps it open")
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.state)

@@ -18,6 +18,8 @@ from bot.domain.signals.window import STALE_SECONDS, clock
 GO_ON = "go_on"
 KEEP = "keep"
 """The choice offered only by the question about residual changes."""
+STAY = "stay"
+"""The choice of that question not to close the incident, where a person wanted to."""
 TAKEN_AND_CLOSED = "The incident closes here, and its alerts are yours."
 FIRING = 4
 """How many alerts a question names."""
@@ -154,6 +156,8 @@ def ask_about_residual_changes(draft: Draft, *, because: str = "") -> None:
     if is_of_nodes and "undo" in choices:
         asked = "Keep it, or take it back, so that pods start there again?"
     fires = f" Still firing: {', '.join(draft.run.firing[:FIRING])}." if draft.run.firing else ""
+    if because and not isinstance(draft.playbook.state(draft.run.state), EndState):
+        choices[STAY] = "Do not close it"
     there = f"Still in place: {', '.join(titles)}."
     _ask_built_in(draft, f"{because}{there}{fires} {asked} Then the incident closes.", choices)
 

@@ -467,6 +467,17 @@ def test_who_resolves_what_a_change_is_left_of_is_named_with_the_reason_where_pe
     )
 
 
+def test_who_resolved_by_mistake_goes_on_where_it_was() -> None:
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
+    state = story.presses("approve").settles().run.state
+    story.says("resolve", text="it is over").says("resolve", text="it is over")
+    asked = [each for each in story.run.questions.values() if "keep" in each.choices]
+    assert [each.status for each in asked] == ["open"], "asked once"
+    story.chooses("stay")
+    assert (story.run.is_open, story.run.state, story.run.open_question) == (True, state, None)
+
+
 def test_nothing_is_closed_while_a_change_is_being_applied() -> None:
     story = Story().granted().says("resolve")
     assert story.run.is_open

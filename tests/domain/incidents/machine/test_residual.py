@@ -45,7 +45,7 @@ def test_a_rollout_that_stands_still_is_asked_about_before_the_end(steps: int) -
     assert story.run.is_open
     assert "a rollout of Deployment serving/llm half-way" in question(story).text
     assert "Still firing: VllmKVCacheThrash." in question(story).text
-    assert list(question(story).choices) == ["undo", "keep"]
+    assert list(question(story).choices) == ["undo", "keep", "stay"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_an_undo_that_stands_still_has_no_undo_to_offer() -> None:
     assert all(entry.undone_by for entry in story.run.ledger[:-1])
     story.settles("failed", detail="it did not start").says("resolve")
     assert "half-way" in question(story).text
-    assert list(question(story).choices) == ["keep"]
+    assert list(question(story).choices) == ["keep", "stay"]
 
 
 def test_resolving_by_hand_takes_back_what_is_left_and_not_the_last_change() -> None:
