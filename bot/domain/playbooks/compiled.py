@@ -312,9 +312,18 @@ class CompiledPlaybook:
     def in_words(self, unknown: Unknown, readings: Mapping[str, Reading] | None = None) -> str:
         """Returns what could not be read, by the names that people know, and why each of these readings is missing."""
         readings = readings or {}
-        names = dict.fromkeys(self._label(name)[0] for name in unknown.missing)
-        missed = {_signal_and_part(name)[0] for name in unknown.missing} or readings.keys()
-        causes = dict.fromkeys(each.unknown for name, each in readings.items() if name in missed and not each.is_known)
+        names: dict[str, None] = {}
+        causes: dict[str, None] = {}
+        for name in unknown.missing:
+            signal, part = _signal_and_part(name)
+            label, called = self._label(name)
+            reading = readings.get(signal)
+            # Of an answer that came, only a part is missing.
+            cause = reading.unknown_parts.get(part, "") if reading is not None and reading.is_known else ""
+            names[f"{label}: {called}" if cause else label] = None
+            causes |= {why: None for why in (cause, reading.unknown if reading is not None else "") if why}
+        if not unknown.missing:
+            causes = dict.fromkeys(each.unknown for each in readings.values() if not each.is_known)
         said = f"{', '.join(names)} could not be read" if names else unknown.reason
         return said + (f" ({'; '.join(causes)})" if causes else "")
 

@@ -10,7 +10,7 @@ from bot.adapters.yaml_playbooks import StoredPlaybooks, load_text
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import Chosen
 from bot.domain.playbooks.expressions.expression import Unknown
-from bot.domain.signals.signal import Value
+from bot.domain.signals.signal import Reading, Value
 
 pytestmark = pytest.mark.fast
 
@@ -38,6 +38,15 @@ def test_the_first_clause_that_is_not_false_decides(data: dict[str, Value | None
 def test_a_clause_that_cannot_be_decided_stops_the_choice_there() -> None:
     chosen = PLAYBOOK.choose("look", {"thrash": 2.8, "usage": 0.99, "by_replica": {"a": 1.0}})
     assert chosen == Unknown("not known: restarts.oom", ("restarts.oom",))
+
+
+def test_of_an_answer_that_came_the_part_that_is_missing_is_named_with_its_reason() -> None:
+    why = {"oom": "no log was kept"}
+    readings = {"restarts": Reading(name="restarts", fields={"count": 1.0}, unknown_parts=why, at=0)}
+    missing = Unknown("not known: restarts.oom", ("restarts.oom",))
+    assert PLAYBOOK.in_words(missing, readings) == "Restarts: oom could not be read (no log was kept)"
+    silent = {"restarts": Reading(name="restarts", unknown="no answer", at=0)}
+    assert PLAYBOOK.in_words(missing, silent) == "Restarts could not be read (no answer)"
 
 
 def test_a_choice_says_what_it_saw() -> None:
