@@ -38,11 +38,14 @@ def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = No
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
+        undo_refused = outcome == "refused" and bool(draft.run.change and draft.run.change.undo_of)
         if draft.run.change and draft.run.change.undo_of:
             draft.set(at_state=draft.playbook.machine.entry(draft.run.state))
         draft.set(change=None, watch=None)
         questions.ask_what_next(
-            draft, because or f"'{draft.run.state}' ended with '{outcome}', and the playbook has no exit for that."
+            draft,
+            because or f"'{draft.run.state}' ended with '{outcome}', and the playbook has no exit for that.",
+            undo_refused=undo_refused,
         )
         return
     if outcome in PHASE_OUTCOMES:

@@ -192,9 +192,8 @@ def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     press = judged_press.press
     _decide(draft, request, status="refused", by=press.user, reason=press.reason)
     said = f": {press.reason}" if press.reason else ""
-    entering.go(
-        draft, "refused", because=f"request {request.request_id} was refused by {press.user_name or press.user}{said}"
-    )
+    what = "the undo" if draft.run.is_undoing else f"request {request.request_id}"
+    entering.go(draft, "refused", because=f"{what} was refused by {press.user_name or press.user}{said}")
 
 
 def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str, said: str = "") -> None:

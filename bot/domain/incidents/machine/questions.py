@@ -101,18 +101,21 @@ def _ends_when_taken(draft: Draft, state: DivertState) -> bool:
     return isinstance(draft.playbook.playbook.states.get(state.taken or ""), EndState) and not draft.run.frames
 
 
-def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = ()) -> None:
+def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = (), undo_refused: bool = False) -> None:
     """Ask the built-in question for an outcome that the playbook leaves open.
 
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     """
     state = draft.playbook.state(draft.run.state)
     is_at_end = isinstance(state, EndState)
-    choices = {} if is_at_end or unread else {"again": f"Try again: {draft.playbook.called(draft.run.state)}"[:LABEL]}
+    again = "Go on" if undo_refused else "Try again"
+    choices = {} if is_at_end or unread else {"again": f"{again}: {draft.playbook.called(draft.run.state)}"[:LABEL]}
     choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
     # That a watch held is for its samples to say; a person who knows better may skip it, with a reason.
     claims = ("held",) if isinstance(state, WatchState) else ()
     ways = [*dict.fromkeys(edge.to for edge in edges_of(state) if edge.outcome not in claims)][:4]
+    if undo_refused:
+        ways = []  # the change stays as it is, and none of its exits has come about
     choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     asked = why if why.endswith("?") else f"{why.removesuffix('.')}. What now?"
     _ask_built_in(draft, asked, choices | _ways_out(draft))

@@ -252,6 +252,18 @@ def test_what_a_resolved_incident_left_is_taken_back_and_then_it_closes() -> Non
     assert any(entry.text.startswith("ana wants to close it: we do it by hand. ") for entry in story.entries)
 
 
+def test_after_a_refused_undo_nothing_is_offered_that_has_not_come_about() -> None:
+    story = Story().applied().says("undo")
+    back = builders.plan(verb="undo", title="One replica fewer", steps=(builders.call().undo[0],))
+    story.planned(PlanResult(outcome="planned", plan=back)).posted().presses("refuse", reason="it is hot")
+    asked = story.run.open_question
+    assert asked is not None
+    assert asked.text == "the undo was refused by Ana: it is hot. What now?"
+    assert {key: asked.choices[key] for key in asked.choices if key not in ("undo", "hand_over", "close")} == {
+        "again": "Go on: watch"
+    }
+
+
 def changing_outer() -> Story:
     """In a playbook with a change, while another one is offered."""
     change = "    change: scale\n    with: {by: 1}\n    why: More room.\n    done: calm"
