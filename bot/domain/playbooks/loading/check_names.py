@@ -617,8 +617,7 @@ def _edits(path: Path, edits: Any) -> Mistakes:
 
 def _is_literal(value: object) -> bool:
     """Whether the value is known before the playbook runs. None takes the flag away."""
-    is_written = isinstance(value, str) and "${" not in value and not value.startswith("settings.")
-    return is_written or isinstance(value, bool | int | float)
+    return (isinstance(value, str) and "${" not in value) or isinstance(value, bool | int | float)
 
 
 def _flags_of(edit: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
