@@ -83,7 +83,8 @@ def create_app(
 
     async def alertmanager(request: Request) -> Response:
         if credentials is not None and not credentials.match(request.headers.get("authorization", "")):
-            log.warning("webhook.refused", status=401)
+            sender = request.client.host if request.client else ""
+            log.warning("webhook.refused", status=401, reason="not the configured credentials", sender=sender)
             challenge = f'{credentials.scheme} realm="alerts"'
             raise HTTPException(401, "Authorization: not the configured credentials", {"WWW-Authenticate": challenge})
         return await _accept(request, endpoints)

@@ -82,7 +82,8 @@ def _default(info: FieldInfo) -> str:
     if value is PydanticUndefined:
         return "needed"
     if isinstance(value, timedelta):
-        return f"{value.total_seconds() / 60:g}m"
+        seconds = value.total_seconds()
+        return f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds:g}s"
     if value in (None, "", (), {}):
         return ""
     if isinstance(value, tuple):
@@ -92,7 +93,9 @@ def _default(info: FieldInfo) -> str:
 
 def _about(info: FieldInfo) -> str:
     about = " ".join((info.description or "").split())
-    value, _, note = str(info.examples[0]).partition(", ") if info.examples else ("", "", "")
+    written = str(info.examples[0]) if info.examples else ""
+    # A note follows a comma; an expression has commas of its own.
+    value, _, note = (written, "", "") if "(" in written else written.partition(", ")
     example = f"For example `{value}`{f' ({note})' if note else ''}." if value else ""
     return " ".join(filter(None, (about, example)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from bot.domain.cluster.objects import name_of, namespace_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -15,7 +16,7 @@ from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports import History, PodLogs, ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
-from bot.probes.engine.compression import Compression, Evidence, compression_of
+from bot.probes.engine.compression import Compression, Evidence, Kind, compression_of
 from bot.probes.engine.pod_logs import MAX_LOGS, PodsProbe, one_of_each_template
 
 
@@ -85,7 +86,7 @@ def _reading_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:
 
 PROBE = Probe(
     name="compression_method",
-    help="Which KV compression is on, with its evidence.",
+    help=f"Which KV compression is on, with its evidence. Kinds: {', '.join(get_args(Kind))}.",
     answer=CompressionMethod,
     read=lambda sources: ReadCompressionMethod(sources.logs, sources.history, sources.now),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -13,7 +14,7 @@ from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
-from bot.probes.engine.log_lines import CUDA_OOM, LastWords
+from bot.probes.engine.log_lines import CUDA_OOM, LastWords, OomClass
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
     ENDED_BY_ITSELF,
@@ -119,7 +120,7 @@ def _claim(claims: Iterable[bool], unread: int) -> bool | None:
 
 PROBE = Probe(
     name="last_words",
-    help="What the newest logs say of memory, devices and death.",
+    help=f"What the newest logs say of memory, devices and death. Why: {', '.join(get_args(OomClass))}.",
     answer=LastWordsOfEngines,
     read=lambda sources: ReadLastWords(sources.logs),
 )

@@ -110,7 +110,7 @@ def _value(found: Histogram | None, part: str) -> float | None:
 
 PROBE = Probe(
     name="slow_part",
-    help="An engine rank, model or adapter whose requests take longer than those of the others.",
+    help="An engine rank (kind: rank) or model (kind: model) whose requests take longer than those of the others.",
     answer=SlowPart,
     parameters={"over": "How much time is compared."},
     durations=("over",),

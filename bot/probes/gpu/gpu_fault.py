@@ -297,7 +297,7 @@ def _is_there(pod: Obj) -> bool:
 
 PROBE = Probe(
     name="gpu_fault",
-    help="Which GPU is faulty, of which class, where, and who else acts on it.",
+    help="Which GPU is faulty, of which kind (none, stale, application, contained, fatal), where, and who acts on it.",
     answer=GpuFault,
     read=ReadGpuFault,
 )

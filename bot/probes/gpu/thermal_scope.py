@@ -244,7 +244,7 @@ def _replica(first: _Node, ours: Mapping[str, str]) -> str:
 
 PROBE = Probe(
     name="thermal_scope",
-    help="How far heat reaches: a GPU, a node, a rack or a hall.",
+    help="How far heat reaches, as scope: none, one (node) or facility (a rack or a hall).",
     answer=ThermalScope,
     parameters={"rack": "The label of nodes that names their rack."},
     read=ReadThermalScope,

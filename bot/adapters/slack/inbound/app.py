@@ -5,6 +5,7 @@ A press is stored, then acknowledged, then processed. A request that could not b
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -45,6 +46,8 @@ COMMAND_NOT_STORED = (
 def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, homes: Homes) -> AsyncApp:
     """The app with every listener; building it needs no network."""
     app = AsyncApp(
+        # Else Bolt has a logger of its own level, and warns that it does not use the token in the environment.
+        logger=logging.getLogger("slack_bolt"),
         client=_without_token(client),
         signing_secret=signing_secret,
         # One workspace and one token: Bolt would otherwise call `auth.test` before it stores the first press.
