@@ -383,3 +383,27 @@ def test_an_edge_within_a_fragment_needs_a_case_in_one_playbook_only_and_an_exit
     left = [line for line in told.splitlines() if line.startswith("  other: no case")]
     assert not any("'renew_mode' by 'go 1" in line for line in left), "the other playbook has a case for it"
     assert any("'renew_cut' by 'choices stop" in line for line in left), "it leads elsewhere in each playbook"
+
+
+RECOMMENDS = (
+    PLAYBOOK[: PLAYBOOK.index("  choose:\n")]
+    + """\
+  choose:
+    recommend: How?
+    why: It waits.
+    still: waiting > settings.limit
+    done: calm
+    otherwise: left
+    options:
+      more: {label: Add one, possible: waiting > 10, change: scale, with: {by: 1}}
+      people: {label: Hand over, to: left}
+  calm: {end: fixed}
+  left: {end: handed_over}
+"""
+)
+
+
+def test_the_only_change_of_a_recommendation_is_no_answer_to_it(tmp_path: Path) -> None:
+    case = "- name: it\n  answers: {choose: more}\n  expect: {ends: fixed}\n"
+    result = play(tmp_path, f"cases:\n{case}", playbook=RECOMMENDS)
+    assert "'more' is nothing that can happen in 'choose'. Write 'changes: {choose_more: done}'." in result.stderr

@@ -24,7 +24,7 @@ OUTCOMES = {
     "stopped": "✋",
 }
 RESULTS = {
-    "not_needed": "not needed any more",
+    "not_needed": "not needed",
     "impossible": "not possible",
     "unclear": "unclear whether it was applied",
     "unknown": "not known whether it is possible",

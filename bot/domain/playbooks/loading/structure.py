@@ -207,7 +207,7 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         return Mistake(path, f"'{given}' is not possible here", f"Write {least} {limit}.")
     if kind in _SHAPES:
         shown = as_written(given) if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
-        return Mistake(path, f"{shown} is not {_SHAPES[kind]}", _hint(_SHAPES[kind], given))
+        return Mistake(path, f"{shown} is not {_SHAPES[kind]}", _hint(_SHAPES[kind], given, path))
     return Mistake(path, detail["msg"][0].lower() + detail["msg"][1:])
 
 
@@ -217,8 +217,10 @@ def _language(path: Path, given: object) -> Mistake:
     return Mistake(path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot.")
 
 
-def _hint(wanted: str, given: object) -> str:
+def _hint(wanted: str, given: object, path: Path) -> str:
     match wanted:
+        case "a list" if path == ("opens_on",) and isinstance(given, str) and "=" not in given:
+            return f"Write ['alertname=\"{given}\"']."
         case "a list":
             if isinstance(given, Mapping):
                 return "Begin each of its lines with '- '."

@@ -288,7 +288,10 @@ def _as_option(word: str, state: str, playbook: CompiledPlaybook) -> str:
         for name, each in states.items()
         if isinstance(each, ChangeState) and word in each.alternatives and state in (name, each.option_of)
     ]
-    return f"Write 'changes: {{{proposals[0]}: option:{word}}}'." if proposals else ""
+    if proposals:
+        return f"Write 'changes: {{{proposals[0]}: option:{word}}}'."
+    change = f"{state}_{word}"
+    return f"Write 'changes: {{{change}: done}}'." if isinstance(states.get(change), ChangeState) else ""
 
 
 def _words(key: str, state: str, playbook: CompiledPlaybook) -> frozenset[str]:
