@@ -29,6 +29,7 @@ DECISIONS = frozenset({"decided", "answered", "halt", "resume", "undo"})
 MOVES_ON = frozenset({"entered", "undo", "closed"})
 """After these, nothing that was put to people before is open any more."""
 
+SUPERSEDED = re.compile(r"(R\d+) superseded: (.+)", re.DOTALL)
 _REFERENCE = re.compile(r"\b[RQ]\d+\b")
 
 
@@ -159,6 +160,8 @@ class Report(_Fact):
     """Other runbooks that belong to the same trouble."""
     diagnosis: Diagnosed | None = None
     users_at_the_end: str = ""
+    firing_at_the_end: tuple[str, ...] = ()
+    """The alerts that fired when it closed."""
     applied: tuple[Applied, ...] = ()
     phases: tuple[Phase, ...] = ()
     follow_ups: tuple[FollowUp, ...] = ()
@@ -215,6 +218,7 @@ class Report(_Fact):
         return cls(
             diagnosis=diagnosis,
             users_at_the_end=_str(closed.data, "users") if closed else "",
+            firing_at_the_end=tuple(map(str, closed.data.get("firing", ()))) if closed else (),
             applied=tuple(_applied(plain_entries)),
             phases=tuple(_phases(path, plain_entries)),
             follow_ups=tuple(_follow_ups(plain_entries, held if closed else (), diagnosis)),
@@ -456,10 +460,14 @@ def _covered(waits: Sequence[Waited], *, until: float) -> float:
 
 
 def _decisions(entries: Sequence[Entry]) -> Iterator[Decided]:
+    moved = (SUPERSEDED.match(entry.text) for entry in entries if entry.kind == "planned")
+    not_applied = {found[1]: found[2] for found in moved if found}
     for entry in entries:
         if entry.kind in DECISIONS:
             digest, reason = _str(entry.data, "digest"), _str(entry.data, "reason")
-            yield Decided(at=entry.at, who=entry.who, what=entry.text, digest=digest, reason=reason)
+            why = not_applied.get(_str(entry.data, "request")) if entry.text.startswith(APPROVED) else None
+            what = f"{entry.text} (not applied: {why})" if why else entry.text
+            yield Decided(at=entry.at, who=entry.who, what=what, digest=digest, reason=reason)
 
 
 def _calls(entries: Sequence[Entry]) -> Iterator[Called]:

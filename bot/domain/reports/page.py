@@ -13,6 +13,7 @@ from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
 from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report, readings_of
 from bot.domain.reports.roles import Roles
+from bot.domain.reports.statistics import ENDED
 
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)>")
 DIGEST_SHOWN = 12
@@ -115,12 +116,15 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     )
     cause = [diagnosis.cause, _ruled_out(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
+    # What was verified is calm: its alert follows, by the window of its rule.
+    firing = () if report.ending in ENDED else report.firing_at_the_end
     return (
         ("What happened", _happened(report)),
         ("Users", f"{felt}. From {moment(report.opened_at)}{over}"),
         ("Cause", " ".join(filter(None, cause)) or "not known"),
         ("What was done", fixed or ("a change began and did not end" if report.held else "nothing was changed")),
         ("Still in place", _held(report)),
+        *((("Still firing", ", ".join(firing)),) if firing else ()),
     )
 
 

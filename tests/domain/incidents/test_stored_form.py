@@ -29,8 +29,8 @@ that this version has stored: it would drop what it does not know. So add a form
 bot/domain/incidents/stored_form.py with what it brings (and an upgrade to `UPGRADES`, unless there are only more
 fields, each with a default), and record the new fingerprint here. One form is enough for all changes of one commit.
 """
-FOR_PEOPLE = ("description", "title", "markdownDescription")
-RECORDED = (7, "3ea68e78236430c6")
+FOR_PEOPLE = ("description", "title", "markdownDescription", "enumDescriptions")
+RECORDED = (7, "708d2f3ee74af505")
 
 
 def bare(schema: Any) -> Any:

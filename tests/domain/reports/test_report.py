@@ -369,6 +369,21 @@ def test_a_change_that_never_ended_and_is_in_place_was_not_nothing() -> None:
     assert "**Still in place:** Set a limit on llm" in page
 
 
+@pytest.mark.parametrize(
+    ("ending", "is_told"), [("resolved_by_hand", True), ("accepted_degraded", True), ("fixed", False)]
+)
+def test_an_incident_that_closed_while_its_alerts_fired_says_so(ending: str, *, is_told: bool) -> None:
+    end = {"ending": ending, "held": [], "users": "", "firing": ["VllmKVCacheThrash", "VllmQueue"]}
+    page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
+    assert ("**Still firing:** VllmKVCacheThrash, VllmQueue" in page) is is_told
+
+
+def test_an_approval_that_was_not_applied_says_why() -> None:
+    approved = Entry(kind="decided", at=START + 60, text="approved R1: cap", who="U0ANA", data={"request": "R1"})
+    moved = Entry(kind="planned", at=START + 61, text="R1 superseded: the flags were edited meanwhile")
+    assert "approved R1: cap (not applied: the flags were edited meanwhile)" in told(approved, moved)
+
+
 def pressed(about: str, who: str, after: float) -> Entry:
     data = {"action": "approve", "about": about, "user": who, "user_name": who.lower()}
     return Entry(kind="press", at=START + after, text=f"pressed approve on {about}", who=who, data=data)

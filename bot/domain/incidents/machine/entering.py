@@ -278,7 +278,7 @@ def close(draft: Draft, ending: str, text: str) -> None:
     draft.set(parked=None)
     draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
     held = list(draft.run.in_place)
-    ended = {"ending": ending, "held": held, "users": draft.run.users}
+    ended = {"ending": ending, "held": held, "users": draft.run.users, "firing": list(draft.run.firing)}
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data=ended)
     draft.post(
         "closed",
