@@ -14,7 +14,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.slack.outbound.shown import Shown
-from tests.flow.harness import Bot, Scene, differences, play
+from tests.flow.harness import Bot, Ending, Scene, differences, play
 from tests.flow.scenes import drill_scene
 
 SPEAKING = ("slack chat", "redis keep_shown")
@@ -22,6 +22,7 @@ UPLOADING = ("slack files", "slack upload")
 BESIDES = ("redis settle", "redis commit", "redis claim", "redis take", "redis put_back", "redis append", "cluster")
 SHORT, LONG = 20.0, 90.0
 """Longer than a lease; and so long that the incident is over before the frozen bot goes on."""
+PLAYS = 5
 
 
 def contents(scene: Scene) -> Mapping[str, object]:
@@ -52,6 +53,20 @@ async def outdated(client: aioredis.Redis, scene: Scene) -> list[str]:
     return [slot for slot in {*before, *after} if before.get(slot) != after.get(slot)]
 
 
+async def frozen(client: aioredis.Redis, tag: str, k: int, seconds: float) -> tuple[Scene, Ending]:
+    """A play in which one of two bots freezes before step k.
+
+    Two bots at once take a step more or less from play to play, so the last steps may not come.
+    """
+    for attempt in range(PLAYS):
+        scene = await drill_scene(client, f"{tag}-{attempt}")
+        scene.stage.freezes_at, scene.stage.frozen_seconds = k, seconds
+        ending = await play(scene, bots=2, at_once=True)
+        if not scene.stage.will_freeze:
+            break
+    return scene, ending
+
+
 @pytest.mark.parametrize(
     ("steps", "every", "seconds"),
     [
@@ -71,9 +86,7 @@ async def test_a_bot_that_goes_on_after_its_leases_lapsed_changes_nothing_that_l
     chosen = [k for k, what in enumerate(together.stage.points, start=1) if what.startswith(steps)][::every]
     with capture_logs():
         for k in chosen:
-            scene = await drill_scene(client, f"{tag}-{k}")
-            scene.stage.freezes_at, scene.stage.frozen_seconds = k, seconds
-            ending = await play(scene, bots=2, at_once=True)
+            scene, ending = await frozen(client, f"{tag}-{k}", k, seconds)
             what = f"frozen before step {k} ({together.stage.points[k - 1]})"
             assert not scene.stage.will_freeze, f"never came: {what}"
             assert differences(wanted, ending) == [], what

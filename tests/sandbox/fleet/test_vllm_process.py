@@ -123,9 +123,10 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def box(program: Path, unused_tcp_port: int) -> AsyncIterator[Started]:
-    engines = VllmEngines(program)
-    yield Started(engines, Addresses().next_pod(), unused_tcp_port)
+    engines, addresses = VllmEngines(program), Addresses()
+    yield Started(engines, addresses.next_pod(), unused_tcp_port)
     await engines.close()
+    addresses.close()
 
 
 def autogroup_of(pid: int) -> str:
