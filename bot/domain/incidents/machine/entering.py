@@ -258,8 +258,8 @@ def end(draft: Draft, state: EndState) -> None:
 
 def _nodes_given_back(run: Run) -> list[str]:
     """Returns what had taken a node out of use until somebody took it back here, before the incident could end."""
-    asked = (each for each in run.questions.values() if each.built_in and each.state == run.state)
-    if not any(questions.KEEP in each.choices and each.answer == "undo" for each in asked):
+    asked = (each for each in run.questions.values() if questions.asks_what_stays(each) and each.state == run.state)
+    if not any(each.answer == "undo" for each in asked):
         return []
     return [each.title for each in run.ledger if each.undone_by and residual.is_only_of_nodes((each,))]
 

@@ -435,14 +435,14 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
 def _resolve(draft: Draft, event: Commanded) -> None:
     if draft.run.is_applying:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
-    if draft.run.open_question is not None and questions.KEEP in draft.run.open_question.choices:
+    if draft.run.open_question is not None and questions.asks_what_stays(draft.run.open_question):
         return say(draft, event.user, "It closes once the question about what is still in place is answered.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
     by, why = event.user_name or event.user, f": {redacted(event.text)}" if event.text else ""
     if residual.residual_changes(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return questions.ask_about_residual_changes(draft, because=f"{by} wants to close it{why}. ")
-    firing = sorted({alert.name for alert in draft.run.alerts.values() if alert.status == "firing"})
+    firing = sorted(draft.run.firing)
     still = f". Still firing: {', '.join(firing)}" if firing else ""
     return entering.close(draft, "resolved_by_hand", f"{by} closed it{why}{still}.")
 

@@ -105,6 +105,7 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = (), undo_
     """Ask the built-in question for an outcome that the playbook leaves open.
 
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
+    `undo_refused`: the change stays as it is, so none of the state's exits has come about.
     """
     state = draft.playbook.state(draft.run.state)
     is_at_end = isinstance(state, EndState)
@@ -113,9 +114,8 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = (), undo_
     choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
     # That a watch held is for its samples to say; a person who knows better may skip it, with a reason.
     claims = ("held",) if isinstance(state, WatchState) else ()
-    ways = [*dict.fromkeys(edge.to for edge in edges_of(state) if edge.outcome not in claims)][:4]
-    if undo_refused:
-        ways = []  # the change stays as it is, and none of its exits has come about
+    edges = () if undo_refused else edges_of(state)
+    ways = [*dict.fromkeys(edge.to for edge in edges if edge.outcome not in claims)][:4]
     choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
     asked = why if why.endswith("?") else f"{why.removesuffix('.')}. What now?"
     _ask_built_in(draft, asked, choices | _ways_out(draft))
@@ -168,7 +168,12 @@ def ask_about_residual_changes(draft: Draft, *, because: str = "") -> None:
 def promised_to_close(run: Run) -> bool:
     """Whether the last answer was to take back what the incident would leave in place, to close it then."""
     last = next(reversed(run.questions.values()), None)
-    return last is not None and last.built_in and KEEP in last.choices and last.answer == "undo"
+    return last is not None and asks_what_stays(last) and last.answer == "undo"
+
+
+def asks_what_stays(question: Question) -> bool:
+    """Whether it is the question about residual changes. A playbook may call a choice of its own `keep` too."""
+    return question.built_in and KEEP in question.choices
 
 
 def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:

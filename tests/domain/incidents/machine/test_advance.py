@@ -478,6 +478,14 @@ def test_who_resolved_by_mistake_goes_on_where_it_was() -> None:
     assert (story.run.is_open, story.run.state, story.run.open_question) == (True, state, None)
 
 
+def test_a_playbooks_own_question_with_a_choice_called_keep_does_not_hold_up_a_resolution() -> None:
+    text = TEXT.replace("      stop: {label: Stop, to: calm}\n", "      keep: {label: Keep it, to: calm}\n")
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95)
+    assert story.run.open_question is not None
+    assert "keep" in story.run.open_question.choices
+    assert story.says("resolve", text="it is over").run.ending == "resolved_by_hand"
+
+
 def test_nothing_is_closed_while_a_change_is_being_applied() -> None:
     story = Story().granted().says("resolve")
     assert story.run.is_open
