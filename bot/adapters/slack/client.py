@@ -47,7 +47,7 @@ PEOPLE_TAKE_SECONDS = 60.0
 """How often an error that only a person can fix is tried again."""
 LAYOUT_REFUSED = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
 SDK_LOG = logging.getLogger("slack_sdk.web")
-# Without a level of its own, the SDK describes each request and answer in full, for a message that nobody reads.
+# The SDK formats each request and answer for a debug message unless its logger has a higher level of its own.
 SDK_LOG.setLevel(logging.INFO)
 
 

@@ -312,20 +312,19 @@ class CompiledPlaybook:
     def in_words(self, unknown: Unknown, readings: Mapping[str, Reading] | None = None) -> str:
         """Returns what could not be read, by the names that people know, and why each of these readings is missing."""
         readings = readings or {}
-        names: dict[str, None] = {}
-        causes: dict[str, None] = {}
+        names: list[str] = []
+        causes = [] if unknown.missing else [each.unknown for each in readings.values()]
         for name in unknown.missing:
             signal, part = _signal_and_part(name)
             label, called = self._label(name)
             reading = readings.get(signal)
             # Of an answer that came, only a part is missing.
-            cause = reading.unknown_parts.get(part, "") if reading is not None and reading.is_known else ""
-            names[f"{label}: {called}" if cause else label] = None
-            causes |= {why: None for why in (cause, reading.unknown if reading is not None else "") if why}
-        if not unknown.missing:
-            causes = dict.fromkeys(each.unknown for each in readings.values() if not each.is_known)
-        said = f"{', '.join(names)} could not be read" if names else unknown.reason
-        return said + (f" ({'; '.join(causes)})" if causes else "")
+            lacks = "" if reading is None or not reading.is_known else reading.unknown_parts.get(part, "")
+            names.append(f"{label}: {called}" if lacks else label)
+            causes.append(lacks or (reading.unknown if reading is not None else ""))
+        said = f"{', '.join(dict.fromkeys(names))} could not be read" if names else unknown.reason
+        why = "; ".join(dict.fromkeys(filter(None, causes)))
+        return said + (f" ({why})" if why else "")
 
     def _seen(self, expression: Expression, data: Data, units: Mapping[str, str]) -> str:
         """The present values of an expression's readings; settings are known and left out."""
@@ -394,8 +393,7 @@ class CompiledPlaybook:
     def arguments(self, name: str, data: Data, *, as_asked: bool = False) -> dict[str, Any] | Unknown:
         """Returns the `with` of a change, evaluated with `data`.
 
-        `as_asked`: with the values of its own readings when people were asked about it: readings move all the time, and
-        what people approved is the number that they saw.
+        `as_asked`: use what was read when people were asked. Readings move, and people approved the number they saw.
         """
         values = self._as_recommended(name, self._with_settings(data), as_asked=as_asked)
         rendered = _render(self._derived.state(name).arguments or {}, values)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bot.domain.incidents.run import Run
 from bot.domain.signals.signal import Reading
-from bot.flow.incident_history import SOURCE, PastRuns
+from bot.flow.incident_history import SOURCE
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer, no_answer
+from bot.probes.answers import answer
 from bot.probes.declaration import Probe
+from bot.probes.incidents.present_run import ReadPresentRun
 
 
 @dataclass(frozen=True)
@@ -17,27 +19,19 @@ class AlertAgain:
     names: str
 
 
-class ReadAlertAgain:
+def _alert_again(request: ProbeRequest, run: Run) -> Reading:
     """Whether an alert of this incident has fired since its present state was entered, and still does.
 
     An alert that was firing before, and is only repeated, does not count.
     """
-
-    def __init__(self, runs: PastRuns) -> None:
-        self._runs = runs
-
-    async def __call__(self, request: ProbeRequest) -> Reading:
-        run = await self._runs.load(request.context.incident_id)
-        if run is None:
-            return no_answer(request, "the incident is not stored", source=SOURCE)
-        new = {a.name for a in run.alerts.values() if a.status == "firing" and a.received_at >= run.entered_at}
-        names = ", ".join(sorted(new))
-        return answer(request, AlertAgain(bool(new), names), detail=f"fires again: {names or 'none'}", source=SOURCE)
+    new = {a.name for a in run.alerts.values() if a.status == "firing" and a.received_at >= run.entered_at}
+    names = ", ".join(sorted(new))
+    return answer(request, AlertAgain(bool(new), names), detail=f"fires again: {names or 'none'}", source=SOURCE)
 
 
 PROBE = Probe(
     name="alert_again",
     help="Whether an alert of this incident has fired since this state was entered.",
     answer=AlertAgain,
-    read=lambda sources: ReadAlertAgain(sources.runs),
+    read=lambda sources: ReadPresentRun(sources.runs, _alert_again),
 )

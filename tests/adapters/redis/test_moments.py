@@ -303,12 +303,18 @@ async def test_an_outcome_does_not_make_what_waits_already_wait_longer(store: Re
     assert await store.pending(10) == ["INC-1"]
 
 
-async def test_what_was_owed_again_while_it_was_settled_is_taken_until_its_lease_ends(
-    store: RedisStore, two: RedisStore, time: VirtualTime
-) -> None:
+async def owed_twice(store: RedisStore) -> tuple[Owed, Run]:
+    """The card as it was taken, which the run has owed again since; and that run before it did."""
     run = await committed(store, await opened(store), SHOW)
     owed = await taken(store)
     await committed(store, run, SHOW)
+    return owed, run
+
+
+async def test_what_was_owed_again_while_it_was_settled_is_taken_until_its_lease_ends(
+    store: RedisStore, two: RedisStore, time: VirtualTime
+) -> None:
+    owed, _ = await owed_twice(store)
     again = (await store.settle(owed, [])).again
     assert again == await store.take("INC-1", "show")
     await time.advance(14)
@@ -320,9 +326,7 @@ async def test_what_was_owed_again_while_it_was_settled_is_taken_until_its_lease
 async def test_what_was_owed_again_by_a_newer_version_is_free_at_once_for_that_version(
     store: RedisStore, redis: Connection, two: RedisStore
 ) -> None:
-    run = await committed(store, await opened(store), SHOW)
-    owed = await taken(store)
-    await committed(store, run, SHOW)
+    owed, run = await owed_twice(store)
     await redis.client.set(redis.key("run", "INC-1"), StoredForm(max(FORMS) + 1).text(run))
     assert await store.settle(owed, []) == Settled(again=None)
     assert list(await two.owed_now(10)) == [("INC-1", "show", "cards")]

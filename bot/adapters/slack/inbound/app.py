@@ -46,7 +46,7 @@ COMMAND_NOT_STORED = (
 def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, homes: Homes) -> AsyncApp:
     """The app with every listener; building it needs no network."""
     app = AsyncApp(
-        # Else Bolt has a logger of its own level, and warns that it does not use the token in the environment.
+        # Bolt's default logger ignores our log level, and would warn that the token in the environment is not used.
         logger=logging.getLogger("slack_bolt"),
         client=_without_token(client),
         signing_secret=signing_secret,

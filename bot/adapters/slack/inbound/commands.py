@@ -371,8 +371,8 @@ class Commands:
 
     async def _resolve(self, command: Command) -> Message:
         run, why = await self.pointed_at(command)
+        name = line(run.incident_id, 40)
         if run.is_applying:
-            name = line(run.incident_id, 40)
             if run.halted_by:
                 raise NotDoneError(
                     f"Not closed: a change of {name} is halted before its end. `/incident resume {name}` continues it, "
@@ -382,12 +382,10 @@ class Commands:
                 f"Not closed: a change of {name} is being applied. Repeat the command once its outcome is in the "
                 f"thread, or stop its next step: `/incident halt {name}`."
             )
-        name = line(run.incident_id, 40)
-        is_asked = residual_changes(run)
-        done = f"{name} closes once somebody answers the question in its thread about what the bot changed."
-        return await self._store(
-            command, run.incident_id, "resolve", why, done if is_asked else f"{name} is being closed by hand."
-        )
+        done = f"{name} is being closed by hand."
+        if residual_changes(run):
+            done = f"{name} closes once somebody answers the question in its thread about what the bot changed."
+        return await self._store(command, run.incident_id, "resolve", why, done)
 
     async def _store(self, command: Command, incident_id: str, verb: Verb, text: str, done: str) -> Message:
         event = Commanded(

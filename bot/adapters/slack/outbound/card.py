@@ -40,6 +40,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.kernel.links import links_of
 from bot.domain.reports.present import NOT_BEGUN
+from bot.domain.reports.statistics import ENDED
 
 CARD = "card"
 INCIDENT_CHANNEL = "channel"
@@ -53,7 +54,6 @@ HELD = 4
 NAMES = 8
 NUMBERS = 3
 """Shown where the playbook has no sentence about users."""
-GOOD_ENDINGS = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change"})
 
 
 def card(run: Run, *, links: Mapping[str, str]) -> Message:
@@ -103,7 +103,7 @@ def _title(run: Run) -> str:
 def sign_of(run: Run) -> str:
     if run.is_open:
         return SEVERITIES[run.severity]
-    return "✅" if run.ending in GOOD_ENDINGS else "⚪"
+    return "✅" if run.ending in ENDED else "⚪"
 
 
 def _situation(run: Run) -> list[str]:

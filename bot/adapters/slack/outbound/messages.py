@@ -13,7 +13,6 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, flags_as_code, line, mention, of_id, plain, prose
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
-from bot.adapters.slack.outbound.card import GOOD_ENDINGS
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.request_message import (
     news_line,
@@ -35,7 +34,7 @@ from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, Bu
 from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.playbooks import text_sizes
-from bot.domain.reports.statistics import waited_seconds
+from bot.domain.reports.statistics import ENDED, waited_seconds
 
 BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
@@ -250,13 +249,13 @@ def _closed(run: Run, post: Post) -> Message:
     closed_at = run.closed_at if is_last and run.closed_at is not None else post.at
     called = capitalized(ending_in_words(ending, by_the_bot=bool(run.ledger)))
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
-    sign = "✅" if ending in GOOD_ENDINGS else "⚪"
+    sign = "✅" if ending in ENDED else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
     # What was read long before the end may not be so any more.
     users_at = float(post.data.get("users_at") or closed_at)
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
     # What was verified is calm: its alert follows, by the window of its rule.
-    firing = [] if ending in GOOD_ENDINGS else [line(name, 80) for name in post.data.get("firing", ())]
+    firing = [] if ending in ENDED else [line(name, 80) for name in post.data.get("firing", ())]
     fires = f"🔔 *Still firing:* {_listed(firing, ', ')}" if firing else ""
     body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", fires])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]

@@ -494,12 +494,16 @@ def _only_advised(run: Run, request: Request) -> list[Block]:
     return [*section(lines), *actions(buttons)]
 
 
+def _approvers(request: Request) -> str:
+    return ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
+
+
 def _decision(run: Run, request: Request) -> str:
     at = f" at {time_of_day(request.decided_at)}" if request.decided_at is not None else ""
     because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
     match request.status:
         case "granted":
-            users = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
+            users = _approvers(request)
             result = request.outcome
             said = f": {line(request.outcome_text, 600)}" if request.outcome_text else ""
             in_words = RESULTS.get(result, result.replace("_", " "))
@@ -523,8 +527,7 @@ def _decision(run: Run, request: Request) -> str:
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."
         case "superseded" if request.presses:
-            by = ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
-            return f"🔁 *Not applied*, though {by} approved it{at}{because}. A newer request follows."
+            return f"🔁 *Not applied*, though {_approvers(request)} approved it{at}{because}. A newer request follows."
         case "superseded" if request.decided_by:
             by = mention(request.decided_by)
             return f"📝 *Edited* by {by}{because}. Planned again with these values: the result is below."

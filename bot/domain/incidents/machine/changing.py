@@ -36,6 +36,7 @@ from bot.domain.signals.specs import ProbeSignal
 CRITICAL = "page"
 """The severity in which one lead may break the glass."""
 ROLLS_ON = "Kubernetes continues the rollout meanwhile, one replica at a time; undoing it reverses the rollout."
+WHY_UNDO = "This takes back what the incident changed, and the trouble may come back."
 UNPOSTED_SECONDS = 600.0
 """A request's time starts at most this long after its creation, even if Slack does not accept its message."""
 SOMEBODY_ELSE = "somebody else"
@@ -155,9 +156,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         kind=kind,
         policy=policy,
         option=draft.option(change.state) if written else "",
-        why=draft.text("why")
-        if written
-        else "This takes back what the incident changed, and the trouble may come back.",
+        why=draft.text("why") if written else WHY_UNDO,
         runbook=written.runbook if written else None,
         still=written.still if written else "",
         evidence=questions.evidence(draft, shown),
