@@ -10,6 +10,7 @@ from typing import assert_never
 
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.covering import covered_by
 from bot.domain.playbooks.edges import CHANGE_OUTCOMES
 from bot.domain.playbooks.language import (
     ENDS,
@@ -122,12 +123,7 @@ def _approval(playbook: Playbook, name: str, state: ChangeState) -> Iterator[str
     for other in state.approved_with:
         which = "an option of " if isinstance(playbook.states.get(other), RecommendState) else ""
         yield _shortened(f"approved with {which}'{other}', unless {UNCOVERED}")
-    later = [
-        f"'{each}'"
-        for each, found in playbook.states.items()
-        if isinstance(found, ChangeState) and {name, state.option_of} & set(found.approved_with)
-    ]
-    if later:
+    if later := [f"'{each}'" for each in covered_by(playbook, name)]:
         yield _shortened(f"its approval also covers, for the same edits or replica: {', '.join(later)}")
 
 

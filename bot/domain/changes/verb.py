@@ -80,6 +80,8 @@ class Verb:
     arguments: tuple[Argument, ...] = ()
     edits_engines: bool = False
     """Engines answer with other settings afterwards: the edits may change a client contract or answer quality."""
+    follows: str = ""
+    """It is only possible after this verb; empty: after any."""
     proven_kind: str = ""
     """Its kind after a canary of the incident has run with the same edits."""
     teams: tuple[str, ...] = ()

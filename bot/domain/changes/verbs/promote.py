@@ -66,4 +66,5 @@ VERB = Verb(
     kinds=(ChangeKind("promote", "high", minutes=15),),  # like set_flags, after a canary has proven it
     access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD, *FLOORS_OF_AUTOSCALERS)},
     edits_engines=True,
+    follows="canary",
 )

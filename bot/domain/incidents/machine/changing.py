@@ -29,6 +29,7 @@ from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Run
+from bot.domain.playbooks.covering import covered_by
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 from bot.domain.signals.specs import ProbeSignal
@@ -206,11 +207,10 @@ def _announced(draft: Draft, plan: Plan, policy: Policy, kind: str, state: str) 
 def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
     """Returns the later changes that the playbook puts under this one's approval, as far as the settings allow."""
     found = []
-    for later, state in draft.playbook.playbook.states.items():
-        if isinstance(state, ChangeState) and {name, draft.recommended_by(name)} & set(state.approved_with):
-            needed = highest(VERBS[state.change].risk, state.risk or "low")
-            if draft.approvals.plan_once or highest(needed, risk) == risk:
-                found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
+    for later, state in covered_by(draft.playbook.playbook, name).items():
+        needed = highest(VERBS[state.change].risk, state.risk or "low")
+        if draft.approvals.plan_once or highest(needed, risk) == risk:
+            found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
     return tuple(found)
 
 

@@ -219,28 +219,27 @@ STAGED = TEXT.replace("    done: calm\n", "    done: calm\n    try: rolled\n").r
 EDIT = "{label: Cap it, possible: full, effect: Queues., change: set_flags, with: {edits: [{flag: --seed, value: 6}]}}"
 STAGED = STAGED.replace("      restart: {label", f"      cap: {EDIT}\n      restart: {{label")
 CANARY = builders.plan(verb="canary", choices={"edits": {"--seed": 6}}, risk="medium")
+CANARY_PLANNED = PlanResult(outcome="planned", plan=CANARY)
 ROLLOUT = builders.plan(verb="promote", choices={"edits": {"--seed": 6}}, risk="high")
 
 
-def staged(*, once: bool) -> Story:
+def staged(*, once: bool, first: PlanResult = CANARY_PLANNED, room: float = 0.0) -> Story:
     told = Story(Bundle.of(load_text(STAGED, file="small.yaml")))
     approvals = told.rules.approvals.model_copy(update={"plan_once": once})
     told.rules = Rules(approvals=approvals)
-    told.opened().reads(0.95, room=Reading(name="room", value=0.0, at=builders.START))
-    told.planned(PlanResult(outcome="planned", plan=CANARY)).posted()
-    assert told.run.state == "relieve_cap"
-    return told
+    told.opened().reads(0.95, room=Reading(name="room", value=room, at=builders.START))
+    return told.planned(first)
 
 
 def test_a_flag_edit_is_tried_on_a_canary_and_its_rollout_is_asked_for() -> None:
-    told = staged(once=False)
+    told = staged(once=False).posted()
     assert request_of(told).covers == ()
     told.presses("approve").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
     assert (told.run.state, told.run.at_state) == ("rolled", "rolled/awaiting")
 
 
 def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reason() -> None:
-    told = staged(once=True)
+    told = staged(once=True).posted()
     request = request_of(told)
     assert [(each.state, each.risk) for each in request.covers] == [("rolled", "high")]
     assert request.plan.risk == "high"
@@ -262,16 +261,21 @@ def test_the_undo_of_an_option_is_not_called_like_the_option() -> None:
 
 def test_a_rollout_of_other_edits_is_asked_for() -> None:
     other = ROLLOUT.model_copy(update={"choices": {"edits": {"--seed": 5}}})
-    told = staged(once=True).presses("approve", reason="users wait").settles()
+    told = staged(once=True).posted().presses("approve", reason="users wait").settles()
     told.planned(PlanResult(outcome="planned", plan=other))
     assert told.run.at_state == "rolled/awaiting"
 
 
-def test_without_room_for_a_canary_the_edit_is_proposed_in_place() -> None:
-    told = Story(Bundle.of(load_text(STAGED, file="small.yaml"))).opened()
-    told.reads(0.95, room=Reading(name="room", value=0.0, at=builders.START))
-    told.planned(PlanResult(outcome="impossible", reason="no GPU is free"))
+def test_without_room_for_a_canary_an_edit_in_place_covers_no_rollout() -> None:
+    told = staged(once=True, first=PlanResult(outcome="impossible", reason="no GPU is free"))
     assert told.run.state == "relieve_cap_in_place"
+    told.planned(PlanResult(outcome="planned", plan=ROLLOUT.model_copy(update={"verb": "set_flags"})))
+    assert request_of(told).covers == ()
+
+
+def test_another_replica_covers_no_rollout_of_a_canary() -> None:
+    told = staged(once=True, room=1.0, first=PLANNED)
+    assert (told.run.state, request_of(told).covers) == ("relieve_grow", ())
 
 
 def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
