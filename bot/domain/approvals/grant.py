@@ -135,6 +135,8 @@ class Covered(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     state: str
+    verb: str = ""
+    """Empty in requests that an earlier version made."""
     title: str
     risk: Risk
 

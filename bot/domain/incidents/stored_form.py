@@ -28,6 +28,7 @@ FORMS: Mapping[int, str] = {
     5: "`otherwise` of reads, reads without `read`, and the bare reason of a halt",
     6: "the `freeze` command, and how far a patch is in the probe `handed_out`",
     7: "the probe `own_changes`",
+    8: "the verb of each later change that an approval covers",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1

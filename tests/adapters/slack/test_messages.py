@@ -11,7 +11,7 @@ from bot.adapters.slack.outbound.card import card, now_line
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
-from bot.adapters.slack.outbound.request_message import request_blocks
+from bot.adapters.slack.outbound.request_message import approve_label, request_blocks
 from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
@@ -21,6 +21,7 @@ from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page
 from bot.domain.kernel.form import FormField
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
+from tests import builders
 from tests.adapters.slack.runs import (
     BEGAN,
     alert,
@@ -509,6 +510,18 @@ def test_a_request_that_covers_later_changes_tells_the_impact_of_the_first() -> 
     shown = json.dumps(request_blocks(waiting(covers=(later,)), request), ensure_ascii=False)
     assert "*Impact of the first step:* " in shown
     assert "*Then, with the same approval:* Roll it out to every replica." in shown
+
+
+@pytest.mark.parametrize(
+    ("verb", "label"),
+    [
+        pytest.param("promote", "Approve canary + rollout", id="rollout"),
+        pytest.param("run_job", "Approve canary", id="only an evaluation of the canary"),
+    ],
+)
+def test_the_button_names_a_rollout_that_the_approval_covers(verb: str, label: str) -> None:
+    later = Covered(state="later", verb=verb, title="Later", risk="high")
+    assert approve_label(builders.request(plan=builders.plan(verb="canary"), covers=(later,))) == label
 
 
 def test_a_change_that_another_approval_covers_is_called_approved() -> None:

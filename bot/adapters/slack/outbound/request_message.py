@@ -449,8 +449,8 @@ def consequence(request: Request) -> tuple[str, str]:
 
 def approve_label(request: Request) -> str:
     """What the approval allows. A title of a form has 24 characters."""
-    is_of_both = request.plan.verb == "canary" and bool(request.covers)
-    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}{' + rollout' * is_of_both}"
+    rolls_out = any(each.verb == "promote" for each in request.covers)
+    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}{' + rollout' * rolls_out}"
 
 
 def _other_options(run: Run, request: Request) -> Block | None:

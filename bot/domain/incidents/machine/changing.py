@@ -210,7 +210,7 @@ def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
     for later, state in covered_by(draft.playbook.playbook, name).items():
         needed = highest(VERBS[state.change].risk, state.risk or "low")
         if draft.approvals.plan_once or highest(needed, risk) == risk:
-            found.append(Covered(state=later, title=draft.playbook.called(later), risk=needed))
+            found.append(Covered(state=later, verb=state.change, title=draft.playbook.called(later), risk=needed))
     return tuple(found)
 
 
