@@ -177,6 +177,31 @@ async def test_who_has_lost_the_word_changes_nothing_that_the_next_one_says(clie
     assert await store.claim()
 
 
+async def test_a_card_that_comes_back_keeps_its_turn_until_it_is_there(client: aioredis.Redis, tag: str) -> None:
+    time = VirtualTime(client, tag)
+    await time.start()
+    store = RedisSummary(Connection(client, tag=tag, clock=time.prelude), (2, 60.0))
+
+    async def turn(incident_id: str) -> tuple[float, bool]:
+        wait, _, _, leaves = await store.turn(incident_id, "a line", 1.0, needs_a_person_below=2.0)
+        return wait, leaves
+
+    assert [await turn("INC-1"), await turn("INC-2")] == [(0.0, False)] * 2, "nothing waits: nothing to leave"
+    await time.advance(50)
+    assert await turn("INC-1") == (0.0, True), "Slack's own pace held it back"
+    await time.advance(15)
+    assert await turn("INC-3") == (0.0, False), "INC-2 is there for more than a minute"
+    await time.advance(1)
+    wait, leaves = await turn("INC-4")
+    assert wait > 0
+    assert leaves
+    await store.leave("INC-1")
+    await time.advance(58)
+    assert (await turn("INC-4"))[0] > 0, "the minute of a card begins when it is there"
+    await time.advance(7)
+    assert (await turn("INC-4"))[0] == 0
+
+
 async def test_who_is_looked_for_has_the_turn_whoever_waits_before(storm: Storm) -> None:
     await begins(storm, 50)
     await storm.until(20)

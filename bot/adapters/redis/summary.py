@@ -38,14 +38,14 @@ class RedisSummary:
 
     async def turn(
         self, incident_id: str, line: str, order: float, *, needs_a_person_below: float
-    ) -> tuple[float, int, str]:
+    ) -> tuple[float, int, str, bool]:
         kept = max(1, self._cards // KEPT_FOR_PEOPLE)
         arguments = [
             incident_id, line, order, needs_a_person_below, self._cards, self._period, kept, COMPETE, PATIENCE_SECONDS,
             MAX_REST_SECONDS, ON_ITS_WAY_SECONDS,
         ]  # fmt: skip
-        wait, listed, message = await self._redis.script("summary_turn", self._keys, arguments)
-        return float(wait), int(listed), str(message)
+        wait, listed, message, leaves = await self._redis.script("summary_turn", self._keys, arguments)
+        return float(wait), int(listed), str(message), bool(leaves)
 
     async def comes_next(self, incident_id: str) -> None:
         await self._redis.ask(self._redis.client.zrem(self._waits, incident_id))

@@ -2,7 +2,8 @@
 -- KEYS: summary, lines, waits, granted, cards. ARGV: incident, line, its order in the queue, the order below which incidents need a
 -- person, cards in a period, seconds of a period, how many of these only incidents that need a person may take, how many of the
 -- first that wait may take a card, how long a card is kept for those before, the longest rest, how long a card may be on its way.
--- Returns the seconds to wait ('0.000': now), how many lines there are, and the message's record.
+-- Returns the seconds to wait ('0.000': now), how many lines there are, the message's record, and 1 if the incident has to leave
+-- the summary once its card is there.
 local cards, period, kept, compete, patience = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local is_listed = redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1
 local waits = redis.call('ZSCORE', KEYS[3], ARGV[1])
@@ -31,8 +32,15 @@ local function LEFT_IN(wanted, cards_of_the_period)
   return at and at - seconds or -math.huge
 end
 local wait = 0
+local lines, message = redis.call('HLEN', KEYS[2]), redis.call('HGET', KEYS[1], 'message') or ''
 -- Its turn came before, or a person asked for it: only Slack's own pace delays its card now.
 local is_granted = redis.call('SISMEMBER', KEYS[4], ARGV[1]) == 1 or (is_listed and not waits)
+local granted_at = not waits and tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or '')
+if granted_at and granted_at > seconds - period and granted_at <= seconds then
+  redis.call('SADD', KEYS[4], ARGV[1])
+  is_granted = true
+end
+local leaves = is_granted or lines > 0 or message ~= ''
 if not is_granted then
   taken = TAKEN()
   local before = redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. ARGV[3])
@@ -52,8 +60,9 @@ if not is_granted then
     redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1])
   else
     redis.call('ZREM', KEYS[3], ARGV[1])
-    redis.call('SADD', KEYS[4], ARGV[1])
+    -- Where nothing waits, most cards are in Slack at once: only one that comes back is marked as being on its way.
+    if leaves then redis.call('SADD', KEYS[4], ARGV[1]) end
     redis.call('ZADD', KEYS[5], string.format('%.6f', seconds), ARGV[1])
   end
 end
-return {string.format('%.3f', wait), redis.call('HLEN', KEYS[2]), redis.call('HGET', KEYS[1], 'message') or ''}
+return {string.format('%.3f', wait), redis.call('HLEN', KEYS[2]), message, (leaves or wait > 0) and 1 or 0}

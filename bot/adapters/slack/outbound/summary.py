@@ -44,11 +44,12 @@ class SummaryStore(Protocol):
 
     async def turn(
         self, incident_id: str, line: str, order: float, *, needs_a_person_below: float
-    ) -> tuple[float, int, str]:
+    ) -> tuple[float, int, str, bool]:
         """Take a card of the pace for this incident; without one, keep its line and its place among those that wait.
 
         The lowest order comes first, and some cards are only for orders below the limit. Returns the seconds to wait, 0
-        when the card may be posted now; how many lines there are; and the message's record.
+        when the card may be posted now; how many lines there are; the message's record; and whether the incident has to
+        `leave` once its card is there.
         """
         ...
 
@@ -78,7 +79,7 @@ class Summary:
         self._client, self._store, self._pace, self._clock = client, store, pace, clock
         self._channel, self._deployment = channel, deployment
         self._settled: set[str] = set()
-        """Incidents that left while nothing waited: nothing is left to do about them."""
+        """Incidents that left, or got their turn, while nothing waited: nothing is left to do about them."""
         self._tried_until = 0.0
         """When another incident comes back to bring the summary up to date."""
 
@@ -86,10 +87,14 @@ class Summary:
         """Seconds until the card of this run may be tried again, which is in the summary until then; or 0."""
         if run.lead:
             return 0.0
-        wait, listed, message = await self._store.turn(
+        wait, listed, message, leaves = await self._store.turn(
             run.incident_id, summary_line(run), order_of(run), needs_a_person_below=NEED_NOBODY
         )
         if wait <= 0:
+            if leaves:
+                self._settled.discard(run.incident_id)
+            else:
+                self._settle(run)
             return 0.0
         if self._clock.now() < self._tried_until:
             return wait
@@ -110,13 +115,16 @@ class Summary:
             return 0.0
         listed, message = await self._store.leave(run.incident_id)
         if not listed and not message:
-            if len(self._settled) >= SETTLED_KEPT:
-                self._settled.clear()
-            self._settled.add(run.incident_id)
+            self._settle(run)
         if listed and self._clock.now() < self._tried_until:
             return 0.0
         rest = await self._bring_up_to_date(listed, _read(message))
         return 0.0 if listed else rest
+
+    def _settle(self, run: Run) -> None:
+        if len(self._settled) >= SETTLED_KEPT:
+            self._settled.clear()
+        self._settled.add(run.incident_id)
 
     # --- the message -------------------------------------------------------------------------------------------------
 
