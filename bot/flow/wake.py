@@ -76,8 +76,8 @@ class Wake:
         """By incident and effect: what the last advance took, and when it began, until it is performed."""
         self._begun: dict[tuple[str, str], int] = {}
         """Effects that are being performed, with the run's version that owed one of them again meanwhile, or 0."""
-        self._ended: dict[str, set[str]] = {}
-        """Effects of an incident that ended during its advance."""
+        self._ended: dict[str, dict[str, float]] = {}
+        """Effects that ended during their incident's advance: up to which version each may have returned its lease."""
         self._timers: set[str] = set()
         self._advanced_at: dict[str, float] = {}
         self._rest_seconds: dict[str, float] = {}
@@ -214,11 +214,11 @@ class Wake:
 
     def _note(self, incident_id: str, advanced: Advanced, began: float) -> None:
         """Keep what the advance took. What was performed meanwhile may have given that very lease back since."""
-        ended = self._ended.pop(incident_id, set())
+        ended = self._ended.pop(incident_id, {})
         taken = {
             effect_id: (owed, began)
             for effect_id, owed in advanced.taken.items()
-            if effect_id not in ended and (incident_id, effect_id) not in self._begun
+            if ended.get(effect_id, -1) < owed.version and (incident_id, effect_id) not in self._begun
         }
         # What an earlier advance took belongs to an older run: it is taken again.
         self._taken.pop(incident_id, None)
@@ -261,17 +261,23 @@ class Wake:
         finally:
             del self._performing[key]
             owed_by = self._begun.pop(key, 0)
-        if incident_id in self._advancing:
-            self._ended.setdefault(incident_id, set()).add(effect_id)
-        if performed.again is not None:
-            self._taken.setdefault(incident_id, {})[effect_id] = performed.again, self.elapsed()
-        if performed.again_after is None and owed_by > performed.version:
-            # It was owed again right after its end, while it still counted as under way here.
+        self._note_end(incident_id, effect_id, performed)
+        if performed.again is None and owed_by > performed.version:
+            # It was owed again while it was under way here: that does not wait.
             self.effect(incident_id, effect_id, lane)
+        elif performed.again_after is not None:
+            self._later(performed.again_after, incident_id, effect_id, lane)
         if performed.is_news:
             self.incident(incident_id, performed.waiting)
-        if performed.again_after is not None:
-            self._later(performed.again_after, incident_id, effect_id, lane)
+
+    def _note_end(self, incident_id: str, effect_id: str, performed: Performed) -> None:
+        """Keep what was taken at the end of the effect, and which lease it may have given back."""
+        if incident_id in self._advancing:
+            is_over = performed.again_after is None and performed.version
+            ended = self._ended.setdefault(incident_id, {})
+            ended[effect_id] = max(performed.version if is_over else math.inf, ended.get(effect_id, 0))
+        if performed.again is not None:
+            self._taken.setdefault(incident_id, {})[effect_id] = performed.again, self.elapsed()
 
     def _incident_later(self, incident_id: str, seconds: float) -> None:
         """One timer at a time: when it ends, the advance sets the next one."""

@@ -311,6 +311,28 @@ async def test_a_lease_that_its_effect_may_have_given_back_is_not_used() -> None
     assert len(work.performed) >= 2
 
 
+async def test_a_lease_that_is_newer_than_what_its_effect_gave_back_is_used() -> None:
+    """The card is shown and settled while the incident is advanced, and only then owed again."""
+    work, shown = Work(is_news=False), asyncio.Event()
+    work.decides(2)
+    taken: list[Owed | None] = []
+
+    async def perform(incident: str, effect: str, owed: Owed | None = None) -> Performed:
+        taken.append(owed)
+        await shown.wait()
+        return Performed(version=len(taken))
+
+    wake = Wake(work.advance, perform)
+    wake.effect("INC-1", "show", "cards")
+    wake.incident("INC-1")
+    await begun()
+    shown.set()
+    await begun()
+    work.may_end.set()
+    await wake.settled()
+    assert [owed.version if owed else None for owed in taken] == [None, 2]
+
+
 async def test_what_is_owed_again_right_after_its_end_does_not_wait_for_its_lease_to_lapse() -> None:
     work = Work(is_news=False, version=1)
     work.decides(2)
@@ -331,6 +353,29 @@ async def test_what_is_owed_again_right_after_its_end_does_not_wait_for_its_leas
     shown.set()
     await wake.settled()
     assert work.performed == ["show", "show"], "the second time for the second version, and not a third time"
+
+
+async def test_what_is_owed_again_does_not_wait_for_the_rest_of_what_was_shown() -> None:
+    """Only progress had changed, which may wait for ten seconds; then the incident asks a question."""
+    work, shown = Work(is_news=False), asyncio.Event()
+    work.decides(2)
+
+    async def perform(incident: str, effect: str, taken: Owed | None = None) -> Performed:
+        work.performed.append(effect)
+        if len(work.performed) == 1:
+            await shown.wait()
+            return Performed(10.0, version=1)
+        return Performed(version=2)
+
+    work.may_end.set()
+    wake = Wake(work.advance, perform)
+    wake.effect("INC-1", "show", "cards")
+    await begun()
+    wake.incident("INC-1")
+    await begun()
+    shown.set()
+    await wake.settled()
+    assert work.performed == ["show", "show"]
 
 
 async def test_what_is_owed_again_at_its_end_begins_with_what_was_taken() -> None:
