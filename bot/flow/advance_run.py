@@ -49,14 +49,15 @@ class AdvanceRun:
         owed: dict[str, Effect] = {}
         taken: dict[str, Owed] = {}
         wake_after: float | None = None
-        is_first, version = False, 0
+        is_first, has_decided, version = False, False, 0
         for _ in range(STALE_ATTEMPTS):
             waiting = waiting or await self._store.look(incident_id)
             if waiting is None:
                 return Advanced()
             run = waiting.run
             is_first |= run.version == 0
-            if not waiting.events:
+            # After a decision, what nothing is decided about is left for the next one.
+            if not waiting.events or (has_decided and all(event.may_wait for event in waiting.events)):
                 if not await self._append_overdue(run, waiting.now):
                     if run.deadlines:
                         wake_after = min(run.deadlines.values()) - waiting.now
@@ -71,7 +72,7 @@ class AdvanceRun:
                 log.info("run.stale", incident=incident_id, reason=str(error))
                 continue
             if committed is not None:
-                waiting = committed.waiting
+                waiting, has_decided = committed.waiting, True
                 owed |= {effect.effect_id: effect for effect in effects}
                 taken = _still_taken(taken, committed)
         return Advanced(tuple(owed.values()), taken, version, wake_after, is_first)

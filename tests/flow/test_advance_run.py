@@ -12,7 +12,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.approvals.grant import Authority
 from bot.domain.incidents.effect import Effect, Notify
-from bot.domain.incidents.event import AlertChanged, Commanded, Judged, StepSettled
+from bot.domain.incidents.event import AlertChanged, Commanded, Judged, Posted, StepSettled
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
 from bot.domain.kernel.timeline import Chained, first_break
@@ -63,6 +63,32 @@ async def test_a_commit_that_came_second_is_decided_again(redis: Connection) -> 
     await opened(store)
     advanced = await AdvanceRun(store, compiled_once, RULES)("INC-1")
     assert [effect.effect_id for effect in advanced.effects] == ["v1/read", "show"]
+    assert store.commits == 2
+    assert await store.inbox("INC-1") == []
+
+
+class PostedMeanwhile(RedisStore):
+    """The card is posted between the look and the first commit."""
+
+    commits = 0
+
+    async def commit(
+        self, run: Run, *, consumed: int, entries: Sequence[Chained], effects: Sequence[Effect]
+    ) -> Committed:
+        self.commits += 1
+        if self.commits == 1:
+            posted = Posted(event_id="posted:card", slot="card", ts="1.1", channel="C0INC")
+            await self.append("INC-1", [posted])
+        return await super().commit(run, consumed=consumed, entries=entries, effects=effects)
+
+
+async def test_that_the_card_was_posted_is_read_with_the_next_event(redis: Connection) -> None:
+    store = PostedMeanwhile(redis, owner="one")
+    await opened(store)
+    advance = AdvanceRun(store, compiled_once, RULES)
+    assert (await advance("INC-1")).taken.keys() == {"v1/read", "show"}
+    assert store.commits == 1
+    assert (await advance("INC-1")).version == 2
     assert store.commits == 2
     assert await store.inbox("INC-1") == []
 
