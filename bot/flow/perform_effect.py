@@ -30,6 +30,8 @@ class Done:
     """The effect is over, with these outcomes."""
 
     events: tuple[Event, ...] = ()
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """What has to be remembered about the incident's messages."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class PerformEffect:
         if owed is None:
             return Performed()
         if owed.run is None or _is_void(owed.run, owed.effect):
-            return _performed(await self._effects.settle(owed, ()))
+            return replace(_performed(await self._effects.settle(owed, ())), version=owed.version)
         context = EffectContext(owed.run, owed, owed.taken_at)
         result = await self._run(context)
         return replace(await self._record(context, result), version=owed.version)
@@ -162,7 +164,8 @@ class PerformEffect:
     async def _record(self, context: EffectContext, result: Done | Later) -> Performed:
         is_news = not all(event.may_wait for event in result.events)
         if isinstance(result, Done):
-            return _performed(await self._effects.settle(context.owed, result.events), is_news=is_news)
+            settled = await self._effects.settle(context.owed, result.events, result.shown)
+            return _performed(settled, is_news=is_news)
         if result.events:
             await self._runs.append(context.incident_id, result.events)
         await self._effects.put_back(context.owed, after_seconds=result.after_seconds, failed=result.failed)

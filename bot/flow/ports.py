@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from bot.domain.approvals.grant import Approved, Authority, Policy
@@ -374,8 +375,13 @@ class EffectStore(Protocol):
         """Extends the lease; False if it was lost and the work must stop before its next outside call."""
         ...
 
-    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> Settled:
+    async def settle(
+        self, owed: Owed, outcome: Sequence[Event], shown: Mapping[str, str] = MappingProxyType({})
+    ) -> Settled:
         """Ends the effect: appends its outcome to the inbox (once by id) and no longer owes it.
+
+        `shown`: what the messenger has to remember about the incident's messages. It is stored with the rest, unless
+        another process has taken the effect.
 
         An effect that was owed again is taken again, as `take` does. One that another process has taken stays with
         that process.
@@ -837,11 +843,20 @@ class PartlyShownError(MessengerError):
         self.events = tuple(events)
 
 
-class Messenger(Protocol):
-    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Sequence[Event]:
-        """Brings the incident's card and thread up to date; returns `Posted` for new messages.
+class Shows(NamedTuple):
+    """What was shown."""
 
-        `shown`: what is stored about its messages, if it has just been read.
+    events: Sequence[Event] = ()
+    """`Posted` for each new message."""
+    changed: Mapping[str, str] = MappingProxyType({})
+    """What the messenger has to remember about the messages, and has not stored itself."""
+
+
+class Messenger(Protocol):
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Shows:
+        """Brings the incident's card and thread up to date.
+
+        `shown`: what is stored about its messages, if it has just been read; then the caller stores what has changed.
 
         Raises `PartlyShownError` if something is left to show later, and `MessengerError` if Slack refused; what was
         shown before that stays recorded.

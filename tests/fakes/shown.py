@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Literal
@@ -23,14 +24,17 @@ class MemoryShownStore:
     def read(self, incident_id: str, stored: Mapping[str, str]) -> Mapping[str, Shown]:
         return {slot: Shown(**json.loads(record)) for slot, record in stored.items()}
 
-    async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
-        self.slots.setdefault(incident_id, {})[slot] = shown
-        self.saved.append((slot, shown))
+    def written(self, shown: Mapping[str, Shown]) -> Mapping[str, str]:
+        return {slot: json.dumps(dataclasses.asdict(each)) for slot, each in shown.items()}
 
-    async def attempt(self, incident_id: str, slot: str, shown: Shown, *, channel: str) -> float:
+    async def save(self, incident_id: str, shown: Mapping[str, Shown]) -> None:
+        self.slots.setdefault(incident_id, {}).update(shown)
+        self.saved += shown.items()
+
+    async def attempt(self, incident_id: str, shown: Mapping[str, Shown], *, channel: str) -> float:
         wait = await self.pace.take("post", channel)
         if not wait:
-            await self.save(incident_id, slot, shown)
+            await self.save(incident_id, shown)
         return wait
 
 

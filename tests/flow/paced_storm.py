@@ -111,7 +111,7 @@ class Storm:
     async def _show(self, incident_id: str) -> None:
         run = self.runs[incident_id]
         try:
-            events = await self.messenger.show(run)
+            events, _ = await self.messenger.show(run)
         except MessengerError as error:
             if error.lasting:
                 raise

@@ -47,7 +47,7 @@ async def outdated(client: aioredis.Redis, scene: Scene) -> list[str]:
     before = contents(scene)
     for slot, entry in (await store.load(run.incident_id)).items():
         if not slot.startswith("file:"):
-            await store.save(run.incident_id, slot, dataclasses.replace(entry, hash="", lasting=""))
+            await store.save(run.incident_id, {slot: dataclasses.replace(entry, hash="", lasting="")})
     await Bot(scene, "again").messenger.show(run)
     after = contents(scene)
     return [slot for slot in {*before, *after} if before.get(slot) != after.get(slot)]

@@ -207,7 +207,7 @@ async def test_who_is_looked_for_has_the_turn_whoever_waits_before(storm: Storm)
     await storm.until(20)
     wanted = [run.incident_id for run in storm.runs.values() if run.incident_id not in storm.carded_at][-1]
     await storm.messenger.want_card(wanted)
-    assert await storm.messenger.show(storm.runs[wanted])
+    assert (await storm.messenger.show(storm.runs[wanted])).events
     assert wanted not in (await storm.waiting.load())[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from bot.adapters.redis.connection import Connection
@@ -35,14 +36,18 @@ class RedisShown(Generic[S]):
         except TypeError as unknown:
             raise NewerFormError(f"a message of {incident_id}") from unknown
 
-    async def save(self, incident_id: str, slot: str, shown: S) -> None:
+    def written(self, shown: Mapping[str, S]) -> dict[str, str]:
+        return {slot: json.dumps(dict(self._fields(each))) for slot, each in shown.items()}
+
+    async def save(self, incident_id: str, shown: Mapping[str, S]) -> None:
         """Raises `LostRunError` if the incident is not stored: its messages would be posted a second time."""
-        if not int(await self._redis.script("keep_shown", self._keys(incident_id), [slot, self._record(shown)])):
+        arguments = list(chain.from_iterable(self.written(shown).items()))
+        if not int(await self._redis.script("keep_shown", self._keys(incident_id), arguments)):
             raise LostRunError(f"{incident_id} is not stored any more")
 
-    async def attempt(self, incident_id: str, slot: str, shown: S, *, channel: str) -> float:
+    async def attempt(self, incident_id: str, shown: Mapping[str, S], *, channel: str) -> float:
         keys = [*self._keys(incident_id), self._redis.key("pace")]
-        arguments = [slot, self._record(shown), *self._pace.bucket("post", channel)]
+        arguments = [*self._pace.bucket("post", channel), *chain.from_iterable(self.written(shown).items())]
         wait = await self._redis.script("attempt", keys, arguments)
         if wait is None:
             raise LostRunError(f"{incident_id} is not stored any more")
@@ -50,6 +55,3 @@ class RedisShown(Generic[S]):
 
     def _keys(self, incident_id: str) -> list[str]:
         return [self._redis.key("run", incident_id), self._redis.key("shown", incident_id)]
-
-    def _record(self, shown: S) -> str:
-        return json.dumps(dict(self._fields(shown)))

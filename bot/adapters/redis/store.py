@@ -8,6 +8,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, overload
 
 import structlog
@@ -518,7 +520,9 @@ class RedisStore:
         arguments = [f"{owed.incident_id}|{owed.effect.effect_id}", self._owner, self._limits.lease_seconds]
         return bool(int(await self._redis.script("renew", self._keys("owed", "owners"), arguments)))
 
-    async def settle(self, owed: Owed, outcome: Sequence[Event]) -> Settled:
+    async def settle(
+        self, owed: Owed, outcome: Sequence[Event], shown: Mapping[str, str] = MappingProxyType({})
+    ) -> Settled:
         incident, effect_id = owed.incident_id, owed.effect.effect_id
         keys = [
             *self._of(incident, "run", "inbox", "known"),
@@ -529,12 +533,12 @@ class RedisStore:
         ]
         arguments = [
             incident, f"{incident}|{effect_id}", effect_id, owed.token, self._owner, self._limits.lease_seconds,
-            self._form.number, *self._pairs(outcome),
+            self._form.number, 2 * len(shown), *chain.from_iterable(shown.items()), *self._pairs(outcome),
         ]  # fmt: skip
-        value, at, text, events, shown = await self._redis.script("settle", keys, arguments)
+        value, at, text, events, now_shown = await self._redis.script("settle", keys, arguments)
         is_news = any(not event.may_wait for event in outcome) and text and not self._form.is_newer(text)
         return Settled(
-            again=self._owed(incident, value, at, text, shown) if value else None,
+            again=self._owed(incident, value, at, text, now_shown) if value else None,
             waiting=self._waiting(incident, text, at, events) if is_news else None,
         )
 

@@ -26,7 +26,8 @@ class ShowHandler:
     async def __call__(self, context: EffectContext, effect: ShowInSlack) -> Done | Later:
         self._changed()
         try:
-            return Done(tuple(await self._messenger.show(context.run, context.owed.shown)))
+            events, changed = await self._messenger.show(context.run, context.owed.shown)
+            return Done(tuple(events), changed)
         except PartlyShownError as partly:
             return Later(partly.retry_after_seconds, partly.events)
         except OvertakenError as error:

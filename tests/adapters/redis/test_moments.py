@@ -254,7 +254,7 @@ async def test_what_was_owed_anew_meanwhile_has_failed_never(store: RedisStore, 
     owed = await taken(store)
     await committed(store, run, SHOW)
     await store.put_back(owed, after_seconds=5, failed=True)
-    await time.advance(6)
+    assert await store.owed_now(10) == [("INC-1", "show", "cards")], "due at once"
     assert (await taken(store)).attempts == 0
 
 
@@ -301,6 +301,37 @@ async def test_an_outcome_does_not_make_what_waits_already_wait_longer(store: Re
     await time.advance(1)
     await store.settle(await taken(store), [due("d2")])
     assert await store.pending(10) == ["INC-1"]
+
+
+async def shown(redis: Connection) -> Any:
+    return await redis.client.hgetall(redis.key("shown", "INC-1"))
+
+
+async def test_what_was_shown_is_kept_with_the_end_of_the_effect(store: RedisStore, redis: Connection) -> None:
+    await committed(store, await opened(store), SHOW, consumed=1)
+    await store.settle(await taken(store), [due("d1")], {"card": "{}", "closed:3": "{}"})
+    assert await shown(redis) == {"card": "{}", "closed:3": "{}"}
+    assert [event.event_id for event in await store.inbox("INC-1")] == ["d1"]
+
+
+async def test_what_was_shown_under_a_lost_lease_replaces_nothing_newer(
+    store: RedisStore, two: RedisStore, redis: Connection, time: VirtualTime
+) -> None:
+    await committed(store, await opened(store), SHOW, consumed=1)
+    owed = await taken(store)
+    await time.advance(16)
+    await two.settle(await taken(two), [], {"card": "new"})
+    await store.settle(owed, [], {"card": "old"})
+    assert await shown(redis) == {"card": "new"}
+
+
+@pytest.mark.open_index_is_broken("the run is deleted by hand, as if its retention had ended")
+async def test_nothing_that_was_shown_is_kept_of_an_incident_that_is_gone(store: RedisStore, redis: Connection) -> None:
+    await committed(store, await opened(store), SHOW, consumed=1)
+    owed = await taken(store)
+    await redis.client.delete(redis.key("run", "INC-1"))
+    await store.settle(owed, [], {"card": "{}"})
+    assert await shown(redis) == {}
 
 
 async def owed_twice(store: RedisStore) -> tuple[Owed, Run]:

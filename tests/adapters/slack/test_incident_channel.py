@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -33,11 +34,11 @@ class DyingStore(MemoryShownStore):
         self._at, self._after, self._count = at, after, 0
         self.has_died = False
 
-    async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
+    async def save(self, incident_id: str, shown: Mapping[str, Shown]) -> None:
         self._count += 1
         dies = self._count == self._at
         if self._after or not dies:
-            await super().save(incident_id, slot, shown)
+            await super().save(incident_id, shown)
         if dies:
             self.has_died = True
             raise StorageUnavailableError("killed")
@@ -129,7 +130,7 @@ async def test_nothing_is_asked_of_slack_while_nothing_changes(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before-a-save", "after-a-save"])
-@pytest.mark.parametrize("at", range(1, 11))
+@pytest.mark.parametrize("at", range(1, 8))
 async def test_a_crash_at_any_save_leaves_one_channel_and_every_message_once(
     bench: Bench, at: int, after: bool
 ) -> None:
@@ -168,7 +169,7 @@ async def test_where_slack_refuses_channels_the_thread_serves_and_it_is_told_onc
     with pytest.raises(MessengerError, match="restricted_action") as told:
         await speaker.show(heard)
     assert told.value.lasting
-    assert await speaker.show(heard) == []
+    assert (await speaker.show(heard)).events == []
     assert len(await bench.slack.calls("conversations.create")) == 1
 
 

@@ -24,7 +24,7 @@ NOTED = (post("note", "note:N1", text="first"), post("note", "note:N2", text="se
 
 
 async def show(bench: Bench, shown: Run) -> list[Posted]:
-    return [event for event in await bench.messenger.show(shown) if isinstance(event, Posted)]
+    return [event for event in (await bench.messenger.show(shown)).events if isinstance(event, Posted)]
 
 
 async def slots(bench: Bench) -> list[str]:
@@ -147,7 +147,7 @@ async def test_nothing_is_posted_again_while_looking_fails_too(bench: Bench) -> 
 async def test_a_crash_between_the_attempt_and_its_record_is_a_lost_reply(bench: Bench) -> None:
     await show(bench, run())
     entry = next(entry for slot, entry in bench.store.saved if slot == "card" and entry.attempt_at)
-    await bench.store.save("INC-7", "card", entry)
+    await bench.store.save("INC-7", {"card": entry})
     await settle(bench, run())
     assert await slots(bench) == ["INC-7/card"]
 
@@ -158,7 +158,7 @@ async def test_later_duplicates_are_deleted_and_the_first_is_kept(bench: Bench) 
     attempt = next(entry for slot, entry in bench.store.saved if slot == "card" and entry.attempt_at)
     key = {"event_type": "incident_bot", "event_payload": {"deployment": "tests", "slot": "INC-7/card"}}
     await bench.client.chat_postMessage(channel=CHANNEL, text="a late twin", metadata=key)
-    await bench.store.save("INC-7", "card", attempt)
+    await bench.store.save("INC-7", {"card": attempt})
     await settle(bench, run())
     assert [message["ts"] for message in await bench.slack.messages()] == [kept.ts]
 

@@ -1,10 +1,12 @@
 -- Ends an effect: its outcome goes to the inbox, once by id; it is no longer owed unless it was owed again meanwhile. Then its
 -- owner has it under a new lease, as `take` gives it, unless a newer version of the bot stored the run.
 -- KEYS: run, inbox, known, pending, effects, owed, owners, shown.
--- ARGV: incident, member, effect id, value as taken, owner, lease seconds, known form, (event id, JSON)...
+-- ARGV: incident, member, effect id, value as taken, owner, lease seconds, known form, how many of the next belong to the content
+-- of Slack, (slot, record)..., (event id, JSON)...
 -- Returns the value that was taken or '', the time, the run JSON or '', the waiting events, and the content of Slack if the
 -- effect that was taken shows it.
-local FIRST_EVENT = 8
+local FIRST_SLOT = 9
+local FIRST_EVENT = FIRST_SLOT + tonumber(ARGV[8])
 local now = TIME()
 local at = STAMP(now)
 local has_outcome = #ARGV >= FIRST_EVENT
@@ -23,6 +25,10 @@ local value = redis.call('HGET', KEYS[5], ARGV[3])
 local owner = redis.call('HGET', KEYS[7], ARGV[2])
 -- Owed again, and another process performs it by now: that process settles it.
 if owner and owner ~= ARGV[5] and value and value ~= ARGV[4] then return {'', at, run or '', waiting, {}} end
+-- Another process may have shown newer content since the lease ended.
+if FIRST_EVENT > FIRST_SLOT and owner == ARGV[5] and redis.call('EXISTS', KEYS[1]) == 1 then
+  redis.call('HSET', KEYS[8], unpack(ARGV, FIRST_SLOT, FIRST_EVENT - 1))
+end
 if value == ARGV[4] or not value then
   redis.call('HDEL', KEYS[7], ARGV[2])
   redis.call('HDEL', KEYS[5], ARGV[3])

@@ -230,7 +230,7 @@ class IncidentChannels:
         log.warning("channel.incomplete", incident=run.incident_id, doing=doing, error=refusal.error)
 
     async def _save(self, run: Run, slots: dict[str, Shown], slot: str, entry: Shown) -> None:
-        await self._store.save(run.incident_id, slot, entry)
+        await self._store.save(run.incident_id, {slot: entry})
         slots[slot] = entry
 
 

@@ -5,7 +5,8 @@ A post is sent again only after two look-ups have not found it. Slack has no ide
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,10 +43,10 @@ from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.outbound.uploads import Uploads
 from bot.domain.incidents.event import Event, Posted
 from bot.domain.incidents.run import Post, Run
-from bot.domain.kernel.errors import MessengerError, PaceError
+from bot.domain.kernel.errors import MessengerError, OvertakenError, PaceError, StorageUnavailableError
 from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Clock, Draw, PartlyShownError
+from bot.flow.ports import Clock, Draw, PartlyShownError, Shows
 
 log = structlog.get_logger(__name__)
 
@@ -106,10 +107,14 @@ class SlackMessenger:
         """Why Slack refuses the bot's messages until a person fixes it; empty while it accepts them."""
         return self._door.reason
 
-    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Sequence[Event]:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Shows:
         pulse = Pulse(self._clock.now, self._clock.now())
         known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
-        return await self._show(run, self._slots(run, known, pulse))
+        slots = self._slots(run, known, pulse)
+        async with self._saved(run, slots):
+            events = await self._show(run, slots)
+            changed = {} if shown is None else self._store.written(slots.take_unsaved())
+        return Shows(events, changed)
 
     async def _show(self, run: Run, shown: _Slots) -> Sequence[Event]:
         await self._hold_back(run, shown)
@@ -137,7 +142,7 @@ class SlackMessenger:
             await self._channels.notified(run, shown.shown)
             for slot in untaken:
                 # Like a refused edit: not tried again until its content changes.
-                await self._save(run, shown, slot, Shown(hash=shown.rendered(slot).hash))
+                shown.put(slot, Shown(hash=shown.rendered(slot).hash))
             raise refused[0]
         rest = await self._summary.has_card(run) if self._summary is not None else 0.0
         for left, seconds in (
@@ -215,18 +220,18 @@ class SlackMessenger:
                 raise MessengerError(f"the answer about {name} was lost", lasting=False, retry_after_seconds=rest)
             if await self._uploads.is_shared(entry.ts, entry.channel):
                 slots[slot] = replace(entry, hash=SHARED)
-                await self._store.save(run.incident_id, slot, slots[slot])
+                await self._store.save(run.incident_id, {slot: slots[slot]})
                 return await self._channels.close(run, slots)
         if not entry.ts:
             entry = Shown(ts=await self._uploads.send(name, content), channel=root.channel)
         entry = replace(entry, attempt_at=pulse.went_on(f"uploading {name}"), channel=root.channel)
-        await self._store.save(run.incident_id, slot, entry)
+        await self._store.save(run.incident_id, {slot: entry})
         pulse.went_on(f"sharing {name}")
         await self._uploads.share(entry.ts, root, name=name, comment=comment)
         if pulse.stood_still:
             await self._uploads.keep_first_share(entry.ts, root.channel)
         slots[slot] = replace(entry, hash=SHARED)
-        await self._store.save(run.incident_id, slot, slots[slot])
+        await self._store.save(run.incident_id, {slot: slots[slot]})
         return await self._channels.close(run, slots)
 
     async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
@@ -241,7 +246,8 @@ class SlackMessenger:
                 # Drawing takes a while, and the lease is renewed meanwhile.
                 shown = self._slots(run, slots, Pulse(self._clock.now, self._clock.now()))
                 if (rendered := shown.rendered(slot)).hash != message.hash:
-                    await self._update(run, shown, slot, rendered, may_give_up=True)
+                    async with self._saved(run, shown):
+                        await self._update(run, shown, slot, rendered, may_give_up=True)
                 picture = shown.shown[f"{PICTURE}{slot}"]
             if picture.hash == SHARED:
                 return
@@ -257,7 +263,7 @@ class SlackMessenger:
             file_id = await self._uploads.send(name, await draw())
             await self._uploads.keep(file_id, name)
             entry = Shown(ts=file_id, alt_text=caption, attempt_at=self._clock.now())
-            await self._store.save(run.incident_id, key, entry)
+            await self._store.save(run.incident_id, {key: entry})
         if not entry.hash:
             if await self._uploads.is_processed(entry.ts):
                 entry = replace(entry, hash=SHARED)
@@ -265,7 +271,7 @@ class SlackMessenger:
                 raise MessengerError(f"Slack processes {name}", lasting=False, retry_after_seconds=LOOK_AGAIN_SECONDS)
             else:
                 entry = replace(entry, hash=REFUSED)
-            await self._store.save(run.incident_id, key, entry)
+            await self._store.save(run.incident_id, {key: entry})
         slots[key] = entry
         return entry
 
@@ -303,8 +309,10 @@ class SlackMessenger:
         self._door.must_be_open("post")
         now = slots.pulse.went_on(f"posting {slot}")
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
-        _go_on("post", await self._store.attempt(run.incident_id, slot, attempt, channel=channels[0]))
-        slots.shown[slot] = attempt
+        unsaved = slots.unsaved | {slot: attempt}
+        _go_on("post", await self._store.attempt(run.incident_id, unsaved, channel=channels[0]))
+        slots.put(slot, attempt)
+        slots.unsaved.clear()
         slots.pulse.went_on(f"recording {slot}")
         message = slots.rendered(slot)
         result = await post(self._client, message, self._key(run, slot), channel=channels[0], thread=root.ts)
@@ -314,7 +322,7 @@ class SlackMessenger:
             result = await post(self._client, message, self._key(run, slot), channel=channels[1], thread=root.ts)
         if isinstance(result, Refusal):
             if result.happened == "no":
-                await self._save(run, slots, slot, replace(entry, attempt_at=0.0))
+                slots.put(slot, replace(entry, attempt_at=0.0))
             raise self._refused(result, f"posting {slot}", "post", root.channel)
         if root.channel in ("", self._place.channel):
             self._door.opened("post")
@@ -346,7 +354,7 @@ class SlackMessenger:
         entry = Shown(ts=ts, channel=channel, link=link)
         if message is not None:
             entry = replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now())
-        await self._save(run, slots, slot, entry)
+        slots.put(slot, entry)
         log.info("slack.posted", incident=run.incident_id, slot=slot, ts=ts)
         return _posted(slot, slots.shown[slot])
 
@@ -367,7 +375,7 @@ class SlackMessenger:
         if found is not None:
             return found
         looked = replace(entry, lookups=entry.lookups + 1)
-        await self._save(run, slots, slot, looked)
+        slots.put(slot, looked)
         if looked.lookups < LOOKUPS_BEFORE_REPOST:
             raise MessengerError(f"the answer about {slot} was lost", lasting=False, retry_after_seconds=SETTLE_SECONDS)
         return None
@@ -398,7 +406,7 @@ class SlackMessenger:
         if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED and message.picture:
             log.error("slack.picture_refused", incident=run.incident_id, slot=slot, error=result.error)
             picture = f"{PICTURE}{slot}"
-            await self._save(run, slots, picture, replace(slots.shown[picture], hash=REFUSED))
+            slots.put(picture, replace(slots.shown[picture], hash=REFUSED))
             message = message.without_picture()
             result = await self._edit(entry, message)
         if isinstance(result, Refusal) and result.error in LAYOUT_REFUSED:
@@ -407,17 +415,16 @@ class SlackMessenger:
         if isinstance(result, Refusal):
             error = self._refused(result, f"updating {slot}", "update", entry.channel)
             if error.lasting and may_give_up:
-                await self._save(run, slots, slot, replace(entry, hash=message.hash))
+                slots.put(slot, replace(entry, hash=message.hash))
             raise error
         if entry.channel == self._place.channel:
             self._door.opened("update")
         if slots.pulse.stood_still:
             # It may have come after a newer edit: whatever is recorded, the content is not known.
             present = (await self._store.load(run.incident_id)).get(slot, entry)
-            await self._store.save(run.incident_id, slot, replace(present, hash="", lasting=""))
+            await self._store.save(run.incident_id, {slot: replace(present, hash="", lasting="")})
         slots.pulse.went_on(f"updating {slot}")
-        edited = replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now())
-        await self._save(run, slots, slot, edited)
+        slots.put(slot, replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now()))
 
     def _refused(self, refusal: Refusal, doing: str, kind: Kind, channel: str) -> MessengerError:
         """The error for a refusal. One about the bot or its channel needs a person; any other concerns this message."""
@@ -435,10 +442,24 @@ class SlackMessenger:
         self._door.must_be_open(kind)
         _go_on(kind, await self._pace.take(kind, key))
 
-    async def _save(self, run: Run, slots: _Slots, slot: str, entry: Shown) -> None:
-        await self._store.save(run.incident_id, slot, entry)
-        slots.shown[slot] = entry
-        slots.pulse.went_on(f"recording {slot}")
+    @asynccontextmanager
+    async def _saved(self, run: Run, slots: _Slots) -> AsyncIterator[None]:
+        """Save at the end, or after a failure, what was put into the slots and is not saved yet.
+
+        A process that dies before, was overtaken or has no storage saves nothing: what it posted is then looked up.
+        """
+        try:
+            yield
+        except (OvertakenError, StorageUnavailableError):
+            raise
+        except Exception:
+            await self._save(run, slots)
+            raise
+        await self._save(run, slots)
+
+    async def _save(self, run: Run, slots: _Slots) -> None:
+        if unsaved := slots.take_unsaved():
+            await self._store.save(run.incident_id, unsaved)
 
     # --- answers and files -------------------------------------------------------------------------------------------
 
@@ -457,10 +478,19 @@ class _Slots:
 
     def __init__(self, run: Run, shown: Mapping[str, Shown], page: str, pulse: Pulse) -> None:
         self.shown, self.pulse = dict(shown), pulse
+        self.unsaved: dict[str, Shown] = {}
+        """Slots of `shown` that the storage does not have yet."""
         self._run, self._page = run, page
         self._thread = {slot: self._illustrated(slot, message) for slot, message in thread(run)}
         self._card: tuple[Mapping[str, str], Message] | None = None
         """The card as it was last rendered, and the links in it."""
+
+    def put(self, slot: str, entry: Shown) -> None:
+        self.shown[slot] = self.unsaved[slot] = entry
+
+    def take_unsaved(self) -> dict[str, Shown]:
+        taken, self.unsaved = self.unsaved, {}
+        return taken
 
     def _illustrated(self, slot: str, message: Message) -> Message:
         picture = self.shown.get(f"{PICTURE}{slot}", Shown())

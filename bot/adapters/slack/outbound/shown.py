@@ -43,12 +43,16 @@ class ShownStore(Protocol):
         """What `load` returns, from text that was read already."""
         ...
 
-    async def save(self, incident_id: str, slot: str, shown: Shown) -> None:
+    def written(self, shown: Mapping[str, Shown]) -> Mapping[str, str]:
+        """The text that `read` reads."""
+        ...
+
+    async def save(self, incident_id: str, shown: Mapping[str, Shown]) -> None:
         """Stored when it returns. Raise `LostRunError` when the incident itself is not stored."""
         ...
 
-    async def attempt(self, incident_id: str, slot: str, shown: Shown, *, channel: str) -> float:
-        """Take a token of the pace of posts in this channel, store the attempt, and return 0; as `save` if not stored.
+    async def attempt(self, incident_id: str, shown: Mapping[str, Shown], *, channel: str) -> float:
+        """Take a token of the pace of posts in this channel, store all of it, and return 0; as `save` if not stored.
 
         Without a token store nothing, and return the seconds until there is one.
         """
