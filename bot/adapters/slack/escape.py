@@ -31,7 +31,7 @@ _FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z0-9-]*(?: \d+(?:\.\d+)?)?(?![\w-])")
 
 def line(text: object, limit: int = 300) -> str:
     """One line of mrkdwn."""
-    return _cut(_escaped(_BREAKS.sub(" ", _visible(text)).strip()), limit)
+    return _cut(_escaped(_on_one_line(text)), limit)
 
 
 def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> str:
@@ -72,7 +72,7 @@ def code_block(lines: Iterable[str], limit: int) -> str:
 
 def plain(text: object, limit: int) -> str:
     """Text of a `plain_text` object. Slack parses no markup in it; angle brackets are still replaced."""
-    shown = _BREAKS.sub(" ", _visible(text)).strip().replace("<", "‹").replace(">", "›")
+    shown = _on_one_line(text).replace("<", "‹").replace(">", "›")
     shown = _BROADCAST.sub(_BROKEN_AT, shown)
     return (shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…") or "–"
 
@@ -118,13 +118,21 @@ def runbook_step(runbook: Runbook | None) -> str:
     return link(line(runbook.step, 120), runbook.link) if runbook else ""
 
 
+def _on_one_line(text: object) -> str:
+    shown = _visible(text)
+    return (_BREAKS.sub(" ", shown) if "\n" in shown else shown).strip()
+
+
 def _visible(text: object) -> str:
-    return _UNSEEN.sub("", _BREAKS.sub(lambda found: "\n" if "\n" in found[0] else " ", str(text)))
+    shown = str(text)
+    if shown.isprintable():  # as most are: no break, control or format character
+        return shown
+    return _UNSEEN.sub("", _BREAKS.sub(lambda found: "\n" if "\n" in found[0] else " ", shown))
 
 
 def _escaped(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "ˋ")
-    return _BROADCAST.sub(_BROKEN_AT, text)
+    return _BROADCAST.sub(_BROKEN_AT, text) if "@" in text else text
 
 
 def _cut(escaped: str, limit: int) -> str:

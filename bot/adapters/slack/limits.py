@@ -63,7 +63,13 @@ def _fits(blocks: Sequence[Block]) -> bool:
 
 def characters(part: Any) -> int:
     """How many characters of text a block holds."""
-    if isinstance(part, dict):
-        own = len(part["text"]) if isinstance(part.get("text"), str) else 0
-        return own + sum(characters(value) for value in part.values())
-    return sum(map(characters, part)) if isinstance(part, list) else 0
+    count, parts = 0, [part]
+    while parts:
+        each = parts.pop()
+        if isinstance(each, dict):
+            text = each.get("text")
+            count += len(text) if isinstance(text, str) else 0
+            parts += each.values()
+        elif isinstance(each, list):
+            parts += each
+    return count
