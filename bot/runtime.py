@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from bot.domain.incidents.effect import (
@@ -73,7 +74,7 @@ from bot.flow.ports import (
     WatchLog,
 )
 from bot.flow.receive_input import ReceiveInput
-from bot.flow.reconcile import Reconcile
+from bot.flow.reconcile import Checks, Reconcile
 from bot.flow.restrictions import Restrictions
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, SnapshotReplicas
@@ -168,17 +169,19 @@ class Runtime:
     def reconcile(
         self,
         look: Callable[[], Awaitable[None]] | None = None,
-        besides: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
+        besides: Checks = MappingProxyType({}),
+        seldom: Checks = MappingProxyType({}),
     ) -> Reconcile:
-        """The periodic fallback for direct wake-ups. It also checks the halts and `besides`, equally often."""
-        every = {"halts.not_kept": self.halts.once, **(besides or {})}
+        """The periodic fallback for direct wake-ups. It also checks the halts and `besides` as often."""
+        every = {"halts.not_kept": self.halts.once, **besides}
 
         async def first() -> None:
             if look is not None:
                 await look()
             await self.route.release()
 
-        return Reconcile(self._ports.store, self._ports.store, self.wake, self.route, look=first, besides=every)
+        store = self._ports.store
+        return Reconcile(store, store, self.wake, self.route, look=first, besides=every, seldom=seldom)
 
     def accept(self, reconcile: Reconcile) -> AcceptAlerts:
         return AcceptAlerts(self._ports.store, reconcile.wake_routing, self.may_wait)

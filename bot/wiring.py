@@ -84,6 +84,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             besides={
                 "playbooks.not_refreshed": playbooks.refresh,
                 "homes.not_refreshed": homes.once,
+            },
+            seldom={
                 "observed.not_told": WeeklySummary(on.storage.store, notify_once).once,
                 "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
             },

@@ -15,7 +15,11 @@ from bot.flow.wake import Wake
 
 log = structlog.get_logger()
 EVERY_SECONDS = 1.0
+SELDOM_SECONDS = 60.0
 AT_MOST = 200
+
+Checks = Mapping[str, Callable[[], Awaitable[None]]]
+"""By the name of a failed check in the log."""
 
 
 class Reconcile:
@@ -27,16 +31,17 @@ class Reconcile:
         route: Callable[[], Awaitable[int]],
         *,
         look: Callable[[], Awaitable[None]] | None = None,
-        besides: Mapping[str, Callable[[], Awaitable[None]]] = MappingProxyType({}),
+        besides: Checks = MappingProxyType({}),
+        seldom: Checks = MappingProxyType({}),
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
-        """`look` runs first in each round. `besides`: further checks of the same interval, each in its own loop.
+        """`look` runs first in each round.
 
-        The keys of `besides` name a failed check in the log.
+        Further checks have their own loops: `besides` of the same interval, `seldom` once a minute.
         """
         self._look = look
-        self._runs, self._effects, self._wake, self._route, self._besides = runs, effects, wake, route, besides
-        self._every = every_seconds
+        self._runs, self._effects, self._wake, self._route = runs, effects, wake, route
+        self._besides, self._seldom, self._every = besides, seldom, every_seconds
         self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._due = math.inf
@@ -73,19 +78,23 @@ class Reconcile:
 
     async def forever(self) -> None:
         """Until cancelled. A failure is logged and the next round retries: all work is stored, so nothing is lost."""
-        others = [asyncio.create_task(self._repeat(look, event)) for event, look in self._besides.items()]
+        others = [
+            asyncio.create_task(self._repeat(look, event, every))
+            for checks, every in ((self._besides, self._every), (self._seldom, SELDOM_SECONDS))
+            for event, look in checks.items()
+        ]
         others.append(asyncio.create_task(self._route_when_woken(), name="route"))
         try:
-            await self._repeat(self.once, "reconcile.failed")
+            await self._repeat(self.once, "reconcile.failed", self._every)
         finally:
             for other in others:
                 other.cancel()
             await asyncio.gather(*others, return_exceptions=True)
 
-    async def _repeat(self, look: Callable[[], Awaitable[None]], event: str) -> None:
+    async def _repeat(self, look: Callable[[], Awaitable[None]], event: str, every_seconds: float) -> None:
         while True:
             await _logged(look(), event)
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(every_seconds)
 
     async def _route_when_woken(self) -> None:
         while True:

@@ -29,7 +29,7 @@ class SweepStorage:
         self._done = ""
 
     async def once(self) -> None:
-        """Called every second."""
+        """Called every minute."""
         now = datetime.fromtimestamp(await self._store.now(), UTC) - AT
         about = f"sweep/{now:%Y-%m-%d}"
         if about == self._done:

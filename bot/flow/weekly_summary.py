@@ -35,7 +35,7 @@ class WeeklySummary:
         self._done = ""
 
     async def once(self) -> None:
-        """Called every second; posts once for each week, whichever replica of the bot comes first."""
+        """Called every minute; posts once for each week, whichever replica of the bot comes first."""
         now = datetime.fromtimestamp(await self._runs.now(), UTC)
         monday = datetime(now.year, now.month, now.day, tzinfo=UTC) - timedelta(days=now.weekday())
         about = f"observed/{monday:%G-W%V}"

@@ -139,6 +139,29 @@ async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(sto
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_what_is_checked_seldom_is_checked_at_the_start_and_not_in_each_round(store: RedisStore) -> None:
+    checked, rounds, third = 0, 0, asyncio.Event()
+
+    async def check() -> None:
+        nonlocal checked
+        checked += 1
+
+    async def route() -> int:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 3:
+            third.set()
+        return 0
+
+    world = World(store, {})
+    reconcile = Reconcile(store, store, world.wake, route, seldom={"storage.not_swept": check}, every_seconds=0.01)
+    running = asyncio.create_task(reconcile.forever())
+    await soon(third)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert checked == 1
+
+
 async def test_alerts_that_may_wait_are_routed_in_time_and_together_with_one_that_may_not(store: RedisStore) -> None:
     routed: asyncio.Queue[None] = asyncio.Queue()
     timers: list[tuple[float, Callable[[], None]]] = []
