@@ -22,7 +22,7 @@ from bot.domain.cluster.rollout import Strategy
 from bot.domain.cluster.rotation import replicas_present, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
-from bot.domain.flags.flags_in_spec import FlagEdit
+from bot.domain.flags.mitigations import Move
 from bot.domain.kernel.errors import impossible
 from bot.domain.kernel.redaction import redacted_data
 
@@ -265,16 +265,17 @@ def others_carry_on(snapshot: ClusterSnapshot, leaving: Obj) -> Circumstance:
     return Circumstance(name="others", grade="note", text=text)
 
 
-def binding_note(snapshot: ClusterSnapshot, edits: Iterable[FlagEdit]) -> tuple[Circumstance, ...]:
-    """A cap above the present running counts restarts every replica for nothing. Counts swing, so only a note."""
-    cap = next((edit.value for edit in edits if edit.flag in CAPS), None)
+def binding_note(snapshot: ClusterSnapshot, moves: Iterable[Move]) -> tuple[Circumstance, ...]:
+    """A cap that does not bind restarts every replica for nothing. Counts swing, so only a note."""
+    cap = next((move for move in moves if move.flag in CAPS), None)
     running = [load.running for load in snapshot.load.values() if load.running is not None]
-    if cap is None or isinstance(cap, str) or not running:
+    if cap is None or cap.after is None or isinstance(cap.after, str) or not running:
         return ()
-    if cap < max(running):
-        return (Circumstance(name="binds", grade="note", text=f"the limit is below what runs: {_at_once(running)}"),)
-    text = f"the limit may change nothing: {_at_once(running)}"
-    return (Circumstance(name="binds", grade="note", text=text),)
+    if cap.direction == "raise" and isinstance(cap.before, int | float):
+        said = "of now is reached" if max(running) >= cap.before else "may change nothing"
+    else:
+        said = "is below what runs" if cap.after < max(running) else "may change nothing"
+    return (Circumstance(name="binds", grade="note", text=f"the limit {said}: {_at_once(running)}"),)
 
 
 def _at_once(running: list[float]) -> str:

@@ -50,7 +50,6 @@ class EditedConfigMap:
 
 @dataclass(frozen=True)
 class EditedTemplate:
-    flag_edits: tuple[FlagEdit, ...]
     fields: tuple[FieldEdit, ...]
     """The fields to replace in the workload."""
     guards: tuple[Obj, ...]
@@ -301,7 +300,6 @@ def _result(workload: Obj, change: _Change, others: Sequence[_WrittenTemplate]) 
     )
     written = [_written(workload, change, _rolled_template(after.template, config_maps)), *others]
     return EditedTemplate(
-        flag_edits=edits.flags,
         fields=tuple(edit for each in written for edit in each.fields),
         guards=tuple(guard for each in written for guard in each.guards),
         differences=(*change.lines.of(""), *_indirect(change)),

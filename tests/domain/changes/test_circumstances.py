@@ -24,7 +24,7 @@ from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.rollout import strategy_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
-from bot.domain.flags.flags_in_spec import FlagEdit
+from bot.domain.flags.mitigations import Move
 from bot.domain.kernel.errors import NoPlanError
 from bot.domain.signals.scrape import ReplicaLoad
 from tests.domain.changes.snapshots import budget, deployment, node, pod, snapshot, template
@@ -238,28 +238,27 @@ AT_ONCE = "the busiest replica runs 5 requests at once now"
 
 
 @pytest.mark.parametrize(
-    ("edits", "said"),
+    ("moves", "said"),
     [
-        pytest.param((FlagEdit("--max-num-seqs", 4),), f"the limit is below what runs: {AT_ONCE}", id="below"),
-        pytest.param((FlagEdit("--max-num-seqs", 5),), f"the limit may change nothing: {AT_ONCE}", id="as-many"),
-        pytest.param((FlagEdit("--max-num-seqs", 6),), f"the limit may change nothing: {AT_ONCE}", id="above"),
-        pytest.param(
-            (FlagEdit("--seed", 1), FlagEdit("--max-num-active-seqs", 4)),
-            f"the limit is below what runs: {AT_ONCE}",
-            id="2nd",
-        ),
-        pytest.param((FlagEdit("--seed", 1),), None, id="no-cap"),
-        pytest.param((FlagEdit("--max-num-seqs", None),), None, id="taken-away"),
-        pytest.param((FlagEdit("--max-num-seqs", "$(N)"),), None, id="not-known"),
+        pytest.param((Move("--max-num-seqs", 256, 4),), "is below what runs", id="below"),
+        pytest.param((Move("--max-num-active-seqs", None, 4),), "is below what runs", id="first-limit"),
+        pytest.param((Move("--max-num-seqs", 256, 5),), "may change nothing", id="as-many"),
+        pytest.param((Move("--max-num-seqs", 256, 6),), "may change nothing", id="above"),
+        pytest.param((Move("--max-num-seqs", 5, 6),), "of now is reached", id="raised"),
+        pytest.param((Move("--max-num-seqs", 6, 7),), "may change nothing", id="raised-without-need"),
+        pytest.param((Move("--seed", 0, 1), Move("--max-num-seqs", 256, 4)), "is below what runs", id="2nd"),
+        pytest.param((Move("--seed", 0, 1),), None, id="no-cap"),
+        pytest.param((Move("--max-num-seqs", 4, None),), None, id="not-known-after"),
+        pytest.param((Move("--max-num-seqs", 256, "$(N)"),), None, id="not-known"),
     ],
 )
-def test_a_cap_says_whether_it_binds_now(edits: tuple[FlagEdit, ...], said: str | None) -> None:
-    found = tuple(map(graded, binding_note(with_load(llm_1=3, llm_2=5, llm_3=None), edits)))
-    assert found == (() if said is None else (("binds", "note", said),))
+def test_a_cap_says_whether_it_binds_now(moves: tuple[Move, ...], said: str | None) -> None:
+    found = tuple(map(graded, binding_note(with_load(llm_1=3, llm_2=5, llm_3=None), moves)))
+    assert found == (() if said is None else (("binds", "note", f"the limit {said}: {AT_ONCE}"),))
 
 
 def test_nothing_is_said_of_a_cap_while_nobody_knows_what_runs() -> None:
     assert (
-        binding_note(replace(snapshot(), load={"llm-1": ReplicaLoad(None, None)}), (FlagEdit("--max-num-seqs", 4),))
+        binding_note(replace(snapshot(), load={"llm-1": ReplicaLoad(None, None)}), (Move("--max-num-seqs", 256, 4),))
         == ()
     )

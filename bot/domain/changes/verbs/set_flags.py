@@ -63,7 +63,7 @@ def plan_set_flags(situation: Situation) -> Plan:
             *rollout_circumstances(snapshot, edited.templates),
             *scale_in_note(snapshot),
             *edited.notes,
-            *binding_note(snapshot, edited.flag_edits),
+            *binding_note(snapshot, edited.moves),
         ),
         risk=VERB.risk,
         expected=expected_downtime(snapshot, edited.template),
