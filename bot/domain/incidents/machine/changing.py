@@ -81,7 +81,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if is_patch:
         shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title}
         draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
-    else:
+    elif not (VERBS[change.verb].cleans_up and result.outcome == "not_needed"):
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))
     if result.outcome == "impossible":
         draft.learn(impossible=(*draft.run.findings.impossible, change.state), handed_out=result.handed_out)

@@ -258,6 +258,23 @@ def test_what_the_playbook_leaves_open_becomes_a_question(outcome: str, built_in
     assert {"again", "goto:watch", "hand_over", "close"} <= set(question.choices)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        pytest.param("scale\n    with: {by: 1}", ["not_needed"], id="a change that people may expect"),
+        pytest.param("remove_canary", [], id="a clean-up of nothing"),
+    ],
+)
+def test_people_read_that_a_change_was_not_needed_unless_it_only_cleans_up(change: str, told: list[str]) -> None:
+    text = TEXT.replace("scale\n    with: {by: 1}", change).replace(
+        "    done: watch\n", "    done: watch\n    not_needed: watch\n"
+    )
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="not_needed", reason="there is none"))
+    assert story.run.state == "watch"
+    assert [news.result for news in story.run.news] == told
+
+
 # --- applying -------------------------------------------------------------------------------------------------------
 
 
