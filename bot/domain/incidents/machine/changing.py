@@ -38,6 +38,8 @@ CRITICAL = "page"
 """The severity in which one lead may break the glass."""
 ROLLS_ON = "Kubernetes continues the rollout meanwhile, one replica at a time; undoing it reverses the rollout."
 WHY_UNDO = "This takes back what the incident changed, and the trouble may come back."
+TRIED = "Try it on a canary first"
+"""What the canary of an option is called: its state is named as the recommendation, often by a question."""
 UNPOSTED_SECONDS = 600.0
 """A request's time starts at most this long after its creation, even if Slack does not accept its message."""
 SOMEBODY_ELSE = "somebody else"
@@ -77,7 +79,8 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     draft.record(
         "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
     )
-    title = draft.playbook.called(change.state)
+    is_tried = change.verb == "canary" and bool(draft.recommended_by(change.state))
+    title = TRIED if is_tried else draft.playbook.called(change.state)
     if is_patch:
         shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title}
         draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)

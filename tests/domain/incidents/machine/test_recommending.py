@@ -273,6 +273,11 @@ def test_without_room_for_a_canary_an_edit_in_place_covers_no_rollout() -> None:
     assert request_of(told).covers == ()
 
 
+def test_people_read_that_the_canary_is_what_was_not_possible() -> None:
+    told = staged(once=False, first=PlanResult(outcome="impossible", reason="no GPU is free"))
+    assert [(news.title, news.text) for news in told.run.news] == [("Try it on a canary first", "no GPU is free")]
+
+
 def test_another_replica_covers_no_rollout_of_a_canary() -> None:
     told = staged(once=True, room=1.0, first=PLANNED)
     assert (told.run.state, request_of(told).covers) == ("relieve_grow", ())
