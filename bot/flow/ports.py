@@ -848,7 +848,7 @@ class PartlyShownError(MessengerError):
         self.events = tuple(events)
 
 
-class Shows(NamedTuple):
+class Displayed(NamedTuple):
     """What was shown."""
 
     events: Sequence[Event] = ()
@@ -858,7 +858,7 @@ class Shows(NamedTuple):
 
 
 class Messenger(Protocol):
-    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Shows:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
         """Brings the incident's card and thread up to date.
 
         `shown`: what is stored about its messages, if it has just been read; then the caller stores what has changed.

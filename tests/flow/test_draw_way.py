@@ -13,7 +13,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.handlers.draw_path import DrawPathHandler, way_picture
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Draw, Owed, Shows
+from bot.flow.ports import Displayed, Draw, Owed
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
@@ -48,8 +48,8 @@ class Uploads:
     async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
         raise AssertionError("the path is a file of its own")
 
-    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Shows:
-        return Shows()
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
+        return Displayed()
 
     async def want_card(self, incident_id: str) -> None:
         raise AssertionError("nobody looks for a card")

@@ -46,7 +46,7 @@ from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError, OvertakenError, PaceError, StorageUnavailableError
 from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Clock, Draw, PartlyShownError, Shows
+from bot.flow.ports import Clock, Displayed, Draw, PartlyShownError
 
 log = structlog.get_logger(__name__)
 
@@ -107,14 +107,14 @@ class SlackMessenger:
         """Why Slack refuses the bot's messages until a person fixes it; empty while it accepts them."""
         return self._door.reason
 
-    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Shows:
+    async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
         pulse = Pulse(self._clock.now, self._clock.now())
         known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
         slots = self._slots(run, known, pulse)
         async with self._saved(run, slots):
             events = await self._show(run, slots)
             changed = {} if shown is None else self._store.written(slots.take_unsaved())
-        return Shows(events, changed)
+        return Displayed(events, changed)
 
     async def _show(self, run: Run, shown: _Slots) -> Sequence[Event]:
         await self._hold_back(run, shown)
