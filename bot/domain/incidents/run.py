@@ -426,6 +426,12 @@ class Run(_Frozen):
         """The names of its alerts that fire, each once."""
         return tuple(dict.fromkeys(alert.name for alert in self.alerts.values() if alert.status == "firing"))
 
+    @property
+    def fires_since(self) -> float:
+        """When the newest alert that fires began; 0 if none does."""
+        firing = (alert for alert in self.alerts.values() if alert.status == "firing")
+        return max((alert.starts_at.timestamp() for alert in firing), default=0.0)
+
     def fires(self, offer: Offer) -> bool:
         """Whether an alert that this playbook is for still fires."""
         return any(name in self.alerts and self.alerts[name].status == "firing" for name in offer.alerts)

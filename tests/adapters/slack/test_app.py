@@ -259,6 +259,16 @@ async def test_incident_alone_shows_what_waits_and_what_to_do(counter: Counter) 
     assert "No incident is open." in await counter.say("")
 
 
+async def test_a_change_that_was_halted_half_way_waits_for_people(counter: Counter) -> None:
+    halted = waiting(status="granted").with_(halted_by="U0BEN")
+    assert halted.change is not None
+    counter.inbound.runs["INC-7"] = halted.with_(change=halted.change.model_copy(update={"begun": True}))
+    said = await counter.say("")
+    assert "*1 incident is open; 1 waits for people.*" in said
+    assert "• `/incident resume INC-7`" in said
+    assert said.count("⛔ Halted") == 1
+
+
 async def test_help_explains_one_command(counter: Counter) -> None:
     said = await counter.say("help halt")
     assert "`/incident halt [INC|all] [WHY]`: stop sending changes until it is resumed." in said

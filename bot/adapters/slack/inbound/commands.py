@@ -189,7 +189,7 @@ class Commands:
     async def _now(self, command: Command) -> Message:
         """What waits for people, those that this person leads first, and things to do next."""
         page = await self._incidents.open_page()
-        waiting = [run for run in page.runs if run.open_question or run.open_request or run.advised]
+        waiting = [run for run in page.runs if _waits(run)]
         waiting.sort(key=lambda run: (run.lead != command.user, URGENCY.index(run.severity)))
         lines = [
             f"• {sign_of(run)} *{line(run.incident_id, 40)}* {code(run.target, 120)}"
@@ -486,9 +486,19 @@ def _how_many_wait(waiting: int, still_open: int) -> str:
     return f"*{opened}; {waits}.*"
 
 
+def _waits(run: Run) -> bool:
+    """Whether it waits for people. A change that they halted half-way waits for them too."""
+    return bool(run.open_question or run.open_request or run.advised) or _is_halted_half_way(run)
+
+
+def _is_halted_half_way(run: Run) -> bool:
+    return run.is_halted and run.change is not None and run.change.begun
+
+
 def _next_steps(waiting: Sequence[Run], *, steers: bool) -> list[tuple[str, str]]:
     name = waiting[0].incident_id if waiting else "INC-7"
-    words = (f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
+    resume = [f"resume {name}"] if waiting and _is_halted_half_way(waiting[0]) else []
+    words = (*resume, f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
     of_members = (f"show {name}", f"note {name} TEXT", "list", "help")
     usable = words if steers else of_members
     return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in usable]

@@ -112,6 +112,7 @@ def _situation(run: Run) -> list[str]:
     if run.users:
         # A closed incident is not read again: its last number keeps its time.
         read = f" · read {ago(run.users_at) if run.is_open else day(run.users_at)}" if run.users_at else ""
+        read += ", before the alert that fires now" if run.users_at and run.users_at < run.fires_since else ""
         users = [f"*{line(run.users, 400)}* · {since}{read}"]
     else:
         moved = numbers(run.findings.baseline, run.latest)[:NUMBERS]
@@ -148,7 +149,8 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
 
 def standing(run: Run) -> str:
     """As `now_line`, for lists, where nothing else tells that changes are halted."""
-    is_halted = run.is_open and run.halted_by and not run.halted_with_all
+    says_so = run.change is not None and run.change.begun and not (run.open_question or run.open_request)
+    is_halted = run.is_open and run.halted_by and not run.halted_with_all and not says_so
     return f"{'⛔ Halted · ' if is_halted else ''}{now_line(run, {})}"
 
 
