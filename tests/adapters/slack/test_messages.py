@@ -15,7 +15,7 @@ from bot.adapters.slack.outbound.request_message import approve_label, request_b
 from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
-from bot.domain.approvals.grant import Alternative, CarriedOut, Covered, Demand
+from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
 from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Post, Run
 from bot.domain.kernel.form import FormField
@@ -504,12 +504,39 @@ def test_the_end_of_an_incident_that_the_bot_did_not_change_says_so() -> None:
     assert "Fixed and verified" in json.dumps(dict(thread(changed))["closed:9"].blocks)
 
 
-def test_a_request_that_covers_later_changes_tells_the_impact_of_the_first() -> None:
-    later = Covered(state="roll_out", title="Roll it out to every replica", risk="high")
+@pytest.mark.parametrize(
+    ("verb", "cost"),
+    [
+        pytest.param("promote", " Each replica restarts then; undoing that is another rolling restart.", id="rollout"),
+        pytest.param("run_job", "", id="only an evaluation of the canary"),
+    ],
+)
+def test_a_request_that_covers_later_changes_tells_the_impact_of_the_first(verb: str, cost: str) -> None:
+    later = Covered(state="later", verb=verb, title="Do more", risk="high")
     (request,) = waiting(covers=(later,)).requests.values()
     shown = json.dumps(request_blocks(waiting(covers=(later,)), request), ensure_ascii=False)
     assert "*Impact of the first step:* " in shown
-    assert "*Then, with the same approval:* Roll it out to every replica." in shown
+    assert f'*Then, with the same approval:* Do more.{cost}"' in shown or f"Do more.{cost}\\n" in shown
+
+
+def test_an_option_that_a_person_chose_is_not_called_recommended() -> None:
+    first, chosen = request(request_id="R2", option="Add a replica"), request(option="Cap it", asked_at=BEGAN + 900)
+    instead = first.model_copy(update={"status": "superseded", "decision_reason": f"Cap it{INSTEAD}"})
+    both = waiting().with_(requests={"R2": instead, "R3": chosen})
+    assert "Recommended" not in json.dumps(request_blocks(both, chosen))
+    refused = first.model_copy(update={"status": "refused", "decision_reason": "no"})
+    assert "*Recommended: cap it*" in json.dumps(
+        request_blocks(both.with_(requests={"R2": refused, "R3": chosen}), chosen)
+    )
+
+
+@pytest.mark.parametrize(
+    ("read_at", "is_older"), [pytest.param(BEGAN - 60, True, id="earlier"), pytest.param(BEGAN + 60, False, id="since")]
+)
+def test_a_reading_about_users_from_before_the_alert_says_so(read_at: float, is_older: bool) -> None:
+    shown = run(users="Users are served in time", users_at=read_at, alerts={"f": alert()})
+    text = json.dumps(card(shown, links={}).blocks, ensure_ascii=False)
+    assert (", before the alert that fires now" in text) is is_older
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ VERDICTS = {
     "unknown": ("❓", "Not known", "not known"),
 }
 """Of a watch: the sign, the answer if its title is a question, and what became of it if it is none."""
+ROLLOUT_COST = "Each replica restarts then; undoing that is another rolling restart."
 STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000
 IN_WORDS = 10
@@ -149,7 +150,14 @@ def _heading(run: Run, request: Request) -> str:
     title = called(run, request)
     if request.advice:
         return f"Would propose: {title}"
-    return f"Recommended: {title[:1].lower()}{title[1:]}" if request.option and not request.edited_by else title
+    is_recommended = request.option and not request.edited_by and not _was_chosen(run, request)
+    return f"Recommended: {title[:1].lower()}{title[1:]}" if is_recommended else title
+
+
+def _was_chosen(run: Run, request: Request) -> bool:
+    """Whether a person chose this option in place of the request before it."""
+    before = [each for each in run.requests.values() if each.asked_at < request.asked_at]
+    return bool(before) and before[-1].decision_reason == f"{request.option}{INSTEAD}"
 
 
 def news_lines(news: Sequence[News]) -> list[str]:
@@ -251,7 +259,12 @@ def _steps(run: Run, request: Request) -> list[str]:
 def covered(request: Request) -> list[str]:
     """What one approval also allows later, in one line; nothing if it is this change alone."""
     later = dict.fromkeys(line(each.title, 160) for each in request.covers)
-    return [f"*Then, with the same approval:* {'; '.join(later)}."] if later else []
+    cost = f" {ROLLOUT_COST}" if _rolls_out(request) else ""
+    return [f"*Then, with the same approval:* {'; '.join(later)}.{cost}"] if later else []
+
+
+def _rolls_out(request: Request) -> bool:
+    return any(each.verb == "promote" for each in request.covers)
 
 
 def _under_way(step: Step) -> str:
@@ -449,8 +462,7 @@ def consequence(request: Request) -> tuple[str, str]:
 
 def approve_label(request: Request) -> str:
     """What the approval allows. A title of a form has 24 characters."""
-    rolls_out = any(each.verb == "promote" for each in request.covers)
-    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}{' + rollout' * rolls_out}"
+    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}{' + rollout' * _rolls_out(request)}"
 
 
 def _other_options(run: Run, request: Request) -> Block | None:
