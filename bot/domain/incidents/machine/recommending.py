@@ -64,9 +64,9 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
     found = []
     for key, verdict in draft.playbook.options(name, values).items():
         why_not = ""
-        if isinstance(verdict, Unknown):
+        if isinstance(verdict, Unknown) and not _was_not_answered(verdict):
             why_not = draft.playbook.in_words(verdict)
-        elif not verdict:
+        elif verdict is not True:
             why_not = text(f"{key}.why_not") or NOT_NOW
         elif not draft.run.held and _is_undo(draft, state.options[key]):
             why_not = NOTHING_TO_UNDO
@@ -76,6 +76,11 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             label = label.replace(NOT_KNOWN, "…")
         found.append(Alternative(key=key, label=label, effect=text(f"{key}.effect"), why_not=why_not))
     return tuple(found)
+
+
+def _was_not_answered(verdict: Unknown) -> bool:
+    """Whether only people's answers are missing: what they did not choose is not possible, rather than not known."""
+    return bool(verdict.missing) and all(name.startswith(("answers.", "forms.")) for name in verdict.missing)
 
 
 def _is_undo(draft: Draft, option: Option) -> bool:

@@ -99,6 +99,16 @@ def test_an_option_that_is_not_possible_is_text_with_its_reason(room: float | No
     assert [each.why_not for each in request_of(told).alternatives] == [why_not, ""]
 
 
+def test_what_nobody_chose_is_not_possible_for_the_reason_that_is_written() -> None:
+    text = TEXT.replace("possible: room > 0", "possible: 'answers.ask == \"grow\"'").replace(
+        "  gone: {end",
+        "  ask: {ask: Now?, choices: {grow: {label: Grow, to: relieve}, none: {label: No, to: calm}}}\n  gone: {end",
+    )
+    text = text.replace("none_possible: gone", "none_possible: ask")
+    told = story(text=text).planned(RESTART)
+    assert request_of(told).alternatives[0].why_not == "no GPU is free"
+
+
 def test_without_a_possible_option_it_leads_elsewhere() -> None:
     assert story(room=0.0, usage=0.5).run.ending == "handed_over"
 
