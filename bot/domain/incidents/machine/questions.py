@@ -110,21 +110,25 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = (), undo_
     state = draft.playbook.state(draft.run.state)
     is_at_end = isinstance(state, EndState)
     again = "Go on" if undo_refused else "Try again"
-    choices = {} if is_at_end or unread else {"again": f"{again}: {draft.playbook.called(draft.run.state)}"[:LABEL]}
-    choices |= {f"goto:{name}": f"Read again: {draft.playbook.called(name)}"[:LABEL] for name in unread}
+    choices = {} if is_at_end or unread else {"again": _label(f"{again}: {draft.playbook.called(draft.run.state)}")}
+    choices |= {f"goto:{name}": _label(f"Read again: {draft.playbook.called(name)}") for name in unread}
     # That a watch held is for its samples to say; a person who knows better may skip it, with a reason.
     claims = ("held",) if isinstance(state, WatchState) else ()
     edges = () if undo_refused else edges_of(state)
     ways = [*dict.fromkeys(edge.to for edge in edges if edge.outcome not in claims)][:4]
-    choices |= {f"goto:{name}": f"Continue: {draft.playbook.called(name)}"[:LABEL] for name in ways}
+    choices |= {f"goto:{name}": _label(f"Continue: {draft.playbook.called(name)}") for name in ways}
     asked = why if why.endswith("?") else f"{why.removesuffix('.')}. What now?"
     _ask_built_in(draft, asked, choices | _ways_out(draft))
+
+
+def _label(text: str) -> str:
+    return text if len(text) <= LABEL else f"{text[: LABEL - 1].rstrip()}…"
 
 
 def _ways_out(draft: Draft) -> dict[str, str]:
     """Returns the choices that lead away from this path of the playbook."""
     # The undo is named: it is not always the change that was last discussed.
-    undo = {"undo": f"Undo: {draft.run.held[-1].title}"[:LABEL]} if draft.run.held else {}
+    undo = {"undo": _label(f"Undo: {draft.run.held[-1].title}")} if draft.run.held else {}
     offers = {f"divert:{offer.playbook}": f"Switch to '{offer.title}'" for offer in draft.run.offers.values()}
     return undo | offers | {"hand_over": "Hand over to me", "close": "Close the incident"}
 
@@ -135,7 +139,7 @@ def ask_after_undo(draft: Draft, recommended_by: Iterable[str]) -> None:
     What would come next here may rest on what was undone: only the choice itself is offered again.
     """
     why = "The undo is done. What next?"
-    choices = {f"goto:{name}": f"Choose again: {draft.playbook.called(name)}"[:LABEL] for name in recommended_by}
+    choices = {f"goto:{name}": _label(f"Choose again: {draft.playbook.called(name)}") for name in recommended_by}
     if not choices:
         ask_what_next(draft, why)
         return
