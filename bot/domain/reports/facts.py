@@ -463,7 +463,7 @@ def _decisions(entries: Sequence[Entry]) -> Iterator[Decided]:
     moved = (SUPERSEDED.match(entry.text) for entry in entries if entry.kind == "planned")
     not_applied = {found[1]: found[2] for found in moved if found}
     for entry in entries:
-        if entry.kind in DECISIONS:
+        if entry.kind in DECISIONS or (entry.kind == "reopened" and entry.who):
             digest, reason = _str(entry.data, "digest"), _str(entry.data, "reason")
             why = not_applied.get(_str(entry.data, "request")) if entry.text.startswith(APPROVED) else None
             what = f"{entry.text} (not applied: {why})" if why else entry.text

@@ -315,6 +315,12 @@ def test_decisions_name_the_person_and_the_plan() -> None:
     assert Report.of(fixed().timeline).people == {"ana": "Ana"}
 
 
+def test_who_reopened_an_incident_is_among_what_people_decided() -> None:
+    story = fixed().tell(900, Commanded(event_id="r", command="reopen", user="ben", text="it fires again"))
+    *_, reopened = Report.of(story.timeline).decisions
+    assert (reopened.who, reopened.what) == ("ben", "reopened by hand: it fires again")
+
+
 def test_a_call_shows_before_and_after() -> None:
     (called,) = Report.of(fixed().timeline).calls
     assert called.done
