@@ -329,7 +329,9 @@ class DryRun:
             elif outcome in ("impossible", "not_needed"):
                 result = PlanResult.model_validate({"outcome": outcome, "reason": f"the table says: {outcome}"})
             else:
-                result = self._proposes(run, state.change, arguments, alternatives(run, state))
+                result = self._proposes(
+                    run, state.change, arguments, alternatives(run, state, playbook.playbook.states)
+                )
         return Done((Planned(event_id=effect.effect_id, effect_id=effect.effect_id, result=result, readings=readings),))
 
     def _proposes(

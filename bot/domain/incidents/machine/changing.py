@@ -167,7 +167,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         asked_at=draft.at,
         edited_by=change.edited_by,
         covers=covers,
-        alternatives=recommending.alternatives(draft.run, written) if written else (),
+        alternatives=recommending.alternatives(draft.run, written, draft.playbook.playbook.states) if written else (),
         asked_before=repeats,
         advice=advice,
         status="advised" if advice else "open",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
@@ -10,7 +11,7 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import News, Run, ScopeValues
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.expressions.template import NOT_KNOWN
-from bot.domain.playbooks.language import ChangeState, Option, RecommendState
+from bot.domain.playbooks.language import ChangeState, Option, RecommendState, State
 
 NOT_NOW = "not possible now"
 NOTHING_TO_UNDO = "the bot has changed nothing that could be taken back"
@@ -121,7 +122,12 @@ def _was_tried(draft: Draft, state: str) -> bool:
     return not requests or any(each.status not in ("superseded", "withdrawn") for each in requests)
 
 
-def alternatives(run: Run, state: ChangeState) -> tuple[Alternative, ...]:
-    """Returns the other options of the recommendation that this change belongs to."""
+def alternatives(run: Run, state: ChangeState, states: Mapping[str, State]) -> tuple[Alternative, ...]:
+    """Returns the other options of the recommendation that this change belongs to, without those of the same plan."""
     options = run.findings.options.get(state.option_of, ())
-    return tuple(each for each in options if each.key in state.alternatives)
+    leads_to = {key: states[to] for key, to in state.alternatives.items()}
+    return tuple(each for each in options if each.key in leads_to and not _is_the_same(leads_to[each.key], state))
+
+
+def _is_the_same(other: State, state: ChangeState) -> bool:
+    return isinstance(other, ChangeState) and (other.change, other.with_) == (state.change, state.with_)
