@@ -182,7 +182,7 @@ def open_storage(settings: StorageSettings, stack: contextlib.AsyncExitStack) ->
         replicas=settings.redis_replicas,
     )
     epochs = RedisEpoch(connection)
-    store = RedisStore(connection, owner=owner, limits=limits, epoch=lambda: epochs.known)
+    store = RedisStore(connection, owner=owner, limits=limits, next_number=epochs.next_number)
     claims = RedisClaims(connection, breaker, settings.observing)
     return Storage(connection, store, claims, epochs, RedisPlannedWindows(connection))
 

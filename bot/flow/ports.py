@@ -203,8 +203,6 @@ class Standing(NamedTuple):
     """The storage's time."""
     windows: Sequence[PlannedWindow] = ()
     """Those that people planned, including any that have ended."""
-    next_id: str = ""
-    """The id of the incident that is opened now, if nothing stands in its way and it was asked for."""
 
 
 class RunStore(Protocol):
@@ -233,11 +231,8 @@ class RunStore(Protocol):
         """The open incident of this target as this process saw it last, without asking; it may have changed since."""
         ...
 
-    async def standing(self, target_key: str, *, opens: bool = False) -> Standing:
-        """What an alert about this target meets, read at one moment.
-
-        `opens`: the alert opens an incident if nothing stands in its way; then `next_id` saves a look.
-        """
+    async def standing(self, target_key: str) -> Standing:
+        """What an alert about this target meets, read at one moment."""
         ...
 
     async def open_incident(self, target_key: str) -> str | None:

@@ -19,11 +19,6 @@ class Restrictions:
         self.observing = observing or Observing()
         self._windows, self._rules = windows, rules
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether the settings open windows, now or later."""
-        return bool(self._rules)
-
     async def open(self, at: float) -> Sequence[PlannedWindow]:
         """The windows that are open now, those that end first before the others."""
         return self.open_of(await self._windows.planned(at=at), at)

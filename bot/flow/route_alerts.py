@@ -241,9 +241,7 @@ class RouteAlerts:
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
         bundle = self._bundle(playbook, target, entry)
-        # A window of the settings may hold the alert back: then a number would be taken for nothing.
-        opens = entry.alert.status == "firing" and not self._restrictions.has_rules
-        standing = await self._runs.standing(target.key, opens=opens)
+        standing = await self._runs.standing(target.key)
         run, how, parked = await self._known(standing, entry.alert, playbook)
         windows: Sequence[PlannedWindow] = ()
         if entry.alert.status == "resolved":
@@ -260,8 +258,7 @@ class RouteAlerts:
             if entry.alert.status == "resolved":
                 await self._keep_unmatched(entry, "it is resolved, and no incident of its target is open")
                 return True
-            incident_id = standing.next_id or await self._runs.next_incident_id()
-            run, how = opened(incident_id, entry.alert, target, bundle), "opens"
+            run, how = opened(await self._runs.next_incident_id(), entry.alert, target, bundle), "opens"
             advice = self._restrictions.advice_in(windows, run.playbook, target)
             run = run.with_(only_advice=advice, parked_before=tuple(map(parked_incident, parked)))
         offer = _offer(bundle, run) if how == "extends" else None

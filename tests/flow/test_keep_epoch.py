@@ -69,7 +69,7 @@ class Process:
     def __init__(self, connection: Connection, outside: Outside, time: VirtualTime) -> None:
         epochs = RedisEpoch(connection)
         self.connection = connection
-        self.store = RedisStore(connection, owner="one", epoch=lambda: epochs.known)
+        self.store = RedisStore(connection, owner="one", next_number=epochs.next_number)
         library = Library({"drill": drill_playbook()})
         cluster = MemoryCluster(time.now)
         clusters = {"test": cluster}

@@ -121,7 +121,7 @@ class MemoryStore:
     def known(self, target_key: str) -> Run | None:
         return self.runs.get(self._open.get(target_key, ""))
 
-    async def standing(self, target_key: str, *, opens: bool = False) -> Standing:
+    async def standing(self, target_key: str) -> Standing:
         parked = await self.parked_incidents(target_key)
         return Standing(self._open.get(target_key), self._last.get(target_key), parked, await self.now())
 

@@ -21,15 +21,14 @@ class RedisEpoch:
 
     def __init__(self, connection: Connection) -> None:
         self._redis = connection
-        self.known = ""
-        """As it is stored; empty until it was read."""
+        self._known = ""
 
     async def look(self) -> StorageSeen:
         ask, client, key = self._redis.ask, self._redis.client, self._redis.key
         raw, counter = await ask(client.mget([key("epoch"), key("counter")]))
         server = await self._server()
         if raw is not None:
-            self.known = str(raw)
+            self._known = str(raw)
         return StorageSeen(
             epoch=None if raw is None else Epoch.model_validate_json(raw),
             counter=None if counter is None else int(counter),
@@ -48,8 +47,16 @@ class RedisEpoch:
 
     async def begin(self, epoch: Epoch) -> Epoch:
         keys = [self._redis.key("epoch"), self._redis.key("counter")]
-        self.known = str(await self._redis.script("epoch", keys, [epoch.model_dump_json(), epoch.after]))
-        return Epoch.model_validate_json(self.known)
+        self._known = str(await self._redis.script("epoch", keys, [epoch.model_dump_json(), epoch.after]))
+        return Epoch.model_validate_json(self._known)
 
     async def raise_counter(self, least: int) -> None:
         await self._redis.script("raise_counter", [self._redis.key("counter")], [least])
+
+    async def next_number(self) -> int:
+        """Raises `StorageUnavailableError` until the epoch is known."""
+        keys = [self._redis.key("epoch"), self._redis.key("counter")]
+        number = await self._redis.script("next_number", keys, [self._known]) if self._known else None
+        if number is None:
+            raise StorageUnavailableError("Redis is empty or was replaced; new incidents wait until that is looked at")
+        return int(number)

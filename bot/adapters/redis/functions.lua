@@ -32,9 +32,3 @@ local function TAKE_TOKEN(buckets, bucket, rate, burst)
   return '0'
 end
 
--- Takes the number of the next incident, in this epoch alone ('' = in none, '*' = in any): in another one, the counter may have
--- restarted.
-local function NEXT_NUMBER(epoch, counter, known)
-  if known == '' or (known ~= '*' and redis.call('GET', epoch) ~= known) then return nil end
-  return redis.call('INCR', counter)
-end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -20,7 +20,7 @@ from bot.domain.incidents.event import AlertChanged, Commanded, Event, OpenedByH
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import NewerFormError, StaleRunError, StorageUnavailableError
+from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
@@ -86,16 +86,16 @@ class RedisStore:
         *,
         owner: str,
         limits: StoreLimits | None = None,
-        epoch: Callable[[], str] = lambda: "*",
+        next_number: Callable[[], Awaitable[int]] | None = None,
         form: StoredForm | None = None,
     ) -> None:
-        """`epoch`: the one in which this process may number incidents; empty: not known yet; `*`: any.
+        """`next_number` numbers incidents; None: by the counter alone, for callers that open none.
 
         `form`: in which incidents are stored; None: that of this version of the bot.
         """
         self._redis, self._owner, self._limits = connection, owner, limits or StoreLimits()
         self._form = form or StoredForm()
-        self._epoch = epoch
+        self._next_number = next_number or self._count
         self._bundles_stored: set[str] = set()
         self._kept: dict[str, tuple[str, Run]] = {}
         """The runs that were read or stored last, with their texts: what comes in a row finds its run as it was."""
@@ -284,23 +284,20 @@ class RedisStore:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     async def next_incident_id(self) -> str:
-        number = await self._redis.script("next_number", self._keys("epoch", "counter"), [self._epoch()])
-        if number is None:
-            raise StorageUnavailableError("Redis is empty or was replaced; new incidents wait until that is looked at")
-        return f"INC-{number}"
+        return f"INC-{await self._next_number()}"
+
+    async def _count(self) -> int:
+        return int(await self._redis.ask(self._redis.client.incr(self._redis.key("counter"))))
 
     def known(self, target_key: str) -> Run | None:
         runs = (run for _, run in self._kept.values() if run.is_open and run.parked is None)
         return next((run for run in runs if run.target.key == target_key), None)
 
-    async def standing(self, target_key: str, *, opens: bool = False) -> Standing:
-        keys = self._keys("open", "last", "parked", "planned-windows", "epoch", "counter")
-        arguments = [target_key, self._epoch() if opens else ""]
-        current, last, at, parked, windows, number = await self._redis.script("standing", keys, arguments)
+    async def standing(self, target_key: str) -> Standing:
+        keys = self._keys("open", "last", "parked", "planned-windows")
+        current, last, at, parked, windows = await self._redis.script("standing", keys, [target_key])
         planned = [PlannedWindow.model_validate_json(raw) for raw in windows]
-        next_id = f"INC-{number}" if number else ""
-        parked = sorted(map(str, parked), key=_number)
-        return Standing(current or None, last or None, parked, float(at), planned, next_id)
+        return Standing(current or None, last or None, sorted(map(str, parked), key=_number), float(at), planned)
 
     async def open_incident(self, target_key: str) -> str | None:
         found = await self._redis.ask(self._redis.client.hget(self._redis.key("open"), target_key))

@@ -16,7 +16,7 @@ from bot.domain.incidents.effect import ReadSignals, ShowInSlack
 from bot.domain.incidents.event import Commanded, Due, OpenedByHand, Progressed
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.stored_form import FORMS, StoredForm
-from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
+from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.flow.ports import Intake, Owed, Settled
 from tests import builders
@@ -212,32 +212,6 @@ async def test_a_lease_lasts_to_the_part_of_a_second(store: RedisStore, two: Red
     assert await two.take("INC-1", "show") is None
     await time.advance(0.2)
     assert await two.take("INC-1", "show") is not None
-
-
-TARGET = builders.run().target.key
-
-
-async def test_the_first_incident_of_a_target_gets_its_number_with_the_look(store: RedisStore) -> None:
-    assert (await store.standing(TARGET)).next_id == "", "nothing opens"
-    assert (await store.standing(TARGET, opens=True)).next_id == "INC-1"
-    await opened(store, "INC-1")
-    assert (await store.standing(TARGET, opens=True)).next_id == "", "one is open"
-    assert await store.next_incident_id() == "INC-2", "none was skipped"
-
-
-async def test_a_target_that_had_an_incident_gets_its_number_when_it_is_clear_that_one_opens(store: RedisStore) -> None:
-    await committed(store, await opened(store), consumed=1, closed_at=1.0)
-    assert (await store.standing(TARGET, opens=True)).next_id == ""
-
-
-@pytest.mark.parametrize("known", ["", "an earlier epoch"])
-async def test_no_number_is_given_in_another_epoch(redis: Connection, known: str) -> None:
-    await redis.client.set(redis.key("epoch"), "the present epoch")
-    store = RedisStore(redis, owner="one", epoch=lambda: known)
-    assert (await store.standing(TARGET, opens=True)).next_id == ""
-    with pytest.raises(StorageUnavailableError, match="new incidents wait"):
-        await store.next_incident_id()
-    assert await redis.client.get(redis.key("counter")) is None
 
 
 async def test_an_incident_that_is_closed_does_not_take_its_target_from_the_next_one(store: RedisStore) -> None:

@@ -1,2 +1,4 @@
--- The number of the next incident; nothing if the epoch is over. KEYS: epoch, counter. ARGV: as NEXT_NUMBER.
-return NEXT_NUMBER(KEYS[1], KEYS[2], ARGV[1])
+-- The number of the next incident. KEYS: epoch, counter. ARGV: the epoch that this process knows.
+-- Returns nothing if that epoch is over: the counter may have restarted.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
+return redis.call('INCR', KEYS[2])
