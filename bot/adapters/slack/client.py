@@ -47,7 +47,7 @@ PEOPLE_TAKE_SECONDS = 60.0
 """How often an error that only a person can fix is tried again."""
 LAYOUT_REFUSED = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
 SDK_LOG = logging.getLogger("slack_sdk.web")
-# The SDK formats each request and answer for a debug message unless its logger has a higher level of its own.
+# The SDK formats each request and response for a debug message unless the level of its logger is higher.
 SDK_LOG.setLevel(logging.INFO)
 
 

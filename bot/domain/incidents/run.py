@@ -359,6 +359,11 @@ class Run(_Frozen):
         return self.change is not None and self.change.begun and not self.change.stopped
 
     @property
+    def is_halted_half_way(self) -> bool:
+        """Whether a change has begun and is halted before its end."""
+        return self.is_halted and self.change is not None and self.change.begun
+
+    @property
     def is_halted(self) -> bool:
         """Whether a person halted it, or a halt stopped its change."""
         return bool(self.halted_by) or (self.change is not None and self.change.halted)
@@ -424,13 +429,16 @@ class Run(_Frozen):
     @property
     def firing(self) -> tuple[str, ...]:
         """The names of its alerts that fire, each once."""
-        return tuple(dict.fromkeys(alert.name for alert in self.alerts.values() if alert.status == "firing"))
+        return tuple(dict.fromkeys(alert.name for alert in self._firing_alerts))
 
     @property
     def fires_since(self) -> float:
         """When the newest alert that fires began; 0 if none does."""
-        firing = (alert for alert in self.alerts.values() if alert.status == "firing")
-        return max((alert.starts_at.timestamp() for alert in firing), default=0.0)
+        return max((alert.starts_at.timestamp() for alert in self._firing_alerts), default=0.0)
+
+    @property
+    def _firing_alerts(self) -> list[Alert]:
+        return [alert for alert in self.alerts.values() if alert.status == "firing"]
 
     def fires(self, offer: Offer) -> bool:
         """Whether an alert that this playbook is for still fires."""

@@ -488,16 +488,12 @@ def _how_many_wait(waiting: int, still_open: int) -> str:
 
 def _waits(run: Run) -> bool:
     """Whether it waits for people. A change that they halted half-way waits for them too."""
-    return bool(run.open_question or run.open_request or run.advised) or _is_halted_half_way(run)
-
-
-def _is_halted_half_way(run: Run) -> bool:
-    return run.is_halted and run.change is not None and run.change.begun
+    return bool(run.open_question or run.open_request or run.advised) or run.is_halted_half_way
 
 
 def _next_steps(waiting: Sequence[Run], *, steers: bool) -> list[tuple[str, str]]:
     name = waiting[0].incident_id if waiting else "INC-7"
-    resume = [f"resume {name}"] if waiting and _is_halted_half_way(waiting[0]) else []
+    resume = [f"resume {name}"] if waiting and waiting[0].is_halted_half_way else []
     words = (*resume, f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
     of_members = (f"show {name}", f"note {name} TEXT", "list", "help")
     usable = words if steers else of_members

@@ -311,7 +311,7 @@ class SlackMessenger:
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         unsaved = slots.unsaved | {slot: attempt}
         _go_on("post", await self._store.attempt(run.incident_id, unsaved, channel=channels[0]))
-        slots.put(slot, attempt)
+        slots.shown[slot] = attempt
         slots.unsaved.clear()
         slots.pulse.went_on(f"recording {slot}")
         message = slots.rendered(slot)
@@ -452,7 +452,7 @@ class SlackMessenger:
             yield
         except (OvertakenError, StorageUnavailableError):
             raise
-        except Exception:
+        except Exception:  # whatever failed: what was posted before it is known, and must not be posted again
             await self._save(run, slots)
             raise
         await self._save(run, slots)

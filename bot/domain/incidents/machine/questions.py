@@ -176,7 +176,7 @@ def promised_to_close(run: Run) -> bool:
 
 
 def asks_what_stays(question: Question) -> bool:
-    """Whether it is the question about residual changes. A playbook may call a choice of its own `keep` too."""
+    """Whether it is the question about residual changes. A playbook may also name one of its choices `keep`."""
     return question.built_in and KEEP in question.choices
 
 
