@@ -16,7 +16,7 @@ from bot.flow.advance_run import Advanced
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.perform_effect import Done, EffectContext, Handler, PerformEffect
 from bot.flow.ports import Waiting
-from bot.flow.reconcile import Reconcile
+from bot.flow.reconcile import Checks, Reconcile
 from bot.flow.wake import Wake
 from tests import builders
 from tests.fakes.incident_service import KnownPeople
@@ -118,11 +118,9 @@ async def test_what_is_stuck_leaves_room_for_other_work(store: RedisStore, stuck
     await world.wake.stop()
 
 
-async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(store: RedisStore) -> None:
+async def three_rounds(store: RedisStore, *, besides: Checks | None = None, seldom: Checks | None = None) -> None:
+    """Returns once the third round has begun."""
     rounds, third = 0, asyncio.Event()
-
-    async def stuck() -> None:
-        await asyncio.Event().wait()
 
     async def route() -> int:
         nonlocal rounds
@@ -131,34 +129,29 @@ async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(sto
             third.set()
         return 0
 
-    world = World(store, {})
-    reconcile = Reconcile(store, store, world.wake, route, besides={"homes.not_refreshed": stuck}, every_seconds=0.01)
+    wake = World(store, {}).wake
+    reconcile = Reconcile(store, store, wake, route, besides=besides or {}, seldom=seldom or {}, every_seconds=0.01)
     running = asyncio.create_task(reconcile.forever())
     await soon(third)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_a_stuck_look_beside_the_round_does_not_hold_up_the_next_round(store: RedisStore) -> None:
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    await three_rounds(store, besides={"homes.not_refreshed": stuck})
+
+
 async def test_what_is_checked_seldom_is_checked_at_the_start_and_not_in_each_round(store: RedisStore) -> None:
-    checked, rounds, third = 0, 0, asyncio.Event()
+    checked = 0
 
     async def check() -> None:
         nonlocal checked
         checked += 1
 
-    async def route() -> int:
-        nonlocal rounds
-        rounds += 1
-        if rounds == 3:
-            third.set()
-        return 0
-
-    world = World(store, {})
-    reconcile = Reconcile(store, store, world.wake, route, seldom={"storage.not_swept": check}, every_seconds=0.01)
-    running = asyncio.create_task(reconcile.forever())
-    await soon(third)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await three_rounds(store, seldom={"storage.not_swept": check})
     assert checked == 1
 
 
