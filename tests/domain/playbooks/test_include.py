@@ -246,17 +246,22 @@ def test_fragments_that_include_each_other_are_refused() -> None:
     assert any("fragments include each other: verify → verify" in said for said in faults(verify=ping))
 
 
-def test_what_grows_without_bound_is_refused() -> None:
-    def level(number: int) -> str:
-        inner = f"p{number + 1}"
-        states = "".join(f"  s{i}: {{include: {inner}}}\n" for i in range(40))
-        return f"language: 1\nfragment: p{number}\nstart: s0\nstates:\n{states}"
+def fragment_of(name: str, count: int, state: str) -> str:
+    states = "".join(f"  s{i}: {state}\n" for i in range(count))
+    return f"language: 1\nfragment: {name}\nstart: s0\nstates:\n{states}"
 
-    fragments = {f"p{number}": level(number) for number in range(5)} | {
-        "p5": "language: 1\nfragment: p5\nstart: x\nstates: {x: {end: fixed}}\n"
-    }
+
+def test_more_states_than_anybody_reads_are_refused() -> None:
     host = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
-    assert any("more than" in said for said in faults(host, **fragments))
+    said = faults(host, p0=fragment_of("p0", 301, "{end: fixed}"))
+    assert any("with its fragments the playbook has more than 300 states" in one for one in said)
+
+
+def test_includes_that_multiply_at_every_level_are_refused() -> None:
+    fragments = {f"p{level}": fragment_of(f"p{level}", 40, f"{{include: p{level + 1}}}") for level in range(5)}
+    host = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
+    said = faults(host, **fragments, p5=fragment_of("p5", 1, "{end: fixed}"))
+    assert any("with its fragments the playbook has more than 300 includes" in one for one in said)
 
 
 def test_a_text_that_doubles_at_every_step_is_refused() -> None:

@@ -22,6 +22,7 @@ from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source, Stretch
 
 MAX_STATES = 300
+MAX_INCLUDES = 300
 MAX_DEPTH = 4
 MAX = 50_000
 """Limit on values, and on hundreds of characters in them."""
@@ -160,7 +161,7 @@ class _Expansion:
         self._unbuilt: set[str] = set()
         self._used: dict[str, Source] = {}
         self._texts: dict[tuple[_Site, str, Role], _Woven | None] = {}
-        self._states = self._size = 0
+        self._states = self._includes = self._size = 0
         define = source.data.get("define")
         # That a definition is named like a function is reported elsewhere.
         self._defined = {str(name) for name in define} - FUNCTION_NAMES if isinstance(define, Mapping) else set[str]()
@@ -208,6 +209,9 @@ class _Expansion:
                 if self._states > MAX_STATES:
                     raise _TooBigError(f"with its fragments the playbook has more than {MAX_STATES} states")
                 continue
+            self._includes += 1
+            if self._includes > MAX_INCLUDES:
+                raise _TooBigError(f"with its fragments the playbook has more than {MAX_INCLUDES} includes")
             inside = self._include(site, name, state, chain)
             if inside is None:
                 self._broken.add(("states", site.prefix + name))
