@@ -1,6 +1,7 @@
 """Options of the whole test run, and requirements that may not be installed."""
 
 import gc
+import itertools
 import os
 import sys
 
@@ -24,19 +25,26 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], PLAI
 
 pytest_plugins = ["tests.redis_server"]
 
+WORLDS = "tests/end_to_end/"
+"""Each test runs one to four demo worlds, of which each needs a fifth of a core, and mostly waits."""
 LONGEST_FIRST = (
+    f"{WORLDS}test_scaling.py",
+    f"{WORLDS}test_serving_playbooks.py",
+    f"{WORLDS}test_full_clusters.py",
+    f"{WORLDS}test_kv_cache_branches.py",
+    f"{WORLDS}test_kv_cache_mitigations.py",
+    f"{WORLDS}test_owned_fleets.py",
+    WORLDS,
     "tests/playbooks/test_shipped.py",
-    "tests/end_to_end/test_kv_cache_mitigations.py",
-    "tests/end_to_end/test_owned_fleets.py",
-    "tests/end_to_end/test_scaling.py",
-    "tests/end_to_end/test_full_clusters.py",
     "tests/flow/test_crash_points.py",
-    "tests/end_to_end/test_kv_cache_branches.py",
-    "tests/end_to_end/test_kv_compression_branches.py",
-    "tests/end_to_end/",
+    "tests/flow/test_any_presses.py",
     "tests/flow/",
+    "tests/life/",
     "tests/bench/",
 )
+AT_ONCE = 3
+BETWEEN = 8
+"""Modules between two that run worlds, so that about half of six workers run worlds, almost until the end."""
 
 
 # Collecting the tests creates millions of objects that stay. Scanning them repeatedly takes a third of the time.
@@ -52,13 +60,25 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers take whole modules in this order: one that takes minutes must not be the last that is begun."""
+    """Workers take whole modules in this order: the longest first, and worlds beside tests that compute.
 
-    def turn(item: pytest.Item) -> int:
-        begins = (item.nodeid.startswith(begin) for begin in LONGEST_FIRST)
+    If all workers ran worlds at once, two cores would be too few, and a world that gets no core misses its times.
+    """
+
+    def turn(module: str) -> int:
+        begins = (module.startswith(begin) for begin in LONGEST_FIRST)
         return next((at for at, fits in enumerate(begins) if fits), len(LONGEST_FIRST))
 
-    items.sort(key=turn)
+    by_module: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        by_module.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    modules = sorted(by_module, key=turn)
+    worlds = [module for module in modules if module.startswith(WORLDS)]
+    others = iter([module for module in modules if not module.startswith(WORLDS)])
+    order: list[str] = []
+    for at, world in enumerate(worlds):
+        order += [world, *itertools.islice(others, 1 if at < AT_ONCE else BETWEEN)]
+    items[:] = [item for module in [*order, *others] for item in by_module[module]]
 
 
 @pytest.hookimpl(tryfirst=True)

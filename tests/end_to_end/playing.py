@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
 
+import pytest
+
 from bot.cli.demo import is_verified
 from bot.domain.changes.plan import Plan
 from bot.domain.kernel.timeline import Chained
@@ -17,6 +19,9 @@ from tests.end_to_end.measured import MOST_BUTTONS, Measured, measured
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
+WITHIN = 600.0
+MARKS = [pytest.mark.end_to_end, pytest.mark.timeout(WITHIN + 180)]
+"""What is late fails in `play`, with what was seen last, and not by the limit of the test."""
 LOOK_EVERY = 1.0
 """All worlds of a group share two cores with those of other groups."""
 STARTS = Lock()
@@ -41,7 +46,7 @@ class Played:
 
 
 def play(
-    scenario: demo.Scenario, *, within: float = 600.0, is_whole: Callable[[Measured], bool] = lambda seen: True
+    scenario: demo.Scenario, *, within: float = WITHIN, is_whole: Callable[[Measured], bool] = lambda seen: True
 ) -> Played:
     """Fail when it is not closed `within` seconds after the trouble began. `is_whole`: whether Slack has everything."""
     said: list[str] = []

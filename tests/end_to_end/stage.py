@@ -134,7 +134,7 @@ class Stage:
         """Where everything stands, for the message of a test that waited in vain."""
         run = self.run()
         where = f"{run.incident_id} in '{run.at_state}'" if run else "no incident"
-        tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-6:]] if run else []
+        tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-40:]] if run else []
         return "\n  ".join([f"{where}; pressed: {self.said[-2:]}", *tail])
 
 

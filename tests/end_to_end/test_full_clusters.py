@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bot.sandbox import scenarios
-from tests.end_to_end.playing import Branch, must_end_as_written
+from tests.end_to_end.playing import MARKS, Branch, must_end_as_written
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(780)]
+pytestmark = MARKS
 
 IN_PLACE = ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place", "verify_calm"]
 IN_PLACE_BY_ITS_OWNER = ["relieve_limit_concurrency_in_place", "edit_asked", "edit_arrives", "roll_out_settle"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from bot.sandbox import scenarios
-from tests.end_to_end.playing import Branch, must_end_as_written
+from tests.end_to_end.playing import MARKS, Branch, must_end_as_written
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+pytestmark = MARKS
 
 CHANGED: tuple[Branch, ...] = (
     (

@@ -12,9 +12,9 @@ from bot.cli.printed import as_pdf
 from bot.domain.reports import html
 from bot.sandbox.scenarios import THRASH
 from tests.end_to_end.measured import MOST_BUTTONS
-from tests.end_to_end.playing import Played, play
+from tests.end_to_end.playing import MARKS, Played, play
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(300)]
+pytestmark = MARKS
 
 PAGE = re.compile(rb"/Type\s*/Page\b")
 APPENDIX = '<h1 class="appendix">'

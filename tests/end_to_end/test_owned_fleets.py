@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bot.sandbox import scenarios
-from tests.end_to_end.playing import Branch, must_end_as_written
+from tests.end_to_end.playing import MARKS, Branch, must_end_as_written
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(780)]
+pytestmark = MARKS
 
 ON_A_CANARY = ["relieve_limit_concurrency", "roll_out_judge", "roll_out_roll_out", "roll_out_remove", "verify_calm"]
 BY_ITS_OWNER = [

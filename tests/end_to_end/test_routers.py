@@ -5,12 +5,10 @@ Real engines' pages, a real API and a real bot, each incident to its end.
 
 from __future__ import annotations
 
-import pytest
-
 from bot.sandbox import scenarios
-from tests.end_to_end.playing import Branch, must_end_as_written, play
+from tests.end_to_end.playing import MARKS, Branch, must_end_as_written, play
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]
+pytestmark = MARKS
 
 POOL: tuple[Branch, ...] = (
     (scenarios.INFERENCE_POOL, ["scope", "replace_mode", "replace_out", "replace_evict", "verify_calm", "fixed_end"]),
