@@ -431,6 +431,8 @@ async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
 async def test_a_word_that_takes_nothing_more_refuses_what_is_no_incident(counter: Counter, word: str) -> None:
     said = await counter.say(f"{word} INC7")
     assert f"`INC7` is not an incident such as INC-7: `/incident {word} [INC" in said
+    said = await counter.say(f"{word} INC-7 go on")
+    assert f"`/incident {word} INC-7` takes no further words: leave out `go on`." in said
     assert counter.inbound.commands == {}
 
 

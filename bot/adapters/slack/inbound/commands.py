@@ -424,9 +424,12 @@ class Commands:
     async def _only_named(self, command: Command) -> Run:
         """For a command without further arguments. Extra text is an error, perhaps a mistyped incident ID."""
         run, rest = await self.pointed_at(command)
-        if rest:
+        if not rest:
+            return run
+        if rest == command.rest.strip():
             raise NotDoneError(f"{code(rest, 60)} is not an incident such as INC-7: `{_usage(command.word)}`.")
-        return run
+        done = f"/incident {command.word} {run.incident_id}"
+        raise NotDoneError(f"`{done}` takes no further words: leave out {code(rest, 60)}.")
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The named incident and the text after it; the only open one when none is named.
