@@ -29,6 +29,7 @@ FORMS: Mapping[int, str] = {
     6: "the `freeze` command, and how far a patch is in the probe `handed_out`",
     7: "the probe `own_changes`",
     8: "the verb of each later change that an approval covers",
+    9: "`kind: integer` of fields in forms",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1

@@ -23,8 +23,9 @@ class FormField(BaseModel):
 
     label: str
     """What stands above it."""
-    kind: Literal["text", "number", "choice", "time"] = "text"
-    """What it takes. A time is a date and a time of day, such as `2026-11-20 14:30`, in UTC."""
+    kind: Literal["text", "number", "integer", "choice", "time"] = "text"
+    """What it takes. An integer is a number without decimals. A time is a date and a time of day in UTC, such as
+    `2026-11-20 14:30`."""
     options: dict[str, str] = {}
     """Of a choice: key to what people read."""
     optional: bool = False
@@ -39,6 +40,10 @@ class FormField(BaseModel):
     """Of a text: how many characters at most."""
     why: str = ""
     """What it is for; stands below it."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in ("number", "integer")
 
 
 Form = dict[str, FormField]
@@ -64,7 +69,7 @@ def answers(form: Mapping[str, FormField], given: Mapping[str, Answer]) -> dict[
     for name, value in given.items():
         if name not in form or value == "":
             continue
-        number = _number(value) if form[name].kind == "number" else None
+        number = _number(value) if form[name].is_number else None
         counted[name] = str(value) if number is None else number
     return counted
 
@@ -112,6 +117,8 @@ def _range_problem(field: FormField, number: float | None, given: Answer) -> str
     unit = f" {field.unit}" if field.unit else ""
     if number is None:
         return f"'{given}' is not a number"
+    if field.kind == "integer" and not number.is_integer():
+        return f"'{given}' is not a whole number"
     if field.min is not None and number < field.min:
         return f"at least {field.min:g}{unit}"
     if field.max is not None and number > field.max:

@@ -209,4 +209,4 @@ def scope_of(playbook: Playbook, probes: Probes) -> dict[str, Kind]:
 
 
 def _of_form(name: str, form: Form) -> dict[str, Kind]:
-    return {f"forms.{name}.{field}": "number" if spec.kind == "number" else "text" for field, spec in form.items()}
+    return {f"forms.{name}.{field}": "number" if spec.is_number else "text" for field, spec in form.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -52,6 +52,20 @@ def test_what_stood_there_already_comes_back_when_nobody_changes_it() -> None:
 def test_a_time_is_typed_as_text() -> None:
     (field,) = shown({"at": FormField(label="When?", kind="time")})["blocks"]
     assert (field["element"]["type"], field["element"]["max_length"]) == ("plain_text_input", MAX_MOMENT_LENGTH)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("kind", get_args(FormField.model_fields["kind"].annotation))
+def test_slack_takes_every_kind_of_field(kind: Any) -> None:
+    options = {"one": "One"} if kind == "choice" else {}
+    shown({"field": FormField(label="Field", kind=kind, options=options)})
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("kind", "decimal"), [("number", True), ("integer", False)])
+def test_slack_accepts_decimals_only_where_they_count(kind: Any, decimal: bool) -> None:
+    (field,) = shown({"revision": FormField(label="Revision", kind=kind)})["blocks"]
+    assert field["element"]["is_decimal_allowed"] is decimal
 
 
 @pytest.mark.fast

@@ -11,6 +11,7 @@ from tests import builders
 pytestmark = pytest.mark.fast
 
 FORM = {
+    "revision": FormField(label="Revision", kind="integer", min=1, optional=True),
     "gain": FormField(label="Gain", kind="number", min=1, max=64, unit="times"),
     "method": FormField(label="Method", kind="choice", options={"fp8": "FP8", "evict": "Eviction"}),
     "since": FormField(label="Since", optional=True, max_length=5),
@@ -31,6 +32,7 @@ def test_what_was_filled_in_counts_in_its_kind() -> None:
     [
         pytest.param({"gain": ""}, "gain", "Gain: this is needed", id="left-empty"),
         pytest.param({"gain": "much"}, "gain", "Gain: 'much' is not a number", id="no-number"),
+        pytest.param({"revision": "1.5"}, "revision", "Revision: '1.5' is not a whole number", id="no-integer"),
         pytest.param({"gain": "nan"}, "gain", "Gain: 'nan' is not a number", id="not-finite"),
         pytest.param({"gain": 0.5}, "gain", "Gain: at least 1 times", id="too-little"),
         pytest.param({"gain": "65"}, "gain", "Gain: at most 64 times", id="too-much"),

@@ -120,7 +120,7 @@ def _time(field: FormField, filled: Answer) -> Block:
 
 
 def _number(field: FormField, filled: Answer) -> Block:
-    element: Block = {"type": "number_input", "action_id": ENTRY, "is_decimal_allowed": True}
+    element: Block = {"type": "number_input", "action_id": ENTRY, "is_decimal_allowed": field.kind == "number"}
     bounds = {"min_value": field.min, "max_value": field.max}
     element |= {name: f"{bound:.12g}" for name, bound in bounds.items() if bound is not None}
     return element | ({"initial_value": f"{filled:.12g}"} if isinstance(filled, float | int) else {})
@@ -137,4 +137,4 @@ def _option(key: str, label: str) -> Block:
     return {"text": plain_text(label, limits.OPTION_TEXT), "value": key[: limits.OPTION_VALUE]}
 
 
-_ELEMENTS = {"text": _text, "number": _number, "choice": _choice, "time": _time}
+_ELEMENTS = {"text": _text, "number": _number, "integer": _number, "choice": _choice, "time": _time}

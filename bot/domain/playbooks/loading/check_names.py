@@ -496,7 +496,7 @@ def _form(path: Path, form: Form) -> Mistakes:
         if (field.kind == "choice") != bool(field.options):
             hint = "Write 'kind: choice' and 'options', or neither."
             yield Mistake(at, "'options' belong to a choice, and a choice needs them", hint, at_key=True)
-        for key in ("min", "max", "unit") if field.kind != "number" else ():
+        for key in ("min", "max", "unit") if not field.is_number else ():
             if key in field.model_fields_set:
                 yield Mistake(
                     (*at, key), f"'{key}' is for a number", "Delete it, or write 'kind: number'.", at_key=True
