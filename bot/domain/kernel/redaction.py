@@ -217,12 +217,10 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("name")
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
-    # Most fields of readings are numbers.
-    return {key: item if isinstance(item, (int, float)) else _redacted_field(key, item) for key, item in data.items()}
-
-
-def _redacted_field(key: str, item: Any) -> Any:
-    return MASK if isinstance(item, str) and item and _holds_secret(key, item) else redacted_data(item)
+    return {
+        key: MASK if isinstance(item, str) and item and _holds_secret(key, item) else redacted_data(item)
+        for key, item in data.items()
+    }
 
 
 def _holds_secret(key: str, item: str) -> bool:
