@@ -43,6 +43,7 @@ LONGEST_FIRST = (
     "tests/bench/",
 )
 AT_ONCE = 3
+"""Modules of worlds that begin at the start of the run, each beside one other module."""
 BETWEEN = 8
 """Modules between two that run worlds, so that about half of six workers run worlds, almost until the end."""
 

@@ -246,21 +246,22 @@ def test_fragments_that_include_each_other_are_refused() -> None:
     assert any("fragments include each other: verify → verify" in said for said in faults(verify=ping))
 
 
+OF_P0 = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
+
+
 def fragment_of(name: str, count: int, state: str) -> str:
     states = "".join(f"  s{i}: {state}\n" for i in range(count))
     return f"language: 1\nfragment: {name}\nstart: s0\nstates:\n{states}"
 
 
 def test_more_states_than_anybody_reads_are_refused() -> None:
-    host = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
-    said = faults(host, p0=fragment_of("p0", 301, "{end: fixed}"))
+    said = faults(OF_P0, p0=fragment_of("p0", 301, "{end: fixed}"))
     assert any("with its fragments the playbook has more than 300 states" in one for one in said)
 
 
 def test_includes_that_multiply_at_every_level_are_refused() -> None:
     fragments = {f"p{level}": fragment_of(f"p{level}", 40, f"{{include: p{level + 1}}}") for level in range(5)}
-    host = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
-    said = faults(host, **fragments, p5=fragment_of("p5", 1, "{end: fixed}"))
+    said = faults(OF_P0, **fragments, p5=fragment_of("p5", 1, "{end: fixed}"))
     assert any("with its fragments the playbook has more than 300 includes" in one for one in said)
 
 

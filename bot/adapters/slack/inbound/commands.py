@@ -426,10 +426,10 @@ class Commands:
         run, rest = await self.pointed_at(command)
         if not rest:
             return run
-        if rest == command.rest.strip():
+        if rest == command.rest.strip():  # none of it names an incident
             raise NotDoneError(f"{code(rest, 60)} is not an incident such as INC-7: `{_usage(command.word)}`.")
-        done = f"/incident {command.word} {run.incident_id}"
-        raise NotDoneError(f"`{done}` takes no further words: leave out {code(rest, 60)}.")
+        named = f"/incident {command.word} {run.incident_id}"
+        raise NotDoneError(f"`{named}` takes no further words: leave out {code(rest, 60)}.")
 
     async def pointed_at(self, command: Command) -> tuple[Run, str]:
         """The named incident and the text after it; the only open one when none is named.
