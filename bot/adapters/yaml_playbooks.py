@@ -25,6 +25,7 @@ from bot.domain.playbooks.bundle import Bundle, diverts_of
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import Origin
 from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.files import playbooks_in
 from bot.domain.playbooks.library import SETTINGS, Library
 from bot.domain.playbooks.loading.check import Checked, check, recompile
 from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
@@ -190,7 +191,7 @@ def _loaded(folders: Sequence[FilePath], overrides: Sequence[Override], before: 
     playbooks: dict[str, CompiledPlaybook] = {}
     faults: dict[str, tuple[Fault, ...]] = {}
     warnings: dict[str, tuple[Fault, ...]] = {}
-    for path in {path.stem: path for folder in folders for path in _playbooks_in(folder)}.values():
+    for path in {path.stem: path for folder in folders for path in playbooks_in(folder)}.values():
         checked = _checked(path, {**packaged, **fragments[path.parent]}, before)
         found = checked.compiled
         if found is not None and found.name in playbooks:
@@ -223,10 +224,6 @@ def _checked(path: FilePath, fragments: _Files, before: CheckedBefore | None) ->
     if before is not None:
         before.keep(path, checked)
     return checked
-
-
-def _playbooks_in(folder: FilePath) -> list[FilePath]:
-    return [path for path in sorted(folder.glob("*.yaml")) if not path.name.endswith(".test.yaml")]
 
 
 def _unlink(
@@ -413,7 +410,7 @@ def check_file(
     if fragments is not None:
         return checked
     # A playbook is seldom written in the folder that serves it: beside the packaged ones.
-    others = (*_playbooks_in(packaged_playbooks()), *_playbooks_in(path.parent))
+    others = (*playbooks_in(packaged_playbooks()), *playbooks_in(path.parent))
     neighbours = {other.stem: None for other in others}
     unlinked = tuple(link_faults(compiled, {**neighbours, compiled.name: compiled}))
     return Checked(None, unlinked) if unlinked else checked

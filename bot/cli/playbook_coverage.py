@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
-from bot.cli.playbook_test import ENDING, play_file
+from bot.cli.playbook_test import play_file
 from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.playbooks.files import TABLE_ENDING
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.rows import Played, RowCoverage, coverage, runbook_steps
 from bot.flow.rehearse_case import TableResult
@@ -40,7 +41,7 @@ def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Cov
     own = [one.playbook for one in library.playbooks.values() if Path(one.file) in folder.glob(f"{name}.yaml")]
     faults = [fault for file, found in library.faults.items() if Path(file).is_relative_to(where) for fault in found]
     played: list[Played] = []
-    for path in sorted(folder.glob(f"{name}{ENDING}")):
+    for path in sorted(folder.glob(f"{name}{TABLE_ENDING}")):
         try:
             played += _played(play(path))
         except PlaybookError as error:

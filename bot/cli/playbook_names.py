@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from bot.cli.failures import CommandError
+from bot.domain.playbooks.files import playbooks_in
 from bot.domain.playbooks.packaged import packaged_playbooks
 
 
@@ -16,7 +17,7 @@ def file_of(path: Path) -> Path:
         return path
     packaged = packaged_playbooks() / f"{path}.yaml"
     if not packaged.is_file():
-        names = [each.stem for each in packaged_playbooks().glob("*.yaml") if not each.name.endswith(".test.yaml")]
+        names = [each.stem for each in playbooks_in(packaged_playbooks())]
         raise CommandError(f"{path}: no such file, folder or packaged playbook; {meant(str(path), names)}")
     return packaged
 

@@ -13,10 +13,10 @@ from bot.cli.playbook_names import file_of
 from bot.domain.incidents.rehearsed import missing_edges
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.files import TABLE_ENDING, is_table, playbooks_in
 from bot.domain.playbooks.testing.cases import Table, check_table, table_of
 from bot.flow.rehearse_case import TableResult, play_table
 
-ENDING = ".test.yaml"
 UNSAID_AT_MOST = 3
 """How many of the last states are listed: a value missing there is the usual cause of a deviation."""
 
@@ -26,16 +26,16 @@ def tables_in(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            tables = sorted(path.glob(f"*{ENDING}"))
+            tables = sorted(path.glob(f"*{TABLE_ENDING}"))
             if not tables:
-                raise CommandError(f"{path}: there is no test table (*{ENDING}) in this folder")
+                raise CommandError(f"{path}: there is no test table (*{TABLE_ENDING}) in this folder")
             found += tables
-        elif path.name.endswith(ENDING):
+        elif is_table(path):
             found.append(path)
         elif path.suffix:
-            found.append(path.with_name(path.stem + ENDING))
+            found.append(path.with_name(path.stem + TABLE_ENDING))
         else:
-            found.append(file_of(path).with_name(f"{path.name}{ENDING}"))
+            found.append(file_of(path).with_name(f"{path.name}{TABLE_ENDING}"))
     missing = [path for path in found if not path.is_file()]
     if missing:
         raise CommandError(f"{missing[0]}: there is no such test table")
@@ -44,15 +44,13 @@ def tables_in(paths: Iterable[Path]) -> list[Path]:
 
 def untested_in(paths: list[Path]) -> list[Path]:
     """The playbooks of these folders that have no test table."""
-    files = (file for path in paths if path.is_dir() for file in sorted(path.glob("*.yaml")))
-    return [
-        file for file in files if not file.name.endswith(ENDING) and not file.with_name(file.stem + ENDING).is_file()
-    ]
+    files = (file for path in paths if path.is_dir() for file in playbooks_in(path))
+    return [file for file in files if not file.with_name(file.stem + TABLE_ENDING).is_file()]
 
 
 def play_file(path: Path) -> TableResult:
     """Raises `PlaybookError` with every fault of the table or of its playbook."""
-    beside = path.with_name(path.name.removesuffix(ENDING) + ".yaml")
+    beside = path.with_name(path.name.removesuffix(TABLE_ENDING) + ".yaml")
 
     default = load_playbook(beside)
 

@@ -65,6 +65,7 @@ def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(
     assert incident_bot("playbook", "check", "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
     table = written(tmp_path, "cases: []", "tiny.test.yaml")
     assert "is a test table. Play it: incident-bot playbook test" in incident_bot("playbook", "check", table).stdout
+    assert incident_bot("playbook", "check", table, "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
     assert "no-such.yaml: cannot be read" in incident_bot("playbook", "check", "no-such.yaml").stdout
     for command in ("check", "test"):
         mistyped = incident_bot("playbook", command, "gpu-falt")

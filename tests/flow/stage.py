@@ -255,6 +255,8 @@ class _Command:
 class _NamedCommands:
     def __init__(self, client: Any) -> None:
         self._client = client
+        self.connection_pool = client.connection_pool
+        """Scripts are sent on its connections."""
 
     def pipeline(self, *, transaction: bool) -> _NamedPipeline:
         return _NamedPipeline(self._client.pipeline(transaction=transaction))

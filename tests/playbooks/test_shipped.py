@@ -10,8 +10,9 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_folder, load_playbook
 from bot.cli.playbook_coverage import Covered, covered
-from bot.cli.playbook_test import ENDING, play_file, read_table, told
+from bot.cli.playbook_test import play_file, read_table, told
 from bot.domain.playbooks.expressions.expression import names_in
+from bot.domain.playbooks.files import TABLE_ENDING
 from bot.domain.playbooks.language import ReadState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -23,7 +24,7 @@ from bot.sandbox.scenarios import SCENARIOS
 
 REPOSITORY = Path(__file__).parents[2]
 PLAYBOOKS = packaged_playbooks()
-TABLES = sorted(PLAYBOOKS.glob(f"*{ENDING}"))
+TABLES = sorted(PLAYBOOKS.glob(f"*{TABLE_ENDING}"))
 
 
 played_once = functools.cache(play_file)
@@ -40,7 +41,7 @@ def found() -> Covered:
 
 
 @pytest.mark.timeout(900)  # the first one plays all tables, beside other tests
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(TABLE_ENDING))
 def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
     result = all_played()[table]
     deviations = [f"{one.case.name}: {one.deviation}" for one in result.failed]
@@ -49,10 +50,10 @@ def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(TABLE_ENDING))
 async def test_opened_by_hand_it_takes_the_same_path(table: Path) -> None:
     """Nothing in a playbook needs the alert: a person who types `/incident open` gets the same help."""
-    written = table.with_name(table.name.replace(ENDING, ".yaml"))
+    written = table.with_name(table.name.replace(TABLE_ENDING, ".yaml"))
     cases = read_table(table, load_playbook(written)).whole()
     case = next(case for case in cases if case.opened_by == "alert").model_copy(update={"opened_by": "hand"})
     result = await play_case(case, with_stand_ins(load_playbook(written, settings_of(case))))
@@ -60,10 +61,10 @@ async def test_opened_by_hand_it_takes_the_same_path(table: Path) -> None:
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(ENDING))
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(TABLE_ENDING))
 def test_what_users_feel_is_read_before_anything_is_shown(table: Path) -> None:
     """Without it the card shows numbers instead of a sentence about users."""
-    playbook = load_playbook(table.with_name(table.name.replace(ENDING, ".yaml"))).playbook
+    playbook = load_playbook(table.with_name(table.name.replace(TABLE_ENDING, ".yaml"))).playbook
     assert playbook.users, "no sentence about users"
     written = [text for finding in playbook.users for text in (finding.when, finding.say) if text]
     mentioned = {name.partition(".")[0] for text in written for name in names_in(text)} & playbook.signals.keys()
@@ -74,8 +75,8 @@ def test_what_users_feel_is_read_before_anything_is_shown(table: Path) -> None:
 
 
 def test_every_playbook_has_a_table() -> None:
-    playbooks = {path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.name.endswith(ENDING)}
-    assert playbooks - {table.name.removesuffix(ENDING) for table in TABLES} == set()
+    playbooks = {path.stem for path in PLAYBOOKS.glob("*.yaml") if not path.name.endswith(TABLE_ENDING)}
+    assert playbooks - {table.name.removesuffix(TABLE_ENDING) for table in TABLES} == set()
 
 
 def test_every_row_of_the_requirements_has_states_and_tests(found: Covered) -> None:

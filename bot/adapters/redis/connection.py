@@ -82,11 +82,24 @@ class Connection:
     async def script(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         try:
             try:
-                return await self.heard(self.client.evalsha(self._digests[name], len(keys), *keys, *map(str, args)))
+                return await self.heard(self._run("EVALSHA", self._digests[name], len(keys), *keys, *map(str, args)))
             except NoScriptError:
                 return await self.heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
         except (RedisError, OSError, TimeoutError) as error:
             raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
+
+    async def _run(self, *command: Any) -> Any:
+        """Like redis-py's `execute_command`, for an answer that needs no conversion, at three quarters of its CPU.
+
+        Omitted are its retries, of which none are wanted here, and its telemetry.
+        """
+        pool = self.client.connection_pool
+        connection = await pool.get_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.send_command(*command)
+            return await connection.read_response()
+        finally:
+            await pool.release(connection)
 
     async def replicated_script(self, name: str, keys: Sequence[str], args: Sequence[Any], *, replicas: int) -> Any:
         """Like `script`, and returns only once `replicas` have what it wrote; raises if they do not within 2 s.

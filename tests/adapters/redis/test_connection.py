@@ -11,22 +11,35 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 
 from bot.adapters.redis.connection import Connection
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.sandbox import valkey
 
 pytestmark = pytest.mark.fast
 
 
 class LateCancel:
-    """Answers as redis-py does: sent by `asyncio.wait_for`, with a cancellation that comes just when it was sent."""
+    """A client, its pool and its connection in one.
+
+    Sends as redis-py does: by `asyncio.wait_for`, with a cancellation that comes just when it was sent.
+    """
 
     def __init__(self, cancel: Callable[[], object]) -> None:
-        self._cancel = cancel
+        self._cancel, self.connection_pool = cancel, self
 
-    async def _send(self) -> str:
+    async def get_connection(self) -> LateCancel:
+        return self
+
+    async def release(self, connection: LateCancel) -> None:
+        assert connection is self
+
+    async def _send(self) -> None:
         self._cancel()
-        return "1.5"
 
-    async def evalsha(self, *_: object) -> str:
-        return await asyncio.wait_for(self._send(), 5)
+    async def send_command(self, *_: object) -> None:
+        await asyncio.wait_for(self._send(), 5)
+
+    async def read_response(self) -> str:
+        return "1.5"
 
 
 def connection(cancel: Callable[[], object]) -> Connection:
@@ -84,3 +97,28 @@ async def test_a_deadline_that_passes_while_it_sends_ends_what_it_limits() -> No
 )
 def test_an_address_is_shown_without_its_secret(url: str, address: str) -> None:
     assert Connection.open(url).address == address
+
+
+async def test_a_connection_that_was_closed_while_idle_is_opened_again(redis_server: valkey.Embedded) -> None:
+    asked = Connection.open(redis_server.url)
+    pool = asked.client.connection_pool
+    try:
+        await asked.now()
+        (idle,) = pool._available_connections
+        reader = idle._reader
+        assert reader is not None
+        await asked.client.client_kill_filter(_id=str(await asked.client.client_id()), skipme=False)
+        await reader.read()  # until the server's end arrives
+        assert await asked.now() > 0
+    finally:
+        await asked.close()
+    assert pool._available_connections == [idle]
+    assert not pool._in_use_connections
+
+
+async def test_a_connection_that_cannot_be_opened_is_given_back() -> None:
+    asked = Connection.open("redis://127.0.0.1:1")
+    for _ in range(2):
+        with pytest.raises(StorageUnavailableError):
+            await asked.now()
+    assert len(asked.client.connection_pool._available_connections) == 1
