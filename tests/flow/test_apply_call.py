@@ -263,6 +263,34 @@ async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_
     assert [sent for sent in scene.cluster.sent if "R2" in sent[0]] == [("INC-1/R2/0", "unclear")]
 
 
+@pytest.mark.parametrize("refused_by", ["a halt", "the lease of another incident"])
+async def test_a_call_that_may_have_been_sent_is_looked_up_before_it_is_refused(
+    scene: Scene, bot: Bot, refused_by: str
+) -> None:
+    """Otherwise the change is in force without an undo, and people are told that nothing was changed."""
+    await asked(scene, bot)
+    scene.cluster.troubles = ["lost_reply"]
+    await approved(scene, bot, lambda run: scene.cluster.sent != [], "sent")
+    if refused_by == "a halt":
+        await command(scene, bot, "halt")
+    else:
+        await scene.time.advance(BreakerLimits().lease_seconds + 1)
+        leases = [f"workload/{WORKLOAD}"]
+        await bot.claims.claim(OTHER, f"{OTHER}/R1/0", workload_key="other", lease_keys=leases, disruption="a change")
+    run = await until(scene, bot, lambda run: bool(run.ledger), "known to be in force")
+    assert [entry.call_id for entry in run.ledger] == ["INC-1/R2/0"]
+    assert [result for call, result in scene.cluster.sent if "R2" in call] == ["unclear"]
+
+
+async def test_a_halt_of_a_call_of_which_nobody_knows_whether_it_was_sent_says_so(scene: Scene, bot: Bot) -> None:
+    await asked(scene, bot)
+    scene.cluster.troubles = ["cut_off"]
+    await approved(scene, bot, lambda run: scene.cluster.sent != [], "sent")
+    await command(scene, bot, "halt")
+    await approved(scene, bot, is_asked_what_next, "asked what next")
+    assert "it may have been sent before; now it was halted" in await told(scene)
+
+
 async def test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept(
     scene: Scene, bot: Bot
 ) -> None:

@@ -51,6 +51,7 @@ PATIENCE_SECONDS = 600.0
 
 ROOM_TAKEN = "another incident took accelerators a moment ago; capacity is checked again once its pods are seen"
 ONLY_OBSERVES = "the settings say observe-only: the bot changes nothing here"
+REFUSALS: Mapping[str, str] = {"observe_only": ONLY_OBSERVES, "halted": "it was halted"}
 HELD_BY_OTHERS: Mapping[str, str] = {
     "lease_held": "another incident is changing this workload",
     "room_held": ROOM_TAKEN,
@@ -169,14 +170,9 @@ class ApplyCall:
             disruption="" if call.restores else request.plan.disruption(f"{context.incident_id}/{request.request_id}"),
             node=node,
         )
-        if verdict == "observe_only":
-            return await self._only_observed(context, effect, call, call_id, was_claimed=claimed_before)
-        if verdict == "halted":
-            return self._settled(effect, "halted", "it was halted", call_id=call_id)
-        if verdict in HELD_BY_OTHERS:
-            return self._put_off(context, effect, HELD_BY_OTHERS[verdict], call_id)
-        if verdict in OPEN_BREAKERS:
-            return self._settled(effect, "withheld", _breaker_text(verdict, node), call_id=call_id)
+        if why := _refusal(verdict, node):
+            sent = await self._sent_before(context, effect, call, call_id, why) if claimed_before else None
+            return sent or self._refused(context, effect, verdict, why, call_id)
         if context.lost.is_set():
             return Later(0.0)
         if verdict != "already_claimed":
@@ -184,19 +180,21 @@ class ApplyCall:
         known = await self._after_an_attempt(context, effect, request, call, call_id)
         return known if known is not None else await self._send_again(context, effect, approved, call, call_id)
 
-    async def _only_observed(
-        self, context: EffectContext, effect: ApplyStep, call: Call, call_id: str, *, was_claimed: bool
-    ) -> Done:
-        """The bot was set to observe only while a change was under way: nothing is sent, also not again."""
-        seen = "not_done"
-        if was_claimed:
-            seen = "unclear" if call.method == "generate" else await self._look(context, call, call_id)
-        if seen == "unclear":
-            why = f"it may have been sent before; now {ONLY_OBSERVES}"
-            return self._settled(effect, "unclear", why, call_id=call_id)
+    def _refused(self, context: EffectContext, effect: ApplyStep, verdict: str, why: str, call_id: str) -> Done | Later:
+        if verdict in HELD_BY_OTHERS:
+            return self._put_off(context, effect, why, call_id)
+        return self._settled(effect, "halted" if verdict == "halted" else "withheld", why, call_id=call_id)
+
+    async def _sent_before(
+        self, context: EffectContext, effect: ApplyStep, call: Call, call_id: str, why: str
+    ) -> Done | None:
+        """What an earlier attempt did to a call that may not be sent any more; None if it had no effect."""
+        seen = "unclear" if call.method == "generate" else await self._look(context, call, call_id)
         if seen == "done":
             return self._settled(effect, "done", SEEN_DONE, call_id=call_id)
-        return self._settled(effect, "withheld", ONLY_OBSERVES, call_id=call_id)
+        if seen == "unclear":
+            return self._settled(effect, "unclear", f"it may have been sent before; now {why}", call_id=call_id)
+        return None
 
     async def _node_at_stake(self, context: EffectContext, plan: Plan) -> NodeDisruption | str | None:
         """What the plan takes from the fleet, read now; None if it disturbs no node, a text if that is not known."""
@@ -414,7 +412,10 @@ def _settlements(outcome: Done | Later) -> list[StepSettled]:
     return [event for event in outcome.events if isinstance(event, StepSettled)]
 
 
-def _breaker_text(verdict: str, node: NodeDisruption | None) -> str:
+def _refusal(verdict: str, node: NodeDisruption | None) -> str:
+    """Why the claim was refused; empty if it was not."""
+    if verdict not in OPEN_BREAKERS:
+        return {**REFUSALS, **HELD_BY_OTHERS}.get(verdict, "")
     text = OPEN_BREAKERS[verdict]
     if verdict == "too_many_gpus" and node is not None:
         # A share is not counted: only nodes that take pods again make room for it.
