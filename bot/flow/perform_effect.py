@@ -21,7 +21,7 @@ ATTEMPTS = 3
 MAX_BACKOFF_SECONDS = 30.0
 LEFT_SECONDS = 5.0
 MAX_SECONDS = 300.0
-"""A handler that has not returned by then has failed: nothing may wait for it forever."""
+"""A handler that has not returned by then, and has not asked for more time, has failed."""
 CANCEL_AGAIN_SECONDS = 1.0
 
 
@@ -51,6 +51,13 @@ class EffectContext:
     owed: Owed
     now: float
     lost: asyncio.Event = field(default_factory=asyncio.Event)
+    limit: asyncio.Timeout | None = field(default=None, compare=False)
+    """Ends the handler after `MAX_SECONDS`."""
+
+    def may_take(self, seconds: float) -> None:
+        """Give the handler this long from now, in place of `MAX_SECONDS`."""
+        if self.limit is not None:
+            self.limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
     @property
     def incident_id(self) -> str:
@@ -106,8 +113,8 @@ class PerformEffect:
             self._renew_every, lambda: renewing.append(asyncio.create_task(self._renew(context)))
         )
         try:
-            async with asyncio.timeout(MAX_SECONDS):
-                return await self._handlers[type(effect)](context, effect)
+            async with asyncio.timeout(MAX_SECONDS) as limit:
+                return await self._handlers[type(effect)](replace(context, limit=limit), effect)
         except MessengerError as error:
             if error.lasting:
                 return self._give_up(context, error.reason)

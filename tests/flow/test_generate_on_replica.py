@@ -67,8 +67,9 @@ class Stage:
         itself: Any = self
         nothing: Any = None
         send = GenerateOnReplica(itself, itself, self.engines, itself, itself, pause=self.pause)
-        context = EffectContext(builders.run(), nothing, self.time, self.lost)
-        return await send(context, granted(PLAN), PLAN.calls[0], self.tell)
+        async with asyncio.timeout(0) as limit:  # the generation may take longer than effects usually may
+            context = EffectContext(builders.run(), nothing, self.time, self.lost, limit)
+            return await send(context, granted(PLAN), PLAN.calls[0], self.tell)
 
 
 @pytest.mark.parametrize(

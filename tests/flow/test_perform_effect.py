@@ -14,6 +14,7 @@ from bot.domain.incidents.effect import Effect, ReadSignals, ShowInSlack
 from bot.domain.incidents.event import EffectFailed, Event, Progressed
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError, MessengerError, StorageUnavailableError
+from bot.flow import perform_effect
 from bot.flow.perform_effect import Done, EffectContext, Later, Performed, PerformEffect
 from bot.flow.ports import Owed
 from tests import builders
@@ -78,6 +79,24 @@ async def test_an_effect_that_is_not_over_is_owed_later_and_tells_how_far_it_is(
     assert not await is_owed(store)
     await time.advance(5)
     assert await is_owed(store)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_handler_is_ended_in_time_unless_it_asked_for_more(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    await owing(store, SHOW)
+
+    class Long(Handled):
+        async def __call__(self, context: EffectContext, effect: Any) -> Done | Later:
+            if asked:
+                context.may_take(60)
+            await asyncio.sleep(0)
+            return await super().__call__(context, effect)
+
+    monkeypatch.setattr(perform_effect, "MAX_SECONDS", 0.0)
+    performed = await performer(store, Long(Done((SEEN,))))("INC-1", "show")
+    assert performed.again_after == (None if asked else 1.0)
 
 
 async def test_an_effect_that_somebody_else_performs_is_left_to_them(redis: Connection, store: RedisStore) -> None:

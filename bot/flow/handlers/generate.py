@@ -25,6 +25,8 @@ log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 0.5
 """The pool is full for only a moment at the end: a longer interval would miss the last blocks."""
 TELL_EVERY_SECONDS = 15.0
+BESIDE_SECONDS = 120.0
+"""For what is read before and after the generation."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class GenerateOnReplica:
     async def __call__(
         self, context: EffectContext, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]
     ) -> Made:
+        context.may_take(float(call.body["within_seconds"]) + BESIDE_SECONDS)
         try:
             found = await self._replicas.replicas(context.run.target, incident_id=context.incident_id)
         except ClusterError as error:
