@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.plan import Call, LedgerEntry
-from bot.domain.cluster.json_patch import ABSENT, value_at
+from bot.domain.cluster.json_patch import ABSENT, difference_in_words, value_at
 from bot.domain.cluster.locate import object_of, unread
 from bot.domain.cluster.objects import ObjectRef, is_going_away, uid_of, writers_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -77,7 +77,7 @@ def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> li
     for path, left in _left(entries).items():
         present = value_at(obj, path)
         if present != left.value:
-            text = f"{ref}: {path} is {_shown(present)}, the bot left {_shown(left.value)}{_by(obj, left.at)}"
+            text = f"{ref}: {difference_in_words(path, present, left.value)}{_by(obj, left.at)}"
             found.append(Interference(left.call_id, text))
     return found
 
@@ -120,10 +120,3 @@ def _by(obj: Obj, since: float) -> str:
         return ""
     newest = max(written, key=lambda one: one.time)
     return f" (written by {newest.manager} at {newest.time})"
-
-
-def _shown(value: Any) -> str:
-    if value is ABSENT:
-        return "not set"
-    text = str(value)
-    return text if len(text) <= 300 else text[:297] + "…"

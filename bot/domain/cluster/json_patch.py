@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bot.domain.cluster.snapshot import Obj
+from bot.domain.kernel.redaction import shown_value
 
 
 class _Absent:
@@ -21,6 +22,7 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 """The field does not exist; not the same as null."""
+SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,18 @@ class Broken:
     path: str
     expected: Any
     present: Any
+
+
+def difference_in_words(path: str, present: Any, left: Any) -> str:
+    """A field that is not as the bot left it, as people may see it: without secrets, and shortened."""
+    return f"{path} is {_in_words(path, present)}, the bot left {_in_words(path, left)}"
+
+
+def _in_words(path: str, value: Any) -> str:
+    if value is ABSENT:
+        return "not set"
+    text = str(shown_value(path.rpartition("/")[2], value))
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
 class PatchError(ValueError):

@@ -99,6 +99,18 @@ def test_a_flag_edited_by_somebody_else_names_who_wrote_it() -> None:
     assert said.endswith("(written by kubectl-edit at 2027-01-15T08:00:00Z)")
 
 
+def test_a_secret_in_an_edited_field_is_not_told() -> None:
+    call = planned("set_flags", {"edits": [{"env": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}, snapshot()).calls[0]
+    seen = after(snapshot(), call)
+    assert seen.workload is not None
+    env = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "MODE", "value": "fast"}]
+    seen.workload["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    (said,) = texts(ledger(call), seen)
+    assert "DB_PASSWORD" in said
+    assert "fast" in said
+    assert "hunter2" not in said
+
+
 def test_an_uncordon_by_somebody_else_is_noticed() -> None:
     call = planned("cordon_node", {"node": "gpu-node-1"}, snapshot()).calls[0]
     seen = after(snapshot(), call)

@@ -33,7 +33,15 @@ from bot.domain.changes.verb import (
     Verb,
 )
 from bot.domain.changes.verbs.scale import drained_first, fewer_serve, scaled, victims_of
-from bot.domain.cluster.json_patch import ABSENT, Broken, FieldEdit, applied, broken_tests, is_in_force, value_at
+from bot.domain.cluster.json_patch import (
+    Broken,
+    FieldEdit,
+    applied,
+    broken_tests,
+    difference_in_words,
+    is_in_force,
+    value_at,
+)
 from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
 from bot.domain.cluster.owner import AUTOSCALERS
@@ -43,7 +51,6 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
-from bot.domain.kernel.redaction import redacted_data
 
 OF_AUTOSCALER = "autoscaler"
 
@@ -166,15 +173,8 @@ class _Replay:
 
 
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
-    said = "; ".join(f"{b.path} is {_shown(b.present)}, the bot left {_shown(b.expected)}" for b in broken)
+    said = "; ".join(difference_in_words(each.path, each.present, each.expected) for each in broken)
     return impossible(f"the object changed since: {call.target}: {said}", "put back by hand what is still wanted")
-
-
-def _shown(value: Any) -> str:
-    if value is ABSENT:
-        return "not set"
-    text = str(redacted_data(value))
-    return text if len(text) <= 300 else text[:297] + "…"
 
 
 def _with_waits(
