@@ -144,7 +144,9 @@ HEARD_AFTER_THE_END = (
     AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn, Paged,
     PageFailed,
 )  # fmt: skip
-SAID_AFTER_THE_END = ("note", "export", "graph", "reopen", "pin")
+WRITTEN_AFTER_THE_END = ("note", "followup", "pin")
+"""What people add to a closed incident; its report is stored again with it."""
+SAID_AFTER_THE_END = (*WRITTEN_AFTER_THE_END, "export", "graph", "reopen")
 
 
 def _after_the_end(draft: Draft, event: Event) -> None:
@@ -156,6 +158,8 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             changing.settled_late(draft, event)
         case Commanded() if event.command in SAID_AFTER_THE_END:
             operator_actions.commanded(draft, event)
+            if event.command in WRITTEN_AFTER_THE_END:
+                reading.store_report(draft, event.event_id)
         case Due() if event.deadline == SILENCE_ENDS:
             operator_actions.due(draft, event)
         case Progressed() | Due():

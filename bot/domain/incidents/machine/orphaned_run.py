@@ -25,7 +25,7 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
             # Nobody can be asked what to do with residual changes, so the closing message lists them.
             events.withdraw_what_waits(draft, "the incident was resolved by hand")
             entering.close(draft, "resolved_by_hand", event.text)
-        case Commanded(command="halt" | "note" | "lead" | "export" | "pin"):
+        case Commanded(command="halt" | "note" | "followup" | "lead" | "export" | "pin"):
             operator_actions.commanded(draft, event)
         case Posted():
             events.posted(draft, event)

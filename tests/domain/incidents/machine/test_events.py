@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from bot.adapters.slack.inbound.commands import WORDS
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep
-from bot.domain.incidents.event import ALL, AlertChanged, EffectFailed, OpenedByHand, SilencesEnded
+from bot.domain.incidents.event import ALL, AlertChanged, Commanded, EffectFailed, OpenedByHand, SilencesEnded
+from bot.domain.incidents.machine import SAID_AFTER_THE_END
 from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import SILENCE_ENDS, Offer, Run
 from bot.domain.playbooks.bundle import Bundle
@@ -419,7 +421,7 @@ def test_what_a_person_asked_for_and_did_not_get_is_said_in_the_thread(kind: str
 @pytest.mark.parametrize(
     ("command", "heard"),
     [
-        *((command, True) for command in ("note", "export", "graph", "reopen", "pin")),
+        *((command, True) for command in ("note", "followup", "export", "graph", "reopen", "pin")),
         *((command, False) for command in ("halt", "resume", "undo", "resolve", "lead", "reset", "divert", "status")),
         *((command, False) for command in ("skip", "silence", "unsilence")),
     ],
@@ -427,6 +429,22 @@ def test_what_a_person_asked_for_and_did_not_get_is_said_in_the_thread(kind: str
 def test_only_what_changes_nothing_is_heard_after_the_end(command: str, heard: bool) -> None:
     story = Story().opened().says("resolve").says(command, text="x")
     assert ("commanded after the end" not in story.texts("ignored")) is heard
+
+
+def test_slack_accepts_for_a_closed_incident_only_what_is_heard_there() -> None:
+    commands = set(get_args(Commanded.model_fields["command"].annotation))
+    accepted = {word for word, about in WORDS.items() if about.when_closed}
+    ended_by_itself = {"freeze"}  # of a workload, not of an incident
+    assert accepted & commands - ended_by_itself <= set(SAID_AFTER_THE_END)
+
+
+@pytest.mark.parametrize("command", ["note", "followup", "pin"])
+def test_what_people_write_after_the_end_is_in_the_stored_report(command: str) -> None:
+    story = Story()
+    story.rules = story.rules.model_copy(update={"stores_reports": True})
+    story.opened().says("resolve").says(command, text="raise the quota")
+    assert "raise the quota" in story.texts("followup" if command == "followup" else "note")
+    assert "store_report" in story.kinds()
 
 
 @pytest.mark.parametrize("verb", ["canary", "isolate_replica", "cordon_node", "drain_node"])
