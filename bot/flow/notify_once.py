@@ -12,13 +12,19 @@ Announce = Callable[[str, str], Awaitable[None]]
 """(subject, text): posts the text in the channel, once by subject. Raises `MessengerError`."""
 
 
+POSTING_SECONDS = 60.0
+"""How long a replica may take to post a notice. Then another one may post it, because the first one may have died."""
+
+
 class Notices(Protocol):
-    async def is_first(self, about: str) -> bool:
-        """Claims this notice; True if it was not claimed yet."""
+    async def is_first(self, what: str, *, seconds: float = ...) -> bool:
+        """Claims this for so long, by default for a week; True if it was not claimed."""
         ...
 
-    async def is_first_no_more(self, about: str) -> None:
-        """Releases the claim, so that the notice may be sent again."""
+    async def is_claimed(self, what: str) -> bool: ...
+
+    async def is_first_no_more(self, what: str) -> None:
+        """Releases the claim."""
         ...
 
 
@@ -27,14 +33,21 @@ class NotifyOnce:
         self._notices, self._messenger = notices, messenger
 
     async def __call__(self, about: str, text: str) -> None:
-        """Raises `MessengerError` if Slack refused; the notice may be sent again then."""
-        if not await self._notices.is_first(about):
+        """Posts the notice unless it was posted within a week.
+
+        Raises `MessengerError` if Slack refused, or if another replica is posting it: to be tried again. What ends
+        after Slack took the notice and before the storage knows is posted twice: better than a notice that is lost.
+        """
+        if await self._notices.is_claimed(about):
             return
+        posting = f"posting/{about}"
+        if not await self._notices.is_first(posting, seconds=POSTING_SECONDS):
+            raise MessengerError("another replica is posting this notice", lasting=False)
         try:
             await self._messenger.announce(text)
-        except MessengerError:
-            await self.forget(about)
-            raise
+            await self._notices.is_first(about)
+        finally:
+            await self._notices.is_first_no_more(posting)
 
     async def forget(self, about: str) -> None:
         """Allows the notice to be sent again."""

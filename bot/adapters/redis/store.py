@@ -457,11 +457,13 @@ class RedisStore:
     def _first(self, what: str) -> str:
         return self._redis.key("first", hashlib.sha256(what.encode()).hexdigest())
 
-    async def is_first(self, what: str) -> bool:
-        """True for the first caller of all replicas of the bot; remembered for a week."""
-        return bool(
-            await self._redis.ask(self._redis.client.set(self._first(what), "1", nx=True, ex=FIRSTS_KEPT_SECONDS))
-        )
+    async def is_first(self, what: str, *, seconds: float = FIRSTS_KEPT_SECONDS) -> bool:
+        """True for the first caller of all replicas of the bot; remembered for so long, by default for a week."""
+        return bool(await self._redis.ask(self._redis.client.set(self._first(what), "1", nx=True, ex=int(seconds))))
+
+    async def is_claimed(self, what: str) -> bool:
+        """Whether somebody was first."""
+        return bool(await self._redis.ask(self._redis.client.exists(self._first(what))))
 
     async def is_first_no_more(self, what: str) -> None:
         """The first caller did not succeed: the next caller is first."""
