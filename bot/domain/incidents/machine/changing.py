@@ -380,13 +380,18 @@ def _is_held(draft: Draft) -> bool:
 
 
 def go_on(draft: Draft) -> None:
-    """Request the stopped step again; its wait starts from zero."""
+    """Request the stopped step again."""
     change = draft.run.change
     if change is None or not change.stopped:
         return questions.ask_what_next(draft, "There is nothing to continue.")
-    again = {"stopped": False, "attempt": change.attempt + 1, "step_started_at": draft.at, "progress": ""}
-    draft.set(change=change.model_copy(update=again))
-    return want_step(draft)
+    return start_step_again(draft, change)
+
+
+def start_step_again(draft: Draft, change: ActiveChange) -> None:
+    """The step may take, or be put off, as long as the first time."""
+    began = {"stopped": False, "halted": False, "step_started_at": draft.at, "progress": ""}
+    draft.set(change=change.model_copy(update={**began, "attempt": change.attempt + 1}))
+    want_step(draft)
 
 
 def give_up(draft: Draft) -> None:

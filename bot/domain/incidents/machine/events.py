@@ -21,7 +21,7 @@ from bot.domain.incidents.machine import (
 )
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Note, Offer, Run
-from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.alert import LIMIT_ALERTS, Alert
 from bot.domain.kernel.form import OPENING
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.machine import UNDO
@@ -109,7 +109,7 @@ def _say_what_is_unresolved(draft: Draft) -> None:
 
 def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:
     if event.truncated:
-        what = f"Alertmanager left {event.truncated} more alerts out of this webhook; set max_alerts: 0 in its receiver"
+        what = f"Alertmanager left {event.truncated} more alerts out of this webhook; {LIMIT_ALERTS}"
         draft.record("alert", what, data={"truncated": event.truncated})
 
 
@@ -344,8 +344,7 @@ def _resume(draft: Draft, event: Commanded) -> None:
     draft.set(halted_by="", halted_with_all=False, halt_reason="")
     draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
     if change is not None and change.halted:
-        draft.set(change=change.model_copy(update={"attempt": change.attempt + 1, "halted": False, "progress": ""}))
-        changing.want_step(draft)
+        changing.start_step_again(draft, change)
     return None
 
 

@@ -371,6 +371,8 @@ def test_a_halt_stops_at_the_next_call_and_resume_goes_on_with_it() -> None:
     story.says("resume")
     assert story.wanted(ApplyStep).step == 0
     assert story.run.halted_by == ""
+    assert story.run.change is not None
+    assert story.run.change.step_started_at == story.at, "the time of the halt does not count against its patience"
 
 
 # --- watching, undo, ends -------------------------------------------------------------------------------------------
