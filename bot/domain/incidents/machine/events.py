@@ -437,7 +437,11 @@ def _resolve(draft: Draft, event: Commanded) -> None:
     if draft.run.open_question is not None and questions.asks_what_stays(draft.run.open_question):
         return say(draft, event.user, "It closes once the question about what is still in place is answered.")
     withdraw_what_waits(draft, "the incident was resolved by hand")
-    by, why = event.user_name or event.user, f": {redacted(event.text)}" if event.text else ""
+    return close_by_hand(draft, event.user_name or event.user, f": {redacted(event.text)}" if event.text else "")
+
+
+def close_by_hand(draft: Draft, by: str, why: str = "") -> None:
+    """Close the incident as a person wants, once it is decided what becomes of residual changes."""
     if residual.residual_changes(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return questions.ask_about_residual_changes(draft, because=f"{by} wants to close it{why}. ")

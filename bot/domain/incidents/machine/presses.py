@@ -274,7 +274,7 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer.startswith("divert:"):
         diverting.take_offer(draft, answer.removeprefix("divert:"))
     elif answer == "close":
-        entering.close(draft, "closed_by_hand", "a person closed it")
+        events.close_by_hand(draft, press.user_name or press.user)
     elif answer == questions.STAY:
         entering.enter(draft, draft.run.state, because="a person keeps it open")
     elif answer == questions.KEEP:

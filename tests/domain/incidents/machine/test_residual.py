@@ -61,6 +61,13 @@ def test_a_node_out_of_use_is_kept_by_the_first_button(verbs: tuple[str, ...], f
     assert next(iter(question(story.says("resolve")).choices)) == first
 
 
+def test_the_button_that_closes_asks_about_it_too() -> None:
+    story = under_way().settles().settles("failed", detail="it did not start").chooses("close")
+    assert story.run.is_open
+    assert "Ana wants to close it" in question(story).text
+    assert list(question(story).choices) == ["undo", "keep", "stay"]
+
+
 def test_taking_it_back_proposes_the_undo_of_every_call_of_that_rollout() -> None:
     story = stopped_after(ENDS_FIRST + 1)
     held = tuple(entry.call_id for entry in story.run.held)
