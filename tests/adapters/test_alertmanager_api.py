@@ -10,8 +10,8 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,7 +28,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import BadWebhookError, SourceError
 from bot.domain.kernel.silence import matchers_of
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
-from bot.flow.perform_effect import EffectContext
+from bot.flow.perform_effect import EffectContext, Later
 from bot.flow.ports import Owed
 from bot.sandbox import valkey
 from tests import builders
@@ -198,6 +198,41 @@ async def test_the_incidents_alerts_are_silenced_once_and_no_others_and_then_end
     names = {each["name"] for each in silence["matchers"]}
     assert names == {"alertname", "namespace", "deployment"}
     await api.expire(silence["id"])
+
+
+async def test_silences_that_were_created_before_a_failure_are_known_and_can_be_ended(url: str) -> None:
+    fire(url)
+
+    class Fails(AlertmanagerApi):
+        """Refuses the second silence, once."""
+
+        tried = 0
+
+        async def create(self, labels: Mapping[str, str], **about: Any) -> str:
+            self.tried += 1
+            if self.tried == 2:
+                raise SourceError("Alertmanager: no answer")
+            return await super().create(labels, **about)
+
+    about = {"Thrash": {"alertname": "Thrash"}, "Late": {"alertname": "Late"}}
+    wanted = SilenceAlerts(effect_id="s/2", about=about, ends_at=time.time() + 600, why="deploy", wanted_by="U0ANA")
+    async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
+        api = Fails(http, url, read_listed)
+        silences = SilenceHandler(api)
+        context = job(wanted)
+        partly = await silences(context, wanted)
+        assert isinstance(partly, Later)
+        [first] = partly.events
+        assert isinstance(first, Silenced)
+        assert first.about == ("Thrash",)
+        knows = context.run.with_(silences=dict.fromkeys(first.ids, first.ends_at))
+        whole = await silences(replace(context, run=knows), wanted)
+        [second] = whole.events
+        assert isinstance(second, Silenced)
+        assert second.about == ("Late",)
+        assert {each["id"] for each in active(url)} == {*first.ids, *second.ids}
+        for silence in (*first.ids, *second.ids):
+            await api.expire(silence)
 
 
 async def test_what_fires_is_listed_as_it_would_be_sent_and_what_is_silenced_is_not(
