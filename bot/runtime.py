@@ -74,7 +74,7 @@ from bot.flow.ports import (
     WatchLog,
 )
 from bot.flow.receive_input import ReceiveInput
-from bot.flow.reconcile import Checks, Reconcile
+from bot.flow.reconcile import Checks, Reconcile, logged
 from bot.flow.restrictions import Restrictions
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sample_replicas import KeepSampling, SampledWorkloads, SnapshotReplicas
@@ -178,7 +178,8 @@ class Runtime:
         async def first() -> None:
             if look is not None:
                 await look()
-            await self.route.release()
+            # One alert that cannot be released must not keep all others waiting.
+            await logged(self.route.release(), "alerts.not_released")
 
         store = self._ports.store
         return Reconcile(store, store, self.wake, self.route, look=first, besides=every, seldom=seldom)

@@ -17,7 +17,7 @@ from bot.domain.kernel.target import Target
 SOURCE = "the bot's own incidents"
 DAY_SECONDS = 24 * 3600.0
 MAX_INCIDENTS = 200
-"""Newest first. If a fleet has more in a week, only these are read, and the reading mentions it."""
+"""Newest first. Of a fleet that has more, older ones are not seen."""
 
 
 class PastRuns(Protocol):

@@ -60,9 +60,9 @@ class LivePlaybooks:
             self._settling = found
             return
         if found != self._seen:
-            self._seen = found
             # Read here and not in a thread: it is slow only right after an edit, and the compiler is not shared.
             self._library = self._read().or_last_good(self._library)
+            self._seen = found
             log.info("playbooks.read", playbooks=sorted(self._library.playbooks))
         await self._announce()
 

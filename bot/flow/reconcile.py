@@ -93,24 +93,25 @@ class Reconcile:
 
     async def _repeat(self, look: Callable[[], Awaitable[None]], event: str, every_seconds: float) -> None:
         while True:
-            await _logged(look(), event)
+            await logged(look(), event)
             await asyncio.sleep(every_seconds)
 
     async def _route_when_woken(self) -> None:
         while True:
             await self._wanted.wait()
-            if not await _logged(self.route(), "route.failed"):
+            if not await logged(self.route(), "route.failed"):
                 await asyncio.sleep(self._every)
 
 
-async def _logged(work: Awaitable[None], event: str) -> bool:
+async def logged(work: Awaitable[None], event: str) -> bool:
+    """Whether the work was done; a failure is logged by this name."""
     try:
         await work
     except BotError as error:
         log.warning(event, reason=str(error))
         return False
     except Exception:
-        # This loop must survive any error; all work is stored and the next round takes it up.
+        # Loops must survive any error; all work is stored and the next round takes it up.
         log.exception(event)
         return False
     return True

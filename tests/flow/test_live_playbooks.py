@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from bot.adapters.yaml_playbooks import FileHashes, load_folder
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.target import Target
+from bot.domain.playbooks.library import Library
 from bot.domain.playbooks.settings import Override
 from bot.flow.live_playbooks import LivePlaybooks
 
@@ -94,6 +95,23 @@ async def test_a_file_that_is_being_written_is_not_read_halfway(bench: Bench) ->
     bench.write(titled("Whole"))
     await bench.settled()
     assert (bench.title, bench.told) == ("Whole", [])
+
+
+async def test_an_edit_that_cannot_be_read_at_first_is_read_again(bench: Bench) -> None:
+    faults = [None, OSError("the volume is not there")]
+
+    def read() -> Library:
+        if faults and (fault := faults.pop(0)) is not None:
+            raise fault
+        return load_folder(bench.folder)
+
+    bench.live = LivePlaybooks(read, FileHashes([bench.folder]), bench._tell, bench._forget)
+    bench.write(titled("Another"))
+    await bench.live.refresh()
+    with pytest.raises(OSError, match="the volume is not there"):
+        await bench.live.refresh()
+    await bench.live.refresh()
+    assert bench.title == "Another"
 
 
 async def test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once(bench: Bench) -> None:

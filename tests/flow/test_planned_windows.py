@@ -216,3 +216,9 @@ async def test_a_window_that_cannot_be_planned_says_why(wrong: dict[str, Any], w
     with pytest.raises(ValueError, match=why):
         await service.begin(replace(plan, **wrong))
     assert await service.open() == []
+
+
+async def test_held_alerts_that_cannot_be_read_keep_no_other_alert_waiting(scene: Scene) -> None:
+    redis = scene.eyes._redis
+    await redis.client.hset(redis.key("held"), "f9", "{}")
+    assert await turns(Bot(scene, "one"), scene) is not None
