@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +61,35 @@ async def test_a_window_replaces_one_of_its_kind_and_targets_and_ends_by_itself(
     assert await windows.planned(at=now + 60) == [longer]
     assert await windows.planned(at=now + 120) == []
     assert not await windows.end("freeze", ("a/*",)), "it has expired"
+
+
+async def test_a_window_that_begins_while_the_one_before_it_is_cleared_away_stays(
+    windows: RedisPlannedWindows, time: VirtualTime, redis: Connection
+) -> None:
+    now = time.now()
+    old = PlannedWindow(kind="freeze", targets=("a/*",), starts_at=now, ends_at=now + 60, why="one", by="ana")
+    new = old.model_copy(update={"ends_at": now + 7200, "why": "two"})
+
+    class Late(RedisPlannedWindows):
+        """Another replica plans the new window right after this one has read the old one."""
+
+        async def planned(self, *, at: float) -> Sequence[PlannedWindow]:
+            read = self._redis.client.hgetall
+
+            async def reads(key: str) -> Any:
+                found = await read(key)
+                await windows.plan(new)
+                return found
+
+            self._redis.client.hgetall = reads  # type: ignore[method-assign,assignment]
+            try:
+                return await super().planned(at=at)
+            finally:
+                self._redis.client.hgetall = read  # type: ignore[method-assign]
+
+    await windows.plan(old)
+    assert await Late(redis).planned(at=now + 61) == []
+    assert await windows.planned(at=now + 61) == [new]
 
 
 # --- maintenance ------------------------------------------------------------------------------------------------------

@@ -25,10 +25,11 @@ class RedisPlannedWindows:
 
     async def planned(self, *, at: float) -> Sequence[PlannedWindow]:
         found = await self._redis.ask(self._redis.client.hgetall(self._key))
-        windows = [PlannedWindow.model_validate_json(raw) for raw in found.values()]
-        for over in (window for window in windows if window.ends_at <= at):
-            await self.end(over.kind, over.targets)
-        return [window for window in windows if window.ends_at > at]
+        windows = {(name, raw): PlannedWindow.model_validate_json(raw) for name, raw in found.items()}
+        for name, raw in (each for each, window in windows.items() if window.ends_at <= at):
+            # A new window of that name may have begun since it was read.
+            await self._redis.script("end_window", [self._key], [name, raw])
+        return [window for window in windows.values() if window.ends_at > at]
 
 
 def _name(kind: WindowKind, targets: Sequence[str]) -> str:
