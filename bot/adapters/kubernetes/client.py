@@ -296,15 +296,17 @@ class KubernetesClient:
             self._loading = None
 
     async def _put(self, fresh: Credentials) -> None:
-        held, self._credentials = self._credentials, fresh
+        held = self._credentials
         if self._api is not None and held is not None and fresh.is_same_but_for_the_token(held):
+            self._credentials = fresh
             self._api.configuration.api_key = fresh.configuration.api_key
             return
+        api = await _transport(fresh)
         # The previous transport may still serve requests; the one before it has none any more.
         for old in self._retired:
             await old.close()
         self._retired = [self._api] if self._api is not None else []
-        self._api = await _transport(fresh)
+        self._api, self._credentials = api, fresh
 
 
 async def _upgraded(
@@ -351,6 +353,7 @@ def _proxy_from_environment(url: str) -> str | None:
 
 
 async def _transport(credentials: Credentials) -> ApiClient:
+    """Raises `NotSentError` if a certificate of the credentials cannot be read."""
     # Importing takes a while: not on the loop that serves Slack and webhooks.
     transport = await asyncio.to_thread(library, "client.api_client")
     configuration = credentials.configuration
@@ -360,6 +363,10 @@ async def _transport(credentials: Credentials) -> ApiClient:
     # With `trust_env` aiohttp reads the proxy and ~/.netrc again for each request, each in a thread.
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
-    api = transport.ApiClient(configuration)
+    try:
+        api = transport.ApiClient(configuration)
+    except OSError as error:  # also an `ssl.SSLError`
+        files = ", ".join(filter(None, (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)))
+        raise NotSentError(f"a certificate or key cannot be read ({files}): {error}") from error
     api.user_agent = USER_AGENT
     return api

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import certifi
 import httpx
 import pytest
 
@@ -212,3 +213,21 @@ async def test_the_doctor_says_that_the_credentials_are_not_accepted(cluster: Cl
         (finding,) = await access(client, verbs=["scale"])
     assert finding.grade == "broken"
     assert "401 Unauthorized: the API server does not accept the bot's credentials" in finding.what
+
+
+@pytest.mark.parametrize("content", ["-----BEGIN CERTIFICATE-----\nnot one\n-----END CERTIFICATE-----\n", None])
+async def test_a_certificate_that_cannot_be_read_is_named_and_ends_nothing(
+    cluster: Cluster, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "ca.crt"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    connection = Connection(url=cluster.url, token="t", ca_file=str(file))
+    async with KubernetesClient(connection, now=cluster.seconds) as client:
+        with pytest.raises(NotSentError, match=r"certificate .*ca\.crt"):
+            await client.open()
+        assert "ca.crt" in await client.trouble()
+        file.write_text(certifi.contents(), encoding="utf-8")
+        await cluster.expect("t")
+        cluster.now += timedelta(seconds=61)
+        assert (await client.request("GET", NODES)).is_ok
