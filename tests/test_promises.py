@@ -73,7 +73,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_more_urgent.py::test_the_thrash_is_taken_up_again_after_the_fault",
         "domain/incidents/machine/test_diverts.py::test_a_change_between_its_calls_is_finished_first",
     ),
-    "Nobody has to close what went away": (
+    "Incidents close themselves once the trouble is gone": (
         "flow/test_parked.py::test_an_incident_whose_trouble_went_away_ends_by_itself",
         "domain/incidents/machine/test_calm.py::test_one_look_that_is_not_calm_begins_the_time_again",
         "domain/incidents/machine/test_calm.py::test_a_canary_that_the_bot_left_is_for_people",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bot.domain.kernel.alert import Alert, AlertStatus
+from bot.domain.kernel.alert import LIMIT_ALERTS, Alert, AlertStatus
 from bot.domain.kernel.errors import BadWebhookError
 from bot.domain.kernel.redaction import redacted, shown_value
 from bot.domain.kernel.target import HINT_LABELS, WORKLOAD_LABELS
@@ -78,8 +78,7 @@ def read_webhook(body: bytes) -> tuple[list[Alert], int]:
     _refuse_version(webhook.version)
     if len(webhook.alerts) > MAX_ALERTS:
         raise BadWebhookError(
-            f"alerts: {len(webhook.alerts)} in one webhook, at most {MAX_ALERTS} are taken; "
-            "set max_alerts in Alertmanager's webhook_config"
+            f"alerts: {len(webhook.alerts)} in one webhook, at most {MAX_ALERTS} are taken; {LIMIT_ALERTS}"
         )
     return [_alert(raw, number) for number, raw in enumerate(webhook.alerts)], webhook.truncated_alerts
 

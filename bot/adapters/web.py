@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.alert import LIMIT_ALERTS, Alert
 from bot.domain.kernel.errors import BadWebhookError, StorageUnavailableError
 
 RETRY_AFTER_SECONDS = 5
@@ -173,8 +173,8 @@ class BodyLimit:
                 if received <= self._most:
                     return message
             log.warning("request.refused", status=413, path=scope["path"])
-            what = f"body: over {self._most} bytes; set max_alerts in Alertmanager's webhook_config, or raise"
-            raise HTTPException(413, f"{what} http.body_limit_bytes of the bot", {"Connection": "close"})
+            what = f"body: over {self._most} bytes; {LIMIT_ALERTS}, or raise http.body_limit_bytes of the bot"
+            raise HTTPException(413, what, {"Connection": "close"})
 
         await self._app(scope, limited, send)
 

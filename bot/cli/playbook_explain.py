@@ -132,7 +132,7 @@ def _of_watch(state: WatchState) -> Iterator[str]:
     yield _exit("not_held", f"not within {state.within}", state.not_held)
     yield _exit("unknown", f"a value still cannot be read after {state.within}", state.unknown)
     if state.enough:
-        yield f"as soon as two looks in a row agree and {state.enough}: 'held' or 'not_held'"
+        yield f"as soon as two samples in a row agree and {state.enough}: 'held' or 'not_held'"
     for number, broke in enumerate(state.broke, start=1):
         yield _exit(f"broke {number}, at once when", broke.when, broke.to)
     if not (state.broke or state.enough):

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.web import Credentials, Endpoints, create_app
-from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.alert import LIMIT_ALERTS, Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 
 pytestmark = pytest.mark.fast
@@ -164,7 +164,7 @@ async def test_a_body_that_announces_too_much_is_not_read() -> None:
     answer = await client(Stored()).post("/alertmanager", content=b"x" * (LIMIT + 1), headers=BEARER)
     assert answer.status_code == 413
     assert answer.headers["connection"] == "close"
-    assert answer.json()["error"].startswith("body: over 10000 bytes; set max_alerts in Alertmanager's webhook_config")
+    assert answer.json()["error"].startswith(f"body: over 10000 bytes; {LIMIT_ALERTS}, or raise")
 
 
 async def test_a_body_of_exactly_the_limit_is_read() -> None:

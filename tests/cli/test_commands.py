@@ -275,7 +275,7 @@ def test_an_author_may_follow_the_readme_word_by_word(tmp_path: Path, monkeypatc
         command = shlex.split(line, comments=True)
         result = CliRunner().invoke(app, command[1:])
         assert (line, result.exit_code) == (line, 0)
-    assert (tmp_path / "way.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_cannot_be_written_or_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:

@@ -19,15 +19,23 @@ from tests.deploy.files import DEPLOY
 
 FOLDER = DEPLOY / "reference"
 MADE = "<!-- Made by `python -m tests.deploy.reference`; a test keeps it true. -->\n"
-WHO = {"anybody": "anybody in the channel", "members": "full members of the workspace"}
+WHO = {
+    "anybody": "anybody in the channel",
+    "members": "full members of the workspace",
+    "steerers": "operators",
+    "halters": "operators",
+}
 
 
 def commands() -> str:
     rows = [
-        (f"`/incident {name}{' ' if word.arguments else ''}{word.arguments}`", word.does, WHO.get(word.who, "steerers"))
+        (f"`/incident {name}{' ' if word.arguments else ''}{word.arguments}`", word.does, WHO[word.who])
         for name, word in WORDS.items()
     ]
-    about = "`INC` may be left out while only one incident is open."
+    about = (
+        "`INC` may be left out while only one incident is open. `slack.steering_users` and `slack.steering_user_group` "
+        "name the operators; by default they are the approvers."
+    )
     return _page("Slack commands", about, ("command", "what it does", "who"), rows)
 
 

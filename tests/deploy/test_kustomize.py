@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
+from bot.adapters.alertmanager import MAX_ALERTS
 from bot.adapters.kubernetes.permissions import OPTIONAL, Permission, needed
 from bot.domain.changes.catalogue import VERBS
+from bot.domain.kernel.alert import MOST_ALERTS
 from bot.settings import FILE_VARIABLE, load_settings
+from bot.settings.model import Http
 from tests.deploy.files import DEPLOY, ROOT, document, documents
 
 BASE = "kustomize/base"
+TMP = PurePosixPath("/tmp")
 CLUSTER_WIDE, WORKLOADS, NODES = "incident-bot-cluster", "incident-bot-workloads", "incident-bot-nodes"
 
 
@@ -27,6 +35,11 @@ def container() -> dict[str, Any]:
 def pod() -> dict[str, Any]:
     found: dict[str, Any] = document(f"{BASE}/deployment.yaml")["spec"]["template"]["spec"]
     return found
+
+
+def mount(name: str) -> dict[str, Any]:
+    found: dict[str, dict[str, Any]] = {each["name"]: each for each in container()["volumeMounts"]}
+    return found[name]
 
 
 def granted(role: str, file: str = f"{BASE}/rbac.yaml") -> list[Permission]:
@@ -90,8 +103,7 @@ def test_the_settings_of_the_pod_are_settings_of_the_bot() -> None:
     environ = {FILE_VARIABLE: str(DEPLOY / BASE / "settings.yaml")}
     for variable in container()["env"]:
         if variable["name"] == FILE_VARIABLE:
-            (mount,) = container()["volumeMounts"]
-            assert variable["value"] == f"{mount['mountPath']}/settings.yaml"
+            assert variable["value"] == f"{mount('settings')['mountPath']}/settings.yaml"
         elif "value" in variable:
             environ[variable["name"]] = variable["value"]
         else:
@@ -102,6 +114,14 @@ def test_the_settings_of_the_pod_are_settings_of_the_bot() -> None:
     assert settings.http.host == "0.0.0.0"
     assert settings.kubernetes.in_cluster
     assert [each["containerPort"] for each in container()["ports"]] == [settings.http.port]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", sorted(file.name for file in DEPLOY.glob("*.example.yaml")))
+def test_an_example_with_secrets_says_that_its_file_belongs_in_a_secret(name: str) -> None:
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    has_secrets = re.search(r"^\s*(\w*token|\w*secret|pagerduty|opsgenie):", text, re.MULTILINE) is not None
+    assert ("Mount the file from a Secret" in text) == has_secrets
 
 
 @pytest.mark.fast
@@ -122,6 +142,47 @@ def test_the_pod_runs_with_as_little_as_it_needs() -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def matplotlib_folder(written: dict[str, Any]) -> PurePosixPath:
+    (folder,) = [each["value"] for each in written["env"] if each["name"] == "MPLCONFIGDIR"]
+    return PurePosixPath(folder)
+
+
+def only_tmp_is_writable(written: dict[str, Any]) -> bool:
+    """Whether a pod's root file system is read-only and /tmp a directory of bounded size, with matplotlib's in it."""
+    (only,) = written["containers"]
+    empty = {each["name"]: each["emptyDir"] for each in written["volumes"] if "emptyDir" in each}
+    places = {each["mountPath"]: empty[each["name"]] for each in only["volumeMounts"] if not each.get("readOnly")}
+    return (
+        only["securityContext"]["readOnlyRootFilesystem"]
+        and places.keys() == {str(TMP)}
+        and all("sizeLimit" in each for each in places.values())
+        and matplotlib_folder(only).is_relative_to(TMP)
+    )
+
+
+@pytest.mark.fast
+def test_the_pod_can_write_to_tmp_and_nowhere_else() -> None:
+    assert only_tmp_is_writable(pod())
+
+
+DRAW = """
+import tempfile
+tempfile.tempdir = "/dev/null"
+from bot.dependencies import chart_png
+from tests.adapters.test_charts import chart
+assert chart_png(chart()).startswith(b"\\x89PNG")
+"""
+
+
+def test_a_chart_is_drawn_where_only_the_folder_of_matplotlib_is_writable(tmp_path: Path) -> None:
+    folder = tmp_path / matplotlib_folder(container()).relative_to(TMP)
+    environ = {"HOME": "/dev/null", "PATH": os.environ["PATH"], "MPLCONFIGDIR": str(folder)}
+    command = [sys.executable, "-c", DRAW]
+    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert [*folder.iterdir()]
 
 
 @pytest.mark.fast
@@ -145,15 +206,30 @@ def test_redis_is_configured_as_doctor_wants_it() -> None:
     assert wanted.items() <= settings.items()
 
 
+def webhook_config() -> dict[str, Any]:
+    receivers = {each["name"]: each for each in document("alertmanager-snippet.yaml")["receivers"]}
+    found: dict[str, Any]
+    (found,) = receivers["incident-bot"]["webhook_configs"]
+    return found
+
+
 @pytest.mark.fast
 def test_alertmanager_sends_everything_with_the_bots_token_and_tells_when_it_is_over() -> None:
-    snippet, service = document("alertmanager-snippet.yaml"), document(f"{BASE}/service.yaml")
-    (receiver,) = [each for each in snippet["receivers"] if each["name"] == "incident-bot"]
-    (webhook,) = receiver["webhook_configs"]
+    webhook, service = webhook_config(), document(f"{BASE}/service.yaml")
     (port,) = service["spec"]["ports"]
     assert webhook["url"] == f"http://{service['metadata']['name']}.incident-bot.svc:{port['port']}/alertmanager"
     assert webhook["send_resolved"] is True
     assert webhook["http_config"]["authorization"]["type"] == "Bearer"
+
+
+@pytest.mark.fast
+def test_a_webhook_of_alertmanager_fits_the_limit_of_the_bot() -> None:
+    """A refused webhook is lost: Alertmanager does not send it again after a 413."""
+    webhook = webhook_config()
+    alert_bytes = 1536  # with its labels, annotations and addresses
+    assert webhook["max_alerts"] == MOST_ALERTS
+    assert 0 < MOST_ALERTS * alert_bytes < Http().body_limit_bytes
+    assert MOST_ALERTS <= MAX_ALERTS
 
 
 @pytest.mark.needs_server("amtool")
@@ -172,4 +248,7 @@ def test_kustomize_renders(folder: str) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
     kinds = {"base": "Deployment", "nodes": "ClusterRoleBinding"}
-    assert f"kind: {kinds.get(folder, 'RoleBinding')}\n" in ended.stdout
+    rendered = list(YAML(typ="safe", pure=True).load_all(ended.stdout))
+    assert kinds.get(folder, "RoleBinding") in {each["kind"] for each in rendered}
+    deployments = [each for each in rendered if each["kind"] == "Deployment"]
+    assert all(only_tmp_is_writable(each["spec"]["template"]["spec"]) for each in deployments)

@@ -98,7 +98,7 @@ class SlackPeople:
             try:
                 is_read = await self.read_steerers()
             except StorageUnavailableError as error:
-                log.warning("steerers.not_kept", reason=str(error))
+                log.warning("operators.not_kept", reason=str(error))
                 is_read = False
             await asyncio.sleep(READ_EVERY_SECONDS if is_read else READ_AGAIN_SECONDS)
 

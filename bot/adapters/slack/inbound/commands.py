@@ -508,8 +508,8 @@ def _explained(word: str) -> list[str]:
     people = {
         "anybody": "Everybody may use it.",
         "members": "Members of this workspace may use it, guests and bots may not.",
-        "steerers": "Operators and approvers may use it: the settings name them.",
-        "halters": "Operators and approvers may use it, also while Slack does not answer.",
+        "steerers": "Operators (by default the approvers) may use it.",
+        "halters": "Operators (by default the approvers) may use it, also while Slack does not answer.",
     }
     which = (
         "`INC` may be left out while only one incident is open; `7` stands for `INC-7`."
