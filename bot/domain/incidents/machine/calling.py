@@ -7,6 +7,8 @@ any team that a playbook hands over to.
 
 from __future__ import annotations
 
+from typing import Any
+
 from bot.domain.approvals.contacts import LEAD, Contact
 from bot.domain.incidents.effect import PageTeam
 from bot.domain.incidents.event import Commanded, Event, Judged, Paged, PageFailed
@@ -29,7 +31,7 @@ def follow(draft: Draft, before: Run, event: Event) -> None:
         _page(draft, draft.rules.contacts.on_call_for(draft.run.target), why)
 
 
-def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, list[str]]:
+def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, Any]:
     """Returns a message's `mentions`: the Slack ids of this team, else of the one on call for the target."""
     contact = team or draft.rules.contacts.on_call_for(draft.run.target)
     return {"mentions": list(contact.mentions)} if contact.mentions and draft.run.severity != "info" else {}
@@ -64,9 +66,8 @@ def call_lead(draft: Draft, why: str) -> None:
 def call_on_call(draft: Draft, why: str) -> None:
     """Post a note for the team on call and, where the severity pages, call it again: something else is wrong now."""
     contact = draft.rules.contacts.on_call_for(draft.run.target)
-    number = f"N{draft.number()}"
     draft.record("note", why)
-    draft.post("note", f"note:{number}", number, {"text": why, "user": "", **mentioned(draft, contact)})
+    draft.post_note(why, **mentioned(draft, contact))
     if draft.run.severity == "page":
         _page(draft, contact, why, again=True)
 
@@ -86,12 +87,11 @@ def call_the_next(draft: Draft) -> None:
             _want(draft, Page(name=name, team=team, text=text, since=draft.at, phone=contact.phone))
 
 
-def _note(draft: Draft, text: str, mentions: dict[str, list[str]]) -> None:
+def _note(draft: Draft, text: str, mentions: dict[str, Any]) -> None:
     """Post a note for the people whom it mentions; without any, the next message of the thread says it."""
     if not mentions.get("mentions"):
         return
-    number = f"N{draft.number()}"
-    draft.post("note", f"note:{number}", number, {"text": text, "user": "", **mentions})
+    draft.post_note(text, **mentions)
     draft.record("note", text, data=mentions)
 
 

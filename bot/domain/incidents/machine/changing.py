@@ -113,8 +113,7 @@ def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResul
     """Reject an edit that cannot be planned: explain why, and request the playbook's own values again."""
     why = "; ".join(filter(None, (result.reason, result.hint)))
     text = f"The edited values cannot be applied: {why}"
-    number = f"N{draft.number()}"
-    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+    draft.post_note(text)
     draft.record("planned", text, who=change.edited_by, data=result.model_dump(mode="json"))
     plan_again(draft, change.model_copy(update={"values": {}, "edited_by": ""}), "with the playbook's own values")
 

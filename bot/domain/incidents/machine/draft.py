@@ -172,6 +172,12 @@ class Draft:
         post = Post(slot=slot, kind=kind, ref=ref, at=self.at, data=redacted_data(data))
         self.set(posts=(*self.run.posts, post))
 
+    def post_note(self, text: str, *, user: str = "", **more: Any) -> str:
+        """Add a line to the thread; return its reference. `user`: who said it; `more`: further data of the message."""
+        ref = f"N{self.number()}"
+        self.post("note", f"note:{ref}", ref, {"text": text, "user": user, **more})
+        return ref
+
     def _news(self) -> dict[str, Any]:
         run, findings = self.run, self.run.findings
         looked = {"looked": run.looked.model_dump(mode="json", exclude_defaults=True)}

@@ -321,11 +321,10 @@ def commanded(draft: Draft, event: Commanded) -> None:
 
 
 def note(draft: Draft, event: Commanded) -> None:
-    note_id = f"N{draft.number()}"
+    draft.record("note", event.text, who=event.user)
+    note_id = draft.post_note(event.text, user=event.user)
     written = Note(note_id=note_id, at=draft.at, user=event.user, text=event.text)
     draft.set(notes=(*draft.run.notes, written))
-    draft.record("note", event.text, who=event.user)
-    draft.post("note", f"note:{note_id}", note_id, {"text": event.text, "user": event.user})
 
 
 def export(draft: Draft, event: Commanded) -> None:
@@ -372,9 +371,8 @@ def _is_call_under_way(draft: Draft) -> bool:
 
 
 def say(draft: Draft, event_user: str, text: str) -> None:
-    number = f"N{draft.number()}"
     draft.record("note", text, who=event_user)
-    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+    draft.post_note(text)
 
 
 def start_undo(draft: Draft, user: str) -> None:

@@ -53,31 +53,28 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
 
 
 def _status(draft: Draft, event: Commanded) -> None:
-    number = f"N{draft.number()}"
     draft.record("note", f"status: {event.text}", who=event.user)
     draft.set(status=redacted(event.text), status_by=event.user)
-    shown = {"text": f"Status: {event.text}", "user": event.user, "is_broadcast": True}
-    draft.post("note", f"note:{number}", number, shown)
+    draft.post_note(f"Status: {event.text}", user=event.user, is_broadcast=True)
     severity.expect_status(draft)
     if event.seconds is not None:
         draft.set_deadline(NEXT_STATUS, draft.at + event.seconds)
 
 
 def _followup(draft: Draft, event: Commanded) -> None:
-    number = f"N{draft.number()}"
     draft.record("followup", event.text, who=event.user)
-    draft.post("note", f"note:{number}", number, {"text": f"Follow-up: {event.text}", "user": event.user})
+    draft.post_note(f"Follow-up: {event.text}", user=event.user)
 
 
 def _remind(draft: Draft) -> None:
     """Send a reminder. Each waits twice as long as the one before, so that unread reminders do not pile up."""
-    run, number = draft.run, f"N{draft.number()}"
+    run = draft.run
     silent = draft.at - run.status_at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
     lead = f"<@{run.lead}>: " if run.lead else ""
     text = f"{lead}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
     draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
-    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+    draft.post_note(text)
 
 
 def _freeze(draft: Draft, event: Commanded) -> None:
@@ -93,10 +90,9 @@ def _handover(draft: Draft, event: Commanded) -> None:
     matters = open_matters(draft.run, draft.at)
     said = f"<@{event.user}> handed over to {receiver}" + (f": {event.text}" if event.text else ".")
     text = "\n".join((said, *matters))
-    number = f"N{draft.number()}"
     draft.record("note", text, who=event.user, data={"to": event.to or team.team})
     mentions = {"mentions": [event.to]} if event.to else calling.mentioned(draft, team)
-    draft.post("note", f"note:{number}", number, {"text": text, "user": event.user, **mentions})
+    draft.post_note(text, user=event.user, **mentions)
     if not event.to:
         # A person who is named agreed to it; a team has to be called.
         calling.call_the_next(draft)
@@ -173,8 +169,7 @@ def silenced(draft: Draft, event: Silenced) -> None:
     text = f"silenced in Alertmanager for {minutes:.0f} min ({', '.join(event.about)})"
     undo = f"`/incident silence {draft.run.incident_id} off` ends it"
     draft.record("call", text, who=event.user, data={"silences": list(event.ids), "undo": "expire the silences"})
-    number = f"N{draft.number()}"
-    draft.post("note", f"note:{number}", number, {"text": f"{text}; {undo}.", "user": event.user})
+    draft.post_note(f"{text}; {undo}.", user=event.user)
     if not draft.run.is_open:
         entering.end_silences(draft, f"late/{event.event_id}")
 

@@ -68,10 +68,8 @@ def remind(draft: Draft) -> None:
     seen = parked_incident(draft.run)
     ends = f"; it ends in {short(seen.until - draft.at)}" if seen.until is not None and seen.until > draft.at else ""
     text = f"{draft.run.incident_id} is parked for {short(draft.at - draft.run.parked.since)} and waits for: "
-    number = f"N{draft.number()}"
     draft.record("note", f"reminded: {text}{seen.waits_for}{ends}")
-    data = {"text": f"{text}{seen.waits_for}{ends}", "user": "", **calling.mentioned(draft)}
-    draft.post("note", f"note:{number}", number, data)
+    draft.post_note(f"{text}{seen.waits_for}{ends}", **calling.mentioned(draft))
 
 
 def say_what_is_parked(draft: Draft) -> None:
@@ -117,9 +115,8 @@ def passed_on(draft: Draft, event: ChangesPassedOn) -> None:
     draft.set(ledger=tuple(sorted((*draft.run.ledger, *new), key=lambda entry: entry.applied_at)))
     titles = ", ".join(entry.title for entry in new)
     text = f"{event.by} ended; what it changed is still in place and belongs to this incident now: {titles}"
-    number = f"N{draft.number()}"
     draft.record("note", text, data={"from": event.by, "calls": [entry.call_id for entry in new]})
-    draft.post("note", f"note:{number}", number, {"text": text, "user": ""})
+    draft.post_note(text)
 
 
 def _reads_alerts(draft: Draft) -> bool:
