@@ -14,7 +14,7 @@ from bot.domain.changes.plan import Circumstance
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.node_autoscaler import USUAL_WAIT
-from bot.domain.cluster.objects import dig, is_ready, name_of
+from bot.domain.cluster.objects import dig, is_going_away, is_ready, name_of
 from bot.domain.cluster.owner import Owner, owner_of, patch_text, unknown_manager
 from bot.domain.cluster.pod_state import is_loading
 from bot.domain.cluster.quota import QuotaRoom, quota_room
@@ -133,15 +133,18 @@ def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
 
 
 def in_place_circumstance(snapshot: ClusterSnapshot, why: str) -> Circumstance:
-    """What a rollout without a surge costs: the load that the remaining replicas carry meanwhile."""
-    pods = replicas_present(snapshot)
+    """What a rollout without a surge costs: the load that the remaining replicas carry meanwhile, if any remains."""
+    pods = [pod for pod in replicas_present(snapshot) if not is_going_away(pod)]
     stay, found = len(pods) - 1, _open_on(snapshot, pods)
-    text = (
-        f"no room for a surge pod ({why}), so each replica ends before its successor starts:"
-        f" {stay} of {len(pods)} serve meanwhile, each with {100 / stay:.0f} % more"
-    )
+    text = f"no room for a surge pod ({why}), so each replica ends before its successor starts: "
+    if stay > 0:
+        text += f"{stay} of {len(pods)} serve meanwhile, each with {100 / stay:.0f} % more"
+    else:
+        text += "none serves meanwhile"
     if found is None:
         text += "; how many requests run now is not known"
+    elif stay <= 0:
+        text += f"; {found[0]:.0f} requests run now; {found[1]:.0f} wait"
     else:
         running, waiting = found
         now, then = running / len(pods), running / stay

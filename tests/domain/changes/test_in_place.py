@@ -87,6 +87,30 @@ def test_a_load_that_is_not_known_is_said() -> None:
     assert "how many requests run now is not known" in weighed(planned("set_flags", EDIT, full(load={})), "room")
 
 
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        pytest.param(BUSY, "30 requests run now; 12 wait", id="busy"),
+        pytest.param({}, "how many requests run now is not known", id="not-known"),
+    ],
+)
+@pytest.mark.parametrize(("verb", "arguments"), [("rollback", {}), ("set_flags", EDIT)])
+def test_where_a_quota_refuses_the_other_replicas_nobody_carries_the_load_meanwhile(
+    verb: str, arguments: Any, load: Any, said: str
+) -> None:
+    seen = snapshot(pods=(pod(1),), workload=deployment(replicas=2), quotas=(NO_MORE,), load=load)
+    plan = planned(verb, arguments, seen)
+    assert weighed(plan, "room").endswith(f"before its successor starts: none serves meanwhile; {said}")
+    assert plan.expected.startswith("all of it, until a replica has started again")
+
+
+@pytest.mark.parametrize("there", [(pod(1, revision=1),), ()], ids=["it-runs-the-earlier-one", "none-is-there"])
+def test_a_rollback_for_which_no_replica_has_to_end_costs_nothing(there: tuple[Obj, ...]) -> None:
+    plan = planned("rollback", {}, snapshot(pods=there, workload=deployment(replicas=2), quotas=(NO_MORE,)))
+    assert weighed(plan, "room").endswith("4 of 4 used)), and no replica has to end")
+    assert plan.expected == "none: no replica has to end"
+
+
 def test_a_quota_that_admits_no_surge_pod_is_named() -> None:
     plan = planned("set_flags", EDIT, snapshot(quotas=(NO_MORE,), load=BUSY))
     assert "ResourceQuota gpus admits 0 more (requests.nvidia.com/gpu: 4 of 4 used)" in weighed(plan, "room")

@@ -14,6 +14,7 @@ from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
     deployment,
+    endpoint_slice,
     grade,
     node,
     owner,
@@ -159,6 +160,36 @@ def test_a_node_whose_pods_find_no_room_elsewhere_is_not_drained() -> None:
 def test_the_last_replica_in_rotation_is_not_drained_away() -> None:
     seen = snapshot(pods=(pod(1),), workload=deployment(replicas=1))
     assert "last replica in rotation" in declined("drain_node", NODE, seen).reason
+
+
+def serving(*pods: Obj, besides: tuple[Obj, ...] = ()) -> ClusterSnapshot:
+    """These serve, and those besides do not."""
+    every = (*pods, *besides)
+    slices = (endpoint_slice(*pods),)
+    return snapshot(pods=every, endpoint_slices=slices, workload=deployment(replicas=len(every)))
+
+
+def test_the_only_replica_that_serves_is_not_drained_away_among_broken_ones() -> None:
+    seen = serving(pod(1), besides=(pod(4, is_ready=False),))
+    assert "llm-1 is the last replica in rotation" in declined("drain_node", NODE, seen).reason
+
+
+def test_a_lone_replica_that_serves_nothing_is_drained() -> None:
+    plan = planned("drain_node", NODE, serving(besides=(pod(1, is_ready=False),)))
+    assert [call.target.name for call in plan.calls if call.method == "evict"] == ["llm-1"]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(serving(pod(1), pod(2), besides=(pod(4, is_ready=False),)), id="another-serves-elsewhere"),
+        pytest.param(serving(pod(1), pod(7), besides=(pod(4, is_ready=False),)), id="two-serve-on-the-node"),
+    ],
+)
+def test_replicas_that_do_not_serve_leave_the_node_first(seen: ClusterSnapshot) -> None:
+    plan = planned("drain_node", NODE, seen)
+    evicted = [call.target.name for call in plan.calls if call.method == "evict"]
+    assert (evicted[0], set(evicted[1:]) <= {"llm-1", "llm-7"}) == ("llm-4", True), evicted
 
 
 @pytest.mark.parametrize(

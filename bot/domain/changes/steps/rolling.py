@@ -112,11 +112,15 @@ def no_surge(snapshot: ClusterSnapshot, template: Obj) -> str:
     replicas = replicas_of(workload)
     if kind_of(workload) in NUMBERED or replicas < 2:
         return ""
-    alive = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
-    staying = len(alive) - len(replaced_by(snapshot, template))
-    if len(alive) > replicas or staying >= replicas:
+    alive = _alive(snapshot)
+    staying = alive - len(replaced_by(snapshot, template))
+    if alive > replicas or staying >= replicas:
         return ""
     return why_no_room(snapshot, template)
+
+
+def _alive(snapshot: ClusterSnapshot) -> int:
+    return sum(not is_going_away(pod) for pod in pods_of_workload(snapshot))
 
 
 def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
@@ -167,7 +171,10 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
 
 def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
     if why := no_surge(snapshot, template):
-        return in_place_circumstance(snapshot, why)
+        if replaced_by(snapshot, template):
+            return in_place_circumstance(snapshot, why)
+        text = f"no room for one more pod ({why}), and no replica has to end"
+        return Circumstance(name="room", grade="warning", text=text)
     if runs_already(snapshot, template):
         return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
     # A stuck rollout is reverted by ending its new pods, which needs no capacity.
@@ -220,6 +227,10 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
         names = ", ".join(name_of(pod) for pod in replaced_by(snapshot, template)) or "nothing"
         return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
     if no_surge(snapshot, template):
+        if not replaced_by(snapshot, template):
+            return "none: no replica has to end"
+        if _alive(snapshot) == 1:
+            return f"all of it, until a replica has started again{cut}"
         return (
             f"{replicas - 1} of {replicas} replicas serve until {replicas} have started, one after the other:"
             f" {100 / replicas:.0f} % of the capacity is missing{cut}"

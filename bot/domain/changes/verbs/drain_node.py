@@ -20,7 +20,7 @@ from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, Ch
 from bot.domain.changes.verbs.replace_replica import evict_call, replaced
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.objects import dig, name_of, namespace_of, ref_of, uid_of
-from bot.domain.cluster.rotation import is_in_rotation
+from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible, not_needed
 
@@ -33,6 +33,8 @@ def plan_drain_node(situation: Situation) -> Plan:
     node, workload = node_of(situation), only_for(snapshot, ["Deployment", "StatefulSet"], NOT_GROUPS)
     evicts_others = _others_wanted(situation)
     ours, others, staying = on_node(snapshot, node)
+    # Those that serve leave last, when the replacements of the others may serve.
+    ours = in_order_of_leaving(ours, snapshot)
     moved = others if evicts_others else []
     if not ours and not moved:
         raise not_needed(f"nothing on {name_of(node)} is to be moved; {listed(others) or 'it holds no pods of others'}")
@@ -82,8 +84,9 @@ def _ours_moved(snapshot: ClusterSnapshot, workload: Obj, pod: Obj, context: Pla
 def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> list[Circumstance]:
     if not ours:
         return []
-    if len(ours) == 1 and not others_in_rotation(snapshot, ours[0]):
-        raise impossible(f"{name_of(ours[0])} is the last replica in rotation", "scale out first")
+    for pod in ours:
+        if is_in_rotation(pod, snapshot) and not others_in_rotation(snapshot, pod):
+            raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
     template = {"spec": dig(snapshot.workload, "spec", "template", "spec") or {}}
     what = "replacement" if len(ours) == 1 else "replacements"
     drain = drain_mode(snapshot)
