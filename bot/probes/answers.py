@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bot.domain.cluster.objects import dig, is_going_away
 from bot.domain.cluster.rotation import pods_of_canary, pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import ProbeRequest
 
@@ -75,6 +76,14 @@ def number_asked_for(request: ProbeRequest, parameter: str) -> float | None:
     if isinstance(given, str):
         given = request.context.settings.get(given.removeprefix("settings."))
     return None if given is None else float(given)
+
+
+def seconds_asked_for(request: ProbeRequest, parameter: str, default: str = "") -> float | str:
+    """The duration that the parameter asks for, as written or from its setting; a text says why it is none."""
+    try:
+        return span_of(str(request.spec.parameters.get(parameter, default)), request.context.settings)
+    except ValueError as error:
+        return str(error)
 
 
 def text_asked_for(request: ProbeRequest, parameter: str) -> str:

@@ -80,6 +80,11 @@ async def test_only_others_who_wrote_lately_have_acted(hand: tuple[str, float, s
     assert reading.fields == {"acted": acted, "who": hand[0] if acted else ""}
 
 
+async def test_a_time_that_is_no_duration_names_nobody() -> None:
+    reading = await ask("other_actors", written(("kubectl-edit", 60, "")), over="soon")
+    assert reading.unknown.startswith("'soon' is not a duration")
+
+
 async def test_an_autoscaler_that_scaled_has_acted() -> None:
     scaler = {
         "metadata": {"name": "llm"},

@@ -168,6 +168,11 @@ async def test_without_samples_nothing_is_known() -> None:
     assert not (await ask(world(*EIGHT, nodes=ZONES), {})).is_known
 
 
+async def test_a_window_that_is_no_duration_judges_none() -> None:
+    reading = await ask(world(*EIGHT, nodes=ZONES), ratios(0, 1), thrash_above=0.1, over="soon")
+    assert reading.unknown.startswith("'soon' is not a duration")
+
+
 async def test_a_playbook_has_to_say_what_is_bad() -> None:
     reading = await ask(world(*EIGHT, nodes=ZONES), ratios(0, 1), over="5m")
     assert reading.unknown == "the playbook has to give either thrash_above or slow_above"

@@ -262,6 +262,52 @@ async def test_of_a_young_pod_every_restart_is_of_now_and_of_an_old_one_only_the
     assert reading.fields["count"] == 4.0 + 1.0
 
 
+@pytest.mark.parametrize(
+    ("pods", "logs", "told"),
+    [
+        pytest.param(
+            (disrupted(ended("a", code=0, seconds=-30), seconds=-40), restarted("b", seconds=-60)),
+            {"a": "INFO bye", "b/previous": OOM},
+            "Error (exit 1) of b: serving: torch.OutOfMemoryError",
+            id="a crash before a normal end",
+        ),
+        pytest.param(
+            (restarted("a", seconds=-300), restarted("b", seconds=-60, code=3)),
+            {"a/previous": OOM, "b/previous": "RuntimeError: Worker proc W-1 died unexpectedly"},
+            "Error (exit 3) of b: engine_died: RuntimeError",
+            id="the most recent crash",
+        ),
+        pytest.param(
+            (restarted("a", seconds=-60, code=3), restarted("b", seconds=-300)),
+            {"a/previous": None, "b/previous": OOM},
+            "Error (exit 3) of a",
+            id="no words of another pod",
+        ),
+        pytest.param(
+            (*(restarted(f"a{n}", seconds=-300) for n in range(8)), restarted("b", seconds=-60)),
+            {"b/previous": OOM},
+            "Error (exit 1) of b: serving: torch.OutOfMemoryError",
+            id="its log is among those that are read",
+        ),
+    ],
+)
+async def test_the_last_reason_is_of_the_most_recent_crash_in_its_own_words(
+    pods: tuple[Obj, ...], logs: dict[str, str | None], told: str
+) -> None:
+    reason = str((await ask("restarts", *pods, logs=Logs(logs))).fields["last_reason"])
+    assert (reason.startswith(told), len(reason) > len(told)) == (True, told.count(":") > 0), reason
+
+
+async def test_the_exit_code_of_a_crash_scene_is_of_the_most_recent_crash() -> None:
+    reading = await ask("crash_scene", restarted("a", seconds=-300, code=3), restarted("b", seconds=-60, code=137))
+    assert reading.fields["exit_code"] == 137.0
+
+
+async def test_a_time_that_is_no_duration_counts_nothing() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60), parameters={"over": "soon"})
+    assert reading.unknown.startswith("'soon' is not a duration")
+
+
 async def test_pods_that_cannot_be_listed_have_not_zero_restarts() -> None:
     assert (await ask("restarts", unreadable={"pods": "403"})).unknown == "pods: 403"
 
@@ -282,6 +328,30 @@ async def test_the_container_before_says_why_it_ended() -> None:
     assert reading.fields["oom_class"] == "serving"
     old = await ask("startup_log", restarted("a", seconds=-86400), logs=logs)
     assert old.fields["oom_class"] == "none"
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [
+        pytest.param({"new/previous": None, "new": "INFO: starting"}, id="no answer"),
+        pytest.param({"new": "INFO: starting"}, id="gone"),
+        pytest.param({"new/previous": "INFO: starting", "new": None}, id="the running one"),
+    ],
+)
+async def test_a_start_log_that_cannot_be_read_lets_no_memory_failure_be_denied(
+    unread: dict[str, str | None],
+) -> None:
+    pods = (restarted("new", seconds=-60), pod("old", template="t0"))
+    reading = await ask("startup_log", *pods, logs=Logs(unread | {"old": START}))
+    assert reading.unknown_parts["oom_class"] == "1 of the logs cannot be read"
+    found = await ask("startup_log", *pods, logs=Logs(unread | {"old": OOM}))
+    assert found.fields["oom_class"] == "serving"
+
+
+async def test_a_pod_that_has_not_begun_has_no_log_to_read() -> None:
+    pods = (pod("new"), pod("old", template="t0"))
+    reading = await ask("startup_log", *pods, logs=Logs({"old": "INFO: Application startup complete."}))
+    assert reading.fields["oom_class"] == "none"
 
 
 async def test_without_any_log_nothing_is_said() -> None:

@@ -58,6 +58,11 @@ async def test_single_ranks_and_models_are_the_replicas_themselves() -> None:
     assert reading.unknown == "no two engine ranks or models finish requests"
 
 
+async def test_a_window_that_is_no_duration_compares_nothing() -> None:
+    reading = await ask(*pages("a", {"0": 6.0, "1": 18.0}), over="soon")
+    assert reading.unknown.startswith("'soon' is not a duration")
+
+
 async def test_a_rank_that_hardly_finishes_anything_has_no_mean() -> None:
     reading = await ask(*pages("a", {"0": 6.0, "1": 18.0}, every=20.0))
     assert reading.unknown == "no two engine ranks or models finish requests"

@@ -191,6 +191,12 @@ async def test_without_history_nobody_knows_whether_it_shrank() -> None:
     assert (await ask(cluster(), served(6, minutes=5), over="8m")).fields["scaled_down"] is True
 
 
+async def test_a_time_that_is_no_duration_leaves_only_the_replicas_before_unknown() -> None:
+    reading = await ask(cluster(), served(6), over="soon")
+    assert reading.unknown_parts["replicas_before"].startswith("'soon' is not a duration")
+    assert "pending" in reading.fields
+
+
 async def test_the_router_speaks_only_where_somebody_wrote_a_query() -> None:
     reading = await ask(cluster(), served(4))
     assert reading.unknown_parts == {

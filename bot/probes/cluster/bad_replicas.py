@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from bot.domain.cluster.in_common import in_common, judged_replicas, starts_outside
-from bot.domain.signals.sampling import metrics_of, read_window, span_of
+from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, RatioSignal
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
 from bot.flow.ports import History, ProbeRequest
-from bot.probes.answers import answer, no_answer, number_asked_for, unreadable
+from bot.probes.answers import answer, no_answer, number_asked_for, seconds_asked_for, unreadable
 from bot.probes.declaration import Probe
 
 WINDOW = "5m"
@@ -46,10 +46,9 @@ class ReadBadReplicas:
         if (thrash_above is None) == (slow_above is None):
             return no_answer(request, "the playbook has to give either thrash_above or slow_above")
         spec = THRASH if slow_above is None else TIME
-        try:
-            span = span_of(str(request.spec.parameters.get("over", WINDOW)), request.context.settings)
-        except ValueError as error:
-            return no_answer(request, str(error), source=self._history.source)
+        span = seconds_asked_for(request, "over", WINDOW)
+        if isinstance(span, str):
+            return no_answer(request, span, source=self._history.source)
         await self._history.sample(request.context)
         now = self._now()
         window = Window(now - span, now, FIRST_LOOK_SECONDS)

@@ -9,11 +9,10 @@ from bot.domain.changes.interference import OURS
 from bot.domain.cluster.objects import dig, seconds_of, writers_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import short
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import NOT_THERE, answer, no_answer
+from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for
 from bot.probes.declaration import Probe
 
 LATELY = "15m"
@@ -39,10 +38,9 @@ async def other_actors(request: ProbeRequest) -> Reading:
     workload = snapshot.workload
     if workload is None:
         return no_answer(request, NOT_THERE)
-    try:
-        span = span_of(str(request.spec.parameters.get("over", LATELY)), request.context.settings)
-    except ValueError as error:
-        return no_answer(request, str(error))
+    span = seconds_asked_for(request, "over", LATELY)
+    if isinstance(span, str):
+        return no_answer(request, span)
     if not writers_of(workload):
         return no_answer(request, "the API server does not say who wrote it")
     hands = [*_writers(workload), *_autoscaler(snapshot)]

@@ -17,7 +17,7 @@ from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, staying
 from bot.probes.declaration import Probe
-from bot.probes.engine.pod_logs import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash
+from bot.probes.engine.pod_logs import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash, latest_crash_first
 
 HOUR = 3600.0
 NAMED = 3
@@ -57,7 +57,7 @@ class ReadCrashScene(PodsProbe):
             only_new=_only_new(snapshot, crashed),
             steady_for=_steady_for(pods, request.at),
             lived=_lived(crashed),
-            exit_code=float(crashed[0].exit_code) if crashed else None,
+            exit_code=float(latest_crash_first(crashed)[0].exit_code) if crashed else None,
             serving=_serves(pods),
             oldest=oldest,
             oldest_hours=known[oldest] / HOUR if oldest is not None else None,

@@ -105,6 +105,11 @@ def is_crash(end: Ended) -> bool:
     return not end.was_told or end.reason == "OOMKilled"
 
 
+def latest_crash_first(ended: Iterable[Ended]) -> list[Ended]:
+    """Sorts crashes before other ends, and each by time, the latest first."""
+    return sorted(ended, key=lambda end: (is_crash(end), end.at or 0.0), reverse=True)
+
+
 def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended]:
     """`kills`: the snapshot's events about containers that a kubelet ends."""
     for status in dig(pod, "status", "containerStatuses") or []:
@@ -135,16 +140,24 @@ def _count(pod: Obj, status: Obj, ended: Obj, since: float) -> float:
 
 
 async def logs_of(logs: PodLogs, pod: Obj, since: float) -> list[str]:
-    """The log of the pod's engine, and of the one before it if that one ended after `since`."""
+    """The log of the pod's engine, and of the one before it if that one ended after `since`; only those with lines."""
+    return [log for log in await each_log_of(logs, pod, since) if log]
+
+
+async def each_log_of(logs: PodLogs, pod: Obj, since: float) -> list[str | None]:
+    """As `logs_of`, with None for a log that cannot be read and an empty one for a container that has not begun."""
     has_previous = any(end.is_previous for end in ends_of(pod, since))
     found: list[str | None] = []
     for previous in (False, True) if has_previous else (False,):
         try:
-            found.append(await logs.read(namespace_of(pod), name_of(pod), previous=previous))
+            log = await logs.read(namespace_of(pod), name_of(pod), previous=previous)
         except ClusterError:
             # One unreadable log of several: the parts that only it contains stay unknown.
+            found.append(None)
             continue
-    return [log for log in found if log]
+        # The container before had a log; if there is none, it is gone.
+        found.append(log if previous else log or "")
+    return found
 
 
 def one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:

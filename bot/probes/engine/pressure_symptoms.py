@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, seconds_of
 from bot.domain.kernel.numbers import is_number
-from bot.domain.signals.sampling import SampledSpec, span_of
+from bot.domain.signals.sampling import SampledSpec
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import MetricSignal, QuantileSignal
 from bot.domain.signals.window import Window
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer, pods_asked_for
+from bot.probes.answers import answer, pods_asked_for, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled
 
@@ -36,12 +36,11 @@ class ReadPressureSymptoms(Sampled):
     OVER, PAST = "30m", "24h"
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        now, asked, settings = self.now(), request.spec.parameters, request.context.settings
-        try:
-            span = span_of(str(asked.get("over", self.OVER)), settings)
-            past = span_of(str(asked.get("past", self.PAST)), settings)
-        except ValueError as error:
-            return unknown(request.name, str(error), at=now, source=self.history.source)
+        now = self.now()
+        if isinstance(span := seconds_asked_for(request, "over", self.OVER), str):
+            return unknown(request.name, span, at=now, source=self.history.source)
+        if isinstance(past := seconds_asked_for(request, "past", self.PAST), str):
+            return unknown(request.name, past, at=now, source=self.history.source)
         recent = await self.read(request, _SIGNS, Window(now - span, now))
         before = await self.read(request, _SIGNS, Window(now - past, now - span))
         signs = {

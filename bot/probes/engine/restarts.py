@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
-from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer, staying
+from bot.probes.answers import answer, no_answer, seconds_asked_for, staying
 from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import CUDA_OOM, LastWords
 from bot.probes.engine.pod_logs import (
@@ -23,6 +22,7 @@ from bot.probes.engine.pod_logs import (
     PodsProbe,
     ends_of,
     is_crash,
+    latest_crash_first,
     words_of,
 )
 
@@ -45,16 +45,18 @@ class ReadRestarts(PodsProbe):
         # A pod that crashed and was replaced is still there for its grace period, and says nothing of what runs now.
         pods = staying(pods)
         since = request.context.opened_at - BEFORE_SECONDS
-        if over := request.spec.parameters.get("over"):
-            since = max(since, request.at - span_of(str(over), request.context.settings))
-        ended = [end for pod in pods for end in ends_of(pod, since, snapshot.kills)]
+        if request.spec.parameters.get("over"):
+            if isinstance(span := seconds_asked_for(request, "over"), str):
+                return no_answer(request, span, source=SOURCE)
+            since = max(since, request.at - span)
+        ended = latest_crash_first(end for pod in pods for end in ends_of(pod, since, snapshot.kills))
         crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MAX_LOGS]))
         parts = Restarts(
             count=sum(end.count for end in ended),
             oom=_was_oom(crashed, words),
             crashed=bool(crashed),
-            last_reason=_last_reason(ended, list(zip(crashed, words, strict=False))),
+            last_reason=_last_reason(ended[0], next(iter(words), None)) if ended else "",
         )
         missing = {"oom": "the log of the container that ended cannot be read"}
         telling = [line for word in words if word is not None for line in word.telling[-5:]]
@@ -76,15 +78,14 @@ def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> boo
     return None if any(word is None for word in words) or len(words) < len(crashed) else False
 
 
-def _last_reason(ended: Sequence[Ended], said: Sequence[tuple[Ended, LastWords | None]]) -> str:
-    if not ended:
-        return ""
-    end = ended[0]
+def _last_reason(end: Ended, word: LastWords | None) -> str:
+    """`word`: its own last words; None if it is no crash, or its log cannot be read."""
     plain = f"{end.reason} (exit {end.exit_code}) of {name_of(end.pod)}"
-    words = [word for _, word in said if word is not None and word.why != "none"]
-    if told := next((word for word in words if word.line), None):
-        return f"{plain}: {told.why}: {told.line}"[:600]
-    return f"{plain}: killed from outside; no event of the pod says why" if words else plain
+    if word is None or word.why == "none":
+        return plain
+    if word.line:
+        return f"{plain}: {word.why}: {word.line}"[:600]
+    return f"{plain}: killed from outside; no event of the pod says why"
 
 
 PROBE = Probe(

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from bot.domain.signals.history import History, Missing, Reader, gather, ranks_with, rise
-from bot.domain.signals.sampling import span_of
 from bot.domain.signals.scrape import BY_MODEL, Histogram
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import answer, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled
 
@@ -46,7 +45,9 @@ class ReadSlowPart(Sampled):
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         now = self.now()
-        span = span_of(str(request.spec.parameters.get("over", WINDOW)), request.context.settings)
+        span = seconds_asked_for(request, "over", WINDOW)
+        if isinstance(span, str):
+            return unknown(request.name, span, at=now, source=self.history.source)
         window = Window(now - span, now, FIRST_LOOK_SECONDS)
         scrapes = await self.scrapes(request, frozenset({BY_MODEL}), window)
         history = gather(scrapes, of=request.spec.of, picked={}, window=window)

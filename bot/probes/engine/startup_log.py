@@ -12,12 +12,12 @@ from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import last_words, start_lines
-from bot.probes.engine.pod_logs import BEFORE_SECONDS, MAX_LOGS, SOURCE, PodsProbe, logs_of, one_of_each_template
+from bot.probes.engine.pod_logs import BEFORE_SECONDS, MAX_LOGS, SOURCE, PodsProbe, each_log_of, one_of_each_template
 
 
 @dataclass(frozen=True)
 class StartupLog:
-    oom_class: str
+    oom_class: str | None
     kv_tokens: float | None
     version: str | None
     backend: str | None
@@ -29,22 +29,23 @@ class ReadStartupLog(PodsProbe):
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
         pods = one_of_each_template(pods)[:MAX_LOGS]
         since = request.context.opened_at - BEFORE_SECONDS
-        of_pods = await asyncio.gather(*(logs_of(self._logs, pod, since) for pod in pods))
-        found = [log for logs in of_pods for log in logs]
+        of_pods = await asyncio.gather(*(each_log_of(self._logs, pod, since) for pod in pods))
+        every = [log for logs in of_pods for log in logs]
+        found, unread = [log for log in every if log], every.count(None)
         if not found:
             return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
         started = [start_lines(log) for log in found]
-        ends = [last_words(log) for log in found]
-        worst = next((end for end in ends if end.why != "none"), ends[0])
+        worst = next((end for log in found if (end := last_words(log)).why != "none"), None)
         tokens = [start.kv_tokens for start in started if start.kv_tokens is not None]
         parts = StartupLog(
-            oom_class=worst.why,
+            oom_class=worst.why if worst else None if unread else "none",
             kv_tokens=min(tokens, default=None),
             version=_same(start.version for start in started),
             backend=_same(start.backend for start in started),
         )
         missing = dict.fromkeys(PROBE.kinds, "its line is not in the log (any more), or the replicas differ")
-        return answer(request, parts, missing=missing, detail=worst.line, source=SOURCE)
+        missing["oom_class"] = f"{unread} of the logs cannot be read"
+        return answer(request, parts, missing=missing, detail=worst.line if worst else "", source=SOURCE)
 
 
 def _same(values: Iterable[str | None]) -> str | None:

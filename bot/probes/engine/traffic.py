@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.domain.signals.load_log import METRICS, load_of, load_specs
-from bot.domain.signals.sampling import SampledSpec, read_window, span_of
-from bot.domain.signals.signal import Reading, unknown
+from bot.domain.signals.sampling import SampledSpec, read_window
+from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Window
 from bot.flow.ports import History, LoadLog, ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import answer, no_answer, seconds_asked_for
 from bot.probes.declaration import Probe
 
 OVER, AGO = "30m", "24h"
@@ -37,13 +37,11 @@ class ReadTraffic:
         self._history, self._now, self._loads = history, now, loads
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        asked, settings = request.spec.parameters, request.context.settings
-        over = str(asked.get("over", OVER))
-        specs = load_specs(over)
-        try:
-            span, ago = span_of(over, settings), span_of(str(asked.get("ago", AGO)), settings)
-        except ValueError as error:
-            return unknown(request.name, str(error), at=request.at, source=self._history.source)
+        specs = load_specs(str(request.spec.parameters.get("over", OVER)))
+        if isinstance(span := seconds_asked_for(request, "over", OVER), str):
+            return no_answer(request, span, source=self._history.source)
+        if isinstance(ago := seconds_asked_for(request, "ago", AGO), str):
+            return no_answer(request, ago, source=self._history.source)
         await self._history.sample(request.context)
         now = self._now()
         today = await self._read(specs, request, Window(now - span, now))

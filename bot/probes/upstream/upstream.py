@@ -15,12 +15,11 @@ from bot.domain.cluster.objects import dig
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
-from bot.domain.signals.sampling import span_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import NEEDED_SHARE, short
 from bot.flow.ports import History, ProbeRequest, Router
-from bot.probes.answers import NOT_THERE, answer, no_answer, unreadable
+from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for, unreadable
 from bot.probes.declaration import Probe
 
 BEFORE = "30m"
@@ -77,12 +76,13 @@ class ReadUpstream:
 
     async def _replicas_before(self, request: ProbeRequest) -> float | str:
         """How many replicas served before the incident opened, or why that is unknown."""
-        over = str(request.spec.parameters.get("over", BEFORE))
         end = request.context.opened_at
+        span = seconds_asked_for(request, "over", BEFORE)
+        if isinstance(span, str):
+            return span
         try:
-            span = span_of(over, request.context.settings)
             seen = await self._history.between(request.context, frozenset({"num_requests_running"}), end - span, end)
-        except (BotError, ValueError) as error:
+        except BotError as error:
             return str(error)
         counts = _side_by_side(seen)
         slot = min(SLOT_SECONDS, span)
