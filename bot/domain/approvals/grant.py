@@ -208,9 +208,9 @@ class Request(BaseModel):
     decided_at: float | None = None
     decision_reason: str = ""
     outcome: str = ""
+    """The outcome of its change (`done`, `failed`, `unclear`, …); empty until it ends."""
     outcome_text: str = ""
     """Why it was not done, or the result that its call came back with."""
-    """The outcome of its change (`done`, `failed`, `unclear`, …); empty until it ends."""
     ended_at: float | None = None
     """When its change ended."""
     alternatives: tuple[Alternative, ...] = ()

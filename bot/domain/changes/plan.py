@@ -73,7 +73,7 @@ class Call(BaseModel):
 
 
 class Wait(BaseModel):
-    """The condition to wait for before the next call; `condition` names a check in `domain.change.progress`."""
+    """The condition to wait for before the next call; `condition` names a check in `bot.domain.changes.progress`."""
 
     model_config = ConfigDict(frozen=True)
 

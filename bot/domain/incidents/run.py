@@ -255,7 +255,7 @@ class Run(_Frozen):
     """The severity that a playbook last found; None while only the alerts set it."""
     opened_at: float
     starts_at: float
-    """The earliest startsAt of its alerts: windows before the incident end here."""
+    """The startsAt of its first alert, never after `opened_at`: windows before the incident end here."""
     closed_at: float | None = None
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""

@@ -18,7 +18,7 @@ def set_by_playbook(draft: Draft, severity: Severity, title: str) -> None:
 
 
 def set_by_alert(draft: Draft, alert: Alert) -> None:
-    """A newly firing alert may override an earlier finding; an ending one lowers the severity only without one."""
+    """A newly firing alert may override an earlier finding; an ending one lowers it, but not below the finding."""
     if not alert.pages:
         return
     if alert.status == "firing":

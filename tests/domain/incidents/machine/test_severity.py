@@ -67,9 +67,13 @@ def test_the_end_of_a_warning_lowers_nothing() -> None:
     assert story.run.severity == "page"
 
 
-FOUND = Bundle.of(
-    load_text(TEXT.replace("    ask: What now?", "    severity: page\n    ask: What now?"), file="small.yaml")
-)
+def finds(severity: str) -> Bundle:
+    """The small playbook, whose state `choose` finds this severity."""
+    text = TEXT.replace("    ask: What now?", f"    severity: {severity}\n    ask: What now?")
+    return Bundle.of(load_text(text, file="small.yaml"))
+
+
+FOUND = finds("page")
 
 
 def test_what_a_playbook_found_is_not_lowered_by_an_alert_that_ends() -> None:
@@ -77,6 +81,16 @@ def test_what_a_playbook_found_is_not_lowered_by_an_alert_that_ends() -> None:
     assert story.run.state == "choose"
     hears(story, "resolved", severity="critical")
     assert story.run.severity == "page"
+
+
+def test_an_alert_that_overrode_a_finding_lowers_it_to_that_again_as_it_ends() -> None:
+    story = opened(bundle=finds("ticket")).reads(0.95)
+    hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    hears(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    assert story.texts("severity") == [
+        "severity raised from ticket to page: SLOBurnsFast fires",
+        "severity lowered from page to ticket: no alert that pages fires any more",
+    ]
 
 
 def test_a_state_that_found_it_out_raises_it_with_its_name() -> None:
