@@ -281,9 +281,10 @@ def load_named(name: str, folder: Path, overrides: dict[str, str] | None = None)
     """A playbook by its file or by its name; raises `CommandError` with a suggestion."""
     from bot.adapters.yaml_playbooks import load_playbook
 
-    as_file = Path(name)
-    path = as_file if as_file.suffix == ".yaml" else Path(_named(name, folder).file)
-    return load_playbook(path, overrides, place="--set")
+    # Usually a file has the name of its playbook; then no other file has to be read.
+    as_file = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
+    is_file = name.endswith(".yaml") or as_file.is_file()
+    return load_playbook(as_file if is_file else Path(_named(name, folder).file), overrides, place="--set")
 
 
 def pairs(overrides: list[str] | None, *, example: str = "--set window=15s") -> dict[str, str]:
