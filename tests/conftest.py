@@ -53,7 +53,6 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     # As often as Python does it by default, it takes a quarter of the time of the tests.
     gc.set_threshold(50_000)

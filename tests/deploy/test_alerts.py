@@ -13,7 +13,9 @@ import yaml
 
 from bot.adapters.alertmanager import NAMING_LABELS
 from bot.domain.kernel.target import WORKLOAD_LABELS, Target
+from bot.domain.playbooks.files import playbooks_in
 from bot.domain.playbooks.matchers import parse_matchers
+from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.slo_targets import LABEL, SOURCE, with_slo
 from bot.sandbox.alerting.rule import THRASH_RATIO
 from tests.deploy.files import DEPLOY, document
@@ -68,7 +70,8 @@ def test_the_scenarios_notice_another_threshold(rule: str, other: str, tmp_path:
     text = (ALERTS / "vllm.rules.yaml").read_text()
     assert rule in text
     (tmp_path / "vllm.rules.yaml").write_text(text.replace(rule, other))
-    scenarios = yaml.safe_load((ALERTS / "vllm.rules.test.yaml").read_text())
+    # As texts: a series such as 0x40 would be a hexadecimal number.
+    scenarios = yaml.load((ALERTS / "vllm.rules.test.yaml").read_text(), Loader=yaml.BaseLoader)
     changed = _alerts(text) ^ _alerts(text.replace(rule, other))
     # Only what asks about the changed alert: the others take seconds, and hold.
     scenarios["tests"] = [each for each in scenarios["tests"] if any(name in repr(each) for name, _ in changed)]
@@ -102,7 +105,7 @@ def test_the_shipped_route_sends_the_bot_every_alert_but_those_that_only_inform(
 
 
 @pytest.mark.needs_server("amtool")
-@pytest.mark.parametrize("playbook", sorted(packaged_library().playbooks))
+@pytest.mark.parametrize("playbook", [path.stem for path in playbooks_in(packaged_playbooks())])
 def test_the_shipped_route_sends_the_bot_every_name_that_a_playbook_opens_on(playbook: str) -> None:
     found = packaged_library().playbooks[playbook]
     names = [name for line in found.playbook.opens_on for name in names_in(line)]

@@ -1,5 +1,7 @@
 """The contract tests' requests to a cluster, through the official client, and how they wait for an answer."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
@@ -43,7 +45,7 @@ async def eventually(
 
 
 @contextlib.asynccontextmanager
-async def refused(code: int) -> AsyncIterator["Refusal"]:
+async def refused(code: int) -> AsyncIterator[Refusal]:
     """The block must be refused with this code; the `Status` body is there to be read afterwards."""
     refusal = Refusal()
     with pytest.raises(ApiException) as raised:
