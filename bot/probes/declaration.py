@@ -65,10 +65,15 @@ class Probe:
     """
 
     name: str
+    label: str
+    """What people read for its signal, where a playbook gives it no label."""
     help: str
+    """One line for authors of playbooks."""
     answer: type
     read: Callable[[Sources], ProbeReader]
     """Builds the function that answers a request."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Units of the numbers in its answer."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Each parameter that a playbook may set, with one line of help."""
     numbers: Collection[str] = ()

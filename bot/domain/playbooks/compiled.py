@@ -42,10 +42,10 @@ from bot.domain.playbooks.scope import (
     texts_of,
 )
 from bot.domain.playbooks.source import Source
-from bot.domain.signals.labels import BEFORE, PART_UNITS, words_for
+from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.signal import DURATION, Kind, Reading, Value
-from bot.domain.signals.specs import OF_ENGINES, SignalSpec
+from bot.domain.signals.specs import OF_ENGINES, ProbeSignal, SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
 Data = Mapping[str, Value]
@@ -156,7 +156,7 @@ class _Derived:
 
     @cached_property
     def words_of_signals(self) -> Mapping[str, Mapping[str, str]]:
-        found = {name: words_for(spec) for name, spec in self._playbook.signals.items()}
+        found = {name: words_for(spec, self._probes) for name, spec in self._playbook.signals.items()}
         return {name: words._asdict() for name, words in found.items() if any(words)}
 
     @cached_property
@@ -348,9 +348,16 @@ class CompiledPlaybook:
             if isinstance(sentence, str) and sentence:
                 seen.append((f"{label}:", "", sentence))
             else:
-                unit = units.get(name, "") or PART_UNITS.get(name.rpartition(".")[2], "")
+                unit = units.get(name, "") or self._unit_of_part(name)
                 seen.append((label, part, shown(value, unit)))
         return seen
+
+    def _unit_of_part(self, name: str) -> str:
+        """The unit of this part of a probe's answer, if it has one."""
+        first, part = _signal_and_part(name)
+        spec = self.playbook.signals.get(first)
+        probe = self.probes.get(spec.probe) if isinstance(spec, ProbeSignal) else None
+        return probe.units.get(part, "") if probe is not None else ""
 
     def _label(self, name: str) -> tuple[str, str]:
         """The words for a signal, and for the part of a probe's answer that an expression names."""

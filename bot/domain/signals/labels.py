@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import NamedTuple
 
-from bot.domain.signals.signal import DURATION, Better
+from bot.domain.signals.probe_spec import Probes
+from bot.domain.signals.signal import Better
 from bot.domain.signals.specs import (
     ComparedSignal,
     MeanSignal,
@@ -15,6 +17,8 @@ from bot.domain.signals.specs import (
     ShareSignal,
     SignalSpec,
 )
+
+NO_PROBES: Probes = MappingProxyType({})
 
 
 class Shown(NamedTuple):
@@ -47,66 +51,16 @@ RATIOS = {
     ("num_preemptions", "request_success"): Shown("Preemptions", "lower"),
     ("prefix_cache_hits", "prefix_cache_queries"): Shown("Prefix cache hits", "higher"),
 }
-PROBES = {
-    "alert_again": "The alert again",
-    "bad_replicas": "Bad replicas",
-    "canary_edits": "Canary and its flags",
-    "capacity": "Room for replicas",
-    "colocated_pods": "Other pods beside it",
-    "compression_method": "Compression method",
-    "compression_since": "Compression since",
-    "crash_scene": "Crashed replicas",
-    "drain_mode": "How replicas drain",
-    "engine_flags": "Engine flags",
-    "flag_hygiene": "Risky flags",
-    "gpu_fault": "GPU faults",
-    "gpu_health": "Health of the nodes",
-    "gpu_load": "GPU memory",
-    "handed_out": "Patch that was handed out",
-    "job_template": "Load test",
-    "kv_budget": "KV pool",
-    "kv_room": "Room in the KV pool",
-    "last_good": "Last good revision",
-    "last_words": "Last lines of the log",
-    "limits": "Engine limits",
-    "memory_trend": "GPU memory over time",
-    "no_progress": "Replicas without progress",
-    "other_actors": "Changes by others",
-    "own_changes": "Changes in place",
-    "owner": "Owner of the workload",
-    "pressure_symptoms": "Early signs",
-    "recent_rollout": "Last rollout",
-    "recurrence": "Same trouble before",
-    "replaced_before": "Replacements before",
-    "request_lengths": "Lengths of requests",
-    "restarts": "Restarts",
-    "rollout_progress": "Rollout under way",
-    "rotation": "Replicas in rotation",
-    "served_config": "Configuration in force",
-    "slow_part": "Slow part of a replica",
-    "startup_log": "Start-up log",
-    "thermal_scope": "GPU temperatures",
-    "traffic": "Traffic against yesterday",
-    "upstream": "Pending replicas and autoscaler",
-    "warm_previous": "Replicas of before",
-}
-"""By the names of the probes."""
-PART_UNITS = {
-    **dict.fromkeys(("steady_for", "lived", "gateway_p99"), DURATION),
-    **dict.fromkeys(("least_free", "least_free_day", "total", "host_room", "offloading", "swap"), "GiB"),
-    "margin": "°C",
-}
-"""Units of the numbers in a probe's answer, by their names."""
 CANARY, BEFORE, AVERAGE = " (canary)", " (before)", " (average replica)"
 
 
-def words_for(spec: SignalSpec) -> Shown:
-    """Returns its own label and direction, else those of its metric; empty for one that has none."""
-    usual = _usual(spec)
+def words_for(spec: SignalSpec, probes: Probes = NO_PROBES) -> Shown:
+    """Returns its own label and direction, else those of its metric or probe; empty for one that has none."""
+    usual = _usual(spec, probes)
     return Shown(spec.label or usual.label, spec.better or usual.better)
 
 
-def _usual(spec: SignalSpec) -> Shown:
+def _usual(spec: SignalSpec, probes: Probes) -> Shown:
     match spec:
         case MetricSignal():
             found, words = METRICS.get(spec.metric, Shown()), ""
@@ -120,9 +74,9 @@ def _usual(spec: SignalSpec) -> Shown:
             # A share above its target is worse, whatever is measured.
             found, words = METRICS.get(spec.histogram, Shown())._replace(better="lower"), " slower than its target"
         case ComparedSignal():
-            found, words = _usual(spec.compared), " against before"
+            found, words = _usual(spec.compared, probes), " against before"
         case ProbeSignal():
-            label = PROBES.get(spec.probe, "")
+            label = probes[spec.probe].label if spec.probe in probes else ""
             return Shown(label + CANARY * bool(label and spec.of == "canary"))
         case _:
             return Shown()

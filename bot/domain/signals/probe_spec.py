@@ -9,11 +9,21 @@ from bot.domain.signals.signal import Kind
 
 
 class ProbeSpec(Protocol):
-    """The part of a probe's declaration that a playbook is checked against."""
+    """The part of a probe's declaration that a playbook needs."""
 
     @property
     def help(self) -> str:
         """One line for authors of playbooks."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What people read for its signal, where a playbook gives it no label."""
+        ...
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of the numbers among its parts."""
         ...
 
     @property

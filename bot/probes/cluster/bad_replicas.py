@@ -78,6 +78,7 @@ class ReadBadReplicas:
 
 PROBE = Probe(
     name="bad_replicas",
+    label="Bad replicas",
     help="How many replicas are bad, and the node, zone or revision that only these have.",
     answer=BadReplicas,
     parameters={

@@ -57,6 +57,7 @@ def _edits(canary: Obj) -> list[Mapping[str, Any]] | None:
 
 PROBE = Probe(
     name="canary_edits",
+    label="Canary and its flags",
     help="Whether our canary exists and is ready, and what was edited on it.",
     answer=CanaryEdits,
     read=lambda sources: canary_edits,

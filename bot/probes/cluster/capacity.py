@@ -34,6 +34,7 @@ async def capacity(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="capacity",
+    label="Room for replicas",
     help="GPUs that are free for one more replica, and how many fit, and whether a node can be added.",
     answer=Capacity,
     read=lambda sources: capacity,

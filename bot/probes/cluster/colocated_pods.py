@@ -41,6 +41,7 @@ async def colocated_pods(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="colocated_pods",
+    label="Other pods beside it",
     help="Which other pods hold GPUs of the replicas' nodes, and which of them are leaving.",
     answer=ColocatedPods,
     read=lambda sources: colocated_pods,

@@ -29,6 +29,7 @@ async def drain(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="drain_mode",
+    label="How replicas drain",
     help="How a replica can be emptied here: native, label, orphan or none.",
     answer=DrainMode,
     read=lambda sources: drain,

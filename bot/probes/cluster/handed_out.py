@@ -40,6 +40,7 @@ async def handed_out(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="handed_out",
+    label="Patch that was handed out",
     help="Whether the last change was handed out as a patch of flags to the workload's owner, and whether it runs.",
     answer=HandedOut,
     read=lambda sources: handed_out,

@@ -35,6 +35,7 @@ async def read_job_template(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="job_template",
+    label="Load test",
     help="Whether the CronJob exists from which run_job would start a Job.",
     answer=JobTemplate,
     read=lambda sources: read_job_template,

@@ -129,6 +129,7 @@ def _reading(request: ProbeRequest, good: _Served, newest: _Served) -> Reading:
 
 PROBE = Probe(
     name="last_good",
+    label="Last good revision",
     help="The revision that served well before the incident.",
     answer=LastGood,
     read=lambda sources: ReadLastGood(sources.runs),

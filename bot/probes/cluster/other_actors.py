@@ -70,6 +70,7 @@ def _autoscaler(snapshot: ClusterSnapshot) -> Iterable[_Hand]:
 
 PROBE = Probe(
     name="other_actors",
+    label="Changes by others",
     help="Whether somebody else changed the workload lately, and who.",
     answer=OtherActors,
     read=lambda sources: other_actors,

@@ -45,6 +45,7 @@ async def owner(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="owner",
+    label="Owner of the workload",
     help="Who keeps the workload: Helm, Argo CD, Flux, KServe, an autoscaler; and whether an edit is reverted at once.",
     answer=Owner,
     read=lambda sources: owner,

@@ -318,6 +318,7 @@ def _differences(rollout: RolledOut) -> tuple[Difference, ...]:
 
 PROBE = Probe(
     name="recent_rollout",
+    label="Last rollout",
     help="Whether the workload was rolled out lately, what differs, and whether the bot did it.",
     answer=RecentRollout,
     parameters={

@@ -32,6 +32,7 @@ async def rollout_progress(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="rollout_progress",
+    label="Rollout under way",
     help="Whether the workload exists, and is being rolled out.",
     answer=RolloutProgress,
     read=lambda sources: rollout_progress,

@@ -39,6 +39,7 @@ async def rotation(request: ProbeRequest) -> Reading:
 
 PROBE = Probe(
     name="rotation",
+    label="Replicas in rotation",
     help="How many replicas get requests (those that may, if the router cannot be read), are ready, and are wanted.",
     answer=Rotation,
     read=lambda sources: rotation,

@@ -60,6 +60,7 @@ def _strangers(snapshot: ClusterSnapshot) -> list[Obj]:
 
 PROBE = Probe(
     name="warm_previous",
+    label="Replicas of before",
     help="How many replicas of the revision before are still ready.",
     answer=WarmPrevious,
     read=lambda sources: warm_previous,

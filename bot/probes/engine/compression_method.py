@@ -86,6 +86,7 @@ def _reading_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:
 
 PROBE = Probe(
     name="compression_method",
+    label="Compression method",
     help=f"Which KV compression is on, with its evidence. Kinds: {', '.join(get_args(Kind))}.",
     answer=CompressionMethod,
     read=lambda sources: ReadCompressionMethod(sources.logs, sources.history, sources.now),

@@ -106,6 +106,7 @@ def _changed(turned_on: _TurnedOn) -> str:
 
 PROBE = Probe(
     name="compression_since",
+    label="Compression since",
     help="When the compression was switched on, and by what.",
     answer=CompressionSince,
     parameters={"said": "Names of moments that a person may have given; the first known one counts."},

@@ -13,7 +13,7 @@ from bot.domain.cluster.objects import dig, is_ready, name_of, seconds_of
 from bot.domain.cluster.rollout import new_and_old_pods
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import DURATION, Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, staying
 from bot.probes.declaration import Probe
@@ -159,6 +159,8 @@ def _in_words(crashed: Sequence[Ended]) -> str:
 
 PROBE = Probe(
     name="crash_scene",
+    label="Crashed replicas",
+    units={"steady_for": DURATION, "lived": DURATION},
     help="How many replicas crash, since when, and which of them serve.",
     answer=CrashScene,
     read=lambda sources: ReadCrashScene(sources.logs),

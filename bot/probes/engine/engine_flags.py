@@ -77,6 +77,7 @@ def _shown(value: Part) -> str:
 
 PROBE = Probe(
     name="engine_flags",
+    label="Engine flags",
     help="The flags that decide most, as they are in effect now.",
     answer=EngineFlags,
     read=lambda sources: ReadEngineFlags(sources.logs),

@@ -180,6 +180,7 @@ def _expandable_fits(flags: FlagsInSpec) -> bool:
 
 PROBE = Probe(
     name="flag_hygiene",
+    label="Risky flags",
     help="Flags that this engine ignores, has removed, or that are risky together.",
     answer=FlagHygiene,
     read=lambda sources: ReadFlagHygiene(sources.logs),

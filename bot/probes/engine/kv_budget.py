@@ -54,6 +54,7 @@ def _first(reasons: Mapping[str, str]) -> str:
 
 PROBE = Probe(
     name="kv_budget",
+    label="KV pool",
     help="The tokens that the smallest replica's KV pool holds.",
     answer=KvBudget,
     read=ReadKvBudget.of,

@@ -90,6 +90,7 @@ def _arithmetic(lengths: Mapping[str, Reading], size: float, free: float, *, lea
 
 PROBE = Probe(
     name="kv_room",
+    label="Room in the KV pool",
     help="Free blocks, what a mean request takes, and how many more fit.",
     answer=KvRoom,
     read=ReadKvRoom.of,

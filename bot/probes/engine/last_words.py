@@ -120,6 +120,7 @@ def _claim(claims: Iterable[bool], unread: int) -> bool | None:
 
 PROBE = Probe(
     name="last_words",
+    label="Last lines of the log",
     help=f"What the newest logs say of memory, devices and death. Why: {', '.join(get_args(OomClass))}.",
     answer=LastWordsOfEngines,
     read=lambda sources: ReadLastWords(sources.logs),

@@ -245,6 +245,8 @@ def _bytes_per_token(live: Live) -> float | None:
 
 PROBE = Probe(
     name="limits",
+    label="Engine limits",
+    units=dict.fromkeys(("host_room", "offloading", "swap"), "GiB"),
     help="The engine's limits, and which mitigations are set already.",
     answer=Limits,
     read=lambda sources: ReadLimits(sources.logs),

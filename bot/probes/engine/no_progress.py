@@ -80,6 +80,7 @@ def _rose(scrapes: Sequence[Scrape], rank: str, name: str) -> bool:
 
 PROBE = Probe(
     name="no_progress",
+    label="Replicas without progress",
     help="Of the last ten polls, how many found requests on a replica and none finished.",
     answer=NoProgress,
     read=ReadNoProgress.of,

@@ -106,6 +106,7 @@ def _grows(recent: Mapping[str, Reading]) -> bool | None:
 
 PROBE = Probe(
     name="pressure_symptoms",
+    label="Early signs",
     help="How many early signs of pressure there are at once.",
     answer=PressureSymptoms,
     parameters={"over": "How much time counts as now.", "past": "How long ago the time before it began."},

@@ -107,6 +107,7 @@ def _bound(counts: Mapping[str, float], allowed: float) -> tuple[float, float, f
 
 PROBE = Probe(
     name="request_lengths",
+    label="Lengths of requests",
     help="How long requests were in a day, and which share was longer than `share` says.",
     answer=RequestLengths,
     parameters={"share": "The share of requests that may be longer."},

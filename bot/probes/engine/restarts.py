@@ -90,6 +90,7 @@ def _last_reason(end: Ended, word: LastWords | None) -> str:
 
 PROBE = Probe(
     name="restarts",
+    label="Restarts",
     help="How often engines ended since the incident opened, and whether memory was the reason.",
     answer=Restarts,
     parameters={"over": "Count only what ended within this time."},

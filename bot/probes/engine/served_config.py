@@ -82,6 +82,7 @@ def _digest(config: Mapping[str, object]) -> str:
 
 PROBE = Probe(
     name="served_config",
+    label="Configuration in force",
     help="What is served now: a digest of the configuration, the image, the model.",
     answer=ServedConfig,
     read=lambda sources: served_config,

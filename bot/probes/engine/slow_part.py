@@ -111,6 +111,7 @@ def _value(found: Histogram | None, part: str) -> float | None:
 
 PROBE = Probe(
     name="slow_part",
+    label="Slow part of a replica",
     help="An engine rank (kind: rank) or model (kind: model) whose requests take longer than those of the others.",
     answer=SlowPart,
     parameters={"over": "How much time is compared."},

@@ -55,6 +55,7 @@ def _same(values: Iterable[str | None]) -> str | None:
 
 PROBE = Probe(
     name="startup_log",
+    label="Start-up log",
     help="What the engines said as they started, and the class of memory failure if they did not.",
     answer=StartupLog,
     read=lambda sources: ReadStartupLog(sources.logs),

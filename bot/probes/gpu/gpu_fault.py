@@ -297,6 +297,7 @@ def _is_there(pod: Obj) -> bool:
 
 PROBE = Probe(
     name="gpu_fault",
+    label="GPU faults",
     help="Which GPU is faulty, of which kind (none, stale, application, contained, fatal), where, and who acts on it.",
     answer=GpuFault,
     read=ReadGpuFault,

@@ -144,6 +144,7 @@ def _healthy_replicas(
 
 PROBE = Probe(
     name="gpu_health",
+    label="Health of the nodes",
     help="Whether the GPUs and nodes under the replicas are sound now.",
     answer=GpuHealth,
     read=ReadGpuHealth,

@@ -244,6 +244,8 @@ def _replica(first: _Node, ours: Mapping[str, str]) -> str:
 
 PROBE = Probe(
     name="thermal_scope",
+    label="GPU temperatures",
+    units={"margin": "°C"},
     help="How far heat reaches, as scope: none, one (node) or facility (a rack or a hall).",
     answer=ThermalScope,
     parameters={"rack": "The label of nodes that names their rack."},

@@ -31,6 +31,7 @@ def _alert_again(request: ProbeRequest, run: Run) -> Reading:
 
 PROBE = Probe(
     name="alert_again",
+    label="The alert again",
     help="Whether an alert of this incident has fired since this state was entered.",
     answer=AlertAgain,
     read=lambda sources: ReadPresentRun(sources.runs, _alert_again),

@@ -28,6 +28,7 @@ def _own_changes(request: ProbeRequest, run: Run) -> Reading:
 
 PROBE = Probe(
     name="own_changes",
+    label="Changes in place",
     help="Whether a change of this incident is in place, and which ones.",
     answer=OwnChanges,
     read=lambda sources: ReadPresentRun(sources.runs, _own_changes),

@@ -38,6 +38,7 @@ class ReadRecurrence:
 
 PROBE = Probe(
     name="recurrence",
+    label="Same trouble before",
     help="How many incidents this target had in seven days.",
     answer=Recurrence,
     read=lambda sources: ReadRecurrence(sources.runs, sources.now),

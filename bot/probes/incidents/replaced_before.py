@@ -55,6 +55,7 @@ class ReadReplacedBefore:
 
 PROBE = Probe(
     name="replaced_before",
+    label="Replacements before",
     help="How many replicas the bot replaced in a day on that node.",
     answer=ReplacedBefore,
     read=lambda sources: ReadReplacedBefore(sources.runs, sources.now),

@@ -16,7 +16,7 @@ from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.scrape import Scrape
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import DURATION, Reading
 from bot.domain.signals.window import NEEDED_SHARE, short
 from bot.flow.ports import History, ProbeRequest, Router
 from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for, unreadable
@@ -125,6 +125,8 @@ def _replicas(before: float | str, wanted: int | None) -> str:
 
 PROBE = Probe(
     name="upstream",
+    label="Pending replicas and autoscaler",
+    units={"gateway_p99": DURATION},
     help="What is wrong before the engines: the router, the gateway, the autoscaler.",
     answer=Upstream,
     parameters={"over": "How long before the incident replicas are counted."},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.incidents.series import line_of
-from bot.domain.signals.labels import PROBES, words_for
+from bot.domain.signals.labels import words_for
 from bot.domain.signals.specs import (
     MeanSignal,
     MetricSignal,
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.fast
     ],
 )
 def test_a_signal_has_the_words_of_its_metric(spec: SignalSpec, words: tuple[str, str]) -> None:
-    assert words_for(spec) == words
+    assert words_for(spec, catalogue.PROBES) == words
 
 
 def test_everything_that_a_packaged_playbook_may_draw_has_words() -> None:
@@ -51,10 +51,20 @@ def test_everything_that_a_packaged_playbook_may_draw_has_words() -> None:
         f"{playbook.name}: {name}"
         for playbook in packaged_library().playbooks.values()
         for name in playbook.playbook.signals
-        if (spec := line_of(playbook, name)) is not None and not words_for(spec).label
+        if (spec := line_of(playbook, name)) is not None and not words_for(spec, catalogue.PROBES).label
     ]
     assert without == []
 
 
-def test_every_probe_has_words() -> None:
-    assert sorted(PROBES) == sorted(catalogue.PROBES)
+def test_every_probe_has_a_label_of_its_own() -> None:
+    labels = [probe.label for probe in catalogue.PROBES.values()]
+    assert all(labels)
+    assert len(set(labels)) == len(labels)
+
+
+def test_a_unit_is_that_of_a_number_in_the_answer() -> None:
+    of_other_parts = {
+        name: sorted(probe.units.keys() - {part for part, kind in probe.kinds.items() if kind == "number"})
+        for name, probe in catalogue.PROBES.items()
+    }
+    assert {name: parts for name, parts in of_other_parts.items() if parts} == {}
