@@ -9,7 +9,7 @@ from bot.domain.changes.catalogue import VERBS
 from bot.domain.flags.mitigations import DIRECTIONS, mitigations
 from bot.domain.playbooks.expressions.functions import FUNCTIONS, METHODS
 from bot.domain.playbooks.language import ENDS
-from bot.domain.signals.metric import SHAPES, TAKES, UNITS
+from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.signal import Kind
 from bot.probes.catalogue import PROBES
 
@@ -47,9 +47,10 @@ def _probes() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    for name, shape in sorted(SHAPES.items()):
-        taken = f"take {', '.join(sorted(TAKES[shape]))}" if TAKES[shape] else _of_a_histogram(name)
-        yield f"{name} ({UNITS.get(name, 'number')}): a {shape}; {taken}"
+    for name, metric in sorted(METRICS.items()):
+        takes = TAKES[metric.shape]
+        taken = f"take {', '.join(sorted(takes))}" if takes else _of_a_histogram(name)
+        yield f"{name} ({metric.unit}): a {metric.shape}; {taken}"
 
 
 def _of_a_histogram(name: str) -> str:

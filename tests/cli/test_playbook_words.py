@@ -12,7 +12,7 @@ from bot.adapters.yaml_playbooks import check_text, packaged_fragments
 from bot.cli.playbook_words import KEYS
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
-from bot.domain.signals.metric import SHAPES
+from bot.domain.signals.metric import METRICS
 from bot.probes.catalogue import PROBES
 from tests.cli.test_commands import PLAYBOOK, incident_bot, written
 
@@ -34,7 +34,7 @@ def test_every_verb_and_argument_says_what_it_means() -> None:
     [
         ("verbs", VERBS.keys()),
         ("probes", PROBES.keys()),
-        ("metrics", SHAPES.keys()),
+        ("metrics", METRICS.keys()),
         ("functions", FUNCTION_NAMES),
         ("fragments", packaged_fragments().keys()),
     ],

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from bot.domain.signals.metric import COUNTERS, FRACTIONS, GAUGES, HISTOGRAMS, Sample, on_the_page
+from bot.domain.signals.metric import METRICS, Sample, on_pages, on_the_page
 from bot.domain.signals.scrape import BY_MODEL, Histogram, Scrape
 from bot.flow.ports import Replica
 
@@ -28,6 +28,7 @@ ALIASES = {
 CONFIG = "cache_config_info"
 CONFIG_LABELS = ("block_size", "num_gpu_blocks", "cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
 """The labels to keep: there are 45 by now, and they change with every release."""
+GAUGES, COUNTERS, HISTOGRAMS = on_pages("gauge"), on_pages("counter"), on_pages("histogram")
 START = "process_start_time_seconds"
 MODEL_LABELS = ("model_name", "lora_name")
 """What a page may tell apart: most name one model, and no adapter."""
@@ -148,7 +149,8 @@ class _Found:
 
     def _add(self, rank: str, name: str, value: float) -> None:
         known = self.values[rank].get(name)
-        shared = ALIASES.get(name, name) in FRACTIONS
+        metric = METRICS.get(ALIASES.get(name, name))
+        shared = metric is not None and metric.is_share
         self.values[rank][name] = value if known is None else max(known, value) if shared else known + value
 
     def _take_config(self, labels: Mapping[str, str], rank: str) -> None:

@@ -7,10 +7,12 @@ computed from others of the same scrape and exist on no `/metrics` page.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.signal import Better
 
 
 class Sample(NamedTuple):
@@ -23,81 +25,76 @@ class Sample(NamedTuple):
 
 Shape = Literal["gauge", "counter", "histogram"]
 
-GAUGES = frozenset(
-    {
-        "kv_cache_usage_perc",
-        "num_requests_running",
-        "num_requests_waiting",
-        "num_gpu_blocks",
-        "block_size",
-    }
-)
-COUNTERS = frozenset(
-    {
-        "num_preemptions",
-        "request_success",
-        "request_success_abort",
-        "request_success_error",
-        "admission_rejections",
-        "prompt_tokens",
-        "generation_tokens",
-        "prefix_cache_queries",
-        "prefix_cache_hits",
-    }
-)
-HISTOGRAMS = frozenset(
-    {
-        "time_to_first_token_seconds",
-        "inter_token_latency_seconds",
-        "e2e_request_latency_seconds",
-        "request_queue_time_seconds",
-        "request_prefill_time_seconds",
-        "request_decode_time_seconds",
-        "request_prompt_tokens",
-        "request_generation_tokens",
-        "request_params_max_tokens",
-    }
-)
-DERIVED: dict[str, frozenset[str]] = {
-    "free_blocks": frozenset({"num_gpu_blocks", "kv_cache_usage_perc"}),
-    "usable_tokens": frozenset({"num_gpu_blocks", "block_size"}),
-    "arrivals": frozenset({"request_success", "num_requests_running", "num_requests_waiting"}),
-    "tokens": frozenset({"prompt_tokens", "generation_tokens"}),
-}
-"""The inputs of each derived metric."""
-DERIVED_GAUGES = frozenset({"free_blocks", "usable_tokens"})
-DERIVED_COUNTERS = frozenset({"arrivals", "tokens"})
-MAY_FALL = frozenset({"arrivals"})
-"""Counters that include gauges: a lower value is not a restart."""
 
-UNITS: dict[str, str] = {
-    **dict.fromkeys(("num_gpu_blocks", "free_blocks"), "blocks"),
-    **dict.fromkeys(("block_size", "usable_tokens", "prompt_tokens", "generation_tokens", "tokens"), "tokens"),
-    **dict.fromkeys(("prefix_cache_queries", "prefix_cache_hits"), "tokens"),
-    **dict.fromkeys(("request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens"), "tokens"),
-    **dict.fromkeys(("num_requests_running", "num_requests_waiting", "arrivals", "admission_rejections"), "requests"),
-    **dict.fromkeys(("request_success", "request_success_abort", "request_success_error"), "requests"),
-    **dict.fromkeys(("time_to_first_token_seconds", "inter_token_latency_seconds"), "s"),
-    **dict.fromkeys(("e2e_request_latency_seconds", "request_queue_time_seconds"), "s"),
-    **dict.fromkeys(("request_prefill_time_seconds", "request_decode_time_seconds"), "s"),
-    "num_preemptions": "preemptions",
-    "kv_cache_usage_perc": "ratio",
-}
-"""What each metric counts or measures; the unit of a share is `ratio`."""
+@dataclass(frozen=True)
+class Metric:
+    """Declares one metric: everything that the language and its readers need to know about it."""
 
-FRACTIONS = frozenset({"kv_cache_usage_perc"})
-"""Shares of a whole: those of two ranks or replicas are compared, never added."""
+    shape: Shape
+    unit: str
+    """What it counts or measures; that of a share is `ratio`."""
+    label: str = ""
+    """What people read for it; empty: playbooks read it seldom, and its name is enough."""
+    better: Better = ""
+    is_share: bool = False
+    """Shares of a whole: those of two ranks or replicas are compared, never added."""
+    inputs: frozenset[str] = frozenset()
+    """The metrics that a derived one is computed from; empty for one that a page has."""
+    may_fall: bool = False
+    """A counter that includes gauges: a lower value is not a restart."""
 
-SHAPES: dict[str, Shape] = {
-    **dict.fromkeys(GAUGES | DERIVED_GAUGES, "gauge"),
-    **dict.fromkeys(COUNTERS | DERIVED_COUNTERS, "counter"),
-    **dict.fromkeys(HISTOGRAMS, "histogram"),
-}
+
+METRICS: Mapping[str, Metric] = {
+    "kv_cache_usage_perc": Metric("gauge", "ratio", "KV cache in use", "lower", is_share=True),
+    "num_requests_running": Metric("gauge", "requests", "Requests running"),
+    "num_requests_waiting": Metric("gauge", "requests", "Requests waiting", "lower"),
+    "num_gpu_blocks": Metric("gauge", "blocks"),
+    "block_size": Metric("gauge", "tokens"),
+    "num_preemptions": Metric("counter", "preemptions", "Preemptions", "lower"),
+    "request_success": Metric("counter", "requests", "Requests finished", "higher"),
+    "request_success_abort": Metric("counter", "requests"),
+    "request_success_error": Metric("counter", "requests"),
+    "admission_rejections": Metric("counter", "requests"),
+    "prompt_tokens": Metric("counter", "tokens"),
+    "generation_tokens": Metric("counter", "tokens", "Tokens generated", "higher"),
+    "prefix_cache_queries": Metric("counter", "tokens"),
+    "prefix_cache_hits": Metric("counter", "tokens"),
+    "time_to_first_token_seconds": Metric("histogram", "s", "First token", "lower"),
+    "inter_token_latency_seconds": Metric("histogram", "s", "Time per token", "lower"),
+    "e2e_request_latency_seconds": Metric("histogram", "s", "Whole request", "lower"),
+    "request_queue_time_seconds": Metric("histogram", "s", "Time in the queue", "lower"),
+    "request_prefill_time_seconds": Metric("histogram", "s", "Prefill time", "lower"),
+    "request_decode_time_seconds": Metric("histogram", "s", "Decode time", "lower"),
+    "request_prompt_tokens": Metric("histogram", "tokens", "Prompt length"),
+    "request_generation_tokens": Metric("histogram", "tokens", "Answer length"),
+    "request_params_max_tokens": Metric("histogram", "tokens"),
+    "free_blocks": Metric(
+        "gauge", "blocks", "Free KV blocks", "higher", inputs=frozenset({"num_gpu_blocks", "kv_cache_usage_perc"})
+    ),
+    "usable_tokens": Metric(
+        "gauge", "tokens", "Tokens that fit into the KV cache", "higher",
+        inputs=frozenset({"num_gpu_blocks", "block_size"}),
+    ),
+    "arrivals": Metric(
+        "counter", "requests", "Requests arriving", may_fall=True,
+        inputs=frozenset({"request_success", "num_requests_running", "num_requests_waiting"}),
+    ),
+    "tokens": Metric(
+        "counter", "tokens", "Tokens", "higher", inputs=frozenset({"prompt_tokens", "generation_tokens"})
+    ),
+}  # fmt: skip
+"""By the names that playbooks use: vLLM's own, without prefix and `_total`, and those of the derived metrics."""
+
+
+def on_pages(shape: Shape) -> frozenset[str]:
+    """The metrics of this shape that a page has."""
+    return frozenset(name for name, metric in METRICS.items() if metric.shape == shape and not metric.inputs)
 
 
 def on_the_page(metrics: frozenset[str]) -> frozenset[str]:
     """Returns the metrics to read from the page for these."""
-    return frozenset[str]().union(*(DERIVED.get(metric, {metric}) for metric in metrics))
+    derived = {name: METRICS[name].inputs for name in metrics & METRICS.keys() if METRICS[name].inputs}
+    return (metrics - derived.keys()).union(*derived.values())
 
 
 def value_of(scrape: Scrape, rank: str, metric: str) -> float | None:
@@ -125,16 +122,15 @@ def _sum_of(values: dict[str, float], *names: str) -> float | None:
 
 def metric_fault(metric: str, *wanted: Shape) -> str:
     """Returns why this metric cannot be read as one of the wanted shapes; empty if it can."""
-    shape = SHAPES.get(metric)
-    if shape is None:
-        near = get_close_matches(metric, SHAPES, n=1)
+    if metric not in METRICS:
+        near = get_close_matches(metric, METRICS, n=1)
         return f"unknown metric '{metric}'" + (f"; did you mean '{near[0]}'?" if near else "")
-    if wanted and shape not in wanted:
+    if wanted and (shape := METRICS[metric].shape) not in wanted:
         return f"'{metric}' is a {shape}, not a {' or '.join(wanted)}"
     return ""
 
 
-TAKES: dict[str, frozenset[str]] = {
+TAKES: Mapping[Shape, frozenset[str]] = {
     "counter": frozenset({"rate", "steady", "increase", "last"}),
     "gauge": frozenset({"last", "avg", "p50", "p90", "p99", "max", "min", "slope"}),
     "histogram": frozenset(),

@@ -24,7 +24,7 @@ from bot.domain.signals.history import (
     series,
     short_history,
 )
-from bot.domain.signals.metric import DERIVED, FRACTIONS, MAY_FALL, SHAPES, UNITS, metric_fault, value_of
+from bot.domain.signals.metric import METRICS, metric_fault, value_of
 from bot.domain.signals.scrape import ReplicaLoad, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import (
@@ -104,9 +104,9 @@ def spec_fault(spec: SignalSpec) -> str:
     match spec:
         case MetricSignal():
             fault = metric_fault(spec.metric, "gauge", "counter")
-            if not fault and SHAPES[spec.metric] == "counter" and spec.take not in COUNTER_TAKES:
+            if not fault and METRICS[spec.metric].shape == "counter" and spec.take not in COUNTER_TAKES:
                 fault = f"'{spec.metric}' is a counter: take rate or increase, not {spec.take}"
-            if not fault and SHAPES[spec.metric] == "gauge" and spec.take in GAUGE_LACKS:
+            if not fault and METRICS[spec.metric].shape == "gauge" and spec.take in GAUGE_LACKS:
                 fault = f"'{spec.metric}' is a gauge: it has no {spec.take}"
             return fault
         case RatioSignal():
@@ -133,14 +133,14 @@ def unit_of(spec: SampledSpec) -> str:
         case _ if spec.unit:
             return spec.unit
         case MetricSignal():
-            return UNITS[spec.metric] + ("/s" if spec.take in ("rate", "steady", "slope") else "")
+            return METRICS[spec.metric].unit + ("/s" if spec.take in ("rate", "steady", "slope") else "")
         case RatioSignal():
-            above, below = (UNITS[metric] for metric in spec.ratio)
+            above, below = (METRICS[metric].unit for metric in spec.ratio)
             return "ratio" if above == below else f"{above} per {below.removesuffix('s')}"
         case MeanSignal():
-            return UNITS[spec.mean]
+            return METRICS[spec.mean].unit
         case QuantileSignal():
-            return UNITS[spec.histogram]
+            return METRICS[spec.histogram].unit
         case ShareSignal():
             return "ratio"
 
@@ -157,7 +157,7 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
         case QuantileSignal() | ShareSignal():
             return frozenset({spec.histogram})
         case StallSignal():
-            return DERIVED["arrivals"]
+            return METRICS["arrivals"].inputs
 
 
 def read_window(
@@ -217,7 +217,7 @@ def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
 
 def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Window) -> float | Missing:
     read = reader_of(spec.metric)
-    may_fall = spec.metric in MAY_FALL
+    may_fall = METRICS[spec.metric].may_fall
     if spec.take in ("rate", "steady", "increase"):
         risen = rise(scrapes, rank, window, read, may_fall=may_fall)
         if isinstance(risen, Missing):
@@ -266,7 +266,7 @@ def across_all(values: Sequence[float], across: Across) -> float:
 def _join_ranks(values: Sequence[float], spec: MetricSignal) -> float:
     """Returns one number for a replica with several engine ranks: shares are compared, amounts are added."""
     if spec.across in ("each", "sum"):
-        return max(values) if spec.metric in FRACTIONS else sum(values)
+        return max(values) if METRICS[spec.metric].is_share else sum(values)
     return across_all(values, spec.across)
 
 
@@ -348,7 +348,7 @@ def _pairs(
     """Returns for each replica how much the two rose, all its ranks together."""
 
     def rises(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
-        may_fall = what in MAY_FALL
+        may_fall = METRICS[what].may_fall
         return measured(
             history, what, read, lambda scrapes, rank: rise(scrapes, rank, history.window, read, may_fall=may_fall)
         )
@@ -562,7 +562,7 @@ def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[
         for rank in ranks_with(own, reader_of(metric)):
             for at, value in _plotted(series(own, rank, reader_of(metric)), metric):
                 slots[min(int((at - start) / width), n - 1)][f"{replica}/{rank}"].append(value)
-    join = max if metric in FRACTIONS else sum
+    join = max if METRICS[metric].is_share else sum
     return tuple(
         (start + (slot + 0.5) * width, join([sum(v) / len(v) for v in cells.values()]))
         for slot, cells in sorted(slots.items())
@@ -570,9 +570,9 @@ def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[
 
 
 def _plotted(found: Sequence[Point], metric: str) -> list[tuple[float, float]]:
-    if SHAPES[metric] == "gauge":
+    if METRICS[metric].shape == "gauge":
         return [(point.at, point.value) for point in found]
-    may_fall = metric in MAY_FALL
+    may_fall = METRICS[metric].may_fall
     steps = pairwise(found)
     return [
         (b.at, increase((a, b), Window(a.at, b.at), may_fall=may_fall) / (b.at - a.at)) for a, b in steps if b.at > a.at

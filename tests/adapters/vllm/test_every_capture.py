@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.vllm.metrics import parse, scrape_of
-from bot.domain.signals.metric import COUNTERS, GAUGES, HISTOGRAMS
+from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import histogram_quantile
 from tests.kit.captures import ARCHIVE, REPLICA

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.adapters.vllm.metrics import parse, scrape_of, series_pattern
-from bot.domain.signals.metric import COUNTERS, GAUGES, HISTOGRAMS
+from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, series_pattern
 from bot.domain.signals.scrape import Scrape
 from bot.flow.ports import Replica
 

@@ -37,7 +37,7 @@ from bot.domain.playbooks.mistakes import Mistake, Path, as_written
 from bot.domain.playbooks.scope import RESERVED, Written, findings_of, signals_of, written_expressions
 from bot.domain.playbooks.settings import looks_like_duration
 from bot.domain.signals.comparison import comparison_fault
-from bot.domain.signals.metric import SHAPES, TAKES
+from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.probe_spec import Probes
 from bot.domain.signals.specs import (
     STARTS_AT,
@@ -292,10 +292,9 @@ def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
 
 
 def _taken(path: Path, signal: MetricSignal) -> Mistakes:
-    shape = SHAPES.get(signal.metric)
-    if shape is None:
+    if signal.metric not in METRICS:
         yield from _metric((*path, "metric"), signal.metric, "gauge")
-    elif signal.take not in TAKES[shape]:
+    elif signal.take not in TAKES[shape := METRICS[signal.metric].shape]:
         at = (*path, "take") if "take" in signal.model_fields_set else (*path, "metric")
         yield Mistake(at, f"'{signal.metric}' is a {shape}: it has no {signal.take}", _TAKE_HINTS[shape])
 
@@ -308,10 +307,10 @@ _TAKE_HINTS = {
 
 
 def _metric(path: Path, metric: str, shape: str) -> Mistakes:
-    if metric not in SHAPES:
-        yield Mistake(path, f"unknown metric '{metric}'", did_you_mean(metric, SHAPES) or _where_known("metric"))
-    elif SHAPES[metric] != shape:
-        yield Mistake(path, f"'{metric}' is a {SHAPES[metric]}, and a {shape} is needed", _TAKE_HINTS[SHAPES[metric]])
+    if metric not in METRICS:
+        yield Mistake(path, f"unknown metric '{metric}'", did_you_mean(metric, METRICS) or _where_known("metric"))
+    elif (found := METRICS[metric].shape) != shape:
+        yield Mistake(path, f"'{metric}' is a {found}, and a {shape} is needed", _TAKE_HINTS[found])
 
 
 def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:

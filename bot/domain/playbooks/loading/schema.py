@@ -13,7 +13,7 @@ from bot.domain.playbooks.language import KINDS, Playbook
 from bot.domain.playbooks.loading.fragment import Fragment, Include
 from bot.domain.playbooks.loading.key_words import WORDS
 from bot.domain.playbooks.loading.options import Recommend
-from bot.domain.signals.metric import SHAPES
+from bot.domain.signals.metric import METRICS
 from bot.domain.signals.probe_spec import Probes
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -52,8 +52,8 @@ def fragment_schema() -> dict[str, Any]:
 def _vocabulary(probes: Probes) -> Iterator[tuple[str, str, Iterable[str]]]:
     yield KINDS["change"].__name__, "change", VERBS
     yield "ProbeSignal", "probe", probes
-    yield "MetricSignal", "metric", SHAPES
-    histograms = [name for name, shape in SHAPES.items() if shape == "histogram"]
+    yield "MetricSignal", "metric", METRICS
+    histograms = [name for name, metric in METRICS.items() if metric.shape == "histogram"]
     yield "MeanSignal", "mean", histograms
     yield "QuantileSignal", "histogram", histograms
 
