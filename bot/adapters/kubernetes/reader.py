@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
@@ -66,13 +66,20 @@ LISTS: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     **{name: ("Event", query) for name, query in SCALE_UPS.items()},
 }
 """Lists of a namespace that are the same for all its workloads, by kind and query."""
-OURS: Mapping[str, tuple[str, str]] = {
-    "canary": ("Deployment", CANARY_LABEL),
-    "canary_pods": ("Pod", CANARY_LABEL),
-    "released_pods": ("Pod", TAKEN_FROM_LABEL),
-    "jobs": ("Job", JOB_LABEL),
+
+
+class Labelled(NamedTuple):
+    kind: str
+    label: str
+
+
+OURS: Mapping[str, Labelled] = {
+    "canary": Labelled("Deployment", CANARY_LABEL),
+    "canary_pods": Labelled("Pod", CANARY_LABEL),
+    "released_pods": Labelled("Pod", TAKEN_FROM_LABEL),
+    "jobs": Labelled("Job", JOB_LABEL),
 }
-"""What the bot made or labelled, by kind and label."""
+"""What the bot made or labelled."""
 MATCHES_NOTHING: Mapping[str, str] = {"labelSelector": "incident-bot/none=none"}
 
 

@@ -9,21 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from bot.adapters.kubernetes.paths import OLDER_POOL
-from bot.adapters.kubernetes.reader import KubernetesReader, Part, merged, pods_query, workload_read
+from bot.adapters.kubernetes.reader import LISTS, OURS, KubernetesReader, Part, merged, pods_query, workload_read
 from bot.domain.cluster.objects import CANARY_LABEL, TAKEN_FROM_LABEL, labels_of, uid_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.target import Target
 
 SHARED: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
-    "services": ("Service", None),
-    "endpoint_slices": ("EndpointSlice", None),
-    "inference_pools": ("InferencePool", None),
-    "older_pools": (OLDER_POOL, None),
-    "canary_pods": ("Pod", {"labelSelector": CANARY_LABEL}),
-    "released_pods": ("Pod", {"labelSelector": TAKEN_FROM_LABEL}),
+    **{name: LISTS[name] for name in ("services", "endpoint_slices", "inference_pools", "older_pools")},
+    **{name: (OURS[name].kind, {"labelSelector": OURS[name].label}) for name in ("canary_pods", "released_pods")},
 }
-"""Lists of a namespace, by kind and query. Pods that the bot labelled are few."""
+"""Lists of a namespace, by kind and query, as the reader shares them. Pods that the bot labelled are few."""
 
 
 class ServingReader:
