@@ -6,29 +6,22 @@ The same windows are then computed from them as from direct scrapes, so both sou
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import httpx
 
-from bot.domain.kernel.errors import SourceError
+from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, quoted, refuse_strange
 from bot.domain.kernel.target import Target
 from bot.domain.signals.metric import Sample
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports import ReadContext, Replica, Replicas
 
-DEADLINE_SECONDS = 4.0
-MAX_BYTES = 64 * 1024 * 1024
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as the name of a pod or namespace; nothing else goes into a query."""
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """The rest of a pod's name after its Deployment's: template hash and a random suffix."""
 
@@ -65,7 +58,7 @@ class PrometheusHistory:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`labels`: those that only the series of this cluster have."""
-        self._client, self._url, self._replicas, self._engine = client, url.rstrip("/"), replicas, engine
+        self._queries, self._replicas, self._engine = PrometheusQueries(client, url), replicas, engine
         self._labels, self._now = labels, now
 
     async def sample(self, context: ReadContext) -> None:
@@ -78,12 +71,12 @@ class PrometheusHistory:
         pattern, target = self._engine.series_pattern(metrics), context.target
         pods = [replica.name for replica in replicas]
         query = raw_query(pattern, target.namespace, pods, end - start, of=target, labels=self._labels)
-        body = await self._ask(query, at=end)
+        body = await self._queries.ask(query, at=end)
         # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
         return await asyncio.to_thread(self._made_of, body, replicas, end)
 
     def _made_of(self, body: bytes, replicas: Sequence[Replica], end: float) -> list[Scrape]:
-        pages = _by_target(result_of(body))
+        pages = _by_target(self._queries.series_of(body))
         # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
         gone = sorted(pages.keys() - {replica.name for replica in replicas} - {""})
         fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
@@ -107,42 +100,8 @@ class PrometheusHistory:
             best.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
         return best
 
-    async def _ask(self, query: str, *, at: float) -> bytes:
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._post({"query": query, "time": f"{at:.3f}"})
-        except TimeoutError as error:
-            raise SourceError(f"did not answer within {DEADLINE_SECONDS:g} s") from error
-        except httpx.HTTPError as error:
-            raise SourceError(f"{error or type(error).__name__}") from error
 
-    async def _post(self, form: Mapping[str, str]) -> bytes:
-        async with self._client.stream("POST", f"{self._url}/api/v1/query", data=dict(form)) as response:
-            body = bytearray()
-            async for fragment in response.aiter_bytes():
-                body += fragment
-                if len(body) > MAX_BYTES:
-                    raise SourceError(f"answered more than {MAX_BYTES >> 20} MiB")
-        # A refused query is a 4xx with its reason in JSON; any other status outside 2xx has none.
-        if response.status_code >= 300 and not body.startswith(b"{"):
-            raise SourceError(f"answered HTTP {response.status_code}")
-        return bytes(body)
-
-
-# --- answers and queries ----------------------------------------------------------------------------------------------
-
-
-def result_of(body: bytes) -> list[dict[str, Any]]:
-    """The series of a query's answer; raises `SourceError` if it has none."""
-    try:
-        answer = json.loads(body)
-        if answer["status"] != "success":
-            raise SourceError(f"refused the query: {str(answer.get('error', ''))[:300]}")
-        return list(answer["data"]["result"])
-    except ValueError as error:
-        raise SourceError("answered no JSON") from error
-    except (KeyError, TypeError) as error:
-        raise SourceError("its answer is not in the form that Prometheus gives") from error
+# --- queries and answers ----------------------------------------------------------------------------------------------
 
 
 def raw_query(
@@ -159,21 +118,10 @@ def raw_query(
     Raises `SourceError` for a name that is invalid in Kubernetes.
     """
     former = of.name if of is not None and of.kind == "Deployment" else ""
-    strange = [name for name in (namespace, *pods, *filter(None, [former])) if not _NAME.fullmatch(name)]
-    if strange:
-        raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
+    refuse_strange((namespace, *pods, *filter(None, [former])))
     names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{POD_OF_IT}"] if former else [])])
-    matchers = f'__name__=~{_quoted(pattern)},namespace="{namespace}",pod=~{_quoted(names)}{also(labels)}'
+    matchers = f'__name__=~{quoted(pattern)},namespace="{namespace}",pod=~{quoted(names)}{also(labels)}'
     return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
-
-
-def also(labels: Mapping[str, str]) -> str:
-    """Returns these labels as further matchers of a selector."""
-    return "".join(f",{name}={_quoted(value)}" for name, value in labels.items())
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:

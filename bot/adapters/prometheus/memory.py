@@ -5,30 +5,27 @@ An incomplete day is unknown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import httpx
 
-from bot.adapters.prometheus.history import NO_LABELS, POD_OF_IT, also, result_of
+from bot.adapters.prometheus.history import POD_OF_IT
+from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, refuse_strange
 from bot.domain.kernel.errors import SourceError
 
-DEADLINE_SECONDS = 4.0
 Remembered = Literal["gpu", "host"]
 """Free memory of GPUs in MiB, or memory of containers on the host in bytes."""
 Points = Sequence[tuple[float, float]]
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as a name; nothing else goes into a query."""
 
 
 class PrometheusMemory:
     def __init__(self, client: httpx.AsyncClient, url: str, labels: Mapping[str, str] = NO_LABELS) -> None:
         """`labels`: those that only the series of this cluster have."""
-        self._client, self._url, self._labels = client, url.rstrip("/"), labels
+        self._queries, self._labels = PrometheusQueries(client, url, about="Prometheus: "), labels
 
     async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
-        found = await self._ask({"query": least_free_query(namespace, pods, self._labels)})
+        found = await self._ask(least_free_query(namespace, pods, self._labels))
         told = {pod: float(one["value"][1]) for one in found if (pod := one["metric"].get("holder"))}
         absent = sorted(set(pods) - told.keys())
         if absent:
@@ -43,15 +40,11 @@ class PrometheusMemory:
         `of`: a Deployment whose pods of that day are included, whatever their names.
         """
         query = day_query(what, namespace, pods, of, self._labels)
-        found = await self._ask({"query": query, "time": f"{at:.3f}"})
+        found = await self._ask(query, at=at)
         return [[(float(at), float(value)) for at, value in one.get("values", [])] for one in found]
 
-    async def _ask(self, form: Mapping[str, str]) -> list[dict[str, Any]]:
-        try:
-            answer = await self._client.post(f"{self._url}/api/v1/query", data=dict(form), timeout=DEADLINE_SECONDS)
-        except httpx.HTTPError as error:
-            raise SourceError(f"Prometheus: {error or type(error).__name__}") from error
-        return result_of(answer.content)
+    async def _ask(self, query: str, *, at: float | None = None) -> list[dict[str, Any]]:
+        return self._queries.series_of(await self._queries.ask(query, at=at))
 
 
 def day_query(
@@ -88,9 +81,5 @@ def least_free_query(namespace: str, pods: Sequence[str], labels: Mapping[str, s
 
 
 def _pattern(namespace: str, pods: Sequence[str]) -> str:
-    strange = [name for name in (namespace, *pods) if not _NAME.fullmatch(name)]
-    if strange or not pods:
-        raise SourceError(
-            f"{(strange or ['no pod'])[0][:60]!r} is no name of a Kubernetes object, so it is not asked for"
-        )
+    refuse_strange((namespace, *(pods or [""])))
     return "|".join(pod.replace(".", "\\\\.") for pod in pods)

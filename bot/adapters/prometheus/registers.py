@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import httpx
 
-from bot.adapters.prometheus.history import NO_LABELS, also, result_of
+from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also
 from bot.domain.kernel.errors import SourceError
 
-DEADLINE_SECONDS = 4.0
 _UUID = re.compile(r"[A-Za-z0-9-]{1,80}")
 """A GPU's name; nothing else goes into a query."""
 
@@ -20,17 +19,13 @@ _UUID = re.compile(r"[A-Za-z0-9-]{1,80}")
 class PrometheusRegisters:
     def __init__(self, client: httpx.AsyncClient, url: str, labels: Mapping[str, str] = NO_LABELS) -> None:
         """`labels`: those that only the series of this cluster have."""
-        self._client, self._url, self._labels = client, url.rstrip("/"), labels
+        self._queries, self._labels = PrometheusQueries(client, url, about="Prometheus: "), labels
 
     async def xids(self, uuids: Sequence[str], start: float, end: float) -> Mapping[str, Sequence[tuple[float, float]]]:
         """A GPU has one series for each pod that held it, so they are merged."""
-        form = {"query": xid_query(uuids, end - start, self._labels), "time": f"{end:.3f}"}
-        try:
-            answer = await self._client.post(f"{self._url}/api/v1/query", data=form, timeout=DEADLINE_SECONDS)
-        except httpx.HTTPError as error:
-            raise SourceError(f"Prometheus: {error or type(error).__name__}") from error
+        answer = await self._queries.ask(xid_query(uuids, end - start, self._labels), at=end)
         points = defaultdict[str, list[tuple[float, float]]](list)
-        for series in result_of(answer.content):
+        for series in self._queries.series_of(answer):
             uuid = str(series["metric"].get("UUID", ""))
             points[uuid] += [(float(at), float(value)) for at, value in series.get("values", [])]
         return {uuid: sorted(found) for uuid, found in points.items()}

@@ -5,20 +5,15 @@ Routers name their metrics differently, so the bot knows none of them: a query t
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import re
 from string import Template
 
 import httpx
 
+from bot.adapters.prometheus.queries import PrometheusQueries, refuse_strange
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.target import Target
-
-DEADLINE_SECONDS = 4.0
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""What Kubernetes allows as a name; nothing else goes into a query."""
 
 _CLUSTER = re.compile(r"[^\s\"'`\\]+")
 """Text that cannot end a string of PromQL."""
@@ -28,7 +23,7 @@ class PrometheusRouter:
     """The `Router` port. `$cluster`, `$namespace` and `$workload` in a query are replaced by those of the incident."""
 
     def __init__(self, client: httpx.AsyncClient | None, url: str, *, errors: str, latency: str) -> None:
-        self._client, self._url = client, url.rstrip("/")
+        self._client, self._url = client, url
         self._errors, self._latency = errors, latency
 
     async def error_share(self, target: Target) -> float:
@@ -41,33 +36,24 @@ class PrometheusRouter:
         if not query or self._client is None:
             raise SourceError(f"no query is configured ({setting})")
         names = {"namespace": target.namespace, "workload": target.name}
-        if strange := [name for name in names.values() if not _NAME.fullmatch(name)]:
-            raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
+        refuse_strange(names.values())
         template = Template(query)
         if "cluster" in template.get_identifiers() and not _CLUSTER.fullmatch(target.cluster):
             raise SourceError(f"{target.cluster[:60]!r} cannot be the name of a cluster in a query ({setting})")
         asked = template.safe_substitute(names, cluster=target.cluster)
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                answer = await self._client.post(f"{self._url}/api/v1/query", data={"query": asked})
-        except TimeoutError as error:
-            raise SourceError(f"{setting}: did not answer within {DEADLINE_SECONDS:g} s") from error
-        except httpx.HTTPError as error:
-            raise SourceError(f"{setting}: {error or type(error).__name__}") from error
-        return _number(answer, setting)
+        queries = PrometheusQueries(self._client, self._url, about=f"{setting}: ")
+        return _number(queries, await queries.ask(asked), setting)
 
 
-def _number(answer: httpx.Response, setting: str) -> float:
+def _number(queries: PrometheusQueries, answer: bytes, setting: str) -> float:
     """The one number of the answer: no series is not zero, and several series are ambiguous."""
+    data = queries.data_of(answer)
     try:
-        body = answer.json()
-        if body["status"] != "success":
-            raise SourceError(f"{setting}: refused: {str(body.get('error', ''))[:300]}")
-        result = body["data"]["result"]
-        values = [result] if body["data"]["resultType"] == "scalar" else [series["value"] for series in result]
+        result = data["result"]
+        values = [result] if data["resultType"] == "scalar" else [series["value"] for series in result]
         numbers = [float(value[1]) for value in values]
-    except (json.JSONDecodeError, KeyError, TypeError, IndexError, ValueError) as error:
-        raise SourceError(f"{setting}: its answer is not in the form that Prometheus gives") from error
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise queries.strange() from error
     if len(numbers) != 1:
         raise SourceError(f"{setting}: gave {len(numbers)} series, and one is needed")
     if math.isnan(numbers[0]):

@@ -1,0 +1,90 @@
+"""One instant query to Prometheus: limited in time and size, and naming nothing but Kubernetes objects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import httpx
+
+from bot.domain.kernel.errors import SourceError
+
+DEADLINE_SECONDS = 4.0
+MAX_BYTES = 64 * 1024 * 1024
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""What Kubernetes allows as the name of a pod or namespace; nothing else goes into a query."""
+
+
+class PrometheusQueries:
+    def __init__(self, client: httpx.AsyncClient, url: str, *, about: str = "") -> None:
+        """`about`: begins the text of each error."""
+        self._client, self._url, self._about = client, url.rstrip("/"), about
+
+    async def ask(self, query: str, *, at: float | None = None) -> bytes:
+        """The body of the answer, for `data_of` or `series_of`. Raises `SourceError` if there is none.
+
+        `at`: in epoch seconds; None: now.
+        """
+        form = {"query": query} if at is None else {"query": query, "time": f"{at:.3f}"}
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await self._post(form)
+        except TimeoutError as error:
+            raise SourceError(f"{self._about}did not answer within {DEADLINE_SECONDS:g} s") from error
+        except httpx.HTTPError as error:
+            raise SourceError(f"{self._about}{error or type(error).__name__}") from error
+
+    async def _post(self, form: Mapping[str, str]) -> bytes:
+        async with self._client.stream("POST", f"{self._url}/api/v1/query", data=dict(form)) as response:
+            body = bytearray()
+            async for fragment in response.aiter_bytes():
+                body += fragment
+                if len(body) > MAX_BYTES:
+                    raise SourceError(f"{self._about}answered more than {MAX_BYTES >> 20} MiB")
+        # A refused query is a 4xx with its reason in JSON; any other status outside 2xx has none.
+        if response.status_code >= 300 and not body.startswith(b"{"):
+            raise SourceError(f"{self._about}answered HTTP {response.status_code}")
+        return bytes(body)
+
+    def data_of(self, body: bytes) -> dict[str, Any]:
+        """The `data` of an answer; raises `SourceError` if it has none."""
+        try:
+            answer = json.loads(body)
+            if answer["status"] != "success":
+                raise SourceError(f"{self._about}refused the query: {str(answer.get('error', ''))[:300]}")
+            return dict(answer["data"])
+        except json.JSONDecodeError as error:
+            raise SourceError(f"{self._about}answered no JSON") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.strange() from error
+
+    def series_of(self, body: bytes) -> list[dict[str, Any]]:
+        """The series of an answer; raises `SourceError` if it has none."""
+        try:
+            return list(self.data_of(body)["result"])
+        except (KeyError, TypeError) as error:
+            raise self.strange() from error
+
+    def strange(self) -> SourceError:
+        return SourceError(f"{self._about}its answer is not in the form that Prometheus gives")
+
+
+def refuse_strange(names: Iterable[str]) -> None:
+    """Raises `SourceError` for a name that is invalid in Kubernetes."""
+    if strange := [name for name in names if not _NAME.fullmatch(name)]:
+        raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
+
+
+def also(labels: Mapping[str, str]) -> str:
+    """Returns these labels as further matchers of a selector."""
+    return "".join(f",{name}={quoted(value)}" for name, value in labels.items())
+
+
+def quoted(text: str) -> str:
+    """Returns a string of PromQL with this text."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
