@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.domain.cluster.objects import dig, labels_of
+from bot.domain.cluster.objects import dig, grace_seconds, labels_of
 from bot.domain.cluster.rotation import RotationKey, releasing_key, replicas_present, rotation_key
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import template_of
@@ -23,7 +23,6 @@ MIN_PRE_STOP_SECONDS = 10.0
 """Endpoints and proxies need this long to drop a pod; with less, requests reach an engine that has stopped."""
 CANARY_SECONDS = 15.0
 """What the grace period must leave beyond preStop and the engine's own drain."""
-DEFAULT_GRACE_SECONDS = 30.0
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 
 
@@ -75,8 +74,7 @@ def _native(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[DrainMode | 
     drain = shutdown_timeout(flags)
     if drain <= 0:
         return None, "--shutdown-timeout is 0: the engine cuts its requests on SIGTERM"
-    grace = dig(template, "spec", "terminationGracePeriodSeconds")
-    grace = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
+    grace = grace_seconds(template)
     if grace < pre_stop + drain + CANARY_SECONDS:
         return None, f"grace {grace:.0f} s is shorter than preStop {pre_stop:.0f} s + drain {drain:.0f} s + 15 s"
     text = f"preStop {pre_stop:.0f} s, then up to {drain:.0f} s to finish, grace {grace:.0f} s"

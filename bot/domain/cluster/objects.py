@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.domain.cluster.snapshot import Obj
 
+DEFAULT_GRACE_SECONDS = 30.0
+"""What Kubernetes gives a pod to end that does not say how long it needs."""
 INCIDENT_ANNOTATION = "incident-bot/incident"
 CALL_ANNOTATION = "incident-bot/call"
 ROTATION_ANNOTATION = "incident-bot/rotation-label"
@@ -112,6 +114,12 @@ def is_finished(pod: Obj) -> bool:
 
 def condition(obj: Obj, kind: str) -> Obj:
     return next((c for c in dig(obj, "status", "conditions") or [] if c.get("type") == kind), {})
+
+
+def grace_seconds(pod: Obj) -> float:
+    """How long Kubernetes lets a pod, or one of this template, end by itself."""
+    written = dig(pod, "spec", "terminationGracePeriodSeconds")
+    return DEFAULT_GRACE_SECONDS if written is None else float(written)
 
 
 def is_ready(pod: Obj) -> bool:

@@ -41,6 +41,8 @@ class PlannedWindow(BaseModel):
     ends_at: float
     why: str = ""
     by: str = ""
+    user: str = ""
+    """The id of the person; empty for a window of the settings."""
 
     def is_open(self, at: float) -> bool:
         return self.starts_at <= at < self.ends_at

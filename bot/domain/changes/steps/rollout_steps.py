@@ -22,7 +22,7 @@ from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
 from bot.domain.changes.steps.rolling import emptied_first, no_surge, rolled_out, workload_of
 from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
-from bot.domain.cluster.objects import dig, is_going_away, name_of, ref_of, uid_of
+from bot.domain.cluster.objects import grace_seconds, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of, template_digest
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -222,12 +222,11 @@ class _Held:
         )
 
     def _released(self, gone: int, pod: Obj) -> Wait:
-        grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
         return Wait(
             condition="released",
             about=ref_of(pod, "Pod"),
             parameters={"uid": uid_of(pod), "stay": [uid_of(one) for one in self._leaving[gone:]]},
-            within_seconds=grace + MARGIN_SECONDS,
+            within_seconds=grace_seconds(pod) + MARGIN_SECONDS,
             title=f"{name_of(pod)} is gone, and no other",
         )
 

@@ -19,7 +19,7 @@ from bot.domain.changes.steps.rolling import only_for
 from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.replace_replica import evict_call, replaced
 from bot.domain.cluster.disruption import budget_for
-from bot.domain.cluster.objects import dig, name_of, namespace_of, ref_of, uid_of
+from bot.domain.cluster.objects import dig, grace_seconds, name_of, namespace_of, ref_of, uid_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible, not_needed
@@ -118,12 +118,11 @@ def _others_weighed(others: Sequence[Obj], *, evicts: bool) -> Circumstance:
 
 
 def _pod_gone(pod: Obj) -> Wait:
-    grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
     return Wait(
         condition="pod_gone",
         about=ref_of(pod, "Pod"),
         parameters={"uid": uid_of(pod)},
-        within_seconds=grace + MARGIN_SECONDS,
+        within_seconds=grace_seconds(pod) + MARGIN_SECONDS,
         title=f"{namespace_of(pod)}/{name_of(pod)} is gone",
     )
 

@@ -25,7 +25,7 @@ from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, ChangeKin
 from bot.domain.changes.verbs.scale import scaled
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import applied, broken_tests
-from bot.domain.cluster.objects import dig, name_of, ref_of, uid_of
+from bot.domain.cluster.objects import dig, grace_seconds, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import is_in_rotation, is_released, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -146,12 +146,11 @@ def refuse_if_group_survives(workload: Obj) -> None:
 
 
 def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
-    grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 30)
     return Wait(
         condition="replaced",
         about=ref_of(pod, "Pod"),
         parameters={"uid": uid_of(pod), "replicas": replicas_of(workload)},
-        within_seconds=context.startup_seconds + grace + MARGIN_SECONDS,
+        within_seconds=context.startup_seconds + grace_seconds(pod) + MARGIN_SECONDS,
         title=f"{name_of(pod)} is gone and its replacement is Ready",
     )
 
