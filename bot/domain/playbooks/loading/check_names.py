@@ -249,7 +249,10 @@ def _probe(
             if name in probe.durations:
                 yield from _duration(at, str(value), playbook, settings)
             elif isinstance(value, str) and value.startswith("settings."):
-                yield from _known(at, value.removeprefix("settings."), playbook.settings, "setting")
+                setting = value.removeprefix("settings.")
+                yield from _known(at, setting, playbook.settings, "setting")
+                if name in probe.numbers and setting in settings and not is_number(settings[setting]):
+                    yield Mistake(at, f"'{value}' is not a number", "Write a number, or a setting that is one.")
             elif name in probe.numbers and not _is("a number", value):
                 yield Mistake(at, f"{as_written(value)} is not a number", "Write a number or settings.<name>.")
 
