@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bot.adapters.yaml_playbooks import load_folder
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
 from tests.kit.packaged import library as packaged_library
+from tests.kit.packaged import library_with
 
 pytestmark = pytest.mark.fast
 CHAT = Target(cluster="c", namespace="llm", kind="Deployment", name="chat")
@@ -18,7 +17,7 @@ TUNED = Override(target="llm/chat", settings={"ttft_target": "2s"})
 
 def playbook(labels: dict[str, str], *overrides: Override, **annotations: str) -> CompiledPlaybook:
     target = CHAT.model_copy(update={"slo": tuple(annotations.items())})
-    bundle = load_folder(packaged_playbooks(), *overrides).bundle("inference-slo-breach", target, labels)
+    bundle = library_with(*overrides).bundle("inference-slo-breach", target, labels)
     assert bundle is not None
     return bundle.entry_playbook
 
