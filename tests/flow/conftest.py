@@ -17,8 +17,10 @@ from tests.redis_server import VirtualTime
 
 @pytest.fixture
 async def client(redis_server: valkey.Embedded) -> AsyncIterator[aioredis.Redis]:
-    async with aioredis.from_url(redis_server.url, decode_responses=True) as opened:
-        yield opened
+    """The product's own."""
+    opened = Connection.open(redis_server.url)
+    yield opened.client
+    await opened.close()
 
 
 @pytest.fixture

@@ -23,6 +23,6 @@ async def time(redis_server: valkey.Embedded, tag: str) -> AsyncIterator[Virtual
 
 @pytest.fixture
 async def redis(redis_server: valkey.Embedded, tag: str, time: VirtualTime) -> AsyncIterator[Connection]:
-    client = aioredis.from_url(redis_server.url, decode_responses=True)
-    yield Connection(client, tag=tag, clock=time.prelude)
-    await client.aclose()
+    opened = Connection.open(redis_server.url)
+    yield Connection(opened.client, tag=tag, clock=time.prelude)
+    await opened.close()
