@@ -58,6 +58,7 @@ from bot.flow.handlers.store_report import StoreReportHandler
 from bot.flow.handlers.watch import WatchHandler
 from bot.flow.handlers.watch_advice import WatchAdviceHandler
 from bot.flow.keep_halts import KeepHalts
+from bot.flow.keep_windows import KeepWindows
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later, PerformEffect
 from bot.flow.ports import (
     AlertStore,
@@ -163,6 +164,7 @@ class Runtime:
             reopen_within_seconds=reopen_within_seconds, wake=wake,
         )  # fmt: skip
         self.halts = KeepHalts(store, claims, wake, changed, lambda: self.wake.is_busy)
+        self.windows = KeepWindows(store, ports.restrictions, wake, lambda: self.wake.is_busy)
         self.receive = ReceiveInput(store, store, claims, wake)
         self.show_again = ShowAgain(ports.messenger, store, self.wake.effect)
 
@@ -172,8 +174,8 @@ class Runtime:
         besides: Checks = MappingProxyType({}),
         seldom: Checks = MappingProxyType({}),
     ) -> Reconcile:
-        """The periodic fallback for direct wake-ups. It also checks the halts and `besides` as often."""
-        every = {"halts.not_kept": self.halts.once, **besides}
+        """The periodic fallback for direct wake-ups. It also checks halts, windows and `besides` as often."""
+        every = {"halts.not_kept": self.halts.once, "windows.not_kept": self.windows.once, **besides}
 
         async def first() -> None:
             if look is not None:

@@ -34,7 +34,9 @@ async def plan_window(  # noqa: PLR0913 - the options of the command
         command_id = f"command-line/{kind}/{secrets.token_hex(8)}"
         try:
             if off:
-                ended = await windows.end(Plan(command_id, kind, target, user=who))
+                ends = Plan(command_id, kind, target, user=who)
+                if ended := await windows.end(ends):
+                    await windows.tell_of_end(ends)
                 return f"The {kind} of {target} is over." if ended else f"Nobody planned a {kind} of {target}."
             asked = Plan(command_id, kind, target, user=who, seconds=seconds(how_long), why=why)
             begun = await windows.begin(asked)

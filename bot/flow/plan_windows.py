@@ -46,7 +46,10 @@ class PlanWindows:
         return await self._alerts.held()
 
     async def begin(self, plan: Plan) -> PlannedWindow:
-        """Begins a window now. It is stored when this returns. Raises `ValueError` with the reason for the person."""
+        """Begins a window now. It is stored when this returns; `KeepWindows` notifies its incidents.
+
+        Raises `ValueError` with the reason for the person.
+        """
         targets = targets_of(plan.targets)
         longest = LONGEST_SECONDS[plan.kind]
         if not 0 < plan.seconds <= longest:
@@ -56,32 +59,25 @@ class PlanWindows:
         now = await self._runs.now()
         window = PlannedWindow(
             kind=plan.kind, targets=targets, starts_at=now, ends_at=now + plan.seconds, why=plan.why.strip(),
-            by=plan.user_name or plan.user,
+            by=plan.user_name or plan.user, user=plan.user,
         )  # fmt: skip
         await self._windows.plan(window)
-        await self._note(plan, window, f"{window}"[:1].upper() + f"{window}"[1:], begins=True)
         return window
 
     async def end(self, plan: Plan) -> bool:
         """Ends a window early; False if people planned none for these targets. Raises `ValueError`."""
-        targets = targets_of(plan.targets)
-        if not await self._windows.end(plan.kind, targets):
-            return False
-        gone = PlannedWindow(kind=plan.kind, targets=targets, starts_at=0.0, ends_at=0.0)
-        await self._note(plan, gone, f"{plan.kind.capitalize()} ended by {plan.user_name or plan.user}")
-        return True
+        return await self._windows.end(plan.kind, targets_of(plan.targets))
 
-    async def _note(self, plan: Plan, window: PlannedWindow, text: str, *, begins: bool = False) -> None:
-        """Puts it on the timelines of its open incidents; a freeze that begins turns their requests into advice."""
-        is_freeze = begins and window.kind == "freeze"
-        still_open = await self._runs.load_all(await self._runs.open_incidents())
-        for run in still_open:
-            if not window.covers(run.target):
+    async def tell_of_end(self, plan: Plan) -> None:
+        """Puts the end of the window on the timelines of its open incidents, however many there are."""
+        ended = PlannedWindow(kind=plan.kind, targets=targets_of(plan.targets), starts_at=0.0, ends_at=0.0)
+        text = f"{plan.kind.capitalize()} ended by {plan.user_name or plan.user}"
+        for run in await self._runs.load_all(await self._runs.open_incidents()):
+            if not ended.covers(run.target):
                 continue
-            incident_id = run.incident_id
             note = Commanded(
-                event_id=f"{plan.command_id}/{incident_id}", command="freeze" if is_freeze else "note", user=plan.user,
+                event_id=f"{plan.command_id}/{run.incident_id}", command="note", user=plan.user,
                 user_name=plan.user_name, text=text,
             )  # fmt: skip
-            if await self._runs.append(incident_id, [note]):
-                self._wake(incident_id)
+            if await self._runs.append(run.incident_id, [note]):
+                self._wake(run.incident_id)

@@ -23,6 +23,10 @@ class Restrictions:
         """The windows that are open now, those that end first before the others."""
         return self.open_of(await self._windows.planned(at=at), at)
 
+    async def planned(self, at: float) -> Sequence[PlannedWindow]:
+        """The windows that people planned and that are open now: those of `open` without those of the settings."""
+        return open_windows(await self._windows.planned(at=at), (), at)
+
     def open_of(self, planned: Sequence[PlannedWindow], at: float) -> Sequence[PlannedWindow]:
         """As `open`, where these windows are planned."""
         return open_windows(planned, self._rules, at)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.planned_windows import RedisPlannedWindows
+from bot.adapters.redis.store import RedisStore
+from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
+from bot.flow.keep_windows import AT_A_TIME, KeepWindows
 from bot.flow.plan_windows import Plan, PlanWindows
 from bot.flow.restrictions import Restrictions
 from tests import builders
 from tests.flow.harness import Bot, Scene, told, until
+from tests.flow.test_receive_input import opened
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
@@ -204,6 +208,7 @@ async def test_a_freeze_that_people_begin_takes_the_buttons_off_an_open_request(
     windows = planned_by(scene)
     service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
     await service.begin(Plan("c1", "freeze", "serving/*", user="U0ANA", user_name="ana", seconds=HOUR, why="release"))
+    await bot.runtime.windows.once()
     run = await until(scene, bot, lambda run: run.advised is not None, "advised")
     asked = run.requests["R2"]
     assert (asked.status, asked.presses) == ("superseded", ())
@@ -223,11 +228,107 @@ async def test_a_planned_window_is_on_the_timelines_of_its_open_incidents(scene:
     begun = await service.begin(plan)
     assert await service.open() == [begun]
     await service.begin(replace(plan, command_id="c2", targets="chat/*"))
+    await bot.runtime.windows.once()
     await turns(bot, scene)
     assert (await told(scene)).count("note: Freeze until") == 1
-    assert await service.end(replace(plan, command_id="c3"))
+    ends = replace(plan, command_id="c3")
+    assert await service.end(ends)
+    await service.tell_of_end(ends)
     await turns(bot, scene)
     assert "note: Freeze ended by ana" in await told(scene)
+
+
+@dataclass
+class Planner:
+    """People who plan windows, and one process that notifies the incidents of them."""
+
+    store: RedisStore
+    windows: RedisPlannedWindows
+    time: VirtualTime
+    woken: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keep = self.another()
+
+    def another(self, is_busy: Callable[[], bool] = lambda: False) -> KeepWindows:
+        return KeepWindows(self.store, Restrictions(self.windows), self.woken.append, is_busy)
+
+    async def begins(self, kind: WindowKind = "freeze", of: str = "all") -> None:
+        service = PlanWindows(self.windows, Restrictions(self.windows), self.store, self.store, self.woken.append)
+        await service.begin(Plan("c1", kind, of, user="U0ANA", user_name="ana", seconds=HOUR, why="release"))
+
+    async def opened(self, many: int) -> list[str]:
+        names = [f"INC-{number}" for number in range(1, many + 1)]
+        await opened(self.store, *names)
+        return names
+
+    async def told(self, incident: str) -> list[tuple[str, str]]:
+        inbox = await self.store.inbox(incident)
+        return [(event.command, event.user) for event in inbox if isinstance(event, Commanded)]
+
+
+@pytest.fixture
+def planner(store: RedisStore, windows: RedisPlannedWindows, time: VirtualTime) -> Planner:
+    return Planner(store, windows, time)
+
+
+async def test_a_freeze_is_one_write_and_reaches_incidents_a_bounded_number_a_round(planner: Planner) -> None:
+    many = await planner.opened(AT_A_TIME + 2)
+    await planner.begins()
+    assert planner.woken == []
+    assert [await planner.told(each) for each in many] == [[]] * len(many)
+    for reached in (AT_A_TIME, AT_A_TIME + 2, AT_A_TIME + 2):
+        await planner.keep.once()
+        assert len(planner.woken) == reached
+    assert [await planner.told(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
+
+
+async def test_a_freeze_that_a_process_has_half_told_is_told_by_the_next_one_and_once(planner: Planner) -> None:
+    many = await planner.opened(AT_A_TIME + 2)
+    await planner.begins()
+    await planner.keep.once()
+    for bot in (new := planner.another(), planner.keep, new, new):
+        await bot.once()
+    assert [await planner.told(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
+
+
+async def test_maintenance_is_noted_on_its_own_incidents_and_after_a_freeze(planner: Planner) -> None:
+    await planner.opened(AT_A_TIME)
+    await planner.begins("maintenance", "serving/inc-1")
+    await planner.begins("freeze", "serving/inc-*")
+    await planner.keep.once()
+    assert await planner.told("INC-1") == [("freeze", "U0ANA")]
+    await planner.keep.once()
+    assert await planner.told("INC-1") == [("freeze", "U0ANA"), ("note", "U0ANA")]
+    assert await planner.told("INC-2") == [("freeze", "U0ANA")]
+
+
+async def test_an_incident_that_opens_in_a_freeze_has_met_it_already(planner: Planner) -> None:
+    await planner.begins()
+    await planner.time.advance(1)
+    await opened(planner.store, "INC-1", opened_at=planner.time.now())
+    await planner.keep.once()
+    assert await planner.told("INC-1") == []
+
+
+async def test_while_much_is_under_way_no_incident_is_told_of_a_freeze_and_all_are_after_it(planner: Planner) -> None:
+    busy = [True, False]
+    await planner.opened(1)
+    await planner.begins()
+    keep = planner.another(lambda: busy.pop(0))
+    await keep.once()
+    assert await planner.told("INC-1") == []
+    await keep.once()
+    assert await planner.told("INC-1") == [("freeze", "U0ANA")]
+
+
+async def test_a_window_of_the_settings_or_of_an_older_version_is_not_told(planner: Planner) -> None:
+    await planner.opened(1)
+    now = planner.time.now()
+    old = PlannedWindow(kind="freeze", targets=(), starts_at=now, ends_at=now + HOUR, why="release", by="ana")
+    await planner.windows.plan(old)
+    await planner.keep.once()
+    assert await planner.told("INC-1") == []
 
 
 @pytest.mark.parametrize(

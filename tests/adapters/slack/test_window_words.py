@@ -67,6 +67,19 @@ async def test_the_channel_of_all_incidents_learns_of_a_window(caller: Caller, b
         return "is over, ended by <@U0ANA>" in str(await bench.slack.page())
 
     await until(is_over, "the channel learns of its end")
+    assert caller.windows.told == ["serving/llm"]
+
+
+@pytest.mark.parametrize("text", ["freeze serving/llm for 2h", "halt all"])
+async def test_people_whom_an_operator_mentions_in_a_reason_are_mentioned(
+    caller: Caller, bench: Bench, text: str
+) -> None:
+    await caller.says(f"{text} ask <@U0BEN|ben>")
+
+    async def is_posted() -> bool:
+        return any("ask <@U0BEN>" in message["text"] for message in await bench.slack.messages())
+
+    await until(is_posted, "the channel reads whom to ask")
 
 
 async def test_a_window_of_a_workload_that_is_not_there_is_begun_with_a_warning(caller: Caller) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import structlog
 
-from bot.adapters.slack.escape import code, line, mention
+from bot.adapters.slack.escape import code, line, mention, mentioned
 from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, announce_in_time
 from bot.adapters.slack.inbound.command import WORKLOAD_NAME, Command, reply
@@ -55,6 +55,7 @@ class WindowWords:
                 if ended:
                     over = f"{SIGNS[kind]} The {kind} of {code(target, 120)} is over, ended by {mention(command.user)}."
                     self._afterwards.begin(announce_in_time(self._messenger, over), "announce")
+                    self._afterwards.begin(self._windows.tell_of_end(plan), "tell incidents")
                 return reply(f"The {kind} of {code(target, 120)} is over." if ended else _none(kind, target))
             word, _, rest = rest.strip().partition(" ")
             how_long, _, why = rest.strip().partition(" ")
@@ -65,7 +66,8 @@ class WindowWords:
             raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
         # A window holds back what others rely on, so that they learn of it where they work.
         told = f"{SIGNS[kind]} {capitalized(redacted(str(begun)))}, of {begun.of}: {DOES[kind]}."
-        self._afterwards.begin(announce_in_time(self._messenger, html.escape(told, quote=False)), "announce")
+        shown, people = html.escape(told, quote=False), mentioned(why)
+        self._afterwards.begin(announce_in_time(self._messenger, shown, people), "announce")
         ends = f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
         return reply(window_line(begun), ends, *await self._doubts(target))
 
