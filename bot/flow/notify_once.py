@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from bot.domain.kernel.errors import MessengerError
@@ -10,7 +10,8 @@ from bot.flow.ports import Messenger
 
 Announce = Callable[[str, str], Awaitable[None]]
 """(subject, text): posts the text in the channel, once by subject. Raises `MessengerError`."""
-
+AnnounceTo = Callable[[str, str, Collection[str]], Awaitable[None]]
+"""As above; the text notifies these people, whom it mentions."""
 
 POSTING_SECONDS = 60.0
 """How long a replica may take to post a notice. Then another one may post it, because the first one may have died."""
@@ -32,7 +33,7 @@ class NotifyOnce:
     def __init__(self, notices: Notices, messenger: Messenger) -> None:
         self._notices, self._messenger = notices, messenger
 
-    async def __call__(self, about: str, text: str) -> None:
+    async def __call__(self, about: str, text: str, mentions: Collection[str] = ()) -> None:
         """Posts the notice unless it was posted within a week.
 
         Raises `MessengerError` if Slack refused, or if another replica is posting it: to be tried again. What ends
@@ -44,7 +45,7 @@ class NotifyOnce:
         if not await self._notices.is_first(posting, seconds=POSTING_SECONDS):
             raise MessengerError("another replica is posting this notice", lasting=False)
         try:
-            await self._messenger.announce(text)
+            await self._messenger.announce(text, mentions=mentions)
             await self._notices.is_first(about)
         finally:
             await self._notices.is_first_no_more(posting)

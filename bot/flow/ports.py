@@ -5,7 +5,7 @@ The docstrings are the contract that every adapter and every fake implements.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -865,8 +865,11 @@ class Messenger(Protocol):
 
     async def notify(self, user: str, channel: str, text: str, *, response_url: str) -> None: ...
 
-    async def announce(self, text: str) -> None:
-        """Posts a message that belongs to no incident in the channel. Raises `MessengerError` if Slack refused."""
+    async def announce(self, text: str, *, mentions: Collection[str] = ()) -> None:
+        """Posts a message that belongs to no incident in the channel. Raises `MessengerError` if Slack refused.
+
+        A person whom the text mentions, as `<@U0ANA>`, is notified only if `mentions` names them.
+        """
         ...
 
     async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:

@@ -11,7 +11,7 @@ import structlog
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.reports.observed import observed, summary
-from bot.flow.notify_once import Announce
+from bot.flow.notify_once import AnnounceTo
 
 log = structlog.get_logger()
 AT = timedelta(hours=8)
@@ -30,7 +30,7 @@ class PastRuns(Protocol):
 class WeeklySummary:
     """The summary of the last whole week; nothing is posted about a week in which nothing was only advised."""
 
-    def __init__(self, runs: PastRuns, notify_once: Announce) -> None:
+    def __init__(self, runs: PastRuns, notify_once: AnnounceTo) -> None:
         self._runs, self._notify_once = runs, notify_once
         self._done = ""
 
@@ -43,8 +43,9 @@ class WeeklySummary:
             return
         start, end = (monday - timedelta(days=7)).timestamp(), monday.timestamp()
         if found := observed(await recent_runs(self._runs), start, end):
+            people = {done.user for each in found for done in each.request.carried_out}
             try:
-                await self._notify_once(about, summary(found, start, end, name=_mentioned))
+                await self._notify_once(about, summary(found, start, end, name=_mentioned), people)
             except MessengerError as error:  # the next round tries again
                 log.warning("observed.not_posted", reason=str(error))
                 return

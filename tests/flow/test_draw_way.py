@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -57,7 +57,7 @@ class Uploads:
     def ask_again(self) -> None:
         raise AssertionError("nothing was refused")
 
-    async def announce(self, text: str) -> None:
+    async def announce(self, text: str, *, mentions: Collection[str] = ()) -> None:
         raise AssertionError("nothing is announced")
 
     async def notify(self, user: str, channel: str, text: str, *, response_url: str) -> None:

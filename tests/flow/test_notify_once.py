@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
@@ -21,7 +22,7 @@ class Channel:
         self._faults = list(faults)
         self.posted: list[str] = []
 
-    async def announce(self, text: str) -> None:
+    async def announce(self, text: str, *, mentions: Collection[str] = ()) -> None:
         if self._faults:
             raise self._faults.pop(0)
         self.posted.append(text)

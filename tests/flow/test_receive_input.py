@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.adapters.redis.claims import RedisClaims
@@ -35,14 +37,14 @@ def halts(store: RedisStore, claims: RedisClaims, woken: list[str]) -> KeepHalts
     return KeepHalts(store, claims, woken.append, lambda: None)
 
 
-async def opened(store: RedisStore, *incidents: str) -> None:
+async def opened(store: RedisStore, *incidents: str, **fields: Any) -> None:
     """Open incidents, each on a target of its own, that have heard nothing but their alert."""
     for incident in incidents:
         await store.accept([builders.alert(fingerprint=incident)], truncated=0)
         (entry,) = await store.intake(10)
         target = builders.TARGET.model_copy(update={"name": incident.lower()})
         assert await store.route(
-            entry, builders.run(incident_id=incident, target=target), "opens", bundle=builders.bundle()
+            entry, builders.run(incident_id=incident, target=target, **fields), "opens", bundle=builders.bundle()
         )
 
 

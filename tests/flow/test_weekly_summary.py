@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 import pytest
 
 from bot.domain.approvals.advice import OBSERVE_ONLY
+from bot.domain.approvals.grant import CarriedOut
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 from bot.flow.weekly_summary import WeeklySummary
@@ -28,6 +29,7 @@ class Past:
         request = builders.request(status="advised", advice=OBSERVE_ONLY, asked_at=asked_at)
         self.run, self.time, self.refuses, self.loads = builders.run(requests={"R1": request}), 0.0, False, 0
         self.posted: dict[str, str] = {}
+        self.mentioned: set[str] = set()
         self.weekly = WeeklySummary(self, self.tell)
 
     async def now(self) -> float:
@@ -40,9 +42,10 @@ class Past:
     async def load_all(self, incident_ids: Sequence[str]) -> Sequence[Run]:
         return [self.run]
 
-    async def tell(self, about: str, text: str) -> None:
+    async def tell(self, about: str, text: str, mentions: Collection[str]) -> None:
         if self.refuses:
             raise MessengerError("Slack refuses", lasting=False)
+        self.mentioned |= set(mentions)
         self.posted.setdefault(about, text)
 
     async def looks(self, day: int, hour: int) -> dict[str, str]:
@@ -59,6 +62,15 @@ async def test_the_last_week_is_told_on_monday_morning_once() -> None:
     assert "Observe-only, Mon 16 Nov to Sun 22 Nov: the bot would have proposed 1 change" in posted["observed/2026-W48"]
     assert list(await past.looks(24, 8)) == ["observed/2026-W48"]
     assert past.loads == 1, "the runs are read once a week, not every second"
+
+
+async def test_the_summary_mentions_those_who_carried_something_out_and_nobody_whom_they_name() -> None:
+    past = Past(at(17, 12))
+    done = CarriedOut(user="U0ANA", at=at(17, 13), text="drained it, ask <@U0CEO>")
+    request = past.run.requests["R1"].model_copy(update={"carried_out": (done,)})
+    past.run = past.run.with_(requests={"R1": request})
+    assert "<@U0ANA> did something else" in str(await past.looks(23, 8))
+    assert past.mentioned == {"U0ANA"}
 
 
 async def test_nothing_is_told_about_a_week_without_advice() -> None:

@@ -23,6 +23,7 @@ _BROKEN_AT = "@\u2060"
 _USER = re.compile(r"[UW][A-Z0-9]{1,20}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{1,20}")
 _GROUP = re.compile(r"S[A-Z0-9]{1,20}")
+_MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})>")
 _ESCAPED_MENTION = re.compile(r"&lt;@([UW][A-Z0-9]{1,20})&gt;")
 _ESCAPED_CHANNEL = re.compile(r"&lt;#([CG][A-Z0-9]{1,20})&gt;")
 _CODE = re.compile(r"ˋ([^ˋ\n]{1,120})ˋ")
@@ -38,11 +39,21 @@ def prose(text: object, limit: int = 2_000, *, people: Collection[str] = ()) -> 
     """mrkdwn that may have several lines and code spans; mentions of `people`, who take part in the run, stay."""
     lines = (part.strip() for part in _visible(text).replace("\r\n", "\n").split("\n"))
     escaped = _CODE.sub(r"`\1`", _cut(_escaped("\n".join(part for part in lines if part)), limit))
-    return _ESCAPED_MENTION.sub(lambda found: f"<@{found[1]}>" if found[1] in people else found[0], escaped)
+    return _mentioning(escaped, people)
+
+
+def announcement(text: object, limit: int = 3_000, *, people: Collection[str] = ()) -> str:
+    """Text for a channel, where a mention notifies: only mentions of `people` stay; so do code spans."""
+    return _mentioning(_CODE.sub(r"`\1`", _cut(_escaped(_visible(text)), limit)), people)
+
+
+def mentioned(text: str) -> frozenset[str]:
+    """The people whom a text mentions that is not escaped, or that is mrkdwn already."""
+    return frozenset(_MENTION.findall(text))
 
 
 def whisper(text: object, limit: int = 3_000) -> str:
-    """Text for one person: its mentions notify no one, so they stay; so do code spans."""
+    """Text that one person alone sees: its mentions notify no one, so they stay; so do code spans."""
     shown = _ESCAPED_MENTION.sub(r"<@\1>", _CODE.sub(r"`\1`", _cut(_escaped(_visible(text)), limit)))
     return _ESCAPED_CHANNEL.sub(r"<#\1>", shown)
 
@@ -128,6 +139,10 @@ def _visible(text: object) -> str:
     if shown.isprintable():  # as most are: no break, control or format character
         return shown
     return _UNSEEN.sub("", _BREAKS.sub(lambda found: "\n" if "\n" in found[0] else " ", shown))
+
+
+def _mentioning(escaped: str, people: Collection[str]) -> str:
+    return _ESCAPED_MENTION.sub(lambda found: f"<@{found[1]}>" if found[1] in people else found[0], escaped)
 
 
 def _escaped(text: str) -> str:

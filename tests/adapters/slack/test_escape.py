@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.adapters.slack.escape import code, code_block, group_mention, line, mention, plain, prose, whisper
+from bot.adapters.slack.escape import (
+    announcement,
+    code,
+    code_block,
+    group_mention,
+    line,
+    mention,
+    mentioned,
+    plain,
+    prose,
+    whisper,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -70,7 +81,12 @@ def test_a_plain_text_has_no_brackets_and_is_never_empty() -> None:
     assert plain("\u200b", 50) == "–"
 
 
-@pytest.mark.parametrize("escaping", [line, prose, whisper])
+def test_an_announcement_keeps_the_mentions_of_those_whom_it_may_notify() -> None:
+    assert announcement("`x` by <@U0ANA> of <@U0EVE>", people={"U0ANA"}) == "`x` by <@U0ANA> of &lt;@U0EVE&gt;"
+    assert mentioned("by <@U0ANA> of &lt;@U0EVE&gt;") == {"U0ANA"}
+
+
+@pytest.mark.parametrize("escaping", [announcement, line, prose, whisper])
 @given(text=st.text(st.sampled_from("&<>`\n @channelU0")), limit=st.integers(2, 40))
 def test_cutting_never_splits_an_escape(escaping: Callable[[str, int], str], text: str, limit: int) -> None:
     shown = escaping(text, limit)

@@ -313,6 +313,18 @@ async def test_a_person_is_told_alone(bench: Bench) -> None:
     assert await bench.slack.whispers("U0BEN") == []
 
 
+async def test_in_the_channel_only_those_are_mentioned_who_are_meant(bench: Bench) -> None:
+    await bench.messenger.announce("`x` by <@U0ANA>, cc <@U0BEN> <!channel>", mentions=["U0ANA"])
+    [posted] = await bench.slack.messages()
+    assert posted["text"] == "`x` by <@U0ANA>, cc &lt;@U0BEN&gt; &lt;!channel&gt;"
+
+
+async def test_the_comment_of_a_file_mentions_nobody(bench: Bench) -> None:
+    await show(bench, run())
+    await bench.messenger.upload(run(), key="k", name="way.png", content=b"x", comment="now at: cc <@U0BEN>")
+    assert (await bench.slack.messages())[-1]["text"] == "now at: cc &lt;@U0BEN&gt;"
+
+
 async def test_where_the_response_url_is_gone_the_person_is_still_told(bench: Bench, simulator: Any) -> None:
     await bench.messenger.notify("U0ANA", CHANNEL, "hello", response_url=f"{simulator.url}/response/used-up")
     assert await bench.slack.whispers("U0ANA") == ["hello"]

@@ -86,7 +86,7 @@ class PlaybookWords:
 
     async def _share(self, draw: Draw, command: Command, compiled: CompiledPlaybook) -> None:
         try:
-            await draw(compiled, command.channel, f"{compiled.playbook.title}, for {mention(command.user)}")
+            await draw(compiled, command.channel, f"{line(compiled.playbook.title, 150)}, for {mention(command.user)}")
         except MessengerError as error:
             log.warning("graph.not_shared", playbook=compiled.name, channel=command.channel, reason=error.reason)
             with contextlib.suppress(MessengerError):

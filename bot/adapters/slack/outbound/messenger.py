@@ -5,7 +5,7 @@ A post is sent again only after two look-ups have not found it. Slack has no ide
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +23,7 @@ from bot.adapters.slack.client import (
     ask,
     session_of,
 )
-from bot.adapters.slack.escape import whisper
+from bot.adapters.slack.escape import announcement, whisper
 from bot.adapters.slack.outbound.card import CARD, PAGE, card
 from bot.adapters.slack.outbound.door import Door, Kind
 from bot.adapters.slack.outbound.incident_channel import (
@@ -196,9 +196,10 @@ class SlackMessenger:
         if isinstance(result, Refusal):
             raise result.as_error(f"telling {user}")
 
-    async def announce(self, text: str) -> None:
+    async def announce(self, text: str, *, mentions: Collection[str] = ()) -> None:
         await self._wait_for_pace("post", self._place.channel)
-        result = await ask(self._client.chat_postMessage(channel=self._place.channel, text=whisper(text)))
+        shown = announcement(text, people=mentions)
+        result = await ask(self._client.chat_postMessage(channel=self._place.channel, text=shown))
         if isinstance(result, Refusal):
             raise result.as_error("announcing")
 
@@ -227,7 +228,7 @@ class SlackMessenger:
         entry = replace(entry, attempt_at=pulse.went_on(f"uploading {name}"), channel=root.channel)
         await self._store.save(run.incident_id, {slot: entry})
         pulse.went_on(f"sharing {name}")
-        await self._uploads.share(entry.ts, root, name=name, comment=comment)
+        await self._uploads.share(entry.ts, root, name=name, comment=announcement(comment, 2_000))
         if pulse.stood_still:
             await self._uploads.keep_first_share(entry.ts, root.channel)
         slots[slot] = replace(entry, hash=SHARED)
@@ -276,7 +277,10 @@ class SlackMessenger:
         return entry
 
     async def share(self, channel: str, name: str, content: bytes, comment: str) -> None:
-        """Upload a file that belongs to no incident. No retry: the asker can retry. Raise `MessengerError`."""
+        """Upload a file that belongs to no incident, with a comment in mrkdwn. No retry: the asker can retry.
+
+        Raise `MessengerError`.
+        """
         file_id = await self._uploads.send(name, content)
         await self._uploads.share(file_id, Shown(channel=channel), name=name, comment=comment)
 

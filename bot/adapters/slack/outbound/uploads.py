@@ -7,7 +7,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask, session_of
-from bot.adapters.slack.escape import plain, whisper
+from bot.adapters.slack.escape import plain
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.kernel.errors import MessengerError
 
@@ -42,13 +42,16 @@ class Uploads:
             raise result.as_error(f"keeping {name}")
 
     async def share(self, file_id: str, root: Shown, *, name: str, comment: str) -> None:
-        """Complete the upload as a message in the channel of `root`, in its thread if it has one."""
+        """Complete the upload as a message in the channel of `root`, in its thread if it has one.
+
+        `comment` is mrkdwn.
+        """
         result = await ask(
             self._client.files_completeUploadExternal(
                 files=[{"id": file_id, "title": plain(name, 200)}],
                 channel_id=root.channel,
                 thread_ts=root.ts or None,
-                initial_comment=whisper(comment, 2_000),
+                initial_comment=comment,
             )
         )
         if isinstance(result, Refusal):
