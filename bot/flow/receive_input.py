@@ -51,6 +51,9 @@ class ReceiveInput:
     async def open_page(self) -> OpenPage:
         return await self._runs.open_page(OPEN_READ)
 
+    async def open_incidents(self) -> Sequence[str]:
+        return await self._runs.open_incidents()
+
     async def recent_runs(self) -> Sequence[Run]:
         return await self._runs.load_all(await self._runs.recent_incidents(RECENT))
 

@@ -36,6 +36,10 @@ class MemoryIncidents:
         self.is_newer = False
         """Whether a newer version of the bot has stored the incidents."""
         self.hangs = False
+        self.commands_left: int | None = None
+        """After so many commands the storage is away."""
+        self.loses_answers = False
+        """Whether a press or a command is stored, but its answer is lost."""
 
     async def _reach(self) -> None:
         if self.hangs:
@@ -45,16 +49,24 @@ class MemoryIncidents:
         if self.away:
             raise StorageUnavailableError("the storage is away")
 
+    def _answer(self) -> None:
+        if self.loses_answers:
+            raise StorageUnavailableError("the answer was lost")
+
     async def press(self, press: Press, incident_id: str) -> bool:
         await self._reach()
         if incident_id in self.runs:
             self.presses.setdefault(press.press_id, (incident_id, press))
+        self._answer()
         return incident_id in self.runs
 
     async def command(self, command: Commanded, incident_id: str) -> bool:
         await self._reach()
+        if self.commands_left is not None and len(self.commands) >= self.commands_left:
+            raise StorageUnavailableError("the storage is away")
         if incident_id in self.runs:
             self.commands.setdefault(command.event_id, (incident_id, command))
+        self._answer()
         return incident_id in self.runs
 
     async def reopen(self, command: Commanded, run: Run) -> bool:
@@ -68,6 +80,10 @@ class MemoryIncidents:
         await self._reach()
         still_open = [run for run in self.runs.values() if run.is_open]
         return OpenPage(len(still_open), still_open[::-1][:OPEN_READ])
+
+    async def open_incidents(self) -> Sequence[str]:
+        await self._reach()
+        return [run.incident_id for run in self.runs.values() if run.is_open]
 
     async def recent_runs(self) -> Sequence[Run]:
         await self._reach()

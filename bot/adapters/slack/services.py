@@ -40,6 +40,10 @@ class IncidentService(Protocol):
         """How many incidents are open, and the newest of them."""
         ...
 
+    async def open_incidents(self) -> Sequence[str]:
+        """The IDs of all of them."""
+        ...
+
     async def recent_runs(self) -> Sequence[Run]:
         """The newest incidents, open and closed, newest first; enough for a week except in extreme cases."""
         ...
@@ -118,11 +122,15 @@ class WindowService(Protocol):
         ...
 
     async def begin(self, plan: Plan) -> PlannedWindow:
-        """Stored when it returns. Raise `ValueError` with the reason for the person."""
+        """Stored when it returns; the incidents hear of it later. Raise `ValueError` with the reason for the person."""
         ...
 
     async def end(self, plan: Plan) -> bool:
         """False when people planned none for these targets. Raise `ValueError`."""
+        ...
+
+    async def tell_of_end(self, plan: Plan) -> None:
+        """Note the end on the timelines of all its open incidents, which may take a while."""
         ...
 
 
@@ -145,7 +153,7 @@ class Services:
     want_card: Callable[[str], Awaitable[None]]
     """Call when a person looks at an incident: its waiting card and thread are posted at once."""
     draw: Callable[[CompiledPlaybook, str, str], Awaitable[None]] | None = None
-    """Post a playbook's picture in a channel, with a comment. Raise `MessengerError`."""
+    """Post a playbook's picture in a channel, with a comment in mrkdwn. Raise `MessengerError`."""
     deployment: str = ""
     """The deployment's name, as the messages of this bot carry it."""
     silencers: Callable[[Target], Policy] | None = None

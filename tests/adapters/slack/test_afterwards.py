@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ class Busy:
         self.times, self.forever = times, forever
         self.told: list[str] = []
 
-    async def announce(self, text: str) -> None:
+    async def announce(self, text: str, *, mentions: Collection[str] = ()) -> None:
         self.times -= 1
         if self.forever or self.times >= 0:
             raise PaceError("the pace of posts is used up", lasting=False, retry_after_seconds=60.0)
@@ -85,7 +86,7 @@ async def test_a_halt_is_announced_once_the_pace_of_posts_allows_it() -> None:
         paused.append(seconds)
 
     messenger: Any = Busy(2)
-    await announce_in_time(messenger, "⛔ Everything is halted", pause)
+    await announce_in_time(messenger, "⛔ Everything is halted", pause=pause)
     assert (messenger.told, paused) == (["⛔ Everything is halted"], [60.0, 60.0])
     with pytest.raises(PaceError):
-        await announce_in_time(Busy(0, forever=True), "too late", pause)  # type: ignore[arg-type]
+        await announce_in_time(Busy(0, forever=True), "too late", pause=pause)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import ActiveChange, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
+from bot.flow.receive_input import OPEN_READ
 from bot.sandbox.plain_http import async_http
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, until, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
@@ -90,7 +91,7 @@ async def test_a_refusal_that_cannot_be_stored_keeps_its_form_open(counter: Coun
     view = await view_of(counter)
     counter.inbound.away = True
     answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={})
-    assert "could not be stored" in answer["errors"]["field:reason"]
+    assert "may or may not have been recorded" in answer["errors"]["field:reason"]
     counter.inbound.away = False
     assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
     assert len(presses(counter)) == 1
@@ -107,6 +108,44 @@ async def test_without_storage_the_presser_is_told_to_press_again(counter: Count
     assert (await pressed(counter, "approve"))["ok"]
     await whispered(counter, "press again")
     assert presses(counter) == []
+
+
+async def test_a_press_whose_answer_was_lost_is_not_called_undecided(counter: Counter) -> None:
+    counter.inbound.loses_answers = True
+    assert (await pressed(counter, "approve"))["ok"]
+    assert [press.action for press in presses(counter)] == ["approve"]
+    await whispered(counter, "may or may not have been recorded. Check the message, then press again")
+    assert "Nothing was decided" not in str(await counter.slack.whispers("U0ANA"))
+
+
+async def test_a_form_whose_answer_was_lost_may_be_sent_again(counter: Counter) -> None:
+    await pressed(counter, "refuse")
+    view = await view_of(counter)
+    counter.inbound.loses_answers = True
+    answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={})
+    assert "may or may not have been recorded. Please send it again" in answer["errors"]["field:reason"]
+    counter.inbound.loses_answers = False
+    assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
+    assert len(presses(counter)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("halt INC-7 it burns", "sending it twice is harmless", id="harmless"),
+        pytest.param("note INC-7 it burns", "sent twice, it counts twice", id="twice"),
+        pytest.param("undo INC-7", "sent twice, it counts twice", id="another-one"),
+    ],
+)
+async def test_a_command_whose_answer_was_lost_says_what_sending_it_again_would_do(
+    counter: Counter, text: str, told: str
+) -> None:
+    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),))
+    counter.inbound.loses_answers = True
+    said = await counter.say(text)
+    assert "may or may not have been recorded" in said
+    assert told in said
+    assert len(counter.inbound.commands) == 1
 
 
 async def test_a_storage_that_hangs_is_given_up_before_slack_gives_up_the_bot(counter: Counter) -> None:
@@ -203,9 +242,19 @@ async def sent(counter: Counter, body: bytes, kind: str, stamp: bytes, signature
 
 
 @pytest.mark.parametrize(("body", "kind"), RUBBISH)
-@pytest.mark.parametrize("stamp", [b"", b"soon", b"1", b"-1", b"\xb2"])
+@pytest.mark.parametrize("stamp", [b"", b"soon", b"1", b"-1", b"\xb2", b"9" * 5_000], ids=lambda stamp: str(stamp[:5]))
 async def test_unsigned_rubbish_is_refused(counter: Counter, body: bytes, kind: str, stamp: bytes) -> None:
     assert await sent(counter, body, kind, stamp, "v0=0") == 401
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("show", "There is no incident"), ("resolve", "There is no incident"), ("stats", "is not a number of days")],
+)
+async def test_a_number_of_thousands_of_digits_is_answered(counter: Counter, text: str, why: str) -> None:
+    number = "9" * 5_000
+    assert why in await counter.say(f"{text} {number}")
+    assert why in await counter.say(f"{text} {number} x")
 
 
 @pytest.mark.parametrize(("body", "kind"), RUBBISH)
@@ -257,6 +306,12 @@ async def test_incident_alone_shows_what_waits_and_what_to_do(counter: Counter) 
     assert said.count("• `/incident ") == 6
     counter.inbound.runs.clear()
     assert "No incident is open." in await counter.say("")
+
+
+async def test_of_many_open_incidents_it_is_said_of_which_it_is_known_what_waits(counter: Counter) -> None:
+    names = [f"INC-{number}" for number in range(1, OPEN_READ + 11)]
+    counter.inbound.runs = {each: run(incident_id=each) for each in names}
+    assert f"*60 incidents are open; of the newest {OPEN_READ}, nothing waits for people.*" in await counter.say("")
 
 
 async def test_a_change_that_was_halted_half_way_waits_for_people(counter: Counter) -> None:

@@ -70,7 +70,7 @@ async def test_who_may_not_steer_is_told_and_nothing_is_stored(counter: Counter)
 async def test_a_storage_that_is_away_is_said(counter: Counter) -> None:
     counter.inbound.away = True
     await pressed(counter, "say:lead")
-    await whispered(counter, "Please press again")
+    await whispered(counter, "may or may not have been recorded. Check the message, then press again")
 
 
 async def test_an_incident_of_a_newer_version_is_left_to_it_and_that_is_said(counter: Counter) -> None:

@@ -109,7 +109,8 @@ async def test_with_several_open_the_shortcut_asks_which(counter: Counter) -> No
     await use_shortcut(counter, ts)
     view = await view_of(counter, "pin")
     counter.inbound.away = True
-    assert "nothing was added" in (await send_in(counter, view, incident="INC-8"))["errors"]["field:incident"]
+    errors = (await send_in(counter, view, incident="INC-8"))["errors"]
+    assert "may or may not have been recorded" in errors["field:incident"]
     counter.inbound.away = False
     assert (await send_in(counter, view, incident="INC-8"))["ok"]
     assert [incident for incident, _ in pinned(counter)] == ["INC-8"]
@@ -134,7 +135,34 @@ async def test_a_shortcut_that_could_not_be_stored_is_said(counter: Counter, fau
     if fault == "slack":
         await counter.slack.faults({"method": "conversations.replies", "kind": "500"})
     await use_shortcut(counter, ts)
-    await whispered(counter, "nothing was added")
+    await whispered(counter, "may or may not have been recorded. Please try again; adding it twice is harmless.")
+    assert pinned(counter) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param("not_in_channel", "Invite the bot to this channel", id="of-a-public-channel"),
+        pytest.param("channel_not_found", "Invite the bot to this channel", id="of-a-private-channel"),
+        pytest.param("missing_scope", "Slack does not show the bot this message (missing_scope)", id="of-the-app"),
+        pytest.param("thread_not_found", "Slack does not show the bot this message (thread_not_found)", id="deleted"),
+    ],
+)
+async def test_a_message_that_the_bot_may_not_read_is_said_with_the_reason(
+    counter: Counter, error: str, told: str
+) -> None:
+    ts = await said(counter, "hello")
+    await counter.slack.faults({"method": "conversations.replies", "kind": f"error:{error}"})
+    await use_shortcut(counter, ts)
+    await whispered(counter, told)
+    assert "did not answer" not in str(await counter.slack.whispers("U0ANA"))
+    assert pinned(counter) == []
+
+
+async def test_a_pin_on_a_message_that_the_bot_may_not_read_is_left(counter: Counter) -> None:
+    ts = await said(counter, "hello")
+    await counter.slack.faults({"method": "conversations.replies", "kind": "error:not_in_channel"})
+    assert (await pin(counter, ts))["ok"]
     assert pinned(counter) == []
 
 

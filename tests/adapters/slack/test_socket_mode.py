@@ -71,7 +71,8 @@ async def test_a_form_is_opened_and_its_faults_stand_below_its_fields(counter: C
     assert await counter.say("status") == ""
     view = await view_of(counter, "status")
     counter.inbound.away = True
-    assert "nothing was stored" in (await send_in(counter, view, text="half are back"))["errors"]["field:next"]
+    errors = (await send_in(counter, view, text="half are back"))["errors"]
+    assert "may or may not have been recorded" in errors["field:next"]
     counter.inbound.away = False
     assert (await send_in(counter, view, text="half are back"))["ok"]
     assert [event.command for _, event in counter.inbound.commands.values()] == ["status"]

@@ -14,8 +14,9 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.silence import matchers_of
 from bot.domain.playbooks.library import Library
+from bot.flow.receive_input import OPEN_READ
 from tests import builders
-from tests.adapters.slack.conftest import Bench, Counter, send_in, services_of, view_of
+from tests.adapters.slack.conftest import Bench, Counter, send_in, services_of, until, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, policy, run
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
@@ -28,6 +29,19 @@ def watching(counter: Counter) -> None:
 def stored(counter: Counter) -> Commanded:
     [(_, command)] = counter.inbound.commands.values()
     return command
+
+
+async def announced(counter: Counter, words: str) -> list[str]:
+    """The messages in the channel with these words, once there is one."""
+
+    async def found() -> list[str]:
+        return [message["text"] for message in await counter.slack.messages() if words in message["text"]]
+
+    async def is_posted() -> bool:
+        return bool(await found())
+
+    await until(is_posted, f"the channel reads: {words}")
+    return await found()
 
 
 # --- lead ------------------------------------------------------------------------------------------------------------
@@ -80,8 +94,47 @@ async def test_all_open_incidents_are_handed_over_with_one_summary_in_the_channe
     counter.inbound.runs["INC-8"] = run(incident_id="INC-8")
     assert "2 open" in await counter.say("handover <@U0BEN>")
     assert sorted(incident for incident, _ in counter.inbound.commands.values()) == ["INC-7", "INC-8"]
-    page = str(await counter.slack.page())
-    assert "2 open incidents are handed over to" in page
+    await announced(counter, "2 open incidents are handed over to")
+
+
+def many_open(counter: Counter, many: int) -> list[str]:
+    counter.inbound.runs = {each: run(incident_id=each) for each in (f"INC-{number}" for number in range(1, many + 1))}
+    return sorted(counter.inbound.runs)
+
+
+async def test_however_many_are_open_all_of_them_are_handed_over(counter: Counter) -> None:
+    every = many_open(counter, OPEN_READ + 30)
+    assert "80 open incidents are being handed over to <@U0BEN>." in await counter.say("handover <@U0BEN> good night")
+    [text] = await announced(counter, "80 open incidents are handed over to <@U0BEN>.")
+    assert sorted(incident for incident, _ in counter.inbound.commands.values()) == every
+    assert {event.to for _, event in counter.inbound.commands.values()} == {"U0BEN"}
+    shown = text.count("• *INC-")
+    assert f"… and {80 - shown} more: each thread has its part." in text
+
+
+async def test_a_handover_that_ends_half_way_says_how_many_are_left(counter: Counter) -> None:
+    many_open(counter, OPEN_READ + 30)
+    counter.inbound.commands_left = OPEN_READ + 10
+    await counter.say("handover <@U0BEN>")
+    await whispered(counter, "20 of 80 open incidents were not handed over")
+    assert await announced(counter, "60 of 80 open incidents are handed over to <@U0BEN>.")
+    assert len(counter.inbound.commands) == OPEN_READ + 10
+
+
+async def test_a_summary_that_slack_refuses_is_told_to_who_handed_over(counter: Counter) -> None:
+    watching(counter)
+    await counter.slack.faults({"method": "chat.postMessage", "kind": "error:is_archived"})
+    await counter.say("handover <@U0BEN>")
+    await whispered(counter, "Slack refused the summary in the channel")
+
+
+async def test_a_handover_of_all_notifies_nobody_whom_an_alert_names(counter: Counter) -> None:
+    counter.inbound.runs["INC-7"] = run(diagnosis="slow, cc <@U0CEO>", halted_by="U0ANA")
+    await counter.say("handover <@U0BEN>")
+    [text] = await announced(counter, "handed over to <@U0BEN>")
+    assert "slow, cc &lt;@U0CEO&gt;" in text
+    assert "Halted by <@U0ANA>" in text
+    assert "<@U0CEO>" not in text
 
 
 async def test_a_name_without_a_mention_takes_nothing_over(counter: Counter) -> None:
@@ -126,7 +179,7 @@ async def test_a_status_that_cannot_be_stored_keeps_its_form_open(counter: Count
     view = await view_of(counter, "status")
     counter.inbound.away = True
     answer = await send_in(counter, view, text="half are back")
-    assert "nothing was stored" in answer["errors"]["field:next"]
+    assert "may or may not have been recorded" in answer["errors"]["field:next"]
     counter.inbound.away = False
     assert (await send_in(counter, view, text="half are back"))["ok"]
     assert stored(counter).seconds == 1800

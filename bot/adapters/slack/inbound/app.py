@@ -18,15 +18,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.adapters.slack.inbound import card_buttons, opening, pins, presses, steering_words
 from bot.adapters.slack.inbound.afterwards import Afterwards
-from bot.adapters.slack.inbound.boundary import Boundary
+from bot.adapters.slack.inbound.boundary import MAYBE_PRESSED, MAYBE_SENT, Boundary
 from bot.adapters.slack.inbound.card_buttons import card_button
-from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.inbound.commands import Commands, after_no_answer
 from bot.adapters.slack.inbound.decision_forms import ANSWER_FORM, EDIT_FORM, REASON_FORMS
 from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
-from bot.adapters.slack.inbound.pins import PIN_FORM, SHORTCUT, Pins
-from bot.adapters.slack.inbound.presses import Presses, old_button
+from bot.adapters.slack.inbound.pins import MAYBE_ADDED, PIN_FORM, SHORTCUT, Pins
+from bot.adapters.slack.inbound.presses import NOT_READ, Presses, old_button
 from bot.adapters.slack.inbound.signed import only_signed
 from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
 from bot.adapters.slack.inbound.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
@@ -37,10 +36,6 @@ from bot.adapters.slack.services import Services
 COMMAND = "/incident"
 REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 ANYTHING = re.compile(".*")
-COMMAND_NOT_STORED = (
-    "The bot's storage or Slack did not answer in time, so this may or may not have been done. Please send it again; "
-    "sending it twice is harmless."
-)
 
 
 def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, homes: Homes) -> AsyncApp:
@@ -58,12 +53,12 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
     )
     boundary, commands = Boundary(client, services.messenger), Commands(services)
     # Bolt tries the listeners in order before it acknowledges, so the most used come first.
-    app.command(COMMAND)(boundary.command(commands.answer, COMMAND_NOT_STORED))
+    app.command(COMMAND)(boundary.command(commands.answer, after_no_answer))
     _listen_to_buttons(app, boundary, Presses(services.incidents), commands)
     _listen_to_forms(app, boundary, services, commands)
     pinned = Pins(client, services)
-    app.shortcut(SHORTCUT)(boundary.click(pinned.shortcut, pins.NOT_STORED, again=""))
-    app.view(PIN_FORM)(boundary.form(pinned.chosen, pins.NOT_STORED))
+    app.shortcut(SHORTCUT)(boundary.click(pinned.shortcut, MAYBE_ADDED, again=""))
+    app.view(PIN_FORM)(boundary.form(pinned.chosen, MAYBE_ADDED))
     app.event(REACTION_ADDED, middleware=[pinned.reaction])(_acknowledge)
     app.event(HOME_OPENED)(_published_afterwards(homes))
     app.view(ANYTHING)(_acknowledge)
@@ -74,31 +69,31 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
 
 def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, commands: Commands) -> None:
     click = boundary.click
-    app.action(APPROVE)(click(decide.storing("approve"), presses.NOT_STORED))
-    app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(click(decide.storing("choose"), presses.NOT_STORED))
-    app.action(f"{CHOOSE}{MENU}")(click(decide.choose_from_menu, presses.NOT_STORED))
-    app.action(MORE)(click(decide.more, presses.NOT_STORED))
-    app.action(CARRY_OUT)(click(decide.storing("carried_out"), presses.NOT_STORED))
-    app.action(MORE_TIME)(click(decide.storing("more_time"), presses.NOT_STORED))
+    app.action(APPROVE)(click(decide.storing("approve"), MAYBE_PRESSED))
+    app.action(re.compile(re.escape(CHOOSE) + r"\d+"))(click(decide.storing("choose"), MAYBE_PRESSED))
+    app.action(f"{CHOOSE}{MENU}")(click(decide.choose_from_menu, MAYBE_PRESSED))
+    app.action(MORE)(click(decide.more, MAYBE_PRESSED))
+    app.action(CARRY_OUT)(click(decide.storing("carried_out"), MAYBE_PRESSED))
+    app.action(MORE_TIME)(click(decide.storing("more_time"), MAYBE_PRESSED))
     for form in REASON_FORMS:
-        app.action(form.callback_id)(click(decide.opening(form), presses.NOT_READ))
-        app.view(form.callback_id)(boundary.form(decide.submitting(form), presses.NOT_STORED))
-    app.action(EDIT)(click(decide.open_edit, presses.NOT_READ))
-    app.view(EDIT_FORM)(boundary.form(decide.edit, presses.NOT_STORED))
-    app.action(re.compile(re.escape(FILL) + r"\d+"))(click(decide.open_answer, presses.NOT_STORED))
-    app.view(ANSWER_FORM)(boundary.form(decide.answer, presses.NOT_STORED))
-    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(click(card_button(commands.answer), card_buttons.NOT_STORED))
+        app.action(form.callback_id)(click(decide.opening(form), NOT_READ))
+        app.view(form.callback_id)(boundary.form(decide.submitting(form), MAYBE_SENT))
+    app.action(EDIT)(click(decide.open_edit, NOT_READ))
+    app.view(EDIT_FORM)(boundary.form(decide.edit, MAYBE_SENT))
+    app.action(re.compile(re.escape(FILL) + r"\d+"))(click(decide.open_answer, NOT_READ))
+    app.view(ANSWER_FORM)(boundary.form(decide.answer, MAYBE_SENT))
+    app.action(re.compile(re.escape(SAY) + r"[a-z]+"))(click(card_button(commands.answer), MAYBE_PRESSED))
     app.action(SEE)(_acknowledge)
-    app.action(ANYTHING)(click(old_button, presses.NOT_STORED))
+    app.action(ANYTHING)(click(old_button, NOT_READ))
 
 
 def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services, commands: Commands) -> None:
     form, by_hand, steering = boundary.form, Opening(services), SteeringWords(services, commands.pointed_at)
-    app.view(CHOOSING)(form(by_hand.chosen, opening.NOT_STORED))
-    app.view(FILLING)(form(by_hand.filled, opening.NOT_STORED))
-    app.view(STATUS_FORM)(form(steering.submitted, steering_words.NOT_STORED))
-    app.view(SKIP_FORM)(form(steering.submitted, steering_words.NOT_STORED))
-    app.view(SILENCE_FORM)(form(Silencing(services, commands.pointed_at).confirmed, steering_words.NOT_STORED))
+    app.view(CHOOSING)(form(by_hand.chosen, MAYBE_SENT))
+    app.view(FILLING)(form(by_hand.filled, MAYBE_SENT))
+    app.view(STATUS_FORM)(form(steering.submitted, MAYBE_SENT))
+    app.view(SKIP_FORM)(form(steering.submitted, MAYBE_SENT))
+    app.view(SILENCE_FORM)(form(Silencing(services, commands.pointed_at).confirmed, MAYBE_SENT))
 
 
 def endpoint(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from slack_bolt.async_app import AsyncAck
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.escape import line
+from bot.adapters.slack.escape import line, mentioned
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.command import Answer, Command, reply
@@ -35,8 +35,12 @@ T = TypeVar("T")
 Reply = Answer | str | None
 Listener = Callable[..., Awaitable[None]]
 ANSWER_SECONDS = 2.0
-"""Slack waits 3 s. A write that the storage has not confirmed by then counts as not stored."""
+"""Slack waits 3 s. What the storage has not confirmed by then may take effect all the same: it may have been sent."""
 ANNOUNCED_WITHIN_SECONDS = 600.0
+MAYBE = "The bot's storage or Slack did not answer in time, so this may or may not have been recorded."
+MAYBE_PRESSED = f"{MAYBE} Check the message, then press again; pressing twice is harmless."
+MAYBE_SENT = f"{MAYBE} Please send it again; sending it twice is harmless."
+MAYBE_SENT_ONCE = f"{MAYBE} Look in the incident's thread before you send it again: sent twice, it counts twice."
 PRESS_AGAIN = " Nothing was decided; please press again."
 COMMAND_AGAIN = " Nothing was done; please send it again."
 WARNING = "⚠️"
@@ -51,18 +55,18 @@ class NotDoneError(Exception):
         self.fields = fields or {"": text}
 
 
-class NotStoredError(NotDoneError):
-    """The storage or Slack did not answer in time."""
+class NoAnswerError(NotDoneError):
+    """The storage or Slack did not answer in time: unlike other errors, this one may have been done."""
 
 
-async def in_time(work: Awaitable[T], not_stored: str, **facts: str) -> T:
-    """The result of `work`. Raise `NotStoredError` with this text when the storage or Slack does not answer in time."""
+async def in_time(work: Awaitable[T], no_answer: str, **facts: str) -> T:
+    """The result of `work`. Raise `NoAnswerError` with this text when the storage or Slack does not answer in time."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             return await work
     except (StorageUnavailableError, MessengerError, TimeoutError) as error:
-        log.error("slack.not_stored", reason=str(error) or type(error).__name__, **facts)
-        raise NotStoredError(not_stored) from error
+        log.error("slack.not_confirmed", reason=str(error) or type(error).__name__, **facts)
+        raise NoAnswerError(no_answer) from error
     except NewerFormError as error:
         log.warning("slack.left", reason=str(error), **facts)
         raise NotDoneError(f"Nothing was done: {line(str(error), 500)}. Please try again in a minute.") from error
@@ -76,19 +80,27 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
     return authority
 
 
-async def announce(messenger: Messenger, text: str) -> None:
-    """Tell the channel of all incidents what a reply says. Raise `MessengerError` when Slack refuses."""
-    await messenger.announce(html.unescape(text))  # escaped for blocks, as below
+async def announce(messenger: Messenger, text: str, mentions: Collection[str] = ()) -> None:
+    """Tell the channel of all incidents what a reply says. Raise `MessengerError` when Slack refuses.
+
+    Only those are notified whom the reply mentions, and `mentions`; what it shows as text stays text.
+    """
+    # The text is already escaped for blocks, and the messenger escapes it again.
+    await messenger.announce(html.unescape(text), mentions=mentioned(text) | set(mentions))
 
 
 async def announce_in_time(
-    messenger: Messenger, text: str, pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    messenger: Messenger,
+    text: str,
+    mentions: Collection[str] = (),
+    *,
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
     """Like `announce`, and waits for the pace of posts: in a storm too, people have to learn of a halt or a freeze."""
     waited = 0.0
     while True:
         try:
-            return await announce(messenger, text)
+            return await announce(messenger, text, mentions)
         except PaceError as busy:
             if waited >= ANNOUNCED_WITHIN_SECONDS:
                 raise
@@ -99,8 +111,7 @@ async def announce_in_time(
 async def notify(messenger: Messenger, user: str, channel: str, text: str, response_url: str = "") -> None:
     """Show the text to this person alone. A refusal by Slack is only logged."""
     try:
-        # The text is already escaped for blocks, and the messenger escapes it again.
-        await messenger.notify(user, channel, html.unescape(text), response_url=response_url)
+        await messenger.notify(user, channel, html.unescape(text), response_url=response_url)  # as above
     except MessengerError as refused:
         log.warning("slack.notify_failed", user=user, reason=refused.reason)
 
@@ -167,16 +178,16 @@ class Submission:
 
 
 class Boundary:
-    """Makes listeners for Bolt from handlers. `not_stored` is the reply when the storage does not answer in time."""
+    """Makes listeners for Bolt from handlers. `no_answer` is the reply when the storage does not answer in time."""
 
     def __init__(self, client: AsyncWebClient, messenger: Messenger) -> None:
         self._client, self._messenger, self._afterwards = client, messenger, Afterwards()
 
-    def command(self, handle: Callable[[Command], Awaitable[Answer]], not_stored: str) -> Listener:
+    def command(self, handle: Callable[[Command], Awaitable[Answer]], no_answer: Callable[[Command], str]) -> Listener:
         async def listener(ack: AsyncAck, body: Json) -> None:
             command = Command.received(body)
             try:
-                answer = await in_time(handle(command), not_stored, user=command.user, word=command.word)
+                answer = await in_time(handle(command), no_answer(command), user=command.user, word=command.word)
             except NotDoneError as error:
                 answer = reply(f"{WARNING} {error}")
             if isinstance(answer, Message):
@@ -192,14 +203,14 @@ class Boundary:
             await notify(self._messenger, command.user, command.channel, problem, command.response_url)
 
     def click(
-        self, handle: Callable[[Click], Awaitable[Reply]], not_stored: str, *, again: str = PRESS_AGAIN
+        self, handle: Callable[[Click], Awaitable[Reply]], no_answer: str, *, again: str = PRESS_AGAIN
     ) -> Listener:
         """Shows a text reply, or opens a form, to the person who clicked."""
 
         async def listener(ack: AsyncAck, body: Json, action: Json | None) -> None:
             click = Click.read(body, action or {})
             try:
-                answer = await in_time(handle(click), not_stored, user=click.user)
+                answer = await in_time(handle(click), no_answer, user=click.user)
             except NotDoneError as error:
                 answer = f"{WARNING} {error}"
             await ack()
@@ -215,13 +226,13 @@ class Boundary:
             text = answer.text if isinstance(answer, Message) else answer
             await notify(self._messenger, click.user, click.channel, text, click.response_url)
 
-    def form(self, handle: Callable[[Submission], Awaitable[Modal | str | None]], not_stored: str) -> Listener:
+    def form(self, handle: Callable[[Submission], Awaitable[Modal | str | None]], no_answer: str) -> Listener:
         """A rejected form stays open with its answers, and shows the reasons below its fields."""
 
         async def listener(ack: AsyncAck, body: Json, view: Json) -> None:
             sent = Submission.read(body, view)
             try:
-                answer = await in_time(handle(sent), not_stored, user=sent.user)
+                answer = await in_time(handle(sent), no_answer, user=sent.user)
             except NotDoneError as error:
                 await ack(response_action="errors", errors=forms.errors(error.fields, sent.fields))
                 return

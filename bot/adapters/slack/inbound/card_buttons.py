@@ -10,10 +10,6 @@ from bot.adapters.slack.press_value import ButtonValue
 
 WORDS = ("lead", "halt", "resume")
 OLD = "This button is from an older card; see `/incident help`."
-NOT_STORED = (
-    "The bot's storage did not answer in time, so this may or may not have been done. Please press again; pressing "
-    "twice is harmless."
-)
 
 
 def card_button(answer: Callable[[Command], Awaitable[Answer]]) -> Callable[[Click], Awaitable[Answer]]:

@@ -79,7 +79,12 @@ def _with_id(word: str, rest: str) -> str:
     is_number = first.isascii() and first.isdigit()
     # Before a person it is no beginning of a text either: `/incident handover 7 @ben`.
     is_id = is_number and ((not more and word != "stats") or word not in TAKES_TEXT or more.startswith("<@"))
-    return f"INC-{int(first)}{space}{more}" if is_id else rest
+    return f"{id_of(first)}{space}{more}" if is_id else rest
+
+
+def id_of(number: str) -> str:
+    """The incident that is meant by a number. Its digits stay text: Python reads no number of thousands of them."""
+    return f"INC-{number.lstrip('0') or '0'}"
 
 
 def reply(*lines: str) -> Message:

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import structlog
 
-from bot.adapters.slack.escape import code, line, mention, whisper
+from bot.adapters.slack.escape import code, line, mention, mentioned, whisper
 from bot.adapters.slack.inbound.afterwards import Afterwards
-from bot.adapters.slack.inbound.boundary import WARNING, NotDoneError, announce_in_time, permitted
-from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, reply
+from bot.adapters.slack.inbound.boundary import (
+    MAYBE_SENT,
+    MAYBE_SENT_ONCE,
+    WARNING,
+    NotDoneError,
+    announce_in_time,
+    permitted,
+)
+from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, id_of, reply
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
@@ -34,7 +41,7 @@ from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.statistics import in_words, statistics
-from bot.flow.ports import HaltWord
+from bot.flow.ports import HaltWord, OpenPage
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +52,8 @@ URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
 NUMBER_THEN_TEXT = frozenset({"halt", "resolve", "note", "followup", "status", "handover"})
 """Where a number before other text names an incident if there is one that the command works on."""
+COUNTS_TWICE = frozenset({"note", "followup", "status", "handover", "undo", "skip"})
+"""What is done again when it is sent again."""
 Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
 
 
@@ -198,7 +207,7 @@ class Commands:
         ]
         steers = (await self._people.may_halt(command.user, at=self._clock.now())).allowed
         steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs, steers=steers))
-        return reply(_how_many_wait(len(waiting), page.count), *lines, "*What you can do*", *steps)
+        return reply(_how_many_wait(len(waiting), page), *lines, "*What you can do*", *steps)
 
     async def _help(self, command: Command) -> Message:
         if command.rest:
@@ -275,7 +284,8 @@ class Commands:
         return reply(head, *lines, "`/incident playbooks` shows which alerts open each playbook.")
 
     async def _stats(self, command: Command) -> Message:
-        days = int(command.rest) if command.rest.isascii() and command.rest.isdigit() else 7 if not command.rest else 0
+        is_number = command.rest.isascii() and command.rest.isdigit() and len(command.rest) <= len(str(MAX_DAYS))
+        days = int(command.rest) if is_number else 7 if not command.rest else 0
         if not 1 <= days <= MAX_DAYS:
             raise NotDoneError(f"{code(command.rest, 60)} is not a number of days from 1 to {MAX_DAYS}.")
         now = self._clock.now()
@@ -305,7 +315,7 @@ class Commands:
         first, _, why = command.rest.partition(" ")
         if first.lower() == ALL:
             await self._incidents.halt_all(command.user, why.strip())
-            self._announce(global_halt_line(HaltWord(command.user, why.strip())))
+            self._announce(global_halt_line(HaltWord(command.user, why.strip())), mentioned(why))
             return reply("⛔ *Everything is halted*: no change is sent until `/incident resume all`.")
         run, why = await self.pointed_at(command)
         name = line(run.incident_id, 40)
@@ -332,9 +342,9 @@ class Commands:
         done = f"▶ *{name} is resumed.*" if run.is_halted else f"{name} was not halted."
         return await self._store(command, run.incident_id, "resume", "", done)
 
-    def _announce(self, text: str) -> None:
+    def _announce(self, text: str, mentions: Collection[str] = ()) -> None:
         """Tells the channel of all incidents; the command is done already, so nobody waits for it."""
-        self._afterwards.begin(announce_in_time(self._services.messenger, text), "announce")
+        self._afterwards.begin(announce_in_time(self._services.messenger, text, mentions), "announce")
 
     async def _reset(self, command: Command) -> Message:
         run = await self._only_named(command)
@@ -456,7 +466,7 @@ class Commands:
         """
         if word not in NUMBER_THEN_TEXT or not (number.isascii() and number.isdigit()):
             return None
-        named = f"INC-{int(number)}"
+        named = id_of(number)
         run = await self._incidents.load(named)
         if run is not None and (run.is_open or WORDS[word].when_closed):
             return run
@@ -481,12 +491,18 @@ class Commands:
         raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{_usage(command.word)}`")
 
 
-def _how_many_wait(waiting: int, still_open: int) -> str:
-    if not still_open:
+def after_no_answer(command: Command) -> str:
+    """The reply to a command of which nobody knows whether it was carried out."""
+    return MAYBE_SENT_ONCE if command.word in COUNTS_TWICE else MAYBE_SENT
+
+
+def _how_many_wait(waiting: int, page: OpenPage) -> str:
+    if not page.count:
         return "*No incident is open.*"
-    opened = "1 incident is open" if still_open == 1 else f"{still_open} incidents are open"
+    opened = "1 incident is open" if page.count == 1 else f"{page.count} incidents are open"
+    seen = f"of the newest {len(page.runs)}, " if page.count > len(page.runs) else ""
     waits = f"{waiting} {'waits' if waiting == 1 else 'wait'} for people" if waiting else "nothing waits for people"
-    return f"*{opened}; {waits}.*"
+    return f"*{opened}; {seen}{waits}.*"
 
 
 def _waits(run: Run) -> bool:

@@ -24,7 +24,10 @@ NOTHING: Mapping[str, Answer] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Modal:
-    """A form for one person. `kept` comes back with the answers; without `submit` there is nothing to send."""
+    """A form for one person. `kept` comes back with the answers; without `submit` there is nothing to send.
+
+    As JSON, `kept` must fit into `limits.PRIVATE_METADATA`: else Slack does not open the form.
+    """
 
     callback_id: str
     title: str
@@ -42,7 +45,8 @@ class Modal:
             "title": plain_text(self.title, limits.MODAL_TITLE),
             **submit,
             "close": plain_text(self.close, limits.MODAL_TITLE),
-            "private_metadata": json.dumps(dict(self.kept), separators=(",", ":")),
+            # Characters as they are: as escapes, those of one field could fill what Slack takes.
+            "private_metadata": json.dumps(dict(self.kept), separators=(",", ":"), ensure_ascii=False),
             "blocks": list(self.blocks),
         }
 

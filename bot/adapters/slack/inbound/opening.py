@@ -29,7 +29,7 @@ FILLING = "open:form"
 PLAYBOOK, WORKLOAD, SEEN = "playbook", "workload", "seen"
 TITLE = "Open an incident"
 SUBMIT = "Open"
-NOT_STORED = "The bot's storage did not answer, so nothing was opened. Please send it again; sending twice is harmless."
+ANNOTATION_CHARACTERS = 100
 
 
 def _in_order(words: str) -> tuple[str, str]:
@@ -68,7 +68,7 @@ class Opening:
         playbook = self._known().get(name)
         if playbook is None:
             raise NotDoneError(fields={PLAYBOOK: "This playbook is no longer loaded"})
-        kept = {**sent.kept, PLAYBOOK: name, WORKLOAD: target.model_dump_json(exclude_defaults=True)}
+        kept = {**sent.kept, PLAYBOOK: name, WORKLOAD: _kept(target)}
         kept[SEEN] = str(sent.fields.get(SEEN, "")).strip()
         if playbook.form:
             return forms.Modal(FILLING, TITLE, SUBMIT, forms.inputs(playbook.form), kept, close="Back")
@@ -126,6 +126,12 @@ class Opening:
 
     async def _must_steer(self, user: str) -> None:
         await permitted(self._services.people.may_steer(user, at=self._services.clock.now()))
+
+
+def _kept(target: Target) -> str:
+    """The workload as a form keeps it. An annotation may be of any length; one of this length is no valid target."""
+    slo = tuple((name, text[:ANNOTATION_CHARACTERS]) for name, text in target.slo)
+    return target.model_copy(update={"slo": slo}).model_dump_json(exclude_defaults=True)
 
 
 def _no_cluster(error: ClusterError) -> NotDoneError:

@@ -13,12 +13,13 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.escape import plain
+from bot.adapters.slack.escape import line, plain
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import (
+    MAYBE,
     Click,
+    NoAnswerError,
     NotDoneError,
-    NotStoredError,
     Submission,
     in_time,
     notify,
@@ -39,9 +40,10 @@ PIN_FORM = "pin"
 REACTION = "pushpin"
 INCIDENT = "incident"
 MAX_CHARACTERS = 3_000
-NOT_STORED = (
-    "Slack or the bot's storage did not answer, so nothing was added. Please try again; adding it twice is harmless."
-)
+MAYBE_ADDED = f"{MAYBE} Please try again; adding it twice is harmless."
+OUTSIDE = frozenset({"not_in_channel", "channel_not_found"})
+"""What Slack answers about a channel, the second about a private one, that the bot has not joined."""
+INVITE = "The bot cannot read this channel, so nothing was added. Invite the bot to this channel, then try again."
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,6 @@ class Pins:
         """Adds the message at once, or returns the form that asks for the incident."""
         await self._must_take_part(click.user)
         message = await self._message(click.channel, click.message_ts)
-        if message is None:
-            raise NotDoneError(NOT_STORED)
         runs = (await self._incidents.open_page()).runs
         incident = message.incident_id or (runs[0].incident_id if len(runs) == 1 else "")
         if incident:
@@ -81,8 +81,6 @@ class Pins:
         if wrong := problems(which((await self._incidents.open_page()).runs), sent.fields):
             raise NotDoneError(fields=wrong)
         message = await self._message(sent.kept["channel"], sent.kept["ts"])
-        if message is None:
-            raise NotDoneError(NOT_STORED)
         await self._store(message, str(sent.fields[INCIDENT]), sent.user)
 
     async def reaction(self, body: Json, next_: Callable[[], Awaitable[BoltResponse | None]]) -> BoltResponse | None:
@@ -91,15 +89,18 @@ class Pins:
         item = event.get("item", {})
         if event.get("reaction") == REACTION and item.get("type") == "message":
             try:
-                await in_time(self._pin(str(item["channel"]), str(item["ts"]), str(event["user"])), NOT_STORED)
-            except NotStoredError:
+                await in_time(self._pin(str(item["channel"]), str(item["ts"]), str(event["user"])), MAYBE_ADDED)
+            except NoAnswerError:
                 return BoltResponse(status=503, body="")
         return await next_()
 
     async def _pin(self, channel: str, ts: str, user: str) -> None:
         """Adds the message if it is in the thread or channel of an incident."""
-        message = await self._message(channel, ts)
-        if message is None or not message.incident_id:
+        try:
+            message = await self._message(channel, ts)
+        except NotDoneError:
+            return  # the bot can read the thread of each incident
+        if not message.incident_id:
             return
         try:
             await self._must_take_part(user)
@@ -125,18 +126,21 @@ class Pins:
         )
         return await self._incidents.command(event, incident)
 
-    async def _message(self, channel: str, ts: str) -> PinnedMessage | None:
-        """The message and the incident of its thread; None when Slack no longer has the message.
+    async def _message(self, channel: str, ts: str) -> PinnedMessage:
+        """The message and the incident of its thread.
 
-        Raise `MessengerError` when Slack does not answer.
+        Raise `NotDoneError` when Slack does not show the message, and `MessengerError` when it does not answer.
         """
         message = await self._first(channel, ts)
-        if message is None or message.get("ts") != ts:
-            return None
+        if isinstance(message, Refusal) and message.error in OUTSIDE:
+            raise NotDoneError(INVITE)
+        if isinstance(message, Refusal) or message.get("ts") != ts:
+            why = f" ({line(message.error, 80)})" if isinstance(message, Refusal) else ""
+            raise NotDoneError(f"Slack does not show the bot this message{why}, so nothing was added.")
         root_ts = str(message.get("thread_ts") or ts)
         root = message if root_ts == ts else await self._first(channel, root_ts)
         text = plain(message.get("text", ""), MAX_CHARACTERS)
-        incident = self._incident_of(root or {}) or await self._whose(channel)
+        incident = ("" if isinstance(root, Refusal) else self._incident_of(root)) or await self._whose(channel)
         return PinnedMessage(channel, ts, str(message.get("user", "")), text, incident)
 
     async def _whose(self, channel: str) -> str:
@@ -144,15 +148,18 @@ class Pins:
         found = of_channel((await self._incidents.open_page()).runs, channel)
         return found.incident_id if found is not None else ""
 
-    async def _first(self, channel: str, ts: str) -> Json | None:
-        """The message at `ts`. A thread lists its parent first; a reply's own ts returns only that reply."""
+    async def _first(self, channel: str, ts: str) -> Json | Refusal:
+        """The message at `ts`, or why Slack never shows it; empty when it is gone.
+
+        A thread lists its parent first; a reply's own ts returns only that reply.
+        """
         call = self._client.conversations_replies(channel=channel, ts=ts, limit=1, include_all_metadata=True)
         found = await ask(call)
         if isinstance(found, Refusal):
             if found.is_final:
-                return None
+                return found
             raise found.as_error("reading a message")
-        return next(iter(found.get("messages", ())), None)
+        return next(iter(found.get("messages", ())), {})
 
     def _incident_of(self, message: Mapping[str, Any]) -> str:
         """The ID of the incident whose card this message is; empty when it is not a card."""

@@ -30,10 +30,6 @@ from bot.domain.kernel.form import Form, answers, problems
 log = structlog.get_logger(__name__)
 
 Action = Literal["approve", "refuse", "choose", "edit", "more_time", "break_glass", "carried_out"]
-NOT_STORED = (
-    "Your press could not be stored: the bot's storage did not answer. Nothing was decided. Please press again in a "
-    "moment; pressing twice is harmless."
-)
 NOT_READ = "The bot's storage did not answer, so the request could not be read. Nothing was decided; please try again."
 OLD_BUTTON = "This button is from an older message; use the newest message in the thread."
 

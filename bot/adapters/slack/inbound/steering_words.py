@@ -6,13 +6,24 @@ A longer text is given with the command, or in a form that the command opens.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any
+
+import structlog
 
 from bot.adapters.slack.escape import code, line, mention, prose
 from bot.adapters.slack.inbound import forms
-from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, announce, permitted
+from bot.adapters.slack.inbound.afterwards import Afterwards
+from bot.adapters.slack.inbound.boundary import (
+    WARNING,
+    NotDoneError,
+    Submission,
+    announce_in_time,
+    notify,
+    permitted,
+)
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.message import Message
@@ -22,14 +33,17 @@ from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.form import Form, FormField, problems
+from bot.flow.ports import OpenPage
 
+log = structlog.get_logger(__name__)
 PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 
 STATUS_FORM, SKIP_FORM = "status", "skip"
 INCIDENT = "incident"
-NOT_STORED = "The bot's storage did not answer, so nothing was stored. Please send it again; sending twice is harmless."
+ANNOUNCED_CHARACTERS = 2_500
+"""Less than a message holds: a mention grows while it is escaped."""
 PERSON = re.compile(r"<@([UW][A-Z0-9]+)>")
 NEXT = {"15": "in 15 minutes", "30": "in 30 minutes", "60": "in an hour", "120": "in two hours"}
 PRETENDED = {
@@ -54,6 +68,7 @@ STATUS: Form = {
 class SteeringWords:
     def __init__(self, services: Services, pointed_at: PointedAt) -> None:
         self._services, self._incidents, self._pointed_at = services, services.incidents, pointed_at
+        self._afterwards = Afterwards()
 
     async def lead(self, command: Command) -> Message:
         run, rest = await self._pointed_at(command)
@@ -69,15 +84,18 @@ class SteeringWords:
         return reply(f"{mention(who)} leads {line(run.incident_id, 40)}.")
 
     async def handover(self, command: Command) -> Message:
-        """Hand over the named incident, else every open one; the next lead gets the same summary."""
+        """Hand over the named incident, else every open one; the next lead gets the same summary.
+
+        Of all, the newest are handed over before the answer, and the others, however many there are, after it.
+        """
         first, _, rest = command.rest.partition(" ")
         is_one = INCIDENT_ID.fullmatch(first) is not None or first.isdigit()
         if is_one:
             run, rest = await self._pointed_at(command)
-            runs = [run]
+            page = OpenPage(1, [run])
         else:
-            runs, rest = list((await self._incidents.open_page()).runs), command.rest
-        if not runs:
+            page, rest = await self._incidents.open_page(), command.rest
+        if not page.count:
             raise NotDoneError("No incident is open: there is nothing to hand over.")
         named = re.match(rf"{PERSON.pattern}\s*", rest)
         if not named and (rest.startswith("@") or (rest and " " not in rest)):
@@ -87,19 +105,45 @@ class SteeringWords:
             )
         member, note = (named[1], rest[named.end() :]) if named else ("", rest)
         await self._check_member(member, "take over", command)
-        for run in runs:
-            event = event_of(command, "handover", to=member, text=note)
-            await self._store(event.model_copy(update={"event_id": f"{event.event_id}/{run.incident_id}"}), run)
+        given, others = _Handover(command, member, note), await self._others(page)
+        for run in page.runs:
+            await self._store(given.event(run.incident_id), run)
         now = self._services.clock.now()
-        many = "1 open incident is" if len(runs) == 1 else f"{len(runs)} open incidents are"
-        head = f"{many} handed over to {mention(member) if member else 'the team on call'}."
-        told = [each for run in runs for each in _summary(run, now)]
+        told = [_summary(run, now) for run in page.runs]
         if not is_one:
-            try:
-                await announce(self._services.messenger, "\n".join((head, *told)))
-            except MessengerError as error:
-                told.append(f"Slack refused the summary in the channel ({error.reason}); each thread has its part.")
-        return reply(head, *told)
+            self._afterwards.begin(self._hand_over_others(given, others, told), "handover")
+        more = [f"… and {len(others)} more: each thread has its part."] if others else []
+        return reply(given.said(len(told) + len(others), is_done=not others), *chain(*told), *more)
+
+    async def _others(self, page: OpenPage) -> Sequence[str]:
+        """The open incidents that are not on the page."""
+        if page.count <= len(page.runs):
+            return ()
+        shown = {run.incident_id for run in page.runs}
+        return [each for each in await self._incidents.open_incidents() if each not in shown]
+
+    async def _hand_over_others(self, given: _Handover, others: Sequence[str], told: Sequence[Sequence[str]]) -> None:
+        """Hand over the incidents that are not in `told` yet, and tell the channel; who gave them reads what failed."""
+        many, left, failed = len(told) + len(others), len(others), []
+        try:
+            for incident_id in others:
+                await self._incidents.command(given.event(incident_id), incident_id)
+                left -= 1
+        except StorageUnavailableError as error:
+            log.error("handover.not_finished", left=left, reason=str(error))
+            failed.append(
+                f"{WARNING} {left} of {many} open incidents were not handed over: the bot's storage did not answer. "
+                "Please send it again; the others then get the note twice."
+            )
+        try:
+            await announce_in_time(self._services.messenger, _announced(given.said(many, left=left), told, many - left))
+        except MessengerError as error:
+            reason = line(error.reason, 200)
+            failed.append(f"{WARNING} Slack refused the summary in the channel ({reason}); each thread has its part.")
+        if failed:
+            command = given.command
+            place = command.user, command.channel, "\n".join(failed), command.response_url
+            await notify(self._services.messenger, *place)
 
     async def _check_member(self, who: str, to_do: str, command: Command) -> None:
         """Guests, bots and deactivated accounts cannot be named. The sender was checked before."""
@@ -186,6 +230,33 @@ async def store(incidents: IncidentService, event: Commanded, incident_id: str) 
 def event_of(command: Command, verb: str, **more: Any) -> Commanded:
     about = {"event_id": command.command_id, "command": verb, "user": command.user, "user_name": command.user_name}
     return Commanded.model_validate(about | more)
+
+
+@dataclass(frozen=True)
+class _Handover:
+    """What a person hands over; without `to`, to the team on call."""
+
+    command: Command
+    to: str
+    note: str
+
+    def event(self, incident_id: str) -> Commanded:
+        event = event_of(self.command, "handover", to=self.to, text=self.note)
+        return event.model_copy(update={"event_id": f"{event.event_id}/{incident_id}"})
+
+    def said(self, many: int, *, left: int = 0, is_done: bool = True) -> str:
+        count = f"{many - left} of {many}" if left else f"{many}"
+        what = f"{count} open incident is" if many == 1 else f"{count} open incidents are"
+        whom = mention(self.to) if self.to else "the team on call"
+        return f"{what}{'' if is_done else ' being'} handed over to {whom}."
+
+
+def _announced(head: str, told: Sequence[Sequence[str]], many: int) -> str:
+    """As much of the summary as one message holds; it says how many of the incidents it leaves out."""
+    sizes = accumulate(sum(map(len, each)) for each in told)
+    shown = sum(size <= ANNOUNCED_CHARACTERS for size in sizes)
+    more = [f"… and {many - shown} more: each thread has its part."] if many > shown else []
+    return "\n".join((head, *chain(*told[:shown]), *more))
 
 
 def _summary(run: Run, now: float) -> list[str]:

@@ -322,7 +322,3 @@ def _waits_about(run: Run) -> str:
 
 def _value(run: Run, word: str) -> str:
     return ButtonValue(run.incident_id, word).packed() or ""
-
-
-def _words(name: str) -> str:
-    return line(name.replace("_", " "), 80)

@@ -12,10 +12,6 @@ from bot.adapters.slack.outbound.words import day, moment, value
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
 
 NUMBERS = 6
-ROWS = 40
-REASONS = 15
-NAMES = 12
-"""How many names one reason is given for."""
 SMALL = 0.05
 """A change by less is neither better nor worse."""
 SAME_DAY_SECONDS = 12 * 3600.0
