@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from bot.adapters.slack.inbound.commands import WORDS
+from bot.adapters.slack.inbound.command_table import WORDS
 from bot.cli.playbook_words import words
 from bot.domain.reports.page import Exported
 from bot.sandbox.scenarios import SCENARIOS

@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 import pytest
 from slack_sdk.signature import SignatureVerifier
 
-from bot.adapters.slack.inbound.command import NOTHING, Command
-from bot.adapters.slack.inbound.commands import WORDS, Commands
+from bot.adapters.slack.inbound.command import Command
+from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
+from bot.adapters.slack.inbound.commands import Commands
 from bot.domain.approvals.grant import Press
 from bot.domain.incidents.run import ActiveChange, Offer, Run
 from bot.domain.kernel.alert import Alert

@@ -11,7 +11,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack import limits
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.command import Command
-from bot.adapters.slack.inbound.commands import WORDS, Commands
+from bot.adapters.slack.inbound.command_table import WORDS
+from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.inbound.decision_forms import GLASS_FORM, reason_form
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.inbound.pins import which

@@ -11,6 +11,7 @@ from typing import Any
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import line
+from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.message import Message
@@ -23,12 +24,6 @@ _CHANNEL = re.compile(r"<#[CG][A-Z0-9]+\|([^>]*)>")
 INCIDENT_ID = re.compile(r"[A-Za-z]+-\d+")
 WORKLOAD_NAME = re.compile(r"(?:(\S{1,100})/)?([a-z0-9][a-z0-9-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})")
 """Namespace and name; with several clusters, the cluster before them."""
-NOTHING = "now"
-"""The command that `/incident` alone stands for."""
-TAKES_TEXT = frozenset(
-    {"note", "status", "followup", "handover", "halt", "resolve", "maintenance", "freeze", "open", "stats"}
-)
-"""Where a number may begin the text: `/incident note 2 replicas are back`."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +72,9 @@ def _with_id(word: str, rest: str) -> str:
     """The text with `7` as `INC-7`, where a number can only be an incident."""
     first, space, more = rest.partition(" ")
     is_number = first.isascii() and first.isdigit()
+    number = WORDS[word].number if word in WORDS else "incident"
     # Before a person it is no beginning of a text either: `/incident handover 7 @ben`.
-    is_id = is_number and ((not more and word != "stats") or word not in TAKES_TEXT or more.startswith("<@"))
+    is_id = is_number and number != "text" and (number == "incident" or not more or more.startswith("<@"))
     return f"{id_of(first)}{space}{more}" if is_id else rest
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import structlog
@@ -23,7 +22,8 @@ from bot.adapters.slack.inbound.boundary import (
     announce_in_time,
     permitted,
 )
-from bot.adapters.slack.inbound.command import INCIDENT_ID, NOTHING, Answer, Command, closed, id_of, reply
+from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, id_of, reply
+from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, WORDS, Group
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.playbook_words import PlaybookWords
 from bot.adapters.slack.inbound.silencing import Silencing
@@ -45,101 +45,11 @@ from bot.flow.ports import HaltWord, OpenPage
 
 log = structlog.get_logger(__name__)
 
-ENTRIES_SHOWN = 20
 LISTED = 20
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
-NUMBER_THEN_TEXT = frozenset({"halt", "resolve", "note", "followup", "status", "handover"})
-"""Where a number before other text names an incident if there is one that the command works on."""
-COUNTS_TWICE = frozenset({"note", "followup", "status", "handover", "undo", "skip"})
-"""What is done again when it is sent again."""
 Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve", "divert"]
-
-
-@dataclass(frozen=True)
-class _Word:
-    arguments: str
-    does: str
-    who: Literal["anybody", "members", "steerers", "halters"] = "steerers"
-    """Members are everyone except guests, bots, deactivated accounts and people of other workspaces. Halters are the
-    steerers; while Slack does not answer, the last known ones."""
-    when_closed: bool = False
-    """Whether the command works on a closed incident, or needs no incident."""
-
-
-WORDS = {
-    NOTHING: _Word("", "show what waits for people, and what you can do", "anybody", when_closed=True),
-    "help": _Word("[COMMAND]", "list the commands, or explain one", "anybody", when_closed=True),
-    "list": _Word("", "list the open incidents", "anybody", when_closed=True),
-    "show": _Word("[INC]", "show the state of an incident", "anybody", when_closed=True),
-    "timeline": _Word("[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members", when_closed=True),
-    "export": _Word("[INC] [md|json|html]", "upload the whole timeline to the thread", "members", when_closed=True),
-    "note": _Word("[INC] TEXT", "add a note to the timeline", "members", when_closed=True),
-    "followup": _Word(
-        "[INC] TEXT", "write down what is to be done later; the report lists it", "members", when_closed=True
-    ),
-    "halt": _Word("[INC|all] [WHY]", "stop sending changes until it is resumed", "halters"),
-    "resume": _Word("[INC|all]", "lift a halt"),
-    "reset": _Word("[INC]", "reset the circuit breakers of its workload and of nodes"),
-    "undo": _Word("[INC]", "propose to undo the last change"),
-    "resolve": _Word("[INC] [WHY]", "close an incident"),
-    "divert": _Word("[INC] PLAYBOOK", "switch to another playbook that matches one of its alerts"),
-    "lead": _Word("[INC] [@PERSON]", "take the lead, or name another incident lead"),
-    "handover": _Word("[INC] [@PERSON] [NOTE]", "hand over one incident or all, with what is open and promised"),
-    "status": _Word("[INC] [TEXT]", "post a status update"),
-    "skip": _Word("[INC] [STATE WHY]", "stop waiting and take another exit"),
-    # `Silencing.begin` checks who may approve a silence.
-    "silence": _Word("[INC] 30m WHY|off", "silence its alerts in Alertmanager for at most two hours", "members"),
-    "maintenance": _Word(
-        "[NAMESPACE/WORKLOAD for 1h WHY|off]", "hold back its alerts that are not urgent", when_closed=True
-    ),
-    "freeze": _Word("[NAMESPACE/WORKLOAD|all for 1h WHY|off]", "only advise changes", when_closed=True),
-    "reopen": _Word("INC WHY", "reopen a closed incident", when_closed=True),
-    "open": _Word("[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert", when_closed=True),
-    "stats": _Word("[DAYS]", "show how fast incidents were answered and ended", "members", when_closed=True),
-    "playbooks": _Word("", "list the playbooks and the alerts that open them", "members", when_closed=True),
-    "graph": _Word(
-        "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members", when_closed=True
-    ),
-    "settings": _Word(
-        "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members", when_closed=True
-    ),
-    "unmatched": _Word("", "list the alerts that matched no playbook", "members", when_closed=True),
-}
-"""Every `/incident` command: who may use it, and whether it works once its incident is closed."""
-
-
-EXAMPLES = {
-    "note": "INC-7 the load test is ours",
-    "followup": "INC-7 raise the limit when the new nodes are there",
-    "halt": "INC-7 we repair the node ourselves",
-    "resolve": "INC-7 the load test has ended",
-    "divert": "INC-7 gpu-fault",
-    "lead": "INC-7 @Ben",
-    "handover": "INC-7 @Ben the rollout runs, please watch it",
-    "status": "INC-7 The rollout runs; answers are slow until about 14:30.",
-    "silence": "INC-7 30m the load test goes on until noon",
-    "maintenance": "serving/llm for 1h new drivers",
-    "freeze": "serving/llm for 2h the launch",
-    "reopen": "INC-7 it came back",
-    "open": "kv-cache-oom serving/llm",
-    "stats": "30",
-}
-"""What people type for the words whose arguments are not obvious."""
-
-
-GROUPS = {
-    "See": (NOTHING, "list", "show", "timeline", "export", "graph", "stats"),
-    "Look up": ("playbooks", "settings", "unmatched", "help"),
-    "Update": ("note", "followup", "status", "lead", "handover"),
-    "Operate": ("open", "skip", "divert", "undo", "silence", "maintenance", "reset", "resolve", "reopen"),
-    "Stop": ("halt", "resume", "freeze"),
-}
-
-
-IN_A_HURRY = (NOTHING, "show", "lead", "halt", "undo")
-"""What `/incident help` explains at once: a phone shows no more without scrolling."""
 
 
 class Commands:
@@ -213,10 +123,10 @@ class Commands:
         if command.rest:
             word = command.rest.lower().removeprefix("/incident ").strip()
             return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
-        usual = [f"• `{_usage(word)}` – {WORDS[word].does}" for word in IN_A_HURRY]
+        usual = [f"• `{_usage(word)}` – {about.does}" for word, about in WORDS.items() if about.in_a_hurry]
         lines = [
-            f"*{group}*: {' · '.join(code(word) for word in words if word != NOTHING)}"
-            for group, words in GROUPS.items()
+            f"*{group}*: {' · '.join(code(word) for word in WORDS if word != NOTHING and WORDS[word].group == group)}"
+            for group in get_args(Group)
         ]
         more = "`/incident help COMMAND` explains one. `INC` may be left out while only one incident is open."
         return reply("*In a hurry*", *usual, "*All commands*", *lines, more)
@@ -464,7 +374,7 @@ class Commands:
         What closes or hands over an incident never takes another one than the number names; a halt may, because it
         stops too much rather than too little.
         """
-        if word not in NUMBER_THEN_TEXT or not (number.isascii() and number.isdigit()):
+        if WORDS[word].number != "incident or text" or not (number.isascii() and number.isdigit()):
             return None
         named = id_of(number)
         run = await self._incidents.load(named)
@@ -493,7 +403,7 @@ class Commands:
 
 def after_no_answer(command: Command) -> str:
     """The reply to a command of which nobody knows whether it was carried out."""
-    return MAYBE_SENT_ONCE if command.word in COUNTS_TWICE else MAYBE_SENT
+    return MAYBE_SENT_ONCE if command.word in WORDS and WORDS[command.word].counts_twice else MAYBE_SENT
 
 
 def _how_many_wait(waiting: int, page: OpenPage) -> str:
@@ -533,7 +443,7 @@ def _explained(word: str) -> list[str]:
         else ""
     )
     closed_too = "It also works on a closed incident." if spec.when_closed and "INC" in spec.arguments else ""
-    example = f"For example: `/incident {word} {EXAMPLES[word]}`." if word in EXAMPLES else ""
+    example = f"For example: `/incident {word} {spec.example}`." if spec.example else ""
     return [f"`{_usage(word)}`: {spec.does}.", *filter(None, (example, people[spec.who], which, closed_too))]
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from bot.adapters.slack.inbound.commands import WORDS
+from bot.adapters.slack.inbound.command_table import WORDS
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult

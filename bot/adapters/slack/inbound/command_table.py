@@ -1,0 +1,123 @@
+"""Every `/incident` command: what it does, who may use it, and how its text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+NOTHING = "now"
+"""The command that `/incident` alone stands for."""
+ENTRIES_SHOWN = 20
+
+Group = Literal["See", "Look up", "Update", "Operate", "Stop"]
+
+
+@dataclass(frozen=True)
+class Word:
+    group: Group
+    """Where `/incident help` lists it."""
+    arguments: str
+    does: str
+    who: Literal["anybody", "members", "steerers", "halters"] = "steerers"
+    """Members are everyone except guests, bots, deactivated accounts and people of other workspaces. Halters are the
+    steerers; while Slack does not answer, the last known ones."""
+    example: str = ""
+    """What people type, where the arguments are not obvious."""
+    number: Literal["incident", "incident or text", "text"] = "incident"
+    """What a number at the beginning is. "incident or text": before other text an incident only if the command works on
+    one of that number: `/incident note 2 replicas are back`."""
+    when_closed: bool = False
+    """Whether the command works on a closed incident, or needs no incident."""
+    counts_twice: bool = False
+    """Whether it is done again when it is sent again."""
+    in_a_hurry: bool = False
+    """`/incident help` explains it at once: a phone shows no more than five without scrolling."""
+
+
+WORDS: Mapping[str, Word] = {
+    # --- See ---
+    NOTHING: Word(
+        "See", "", "show what waits for people, and what you can do", "anybody", when_closed=True, in_a_hurry=True
+    ),
+    "list": Word("See", "", "list the open incidents", "anybody", when_closed=True),
+    "show": Word("See", "[INC]", "show the state of an incident", "anybody", when_closed=True, in_a_hurry=True),
+    "timeline": Word("See", "[INC]", f"show the last {ENTRIES_SHOWN} timeline entries", "members", when_closed=True),
+    "export": Word(
+        "See", "[INC] [md|json|html]", "upload the whole timeline to the thread", "members", when_closed=True
+    ),
+    "graph": Word(
+        "See", "[INC|PLAYBOOK]", "draw a playbook, with the path that an incident took", "members", when_closed=True
+    ),
+    "stats": Word(
+        "See", "[DAYS]", "show how fast incidents were answered and ended", "members",
+        example="30", number="text", when_closed=True,
+    ),
+    # --- Look up ---
+    "playbooks": Word("Look up", "", "list the playbooks and the alerts that open them", "members", when_closed=True),
+    "settings": Word(
+        "Look up", "[INC|PLAYBOOK]", "show a playbook's settings, their ranges and reasons", "members",
+        when_closed=True,
+    ),
+    "unmatched": Word("Look up", "", "list the alerts that matched no playbook", "members", when_closed=True),
+    "help": Word("Look up", "[COMMAND]", "list the commands, or explain one", "anybody", when_closed=True),
+    # --- Update ---
+    "note": Word(
+        "Update", "[INC] TEXT", "add a note to the timeline", "members", example="INC-7 the load test is ours",
+        number="incident or text", when_closed=True, counts_twice=True,
+    ),
+    "followup": Word(
+        "Update", "[INC] TEXT", "write down what is to be done later; the report lists it", "members",
+        example="INC-7 raise the limit when the new nodes are there",
+        number="incident or text", when_closed=True, counts_twice=True,
+    ),
+    "status": Word(
+        "Update", "[INC] [TEXT]", "post a status update",
+        example="INC-7 The rollout runs; answers are slow until about 14:30.",
+        number="incident or text", counts_twice=True,
+    ),
+    "lead": Word(
+        "Update", "[INC] [@PERSON]", "take the lead, or name another incident lead", example="INC-7 @Ben",
+        in_a_hurry=True,
+    ),
+    "handover": Word(
+        "Update", "[INC] [@PERSON] [NOTE]", "hand over one incident or all, with what is open and promised",
+        example="INC-7 @Ben the rollout runs, please watch it", number="incident or text", counts_twice=True,
+    ),
+    # --- Operate ---
+    "open": Word(
+        "Operate", "[PLAYBOOK] [NAMESPACE/WORKLOAD]", "open an incident without an alert",
+        example="kv-cache-oom serving/llm", number="text", when_closed=True,
+    ),
+    "skip": Word("Operate", "[INC] [STATE WHY]", "stop waiting and take another exit", counts_twice=True),
+    "divert": Word(
+        "Operate", "[INC] PLAYBOOK", "switch to another playbook that matches one of its alerts",
+        example="INC-7 gpu-fault",
+    ),
+    "undo": Word("Operate", "[INC]", "propose to undo the last change", counts_twice=True, in_a_hurry=True),
+    # `Silencing.begin` checks who may approve a silence.
+    "silence": Word(
+        "Operate", "[INC] 30m WHY|off", "silence its alerts in Alertmanager for at most two hours", "members",
+        example="INC-7 30m the load test goes on until noon",
+    ),
+    "maintenance": Word(
+        "Operate", "[NAMESPACE/WORKLOAD for 1h WHY|off]", "hold back its alerts that are not urgent",
+        example="serving/llm for 1h new drivers", number="text", when_closed=True,
+    ),
+    "reset": Word("Operate", "[INC]", "reset the circuit breakers of its workload and of nodes"),
+    "resolve": Word(
+        "Operate", "[INC] [WHY]", "close an incident", example="INC-7 the load test has ended",
+        number="incident or text",
+    ),
+    "reopen": Word("Operate", "INC WHY", "reopen a closed incident", example="INC-7 it came back", when_closed=True),
+    # --- Stop ---
+    "halt": Word(
+        "Stop", "[INC|all] [WHY]", "stop sending changes until it is resumed", "halters",
+        example="INC-7 we repair the node ourselves", number="incident or text", in_a_hurry=True,
+    ),
+    "resume": Word("Stop", "[INC|all]", "lift a halt"),
+    "freeze": Word(
+        "Stop", "[NAMESPACE/WORKLOAD|all for 1h WHY|off]", "only advise changes",
+        example="serving/llm for 2h the launch", number="text", when_closed=True,
+    ),
+}  # fmt: skip
