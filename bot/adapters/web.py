@@ -132,7 +132,7 @@ async def _accept(request: Request, endpoints: Endpoints) -> Response:
     except StorageUnavailableError as away:
         log.error("webhook.postponed", status=503, reason=str(away))
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        return _error(503, "the storage is away and nothing was stored; send it again", headers)
+        return _error(503, "the storage does not answer, so this may not be stored; send it again", headers)
     log.debug("webhook.accepted", alerts=len(alerts), new=new, truncated=truncated)
     return JSONResponse({"accepted": len(alerts), "new": new})
 
@@ -181,4 +181,5 @@ class BodyLimit:
 
 def _announced(scope: Scope) -> int:
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return int(length) if length.isdigit() else 0
+    # Python reads no number of thousands of digits.
+    return int(length[:19]) if length.isdigit() else 0
