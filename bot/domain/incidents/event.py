@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -146,16 +147,53 @@ class Due(_Event):
 
 
 ALL = "all"
+CommandName = Literal[
+    "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
+    "silence", "unsilence", "reopen", "pin", "handover", "followup", "freeze",
+]  # fmt: skip
+
+
+class CommandKind(NamedTuple):
+    """When a command counts, and what it shows."""
+
+    when_closed: bool = False
+    """Heard by a closed incident."""
+    is_written: bool = False
+    """What people add to an incident; the report of a closed one is stored again with it."""
+    without_playbook: bool = False
+    """Heard by an incident whose playbook cannot be read any more."""
+    shows_presence: bool = False
+    """Somebody is there: nobody needs to be called any more."""
+
+
+COMMANDS: Mapping[CommandName, CommandKind] = {
+    "halt": CommandKind(without_playbook=True, shows_presence=True),
+    "resume": CommandKind(shows_presence=True),
+    "undo": CommandKind(shows_presence=True),
+    "resolve": CommandKind(shows_presence=True),
+    "divert": CommandKind(shows_presence=True),
+    "skip": CommandKind(shows_presence=True),
+    "reset": CommandKind(),
+    "reopen": CommandKind(when_closed=True),
+    "freeze": CommandKind(),
+    "silence": CommandKind(shows_presence=True),
+    "unsilence": CommandKind(),
+    "lead": CommandKind(without_playbook=True, shows_presence=True),
+    "handover": CommandKind(),
+    "status": CommandKind(shows_presence=True),
+    "note": CommandKind(when_closed=True, is_written=True, without_playbook=True),
+    "followup": CommandKind(when_closed=True, is_written=True, without_playbook=True),
+    "pin": CommandKind(when_closed=True, is_written=True, without_playbook=True),
+    "export": CommandKind(when_closed=True, without_playbook=True),
+    "graph": CommandKind(when_closed=True),
+}
 
 
 class Commanded(_Event):
     """A slash command for one run, already authorized."""
 
     kind: Literal["commanded"] = "commanded"
-    command: Literal[
-        "halt", "resume", "note", "undo", "resolve", "lead", "export", "reset", "divert", "graph", "status", "skip",
-        "silence", "unsilence", "reopen", "pin", "handover", "followup", "freeze",
-    ]  # fmt: skip
+    command: CommandName
     user: str
     user_name: str = ""
     text: str = ""

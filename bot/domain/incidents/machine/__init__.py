@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bot.domain.incidents.event import (
+    COMMANDS,
     AdviceWatched,
     AlertChanged,
     CalmRead,
@@ -144,9 +145,6 @@ HEARD_AFTER_THE_END = (
     AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn, Paged,
     PageFailed,
 )  # fmt: skip
-WRITTEN_AFTER_THE_END = ("note", "followup", "pin")
-"""What people add to a closed incident; its report is stored again with it."""
-SAID_AFTER_THE_END = (*WRITTEN_AFTER_THE_END, "export", "graph", "reopen")
 
 
 def _after_the_end(draft: Draft, event: Event) -> None:
@@ -156,9 +154,9 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             draft.ignore(f"press '{event.press.action}' by {event.press.user} after the end")
         case StepSettled():
             changing.settled_late(draft, event)
-        case Commanded() if event.command in SAID_AFTER_THE_END:
+        case Commanded() if COMMANDS[event.command].when_closed:
             operator_actions.commanded(draft, event)
-            if event.command in WRITTEN_AFTER_THE_END:
+            if COMMANDS[event.command].is_written:
                 reading.store_report(draft, event.event_id)
         case Due() if event.deadline == SILENCE_ENDS:
             operator_actions.due(draft, event)

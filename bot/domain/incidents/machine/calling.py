@@ -11,14 +11,11 @@ from typing import Any
 
 from bot.domain.approvals.contacts import LEAD, Contact
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import Commanded, Event, Judged, Paged, PageFailed
+from bot.domain.incidents.event import COMMANDS, Commanded, Event, Judged, Paged, PageFailed
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Page, Run
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.window import short
-
-SOMEBODY_IS_THERE = frozenset({"lead", "status", "halt", "resume", "undo", "skip", "divert", "resolve", "silence"})
-"""Commands after which nobody needs to be called any more."""
 
 
 def follow(draft: Draft, before: Run, event: Event) -> None:
@@ -142,7 +139,7 @@ def _waits_for(run: Run) -> str:
 
 def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
     if isinstance(event, Commanded):
-        return event.command in SOMEBODY_IS_THERE
+        return COMMANDS[event.command].shows_presence
     counted = (run.requests, run.questions, run.visit) != (before.requests, before.questions, before.visit)
     return isinstance(event, Judged) and counted
 

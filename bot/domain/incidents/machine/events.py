@@ -293,31 +293,21 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
         parking.park(draft, unanswered=True)
 
 
-def commanded(draft: Draft, event: Commanded) -> None:
-    match event.command:
-        case "note":
-            note(draft, event)
-        case "halt" if _is_halted_so(draft.run, event) and not event.text:
-            draft.ignore("halted again")
-        case "halt":
-            _halt(draft, event)
-        case "resume":
-            _resume(draft, event)
-        case "reset":
-            draft.record("note", RESET, who=event.user)
-        case "lead":
-            draft.set(lead=event.text or event.user)
-            draft.record("note", f"led by {event.text or event.user}", who=event.user)
-        case "export":
-            export(draft, event)
-        case "graph":
-            draft.want(DrawPath(effect_id=f"draw/{event.event_id}"))
-        case "undo":
-            start_undo(draft, event.user)
-        case "resolve":
-            _resolve(draft, event)
-        case "divert":
-            _divert(draft, event)
+def reset(draft: Draft, event: Commanded) -> None:
+    draft.record("note", RESET, who=event.user)
+
+
+def lead(draft: Draft, event: Commanded) -> None:
+    draft.set(lead=event.text or event.user)
+    draft.record("note", f"led by {event.text or event.user}", who=event.user)
+
+
+def graph(draft: Draft, event: Commanded) -> None:
+    draft.want(DrawPath(effect_id=f"draw/{event.event_id}"))
+
+
+def undo(draft: Draft, event: Commanded) -> None:
+    start_undo(draft, event.user)
 
 
 def note(draft: Draft, event: Commanded) -> None:
@@ -334,7 +324,7 @@ def export(draft: Draft, event: Commanded) -> None:
     draft.want(ExportTimeline(effect_id=f"export/{event.event_id}", format=wanted, wanted_by=event.user))
 
 
-def _resume(draft: Draft, event: Commanded) -> None:
+def resume(draft: Draft, event: Commanded) -> None:
     change = draft.run.change
     if draft.run.halted_with_all and event.to != ALL:
         return say(draft, event.user, "Everything is halted; `/incident resume all` lifts the halt.")
@@ -347,8 +337,11 @@ def _resume(draft: Draft, event: Commanded) -> None:
     return None
 
 
-def _halt(draft: Draft, event: Commanded) -> None:
+def halt(draft: Draft, event: Commanded) -> None:
     """Halts the incident, or says why it stays halted after the halt of everything was lifted."""
+    if _is_halted_so(draft.run, event) and not event.text:
+        draft.ignore("halted again")
+        return
     what, consequence = ("everything is halted", ALL_HALTED) if event.to == ALL else ("halted", HALTED)
     if draft.run.halted_with_all and event.to != ALL:
         consequence = STILL_HALTED
@@ -429,7 +422,7 @@ def withdraw_what_waits(draft: Draft, why: str) -> None:
     draft.clear_waits()
 
 
-def _resolve(draft: Draft, event: Commanded) -> None:
+def resolve(draft: Draft, event: Commanded) -> None:
     if draft.run.is_applying:
         return say(draft, event.user, "A change is being applied; it cannot be closed before its outcome is known.")
     if draft.run.open_question is not None and questions.asks_what_stays(draft.run.open_question):
@@ -448,7 +441,7 @@ def close_by_hand(draft: Draft, by: str, why: str = "") -> None:
     return entering.close(draft, "resolved_by_hand", f"{by} closed it{why}{still}.")
 
 
-def _divert(draft: Draft, event: Commanded) -> None:
+def divert(draft: Draft, event: Commanded) -> None:
     wanted = event.text.strip()
     if wanted not in draft.run.offers:
         known = ", ".join(draft.run.offers) or "none"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bot.domain.incidents.effect import SilenceAlerts
-from bot.domain.incidents.event import Commanded, Due, EffectFailed, Silenced, SilencesEnded
+from bot.domain.incidents.event import Commanded, CommandName, Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
@@ -23,7 +23,7 @@ SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "jud
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
-    _MOVES.get(event.command, events.commanded)(draft, event)
+    _MOVES[event.command](draft, event)
 
 
 def due(draft: Draft, event: Due) -> None:
@@ -210,7 +210,17 @@ def pin(draft: Draft, event: Commanded) -> None:
     draft.record("note", event.text, who=event.author or event.user, data=data, at=said_at)
 
 
-_MOVES: Mapping[str, Callable[[Draft, Commanded], None]] = {
+_MOVES: Mapping[CommandName, Callable[[Draft, Commanded], None]] = {
+    "halt": events.halt,
+    "resume": events.resume,
+    "undo": events.undo,
+    "resolve": events.resolve,
+    "divert": events.divert,
+    "reset": events.reset,
+    "lead": events.lead,
+    "note": events.note,
+    "export": events.export,
+    "graph": events.graph,
     "status": _status,
     "followup": _followup,
     "handover": _handover,

@@ -6,7 +6,7 @@ that were applied late are still recorded in the ledger.
 
 from __future__ import annotations
 
-from bot.domain.incidents.event import AlertChanged, Commanded, Due, Event, Judged, Posted, StepSettled
+from bot.domain.incidents.event import COMMANDS, AlertChanged, Commanded, Due, Event, Judged, Posted, StepSettled
 from bot.domain.incidents.machine import changing, entering, events, operator_actions, parking
 from bot.domain.incidents.machine.draft import Decision, Draft, Rules
 from bot.domain.incidents.run import Run
@@ -25,7 +25,7 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
             # Nobody can be asked what to do with residual changes, so the closing message lists them.
             events.withdraw_what_waits(draft, "the incident was resolved by hand")
             entering.close(draft, "resolved_by_hand", event.text)
-        case Commanded(command="halt" | "note" | "followup" | "lead" | "export" | "pin"):
+        case Commanded() if COMMANDS[event.command].without_playbook:
             operator_actions.commanded(draft, event)
         case Posted():
             events.posted(draft, event)

@@ -11,8 +11,16 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep
-from bot.domain.incidents.event import ALL, AlertChanged, Commanded, EffectFailed, OpenedByHand, SilencesEnded
-from bot.domain.incidents.machine import SAID_AFTER_THE_END
+from bot.domain.incidents.event import (
+    ALL,
+    COMMANDS,
+    AlertChanged,
+    CommandName,
+    EffectFailed,
+    OpenedByHand,
+    SilencesEnded,
+)
+from bot.domain.incidents.machine import operator_actions
 from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import SILENCE_ENDS, Offer, Run
 from bot.domain.playbooks.bundle import Bundle
@@ -432,10 +440,14 @@ def test_only_what_changes_nothing_is_heard_after_the_end(command: str, heard: b
 
 
 def test_slack_accepts_for_a_closed_incident_only_what_is_heard_there() -> None:
-    commands = set(get_args(Commanded.model_fields["command"].annotation))
     accepted = {word for word, about in WORDS.items() if about.when_closed}
-    ended_by_itself = {"freeze"}  # of a workload, not of an incident
-    assert accepted & commands - ended_by_itself <= set(SAID_AFTER_THE_END)
+    heard = {word for word, about in COMMANDS.items() if about.when_closed}
+    of_a_workload = {"freeze"}
+    assert accepted & COMMANDS.keys() == heard - {"pin"} | of_a_workload, "a pin is no slash command"
+
+
+def test_every_command_is_declared_and_carried_out() -> None:
+    assert set(get_args(CommandName)) == COMMANDS.keys() == operator_actions._MOVES.keys()
 
 
 @pytest.mark.parametrize("command", ["note", "followup", "pin"])
