@@ -60,7 +60,7 @@ def read(draft: Draft, event: CalmRead) -> None:
 def failed(draft: Draft, event: EffectFailed) -> None:
     """Nothing waits for a look that failed: there is another one."""
     draft.set(calm_since=None)
-    draft.ignore(f"{events.NOT_DONE['read_calm']}: {event.reason}")
+    draft.ignore(f"{ReadCalm.not_done}: {event.reason}")
 
 
 def _may_end(draft: Draft) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call, LedgerEntry
-from bot.domain.incidents.effect import DrawPath, ExportFormat, ExportTimeline, ReadSeries
+from bot.domain.incidents.effect import KINDS, DrawPath, ExportFormat, ExportTimeline, ReadSeries
 from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.incidents.machine import (
     calling,
@@ -31,28 +31,6 @@ RESET = "the circuit breakers were reset: changes and nodes are counted from zer
 HALTED = "halted: nothing more will be changed until it is resumed"
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
-NOT_DONE = {
-    "read_signals": "the signals could not be read",
-    "read_calm": "whether the trouble is gone could not be read",
-    "plan_change": "the change could not be planned",
-    "judge_press": "the person who pressed could not be looked up, so the press decided nothing",
-    "apply_step": "the step could not be completed",
-    "watch_signals": "the signals could not be watched",
-    "watch_advice": "whether the trouble ended could not be watched",
-    "tell": "an answer could not be delivered",
-    "show_in_slack": "Slack could not be updated",
-    "release_leases": "the leases could not be released; they will expire",
-    "export_timeline": "the timeline could not be uploaded here",
-    "store_report": "the report could not be stored",
-    "draw_way": "the picture of the playbook could not be posted here",
-    "read_series": "the history of the signals could not be read",
-    "draw_chart": "the chart could not be posted here",
-    "silence_alerts": "the alerts could not be silenced",
-    "end_silences": "the silences could not be ended",
-    "page_team": "a team could not be paged",
-    "route_again": "an alert could not be routed again",
-    "pass_on_changes": "the active changes could not be passed on to the next incident",
-}
 """A text for each kind of effect that was abandoned."""
 
 
@@ -454,7 +432,7 @@ def divert(draft: Draft, event: Commanded) -> None:
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """An effect failed. If the run waits for it, ask a person; a failure to show is only recorded."""
-    said = f"{NOT_DONE[event.effect_kind]}: {event.reason}"
+    said = f"{KINDS[event.effect_kind].not_done}: {event.reason}"
     draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", said)
     if event.effect_kind == "read_series":
         reading.store_report(draft, event.effect_id)

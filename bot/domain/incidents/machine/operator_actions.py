@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bot.domain.incidents.effect import SilenceAlerts
+from bot.domain.incidents.effect import KINDS, SilenceAlerts
 from bot.domain.incidents.event import Commanded, CommandName, Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import calling, calm, changing, diverting, entering, events, severity
@@ -17,9 +17,6 @@ from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, ChangeState
-
-SAID_WHERE_ASKED = frozenset({"silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"})
-"""Effects that a person awaits in the thread; an unjudged press was acknowledged but decided nothing."""
 
 
 def commanded(draft: Draft, event: Commanded) -> None:
@@ -39,8 +36,8 @@ def due(draft: Draft, event: Due) -> None:
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """Report a failed effect where a person asked for it."""
-    if event.effect_kind in SAID_WHERE_ASKED:
-        said = f"{events.NOT_DONE[event.effect_kind]}: {event.reason}"
+    if KINDS[event.effect_kind].is_awaited:
+        said = f"{KINDS[event.effect_kind].not_done}: {event.reason}"
         by_hand = f"; `incident-bot export {draft.run.incident_id}` writes it without Slack"
         events.say(draft, "", f"{said[0].upper()}{said[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
     elif event.effect_kind == "read_calm":
