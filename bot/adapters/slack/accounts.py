@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import RATE_LIMITED, Refusal, ask
+from bot.adapters.slack.client import RATE_LIMITED, Refusal, ask, pages
 from bot.flow.ports import Clock
 
 CHANNEL_PAGE = 200
@@ -112,15 +112,11 @@ class SlackAccounts:
 
     async def _in_channel(self, channel: str) -> frozenset[str] | Refusal:
         members: set[str] = set()
-        cursor = ""
-        while True:
-            answer = await ask(self._client.conversations_members(channel=channel, cursor=cursor, limit=CHANNEL_PAGE))
-            if isinstance(answer, Refusal):
-                return answer
-            members.update(map(str, answer.get("members", ())))
-            cursor = str((answer.get("response_metadata") or {}).get("next_cursor", ""))
-            if not cursor:
-                return frozenset(members)
+        async for page in pages(self._client.conversations_members, channel=channel, limit=CHANNEL_PAGE):
+            if isinstance(page, Refusal):
+                return page
+            members.update(map(str, page.get("members", ())))
+        return frozenset(members)
 
 
 class LastKnown:

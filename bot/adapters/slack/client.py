@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import urllib.request
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -115,6 +115,19 @@ async def ask(call: Awaitable[Any]) -> dict[str, Any] | Refusal:
     if not isinstance(answer, dict):
         return Refusal("an answer that is not JSON", lasting=False, happened="unknown")
     return answer
+
+
+async def pages(method: Callable[..., Awaitable[Any]], **arguments: Any) -> AsyncIterator[dict[str, Any] | Refusal]:
+    """Every page of a list, read one after the other; a refusal is the last one."""
+    cursor = ""
+    while True:
+        page = await ask(method(**arguments, **({"cursor": cursor} if cursor else {})))
+        yield page
+        if isinstance(page, Refusal):
+            return
+        cursor = str((page.get("response_metadata") or {}).get("next_cursor", ""))
+        if not cursor:
+            return
 
 
 def _refusal(refused: SlackApiError) -> Refusal:

@@ -27,7 +27,7 @@ from bot.adapters.slack.inbound.boundary import (
 )
 from bot.adapters.slack.outbound.card import CARD
 from bot.adapters.slack.outbound.incident_channel import of_channel
-from bot.adapters.slack.outbound.lookup import METADATA_TYPE
+from bot.adapters.slack.outbound.lookup import slot_of
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
@@ -163,11 +163,8 @@ class Pins:
 
     def _incident_of(self, message: Mapping[str, Any]) -> str:
         """The ID of the incident whose card this message is; empty when it is not a card."""
-        metadata = message.get("metadata") or {}
-        payload = metadata.get("event_payload") or {}
-        incident, _, slot = str(payload.get("slot", "")).partition("/")
-        is_ours = metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == self._services.deployment
-        return incident if is_ours and slot == CARD else ""
+        incident, _, slot = slot_of(message, self._services.deployment).partition("/")
+        return incident if slot == CARD else ""
 
 
 def which(runs: Sequence[Run]) -> Form:

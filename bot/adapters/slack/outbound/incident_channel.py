@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.client import Refusal, ask, pages
 from bot.adapters.slack.escape import is_person, plain
 from bot.adapters.slack.outbound.card import CARD, INCIDENT_CHANNEL
 from bot.adapters.slack.outbound.request_message import people_of
@@ -161,16 +161,13 @@ class IncidentChannels:
     async def _ours(self, name: str) -> str:
         """The id of the channel of that name if this bot created it in an attempt whose answer was lost."""
         me = await self._sure(self._client.auth_test(), "asking who the bot is")
-        cursor = ""
-        while True:
-            page: dict[str, Any] = {"exclude_archived": True, "limit": PAGE} | ({"cursor": cursor} if cursor else {})
-            found = await self._sure(self._client.conversations_list(**page), "looking for the incident's channel")
-            for each in found.get("channels", ()):
+        async for page in pages(self._client.conversations_list, exclude_archived=True, limit=PAGE):
+            if isinstance(page, Refusal):
+                raise page.as_error("looking for the incident's channel")
+            for each in page.get("channels", ()):
                 if each.get("name") == name:
                     return str(each["id"]) if each.get("creator") == me.get("user_id") else ""
-            cursor = str((found.get("response_metadata") or {}).get("next_cursor", ""))
-            if not cursor:
-                return ""
+        return ""
 
     async def _sure(self, call: Any, doing: str) -> dict[str, Any]:
         result = await ask(call)

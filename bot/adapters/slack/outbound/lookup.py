@@ -8,7 +8,7 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, ask
+from bot.adapters.slack.client import Refusal, pages
 
 METADATA_TYPE = "incident_bot"
 HEAD_DIGITS = 16
@@ -40,10 +40,15 @@ class Key:
         return {"event_type": METADATA_TYPE, "event_payload": payload}
 
     def is_of(self, message: Mapping[str, Any]) -> bool:
-        metadata = message.get("metadata") or {}
-        payload = metadata.get("event_payload") or {}
-        is_ours = metadata.get("event_type") == METADATA_TYPE
-        return is_ours and (payload.get("deployment"), payload.get("slot")) == (self.deployment, self.slot)
+        return slot_of(message, self.deployment) == self.slot
+
+
+def slot_of(message: Mapping[str, Any], deployment: str) -> str:
+    """The slot that a message of this deployment carries, as `INC-7/card`; empty for any other message."""
+    metadata = message.get("metadata") or {}
+    payload = metadata.get("event_payload") or {}
+    is_ours = metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == deployment
+    return str(payload.get("slot", "")) if is_ours else ""
 
 
 async def find_by_key(
@@ -52,16 +57,10 @@ async def find_by_key(
     """The ts of every message with this key, oldest first; in the channel, or in one thread of it."""
     oldest = f"{since - CLOCK_SLACK_SECONDS:.6f}"
     bounds: dict[str, Any] = {"channel": channel, "oldest": oldest, "include_all_metadata": True, "limit": 200}
+    listed = pages(client.conversations_replies, ts=thread, **bounds) if thread else None
     found: list[str] = []
-    cursor = ""
-    while True:
-        page = {**bounds, **({"cursor": cursor} if cursor else {})}
-        result = await ask(
-            client.conversations_replies(ts=thread, **page) if thread else client.conversations_history(**page)
-        )
-        if isinstance(result, Refusal):
-            return result
-        found += [str(message["ts"]) for message in result.get("messages", ()) if key.is_of(message)]
-        cursor = str((result.get("response_metadata") or {}).get("next_cursor", ""))
-        if not cursor:
-            return sorted(found, key=float)
+    async for page in listed or pages(client.conversations_history, **bounds):
+        if isinstance(page, Refusal):
+            return page
+        found += [str(message["ts"]) for message in page.get("messages", ()) if key.is_of(message)]
+    return sorted(found, key=float)

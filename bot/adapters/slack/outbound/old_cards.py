@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.outbound.lookup import METADATA_TYPE
+from bot.adapters.slack.client import Refusal, pages
+from bot.adapters.slack.outbound.lookup import slot_of
 
 log = structlog.get_logger(__name__)
 PAGES = 5
@@ -25,20 +25,13 @@ async def highest_number(client: AsyncWebClient, *, channels: Iterable[str], dep
 
 async def _highest_in(client: AsyncWebClient, channel: str, deployment: str) -> int | None:
     """As above, among the newest messages of one channel."""
-    highest, cursor = 0, ""
-    for _ in range(PAGES):
-        page = {"channel": channel, "include_all_metadata": True, "limit": PER_PAGE}
-        result = await ask(client.conversations_history(**page, **({"cursor": cursor} if cursor else {})))  # type: ignore[arg-type]
-        if isinstance(result, Refusal):
-            log.warning("slack.old_cards_unread", error=result.error)
+    read = 0
+    async for page in pages(client.conversations_history, channel=channel, include_all_metadata=True, limit=PER_PAGE):
+        if isinstance(page, Refusal):
+            log.warning("slack.old_cards_unread", error=page.error)
             return None
-        for message in result.get("messages", ()):
-            metadata = message.get("metadata") or {}
-            payload = metadata.get("event_payload") or {}
-            found = CARD.fullmatch(str(payload.get("slot", "")))
-            if found and metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == deployment:
-                highest = max(highest, int(found[1]))
-        cursor = str((result.get("response_metadata") or {}).get("next_cursor", ""))
-        if highest or not cursor:
-            break
-    return highest
+        cards = (CARD.fullmatch(slot_of(message, deployment)) for message in page.get("messages", ()))
+        highest, read = max((int(found[1]) for found in cards if found), default=0), read + 1
+        if highest or read == PAGES:
+            return highest
+    return 0

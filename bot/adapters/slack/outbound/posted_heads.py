@@ -8,8 +8,8 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, ask
-from bot.adapters.slack.outbound.lookup import CLOCK_SLACK_SECONDS, METADATA_TYPE
+from bot.adapters.slack.client import Refusal, pages
+from bot.adapters.slack.outbound.lookup import CLOCK_SLACK_SECONDS, slot_of
 from bot.domain.kernel.timeline_check import PostedHead
 
 HEAD = re.compile(r"timeline `([0-9a-f]{16})`")
@@ -34,25 +34,17 @@ async def posted_heads(
 
 async def _all(method: Any, **arguments: Any) -> Messages:
     found: Messages = []
-    cursor: dict[str, str] = {}
-    while True:
-        result = await ask(method(include_all_metadata=True, limit=PAGE, **arguments, **cursor))
-        if isinstance(result, Refusal):
-            raise result.as_error("reading the heads")
-        found += result.get("messages", ())
-        following = str((result.get("response_metadata") or {}).get("next_cursor", ""))
-        if not following:
-            return found
-        cursor = {"cursor": following}
+    async for page in pages(method, include_all_metadata=True, limit=PAGE, **arguments):
+        if isinstance(page, Refusal):
+            raise page.as_error("reading the heads")
+        found += page.get("messages", ())
+    return found
 
 
 def _slot(message: Mapping[str, Any], deployment: str, incident_id: str) -> str:
     """The slot of a message of this incident; empty for any other message."""
-    metadata = message.get("metadata") or {}
-    payload = metadata.get("event_payload") or {}
-    incident, _, slot = str(payload.get("slot", "")).partition("/")
-    is_ours = metadata.get("event_type") == METADATA_TYPE and payload.get("deployment") == deployment
-    return slot if is_ours and incident == incident_id else ""
+    incident, _, slot = slot_of(message, deployment).partition("/")
+    return slot if incident == incident_id else ""
 
 
 def _heads(messages: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[PostedHead]:
