@@ -149,8 +149,7 @@ def runtime_of(settings: Settings, on: Dependencies, playbooks: LivePlaybooks, c
 
 
 def restrictions_of(settings: Settings, on: Dependencies) -> Restrictions:
-    rules = [each.rule() for each in settings.planned_windows]
-    return Restrictions(on.storage.windows, settings.observing, rules)
+    return Restrictions(on.storage.windows, settings.observing, settings.window_rules)
 
 
 def windows_of(settings: Settings, on: Dependencies, runtime: Runtime) -> PlanWindows:

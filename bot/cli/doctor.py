@@ -85,12 +85,12 @@ async def _redis(settings: Settings) -> Sequence[Finding]:
 async def _open_windows(settings: Settings) -> Sequence[Finding]:
     """The maintenance windows and freezes that are open, of people and of the settings."""
     connection = Connection.open(settings.redis_url.get_secret_value(), tag=settings.redis_tag)
-    rules = [each.rule() for each in settings.planned_windows]
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(connection.close)
         try:
             now = await connection.now()
-            found = await Restrictions(RedisPlannedWindows(connection), settings.observing, rules).open(now)
+            windows = RedisPlannedWindows(connection)
+            found = await Restrictions(windows, settings.observing, settings.window_rules).open(now)
         except StorageUnavailableError:
             return []  # the findings about Redis say so
     return [fine("mode", f"{each.of}: {each}") for each in found]

@@ -50,6 +50,5 @@ async def plan_window(  # noqa: PLR0913 - the options of the command
 async def _planning(settings: StorageSettings) -> AsyncIterator[PlanWindows]:
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings, stack)
-        rules = [each.rule() for each in settings.planned_windows]
-        restrictions = Restrictions(storage.windows, settings.observing, rules)
+        restrictions = Restrictions(storage.windows, settings.observing, settings.window_rules)
         yield PlanWindows(storage.windows, restrictions, storage.store, storage.store)

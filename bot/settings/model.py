@@ -454,6 +454,11 @@ class StorageSettings(Section):
         rules = [ObserveRule(bool(each.observe_only), each.playbook, each.target) for each in own]
         return Observing([ObserveRule(self.observe_only), *rules])
 
+    @property
+    def window_rules(self) -> tuple[WindowRule, ...]:
+        """The maintenance windows and freezes of the settings."""
+        return tuple(each.rule() for each in self.planned_windows)
+
 
 class Settings(StorageSettings):
     clusters: Clusters = Field((), examples=["deploy/two-clusters.example.yaml"])
