@@ -183,7 +183,7 @@ def open_storage(settings: StorageSettings, stack: contextlib.AsyncExitStack) ->
     )
     epochs = RedisEpoch(connection)
     store = RedisStore(connection, owner=owner, limits=limits, next_number=epochs.next_number)
-    claims = RedisClaims(connection, breaker, settings.observing)
+    claims = RedisClaims(connection, breaker, settings.observing, owner=owner)
     return Storage(connection, store, claims, epochs, RedisPlannedWindows(connection))
 
 

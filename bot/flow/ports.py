@@ -441,7 +441,7 @@ class PlannedWindows(Protocol):
 
 ClaimVerdict = Literal[
     "claimed", "already_claimed", "halted", "lease_held", "room_held", "breaker_open", "node_breaker_open",
-    "too_many_gpus", "observe_only",
+    "too_many_gpus", "observe_only", "lost",
 ]  # fmt: skip
 
 
@@ -470,13 +470,16 @@ class CallClaims(Protocol):
         disruption: str,
         node: NodeDisruption | None = None,
         playbook: str = "",
+        effect_id: str = "",
     ) -> ClaimVerdict:
         """Right before a call, in one step: not halted, leases are this incident's, breakers have room, claim written.
 
         A lease key that begins with `room/` is held until the new pods are seen. `disruption`: what the workload's
-        breaker counts, once within its time; empty: nothing. `node`: what the node's breaker counts. `already_claimed`:
-        this call may already have been sent; read the cluster before sending. `observe_only`: the settings say so for
-        this playbook or workload, whatever was granted. Raises if the storage does not answer: no call without a claim.
+        breaker counts, once within its time; empty: nothing. `node`: what the node's breaker counts. `effect_id`: the
+        effect that sends the call; empty if none does. `already_claimed`: this call may already have been sent; read
+        the cluster before sending. `observe_only`: the settings say so for this playbook or workload, whatever was
+        granted. `lost`: this process does not perform the effect any more. Raises if the storage does not answer: no
+        call without a claim.
         """
         ...
 

@@ -218,7 +218,7 @@ class Bot:
         self._redis = StagedConnection(scene.client, stage, self.life, tag=scene.tag, clock=time.prelude)
         self._cluster = StagedCluster(scene.cluster, stage, self.life)
         self.store = RedisStore(self._redis, owner=owner, limits=scene.limits, form=scene.form_of(owner))
-        self.claims = RedisClaims(self._redis, observing=scene.observing)
+        self.claims = RedisClaims(self._redis, observing=scene.observing, owner=owner)
         self.scraped = SampledHistory(
             replicas=SnapshotReplicas(self._cluster),
             scraper=scene.engines,

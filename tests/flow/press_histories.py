@@ -151,7 +151,7 @@ class Claims:
 
     async def claim(
         self, incident_id: str, call_id: str, *, workload_key: str, lease_keys: Sequence[str], disruption: str,
-        node: NodeDisruption | None = None, playbook: str = "",
+        node: NodeDisruption | None = None, playbook: str = "", effect_id: str = "",
     ) -> ClaimVerdict:  # fmt: skip
         await _turn()
         if self.halted:

@@ -34,10 +34,15 @@ class BreakerLimits:
 
 class RedisClaims:
     def __init__(
-        self, connection: Connection, limits: BreakerLimits | None = None, observing: Observing | None = None
+        self,
+        connection: Connection,
+        limits: BreakerLimits | None = None,
+        observing: Observing | None = None,
+        *,
+        owner: str = "",
     ) -> None:
-        """`observing`: where no call is ever claimed."""
-        self._redis, self._limits = connection, limits or BreakerLimits()
+        """`observing`: where no call is ever claimed. `owner`: as of the store that takes this process's effects."""
+        self._redis, self._limits, self._owner = connection, limits or BreakerLimits(), owner
         self._observing = observing or Observing()
 
     async def was_claimed(self, incident_id: str, call_id: str) -> bool:
@@ -54,6 +59,7 @@ class RedisClaims:
         disruption: str,
         node: NodeDisruption | None = None,
         playbook: str = "",
+        effect_id: str = "",
     ) -> ClaimVerdict:
         if self._observing.anywhere and self._observing.is_on(playbook, Target.of_key(workload_key)):
             return "observe_only"
@@ -64,6 +70,7 @@ class RedisClaims:
             self._redis.key("breaker", workload_key),
             self._redis.key(NODE_BREAKER, node.cluster if node else ""),
             self._redis.key("run", incident_id),
+            self._redis.key("owners"),
         ]
         limits = self._limits
         arguments = [
@@ -75,6 +82,8 @@ class RedisClaims:
             limits.seconds,
             self._weighed(node) if node else "",
             limits.room_seconds,
+            effect_id,
+            self._owner,
             *lease_keys,
         ]
         # No call before the claim is safe: after a failover it could be made a second time.

@@ -169,7 +169,10 @@ class ApplyCall:
             lease_keys=lease_keys(context.run, request.plan, is_first=effect.step == 0),
             disruption="" if call.restores else request.plan.disruption(f"{context.incident_id}/{request.request_id}"),
             node=node,
+            effect_id=effect.effect_id,
         )
+        if verdict == "lost":
+            return Later(0.0)
         if why := _refusal(verdict, node):
             sent = await self._sent_before(context, effect, call, call_id, why) if claimed_before else None
             return sent or self._refused(context, effect, verdict, why, call_id)

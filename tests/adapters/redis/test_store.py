@@ -11,7 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RUNS_KEPT, RUNS_PER_READ, RedisStore, StoreLimits
 from bot.domain.cluster.node_disruption import NodeDisruption
-from bot.domain.incidents.effect import ReadSignals, ShowInSlack
+from bot.domain.incidents.effect import ApplyStep, ReadSignals, ShowInSlack
 from bot.domain.incidents.event import AlertChanged, Due, Progressed
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
@@ -294,6 +294,29 @@ async def test_a_call_is_claimed_once_and_known_ever_after(claims: RedisClaims) 
     assert await claim(claims, "INC-1", "INC-1/R1/0") == "already_claimed"
     assert await claims.was_claimed("INC-1", "INC-1/R1/0")
     assert not await claims.was_claimed("INC-1", "INC-1/R1/1")
+
+
+@pytest.mark.parametrize("meanwhile", ["another process performs the effect", "the incident went on"])
+async def test_a_process_that_was_frozen_right_before_a_call_claims_nothing(
+    redis: Connection, store: RedisStore, time: VirtualTime, meanwhile: str
+) -> None:
+    step = ApplyStep(effect_id="v1/apply/R1/0/0", visit=1, request_id="R1", step=0)
+    run = moved(await opened(store))
+    await store.commit(run, consumed=1, entries=(), effects=[step])
+    other = RedisStore(redis, owner="two")
+    await time.advance(16)
+    if meanwhile == "the incident went on":
+        await other.commit(moved(run, visit=2), consumed=0, entries=(), effects=())
+    else:
+        assert await other.take("INC-1", step.effect_id) is not None
+
+    async def claimed(owner: str) -> str:
+        return await RedisClaims(redis, owner=owner).claim(
+            "INC-1", "INC-1/R1/0", workload_key="w", lease_keys=["workload/w"], disruption="", effect_id=step.effect_id
+        )
+
+    assert await claimed("one") == "lost"
+    assert await claim(RedisClaims(redis), "INC-2", "INC-2/R1/0") == "claimed", "it took no lease"
 
 
 async def test_one_incident_at_a_time_changes_a_workload(claims: RedisClaims) -> None:

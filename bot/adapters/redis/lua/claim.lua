@@ -1,8 +1,10 @@
 -- Right before a call: not halted, the leases are ours, the breakers have room, the claim is written. One step.
--- KEYS: halt, claims, leases, breaker, node breaker, run.
+-- KEYS: halt, claims, leases, breaker, node breaker, run, owners.
 -- ARGV: incident, call id, what it disrupts or '', lease seconds, breaker limit, breaker seconds, node as JSON or '', room seconds,
--- lease keys...
-local FIRST_LEASE = 9
+-- effect id or '', its owner, lease keys...
+local FIRST_LEASE = 11
+-- A process that was frozen: another one performs the effect by now, or the incident has gone on without it.
+if ARGV[9] ~= '' and redis.call('HGET', KEYS[7], ARGV[1] .. '|' .. ARGV[9]) ~= ARGV[10] then return 'lost' end
 local halted = redis.call('HGET', KEYS[1], '*') or redis.call('HGET', KEYS[1], ARGV[1])
 if halted then return 'halted' end
 local now = TIME()
