@@ -13,7 +13,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -22,6 +21,7 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
 
+from bot.adapters.drawing import drawing
 from bot.domain.incidents.series import Limit
 from bot.domain.reports.chart import Chart, Mark, Panel
 from bot.domain.signals.signal import SHOWN_UNITS, in_words
@@ -69,6 +69,11 @@ class _Sheet:
 
 def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     """The same chart gives the same bytes: no date and no random names in it."""
+    with drawing("chart"):
+        return _drawn(chart, file_format)
+
+
+def _drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     height = _height(chart)
     figure = Figure(figsize=(WIDTH / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH, facecolor="white")
     canvas = FigureCanvasAgg(figure)  # also for SVG: texts are measured in its pixels
@@ -92,12 +97,10 @@ def drawn(chart: Chart, file_format: Literal["png", "svg"]) -> bytes:
     sheet.write(WIDTH - RIGHT + 5, top - GAP + 12, "UTC", fontsize=SMALL, color=QUIET)
     _legend(sheet, chart, top - GAP + AXIS)
     out = io.BytesIO()
-    # In an SVG text stays text, so that it can be searched.
-    with rc_context({"svg.hashsalt": "chart", "svg.fonttype": "none"}):
-        if file_format == "png":
-            canvas.print_figure(out, format="png", dpi=DOTS_PER_INCH * SHARPNESS, metadata={"Software": None})
-        else:
-            FigureCanvasSVG(figure).print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
+    if file_format == "png":
+        canvas.print_figure(out, format="png", dpi=DOTS_PER_INCH * SHARPNESS, metadata={"Software": None})
+    else:
+        FigureCanvasSVG(figure).print_figure(out, format="svg", dpi=DOTS_PER_INCH, metadata={"Date": None})
     return out.getvalue()
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -17,6 +16,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from matplotlib.textpath import text_to_path
 
+from bot.adapters.drawing import drawing
 from bot.domain.playbooks.picture.picture import Exit, Lane, Picture, Row, target_title
 
 DOTS_PER_INCH = 100
@@ -58,11 +58,10 @@ FADED = 0.35
 
 def drawn(picture: Picture, file_format: Literal["png", "svg"]) -> bytes:
     """The same picture gives the same bytes: no date and no random names in it."""
-    figure = figure_of(picture)
-    canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
     out = io.BytesIO()
-    # In an SVG text stays text, so that it can be searched.
-    with rc_context({"svg.hashsalt": "playbook", "svg.fonttype": "none"}):
+    with drawing("playbook"):
+        figure = figure_of(picture)
+        canvas = FigureCanvasAgg(figure) if file_format == "png" else FigureCanvasSVG(figure)
         if file_format == "png":
             sharp = DOTS_PER_INCH * WIDTH_PIXELS / picture.sizes.width
             canvas.print_figure(out, format="png", dpi=sharp, metadata={"Software": None})

@@ -58,7 +58,8 @@ class IncidentPages:
         now: Callable[[], float],
     ) -> None:
         self._links, self._load, self._render, self._now = links, load, render, now
-        self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[int, asyncio.Future[str]]] = OrderedDict()
+        """The page of each incident's version that was seen last: drawn once for all who ask."""
         self._viewers = 0
 
     @property
@@ -76,13 +77,15 @@ class IncidentPages:
 
     async def page(self, request: Request) -> Response:
         run = await self._permitted(request)
-        version, content = self._kept.get(run.incident_id, (-1, ""))
-        if version != run.version:
-            content = await self._render(run)
-            self._kept[run.incident_id] = (run.version, content)
+        version, drawn = self._kept.get(run.incident_id, (-1, None))
+        if drawn is None or version != run.version or _has_failed(drawn):
+            drawn = asyncio.ensure_future(self._render(run))
+            self._kept[run.incident_id] = (run.version, drawn)
             self._kept.move_to_end(run.incident_id)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
+        # One viewer who leaves does not end it for the others.
+        content = await asyncio.shield(drawn)
         return Response(content, media_type="text/html; charset=utf-8", headers=HEADERS)
 
     async def events(self, request: Request) -> Response:
@@ -127,3 +130,7 @@ class IncidentPages:
         if run is None:
             raise HTTPException(404, NO_PAGE)
         return run
+
+
+def _has_failed(drawn: asyncio.Future[str]) -> bool:
+    return drawn.done() and (drawn.cancelled() or drawn.exception() is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
 import pytest
@@ -55,6 +56,12 @@ def test_the_limits_begin_where_the_title_ends() -> None:
 def test_the_same_chart_is_the_same_bytes() -> None:
     assert drawn(chart(), "svg") == drawn(chart(), "svg")
     assert drawn(chart(), "png") == drawn(chart(), "png")
+
+
+def test_the_same_chart_is_the_same_bytes_in_several_threads() -> None:
+    with ThreadPoolExecutor(3) as threads:
+        found = set(threads.map(lambda _: drawn(chart(), "svg"), range(6)))
+    assert found == {drawn(chart(), "svg")}
 
 
 def test_text_from_outside_is_drawn_as_it_is() -> None:

@@ -127,3 +127,30 @@ async def test_the_script_is_served_from_the_same_origin() -> None:
     async with client(Kept(OPEN)) as browser:
         answer = await browser.get("/incidents/live.js")
         assert "EventSource" in answer.text
+
+
+async def test_a_page_is_drawn_once_for_all_who_ask_at_once_and_again_after_a_failure() -> None:
+    class Slow(Kept):
+        def __init__(self) -> None:
+            super().__init__(OPEN)
+            self.go_on, self.fails = asyncio.Event(), True
+
+        async def render(self, run: Run) -> str:
+            await self.go_on.wait()
+            page = await super().render(run)
+            if self.fails:
+                self.fails = False
+                raise StorageUnavailableError("away")
+            return page
+
+    kept = Slow()
+    async with client(kept) as browser:
+        asking = [asyncio.create_task(browser.get(path_of(URL))) for _ in range(3)]
+        await asyncio.sleep(0)
+        kept.go_on.set()
+        failed = await asyncio.gather(*asking, return_exceptions=True)
+        assert {type(each) for each in failed} == {StorageUnavailableError}
+        assert kept.rendered == 1
+        answers = await asyncio.gather(*(browser.get(path_of(URL)) for _ in range(3)))
+        assert {answer.text for answer in answers} == {"<main>INC-7 version 3</main>"}
+        assert kept.rendered == 2
