@@ -49,6 +49,24 @@ async def test_a_bundle_that_no_run_has_expires_unless_an_incident_opens_with_it
     assert await redis.client.ttl(redis.key("bundle", "def")) == -1
 
 
+@pytest.mark.parametrize("is_stored", [True, False], ids=["known to be stored", "brought along"])
+async def test_an_incident_that_opens_with_a_bundle_keeps_it_at_once(redis: Connection, *, is_stored: bool) -> None:
+    store, bundle = RedisStore(redis, owner="one"), builders.bundle()
+    key = redis.key("bundle", bundle.digest)
+    await store.accept([builders.alert()], truncated=0)
+    (entry,) = await store.intake(10)
+    if is_stored:
+        assert await store.route(entry, builders.run(), "opens", bundle=bundle)
+        await store.accept([builders.alert(fingerprint="f2", deployment="other")], truncated=0)
+        (entry,) = await store.intake(10)
+    else:
+        await redis.client.set(key, "{}")
+    await redis.client.expire(key, 60)
+    other = builders.run(incident_id="INC-2", target=builders.TARGET.model_copy(update={"name": "other"}))
+    assert await store.route(entry, other, "opens", bundle=bundle)
+    assert await redis.client.ttl(key) == -1
+
+
 async def test_hundreds_are_swept_in_parts(redis: Connection) -> None:
     for number in range(250):
         await stored(redis, f"INC-{number}", f"t{number}", expired=number % 2 == 0)

@@ -11,6 +11,8 @@ for number = 7, #KEYS do
 end
 for number = 7, #KEYS do
   if ARGV[number - 3] ~= 'stored' then redis.call('SET', KEYS[number], ARGV[number - 3], 'NX') end
+  -- One that was stored may be about to expire because no incident needed it.
+  redis.call('PERSIST', KEYS[number])
 end
 local now = TIME()
 local at = STAMP(now)

@@ -31,6 +31,8 @@ if ARGV[4] == 'opens' then
   redis.call('ZADD', KEYS[7], now[1], ARGV[3])
 end
 if ARGV[8] ~= '' and ARGV[8] ~= 'stored' then redis.call('SET', KEYS[9], ARGV[8], 'NX') end
+-- One that was stored may be about to expire because no incident needed it.
+if ARGV[8] ~= '' then redis.call('PERSIST', KEYS[9]) end
 -- Together with the event or not at all: the commit that consumes the event decides whether the incident keeps the
 -- target.
 if redis.call('SADD', KEYS[6], ARGV[6]) == 1 then
