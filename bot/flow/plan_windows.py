@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.incidents.event import Commanded
-from bot.domain.kernel.planned_window import LONGEST_SECONDS, PlannedWindow, WindowKind, targets_of
+from bot.domain.kernel.planned_window import MAX_SECONDS, PlannedWindow, WindowKind, targets_of
 from bot.flow.ports import AlertStore, HeldAlert, PlannedWindows, RunStore
 from bot.flow.restrictions import Restrictions
 
@@ -51,7 +51,7 @@ class PlanWindows:
         Raises `ValueError` with the reason for the person.
         """
         targets = targets_of(plan.targets)
-        longest = LONGEST_SECONDS[plan.kind]
+        longest = MAX_SECONDS[plan.kind]
         if not 0 < plan.seconds <= longest:
             raise ValueError(f"a {plan.kind} lasts more than 0 and at most {longest / 3600:g} hours")
         if not plan.why.strip():

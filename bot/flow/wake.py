@@ -38,7 +38,7 @@ FRESH_SECONDS = 0.5
 """An effect that begins later than this after its decision is taken again: the run may have gone on meanwhile."""
 REST_SECONDS = 1.0
 """How long further alerts of an incident wait after its last advance: one decision and one look at its card for all."""
-LONGEST_REST_SECONDS = 4.0
+MAX_REST_SECONDS = 4.0
 """While alerts keep coming, each wait is twice as long as the one before, up to this."""
 MAX_NOTED = 1000
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
@@ -126,7 +126,7 @@ class Wake:
         """How long the alerts after this one wait."""
         rest = self._rest_seconds.pop(incident_id, REST_SECONDS)
         if self._since_advance(incident_id) < rest + REST_SECONDS:
-            self._rest_seconds[incident_id] = min(2 * rest, LONGEST_REST_SECONDS)
+            self._rest_seconds[incident_id] = min(2 * rest, MAX_REST_SECONDS)
 
     def _since_advance(self, incident_id: str) -> float:
         return self.elapsed() - self._advanced_at.get(incident_id, -math.inf)
@@ -207,7 +207,7 @@ class Wake:
     def _note_advance(self, incident_id: str) -> None:
         now = self.elapsed()
         if len(self._advanced_at) >= MAX_NOTED:
-            kept = {each: at for each, at in self._advanced_at.items() if now - at < LONGEST_REST_SECONDS}
+            kept = {each: at for each, at in self._advanced_at.items() if now - at < MAX_REST_SECONDS}
             self._advanced_at = kept
             self._rest_seconds = {each: rest for each, rest in self._rest_seconds.items() if each in kept}
         self._advanced_at[incident_id] = now

@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
 from bot.flow.ports import Owed, Waiting
-from bot.flow.wake import AT_ONCE, FRESH_SECONDS, LONGEST_REST_SECONDS, REST_SECONDS, Wake
+from bot.flow.wake import AT_ONCE, FRESH_SECONDS, MAX_REST_SECONDS, REST_SECONDS, Wake
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -143,7 +143,7 @@ async def test_alerts_of_an_incident_that_was_just_advanced_wait_together() -> N
     call()
     await wake.settled()
     assert work.advanced == ["INC-1"] * 3
-    work.time += LONGEST_REST_SECONDS
+    work.time += MAX_REST_SECONDS
     wake.incident("INC-1", None, may_rest=True)
     await wake.settled()
     assert work.advanced == ["INC-1"] * 4
@@ -159,7 +159,7 @@ async def test_while_alerts_keep_coming_each_wait_is_longer_up_to_a_limit() -> N
         await wake.settled()
         waits.append(wake.rest_left("INC-1"))
         work.time += waits[-1] + 0.1
-    assert waits == [REST_SECONDS, 2 * REST_SECONDS, *[LONGEST_REST_SECONDS] * 3]
+    assert waits == [REST_SECONDS, 2 * REST_SECONDS, *[MAX_REST_SECONDS] * 3]
     work.time += 2 * REST_SECONDS
     wake.incident("INC-1", None, may_rest=True)
     await wake.settled()

@@ -27,7 +27,7 @@ from bot.domain.flags.flags_in_spec import config_maps_named
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 
-WORLD_SECONDS = 10.0
+SNAPSHOT_SECONDS = 10.0
 LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
 """How often a workload is read until its controller has observed its last change, and the interval."""
 CLUSTER_WIDE_SECONDS = 2.0
@@ -97,10 +97,10 @@ async def workload_read(target: Target) -> AsyncIterator[None]:
     if target.kind not in KINDS or not target.resolved:
         raise ClusterError(f"{target} is not a workload that can be read: {target.kind}")
     try:
-        async with asyncio.timeout(WORLD_SECONDS):
+        async with asyncio.timeout(SNAPSHOT_SECONDS):
             yield
     except TimeoutError:
-        raise ClusterError(f"the API server did not answer within {WORLD_SECONDS:.0f} s") from None
+        raise ClusterError(f"the API server did not answer within {SNAPSHOT_SECONDS:.0f} s") from None
 
 
 class KubernetesReader:
@@ -120,14 +120,14 @@ class KubernetesReader:
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         """Raises `ClusterError` if the workload itself cannot be read; `workload` is None if it does not exist."""
         async with workload_read(target):
-            return await self._world(target, incident_id.lower())
+            return await self._read(target, incident_id.lower())
 
     async def shared_snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         """As `snapshot`, and lists of the namespace may be a second old: all incidents there share them."""
         async with workload_read(target):
-            return await self._world(target, incident_id.lower(), shared=True)
+            return await self._read(target, incident_id.lower(), shared=True)
 
-    async def _world(self, target: Target, slug: str, *, shared: bool = False) -> ClusterSnapshot:
+    async def _read(self, target: Target, slug: str, *, shared: bool = False) -> ClusterSnapshot:
         namespace, at = target.namespace, self.now()
         workload = await self._workload(target, shared=shared)
         of_workload = pods_query(target, workload)
@@ -260,7 +260,7 @@ class KubernetesReader:
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None, **how: bool) -> Answer:
         try:
-            return await self._client.request("GET", path, query=query, deadline_seconds=WORLD_SECONDS, **how)
+            return await self._client.request("GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
         except (NotSentError, NoAnswerError) as error:
             raise ClusterError(str(error)) from error
 

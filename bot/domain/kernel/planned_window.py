@@ -13,7 +13,7 @@ from bot.domain.kernel.schedule import open_until
 from bot.domain.kernel.target import PATTERN, Target
 
 WindowKind = Literal["maintenance", "freeze"]
-LONGEST_SECONDS = {"maintenance": 24 * 3600.0, "freeze": 31 * 24 * 3600.0}
+MAX_SECONDS = {"maintenance": 24 * 3600.0, "freeze": 31 * 24 * 3600.0}
 """A window that somebody forgets must end. Maintenance hides trouble, so it is shorter."""
 
 

@@ -82,7 +82,7 @@ class PlanHandler:
         if change is None:
             return PlanResult(outcome="failed", reason="no change is under way"), {}
         if change.undo_of:
-            return await self._of_world(run, playbook, "undo", {"of": list(change.undo_of)}, at=at), {}
+            return await self._of_snapshot(run, playbook, "undo", {"of": list(change.undo_of)}, at=at), {}
         state = playbook.state(change.state)
         if not isinstance(state, ChangeState):
             return PlanResult(outcome="failed", reason=f"'{change.state}' is not a change"), {}
@@ -90,9 +90,9 @@ class PlanHandler:
         arguments = arguments_of(run, playbook, state, readings)
         if isinstance(arguments, PlanResult):
             return arguments, readings
-        return await self._of_world(run, playbook, state.change, arguments, at=at), readings
+        return await self._of_snapshot(run, playbook, state.change, arguments, at=at), readings
 
-    async def _of_world(
+    async def _of_snapshot(
         self, run: Run, playbook: CompiledPlaybook, verb: str, arguments: Mapping[str, object], *, at: float
     ) -> PlanResult:
         if verb == "rollback" and (done := await rollbacks_in_a_day(self._runs, run.target, at=at)):

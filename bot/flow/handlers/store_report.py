@@ -19,7 +19,7 @@ from bot.flow.ports import ReportSink, RunStore
 
 log = structlog.get_logger()
 TRIES = 40
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 2.0, 600.0
+FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 2.0, 600.0
 """Together about six hours: an outage of the store loses no report."""
 
 
@@ -47,7 +47,7 @@ class StoreReportHandler:
             if tried + 1 >= TRIES:
                 raise
             log.warning("report.not_stored", incident=context.incident_id, reason=str(error))
-            return Later(min(FIRST_WAIT_SECONDS * 2**tried, LONGEST_WAIT_SECONDS), failed=True)
+            return Later(min(FIRST_WAIT_SECONDS * 2**tried, MAX_WAIT_SECONDS), failed=True)
         log.info("report.stored", incident=context.incident_id, at=[sink.name for sink in self._sinks])
         return Done()
 
