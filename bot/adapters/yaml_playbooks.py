@@ -32,7 +32,7 @@ from bot.domain.playbooks.loading.check_paths import NOTHING_OPENS
 from bot.domain.playbooks.loading.fragment import Fragments, ReadFragment, read_fragment
 from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.link import Known, link_faults, slim
-from bot.domain.playbooks.loading.overrides import values_of_override
+from bot.domain.playbooks.loading.overrides import OnTarget, together_on, values_of_override
 from bot.domain.playbooks.loading.yaml_words import Spot, told
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -260,19 +260,23 @@ def _unknown_names(
 
 def _take_effect(
     playbooks: dict[str, CompiledPlaybook], overrides: Sequence[Override], wrong: list[Fault]
-) -> list[tuple[str, dict[str, dict[str, Value]]]]:
+) -> list[OnTarget]:
     """Applies the overrides that count everywhere. Returns those of targets, which count on top of them.
 
     One with a fault has no effect, and takes no playbook out of force; its faults are added to `wrong`.
     """
-    on_targets = []
+    on_targets: list[OnTarget] = []
     for override in sorted(overrides, key=lambda each: bool(each.target)):
         settings: dict[str, dict[str, Value]] = {}
         for playbook, own in _meant(override, playbooks):
+            earlier = [each for each in on_targets if own and each[1].get(playbook.name)]
+            together = together_on(override.target, earlier)
             try:
-                settings[playbook.name] = values_of_override(playbook, own, override.place)
+                values = [values_of_override(playbook, own, override.place, below) for below in together]
             except PlaybookError as error:
                 wrong += error.faults
+            else:
+                settings[playbook.name] = values[0]
         if override.target:
             on_targets.append((override.target, settings))
         else:

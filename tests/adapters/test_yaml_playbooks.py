@@ -199,6 +199,40 @@ def test_a_state_may_only_use_what_comes_before_it(mention: str, listed: str, sa
     assert [str(fault) for fault in check_text(text, {}, file="p.yaml").faults] == says
 
 
+LATER = "p.yaml:20:12: the window of 'past' ends at 'results.{}', which nothing before 'second' reads"
+CIRCULAR = (
+    "this window ends at a reading that needs '{}' first. Write incident.starts_at, or a reading that comes first."
+)
+
+
+@pytest.mark.parametrize(
+    ("ending", "other", "third", "says"),
+    [
+        pytest.param("results.first.usage", "", "over", [], id="before"),
+        pytest.param("results.third.usage", "", "over", [LATER.format("third.usage")], id="after"),
+        pytest.param("results.second.usage", "", "over", [LATER.format("second.usage")], id="at-once"),
+        pytest.param("results.third.usage", "", "second", [], id="before-in-the-next-round"),
+        pytest.param("results.second.past", "", "over", ["p.yaml:10:47: " + CIRCULAR.format("past")], id="itself"),
+        pytest.param("results.second.past", "", "second", ["p.yaml:10:47: " + CIRCULAR.format("past")], id="in-a-loop"),
+        pytest.param(
+            "results.third.other",
+            "  other: {metric: kv_cache_usage_perc, ending: results.second.past}\n",
+            "second",
+            ["p.yaml:10:47: " + CIRCULAR.format("past"), "p.yaml:11:48: " + CIRCULAR.format("other")],
+            id="each-other",
+        ),
+    ],
+)
+def test_a_window_may_only_end_at_a_reading_that_comes_before(
+    ending: str, other: str, third: str, says: list[str]
+) -> None:
+    past = f"  past: {{metric: kv_cache_usage_perc, ending: {ending}}}\n"
+    text = BEFORE.replace("MENTION", "1").replace("[LISTED]", "[past, usage]").replace("start:", f"{past}{other}start:")
+    text = text.replace("read: [usage, each]", f"read: [{'other, ' if other else ''}usage, each]")
+    text = text.replace("[{otherwise: over}]", f"[{{when: usage > 2, to: {third}}}, {{otherwise: over}}]")
+    assert [str(fault) for fault in check_text(text, {}, file="p.yaml").faults] == says
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -299,6 +333,25 @@ def test_what_is_no_playbook_is_refused(tmp_path: Path, content: bytes, says: st
     checked = check_file(path, {})
     assert checked.compiled is None
     assert says in str(checked.faults[0])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xff\xfe", "is not UTF-8 at byte 0"),
+        (b"#" * (512 * 1024 + 1), "the file is bigger than 512 KiB"),
+        (None, "is not a file with text"),
+    ],
+)
+def test_an_unreadable_fragment_refuses_only_what_includes_it(tmp_path: Path, content: bytes | None, says: str) -> None:
+    including = SMALL.replace("playbook: small", "playbook: one").replace("  over:", "  more: {include: odd}\n  over:")
+    path = folder_of(tmp_path, small=SMALL, one=including, fragments__odd="") / "fragments" / "odd.yaml"
+    path.unlink()
+    os.mkfifo(path) if content is None else path.write_bytes(content)
+    assert [f"{path}: {says}" in str(fault) for fault in check_file(tmp_path / "one.yaml", {}).faults] == [True]
+    library = load_folder(tmp_path)
+    assert list(library.playbooks) == ["small"]
+    assert library.faults.keys() == {str(path), str(tmp_path / "one.yaml")}
 
 
 def test_a_file_that_is_not_there_is_a_fault() -> None:

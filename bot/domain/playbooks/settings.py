@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Self
@@ -65,6 +66,14 @@ def kind_of_setting(setting: Setting) -> Kind:
             return "number"
 
 
+def finite_number(raw: float | str) -> float:
+    """Raises `ValueError` for what is not a number, `nan` and `inf` included: they pass limits and prove nothing."""
+    number = float(raw)
+    if not math.isfinite(number):
+        raise ValueError(f"'{raw}' is not a finite number")
+    return number
+
+
 def looks_like_duration(value: object) -> bool:
     """Whether it was probably intended as a duration: `2min` or `5 m`."""
     return isinstance(value, str) and not is_duration(value) and bool(_MEASURED.fullmatch(value))
@@ -117,7 +126,7 @@ def _is_quoted_number(setting: Setting) -> bool:
     if not isinstance(setting.default, str) or (setting.min is None and setting.max is None):
         return False
     try:
-        float(setting.default)
+        finite_number(setting.default)
     except ValueError:
         return False
     return True
@@ -161,7 +170,7 @@ def _number(setting: Setting, raw: float | str | bool | None) -> float | None:
     try:
         if isinstance(setting.default, str):
             return seconds(raw) if isinstance(raw, str) else None
-        return None if raw is None else float(raw)
+        return None if raw is None else finite_number(raw)
     except ValueError:
         return None
 

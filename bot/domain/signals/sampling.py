@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from bot.domain.kernel.durations import seconds
 from bot.domain.signals.history import (
@@ -24,7 +23,7 @@ from bot.domain.signals.history import (
     series,
     short_history,
 )
-from bot.domain.signals.metric import METRICS, metric_fault, value_of
+from bot.domain.signals.metric import METRICS, TAKES, metric_fault, value_of
 from bot.domain.signals.scrape import ReplicaLoad, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import (
@@ -55,8 +54,6 @@ from bot.domain.signals.window import (
 
 SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
 
-COUNTER_TAKES = ("rate", "steady", "increase", "last")
-GAUGE_LACKS = ("rate", "steady", "increase")
 NAMED_AT_MOST = 3
 """How many replicas a reason names."""
 MIN_SAMPLES = 3
@@ -104,11 +101,11 @@ def spec_fault(spec: SignalSpec) -> str:
     match spec:
         case MetricSignal():
             fault = metric_fault(spec.metric, "gauge", "counter")
-            if not fault and METRICS[spec.metric].shape == "counter" and spec.take not in COUNTER_TAKES:
-                fault = f"'{spec.metric}' is a counter: take rate or increase, not {spec.take}"
-            if not fault and METRICS[spec.metric].shape == "gauge" and spec.take in GAUGE_LACKS:
-                fault = f"'{spec.metric}' is a gauge: it has no {spec.take}"
-            return fault
+            if fault or spec.take in TAKES[shape := METRICS[spec.metric].shape]:
+                return fault
+            if shape == "counter":
+                return f"'{spec.metric}' is a counter: take rate or increase, not {spec.take}"
+            return f"'{spec.metric}' is a gauge: it has no {spec.take}"
         case RatioSignal():
             return next(filter(None, (metric_fault(name, "counter") for name in spec.ratio)), "")
         case MeanSignal():
@@ -542,38 +539,3 @@ def _arrived(scrapes: Sequence[Scrape], window: Window) -> tuple[float | None, f
     if counted <= 0:
         return None, 0.0
     return sum(increase(points, window, may_fall=True) for points in found), counted
-
-
-# --- charts -----------------------------------------------------------------------------------------------------------
-
-
-def points(scrapes: Sequence[Scrape], metric: str, n: int = 120) -> tuple[tuple[float, float], ...]:
-    """Returns at most `n` points of a gauge or of a counter's rate: the worst replica's share, or the sum of amounts.
-
-    A slot in which no replica answered has no point: the line has a gap instead of falling to zero.
-    """
-    good = sorted((scrape for scrape in scrapes if not scrape.error), key=lambda s: s.at)
-    if not good or metric_fault(metric, "gauge", "counter"):
-        return ()
-    start, width = good[0].at, max((good[-1].at - good[0].at) / n, 1e-9)
-    slots: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for replica in sorted({scrape.replica for scrape in good}):
-        own = [scrape for scrape in good if scrape.replica == replica]
-        for rank in ranks_with(own, reader_of(metric)):
-            for at, value in _plotted(series(own, rank, reader_of(metric)), metric):
-                slots[min(int((at - start) / width), n - 1)][f"{replica}/{rank}"].append(value)
-    join = max if METRICS[metric].is_share else sum
-    return tuple(
-        (start + (slot + 0.5) * width, join([sum(v) / len(v) for v in cells.values()]))
-        for slot, cells in sorted(slots.items())
-    )
-
-
-def _plotted(found: Sequence[Point], metric: str) -> list[tuple[float, float]]:
-    if METRICS[metric].shape == "gauge":
-        return [(point.at, point.value) for point in found]
-    may_fall = METRICS[metric].may_fall
-    steps = pairwise(found)
-    return [
-        (b.at, increase((a, b), Window(a.at, b.at), may_fall=may_fall) / (b.at - a.at)) for a, b in steps if b.at > a.at
-    ]

@@ -1,11 +1,10 @@
 """The windows that a playbook judges by, over scrapes of real servers: the source of its thresholds."""
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
-from bot.domain.signals.sampling import SampledSpec, points, read_window
+from bot.domain.signals.sampling import SampledSpec, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, MetricSignal, QuantileSignal, RatioSignal, StallSignal, Take
 from bot.domain.signals.window import Window
@@ -138,13 +137,3 @@ def test_the_moment_in_which_nothing_finished_and_the_counter_stood_still_is_a_s
     assert reading.value is True
     preempted = MetricSignal(metric="num_preemptions", take="increase")
     assert read_window("it", preempted, b.scrapes, window=moment, picked={}).value == 0
-
-
-def test_a_chart_has_at_most_120_points_and_a_hole_where_the_server_was_down(capture: Captures) -> None:
-    a = capture(A)
-    chart = points(a.scrapes, "kv_cache_usage_perc")
-    assert 60 < len(chart) < 120
-    assert max(value for _, value in chart) > 0.95
-    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(chart)]
-    assert max(gaps) > 10
-    assert all(value >= 0 for _, value in points(a.scrapes, "num_preemptions"))

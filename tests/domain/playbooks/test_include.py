@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.adapters.yaml_playbooks import check_text, fragments_of, load_text
+from bot.adapters.yaml_playbooks import StoredPlaybooks, check_text, fragments_of, load_text
+from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.edges import successors
 from bot.domain.playbooks.language import AskState, ReadState, WatchState
 
@@ -85,12 +87,58 @@ def test_what_the_playbook_defines_counts_more_than_what_the_fragment_brings() -
 
 
 def test_a_limit_of_the_include_is_one_of_its_start() -> None:
-    limited = HOST.replace("    # more\n", "    at_most: 3\n    beyond: question\n")
-    playbook = load_text(limited, fragments={"verify": VERIFY})
+    playbook = load_text(LIMITED, fragments={"verify": VERIFY})
     load, wait = playbook.state("calm_load"), playbook.state("calm_wait")
     assert isinstance(load, ReadState)
     assert isinstance(wait, WatchState)
     assert (load.at_most, load.beyond, wait.at_most) == (3, "question", None)
+
+
+LIMITED = HOST.replace("    # more\n", "    at_most: 3\n    beyond: question\n")
+
+
+def test_a_limit_of_the_include_is_handed_on_to_a_start_that_is_an_include() -> None:
+    inner = VERIFY.replace("fragment: verify", "fragment: inner")
+    outer = """\
+language: 1
+fragment: verify
+parameters: {calm: {}, choices: {}}
+exits: {verified: it is fine, bad: it is not}
+start: first
+states:
+  first:
+    include: inner
+    with: {calm: parameters.calm, choices: parameters.choices}
+    exits: {verified: exits.verified, bad: exits.bad}
+"""
+    fragments = {"verify": outer, "inner": inner}
+    load = load_text(LIMITED, fragments=fragments).state("calm_first_load")
+    assert isinstance(load, ReadState)
+    assert (load.at_most, load.beyond) == (3, "question")
+    doubled = outer.replace("    include: inner\n", "    include: inner\n    at_most: 2\n    beyond: exits.bad\n")
+    text, place = marked(HOST, "    # more\n", "    «at_most: 3\n    beyond: question\n")
+    told = f"p.yaml:{place}: the start of the fragment 'verify' has its own limit. Delete one of the two."
+    assert faults(text, **{**fragments, "verify": doubled}) == [told]
+
+
+@pytest.mark.parametrize("own", ["at_most: 2, beyond: exits.bad", "at_most: 2", "beyond: exits.bad"])
+def test_a_limit_of_the_include_and_one_of_its_start_are_a_fault(own: str) -> None:
+    """Only one could hold, and the other would be dropped without a word."""
+    lines = "".join(f"    {line}\n" for line in own.split(", "))
+    verify = VERIFY.replace("    read: [load]\n", f"    read: [load]\n{lines}")
+    text, place = marked(HOST, "    # more\n", "    «at_most: 3\n    beyond: question\n")
+    told = f"p.yaml:{place}: the start of the fragment 'verify' has its own limit. Delete one of the two."
+    assert told in faults(text, verify=verify)
+
+
+def test_a_run_goes_on_with_an_include_whose_limit_had_no_effect() -> None:
+    own = VERIFY.replace("    read: [load]\n", "    read: [load]\n    at_most: 2\n    beyond: exits.bad\n")
+    begun = Bundle.of(load_text(HOST, fragments={"verify": own})).stored()
+    kept = json.loads(begun["playbooks"])
+    kept["small"]["source"] = LIMITED
+    again = StoredPlaybooks()({**begun, "playbooks": json.dumps(kept)}).playbooks["small"].state("calm_load")
+    assert isinstance(again, ReadState)
+    assert again.at_most == 2
 
 
 def test_the_runbook_of_an_include_is_that_of_its_states_without_one() -> None:

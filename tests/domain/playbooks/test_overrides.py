@@ -61,3 +61,55 @@ def test_all_faults_are_told_at_once_and_what_is_wrong_does_not_count() -> None:
         "overrides: llm/*: small: ratio: 7 is above the most allowed, 1. Write a value from 0.02 to 1.",
     ]
     assert ratio(CHAT, *wrong) == 0.1
+
+
+# --- overrides of one target, together -------------------------------------------------------------------------------
+
+HELD_AND_LIMIT = (
+    SMALL.read_text(encoding="utf-8")
+    .replace("settings:\n", "settings:\n  hold: {default: 5m}\n  limit: {default: 10m}\n", 1)
+    .replace("    for: settings.window\n    within: 40m\n", "    for: settings.hold\n    within: settings.limit\n")
+)
+
+
+def on(target: str, **settings: str) -> Override:
+    return Override(target=target, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        pytest.param((on("prod/*", limit="6m"), on("prod/llm", hold="8m")), "prod/llm (with prod/*)", id="wider"),
+        pytest.param((on("prod/llm", hold="8m"), on("prod/*", limit="6m")), "prod/* (with prod/llm)", id="narrower"),
+        pytest.param((on("*/llm", hold="8m"), on("prod/*", limit="6m")), "prod/* (with */llm)", id="overlapping"),
+        pytest.param((on("c/*/llm", hold="8m"), on("prod/*", limit="6m")), "prod/* (with c/*/llm)", id="a-cluster"),
+        pytest.param((on("prod/*-b", limit="6m"), on("prod/a-*", hold="8m")), "prod/a-* (with prod/*-b)", id="parts"),
+        pytest.param((on("*", limit="6m"), on("prod/llm", hold="8m")), "prod/llm (with *)", id="any"),
+        pytest.param((on("prod/*", limit="6m"), on("dev/*", hold="8m")), "", id="other-targets"),
+        pytest.param((on("prod*", limit="6m"), on("dev/llm", hold="8m")), "", id="other-namespaces"),
+        pytest.param((on("prod*", limit="6m"), on("prod-b/*", hold="8m")), "prod-b/* (with prod*)", id="begins-alike"),
+        pytest.param((on("c/prod/*", limit="6m"), on("d/prod/*", hold="8m")), "", id="other-clusters"),
+        pytest.param((on("prod/*", limit="20m"), on("prod/llm", hold="15m")), "", id="sound-only-together"),
+        pytest.param((on("prod/llm", limit="6m"), on("prod/llm", limit="9m", hold="8m")), "", id="replaced"),
+        pytest.param(
+            (on("prod/llm", limit="6m"), on("*/*", limit="9m"), on("prod/*", hold="8m")), "", id="replaced-by-a-third"
+        ),
+    ],
+)
+def test_overrides_of_one_target_are_checked_together(
+    tmp_path: Path, overrides: tuple[Override, ...], fault: str
+) -> None:
+    (tmp_path / "small.yaml").write_text(HELD_AND_LIMIT, encoding="utf-8")
+    library = load_folder(tmp_path, *overrides)
+    what = "calm: 'settings.limit' is shorter than 'for', so it can never hold. Take a longer one."
+    told = [str(each) for each in library.faults.get("settings", ())]
+    assert told == ([f"overrides: {fault}: {what}"] if fault else [])
+
+
+def test_an_override_that_cannot_hold_with_an_earlier_one_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(HELD_AND_LIMIT, encoding="utf-8")
+    library = load_folder(tmp_path, on("*/chat-large", limit="6m"), on("llm/*", hold="8m"))
+    for target in (CHAT, OTHER):
+        bundle = library.bundle("small", target)
+        assert bundle is not None
+        assert bundle.entry_playbook.settings["hold"] == 300.0

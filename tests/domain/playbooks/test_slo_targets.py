@@ -54,6 +54,13 @@ def test_a_text_that_is_no_target_is_ignored_and_named(wrong: str) -> None:
     assert f"first token '{wrong}' in the workload's annotations is not valid and was ignored" in str(found["slo_from"])
 
 
+@pytest.mark.parametrize("wrong", ["nan", "NaN", "inf"])
+def test_an_objective_that_is_no_number_is_ignored_and_named(wrong: str) -> None:
+    for found in (playbook({"objective": wrong}).settings, playbook({}, objective=wrong).settings):
+        assert found["objective"] == playbook({}).settings["objective"]
+        assert f"objective '{wrong}' in the " in str(found["slo_from"])
+
+
 def test_a_playbook_that_does_not_say_who_set_the_targets_keeps_its_own() -> None:
     target = CHAT.model_copy(update={"slo": (("ttft_target", "1s"),)})
     bundle = packaged_library().bundle("kv-compression-no-savings", target)

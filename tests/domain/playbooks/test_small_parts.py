@@ -36,6 +36,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 DECLARED = {
     "window": Setting(default="5m", min="10s"),
     "ratio": Setting(default=0.1, min=0.02, max=1.0, why="captures"),
+    "depth": Setting(default=8.0),
     "careful": Setting(default=True),
     "model": Setting(default="tiny"),
 }
@@ -47,12 +48,13 @@ def effective(**overrides: str) -> tuple[dict[str, SettingValue], list[Mistake]]
 
 
 def test_settings_have_their_defaults_and_durations_become_seconds() -> None:
-    assert effective() == ({"window": 300.0, "ratio": 0.1, "careful": True, "model": "tiny"}, [])
+    assert effective() == ({"window": 300.0, "ratio": 0.1, "depth": 8.0, "careful": True, "model": "tiny"}, [])
 
 
 def test_an_override_wins() -> None:
-    values, mistakes = effective(window="12s", ratio="0.5", careful="false", model="big")
-    assert (values, mistakes) == ({"window": 12.0, "ratio": 0.5, "careful": False, "model": "big"}, [])
+    values, mistakes = effective(window="12s", ratio="0.5", depth="9", careful="false", model="big")
+    expected = {"window": 12.0, "ratio": 0.5, "depth": 9.0, "careful": False, "model": "big"}
+    assert (values, mistakes) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,9 @@ def test_an_override_wins() -> None:
         ({"ratio": "2"}, "2 is above the most allowed, 1", "Write a value from 0.02 to 1."),
         ({"window": "300"}, "'300' is not a duration", "Write 90s, 5m or 1h30m."),
         ({"ratio": "much"}, "'much' is not a number", ""),
+        ({"ratio": "nan"}, "'nan' is not a number", ""),
+        ({"depth": "inf"}, "'inf' is not a number", ""),
+        ({"depth": "1e999"}, "'1e999' is not a number", ""),
         ({"careful": "maybe"}, "'maybe' is neither true nor false", ""),
         ({"windw": "5m"}, "no setting 'windw' to override", "Did you mean 'window'?"),
     ],
@@ -69,6 +74,13 @@ def test_an_override_wins() -> None:
 def test_an_override_that_cannot_be_says_why(override: dict[str, str], what: str, hint: str) -> None:
     _, mistakes = effective(**override)
     assert [(mistake.what, mistake.hint) for mistake in mistakes] == [(what, hint)]
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "-inf"])
+def test_a_limit_is_a_finite_number(limit: str) -> None:
+    mistakes: list[Mistake] = []
+    effective_settings({"depth": Setting(default=8.0, max=limit)}, {}, mistakes.append)
+    assert [mistake.what for mistake in mistakes] == [f"'{limit}' is not a number, as the default is"]
 
 
 # --- templates -------------------------------------------------------------------------------------------------------

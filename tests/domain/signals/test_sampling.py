@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.signals.sampling import SampledSpec, loads_in, points, read_window, span_of, spec_fault, with_target
+from bot.domain.signals.sampling import SampledSpec, loads_in, read_window, span_of, spec_fault, with_target
 from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import (
@@ -424,7 +424,7 @@ def test_a_window_is_a_duration_or_the_setting_that_holds_one() -> None:
             span_of(wrong, {"flag": True})
 
 
-# --- load and charts --------------------------------------------------------------------------------------------------
+# --- load -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_load_of_a_replica_is_what_its_newest_page_says() -> None:
@@ -438,19 +438,6 @@ def test_the_load_of_a_replica_is_what_its_newest_page_says() -> None:
     assert list(loads) == ["a"]
     assert (loads["a"].running, loads["a"].waiting) == (1, 4)
     assert (loads["a"].arrivals_in_window, loads["a"].window_seconds) == (4 + 3, 30)
-
-
-def test_a_chart_of_a_counter_shows_its_rate_and_never_falls_below_zero() -> None:
-    samples = series("num_preemptions", [0, 10, 20, 3, 13])
-    assert [value for _, value in points(samples, "num_preemptions")] == [1.0, 1.0, 0.3, 1.0]
-
-
-def test_a_chart_has_no_more_points_than_asked_for() -> None:
-    samples = series(USAGE, [i / 1000 for i in range(1000)], every=1)
-    chart = points(samples, USAGE, n=50)
-    assert len(chart) == 50
-    assert chart[-1][1] == pytest.approx(0.99, abs=0.01)
-    assert points([], USAGE) == ()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     written = source.data
     spread_out = spread(source)
     expanded = with_shared_signals(expand(spread_out.source, fragments), fragments, probes)
-    earlier = [*spread_out.faults, *expanded.faults]
+    earlier = [*spread_out.faults, *expanded.faults, *expanded.doubled]
     if expanded.source is None or (earlier and not expanded.source.data["states"]):
         return Checked(None, _sorted(source, earlier))
     source = expanded.source
@@ -113,6 +113,7 @@ def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mist
     return replace(mistake, hint=hint) if hint.startswith("Did you mean") else mistake
 
 
+_WHERE = re.compile(r"(.*):(\d+):(\d+)", re.DOTALL)
 _REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown setting ", "unknown change ", "'picked.")
 """Prefixes of mistakes that refer to another part of the file; only these may follow from another mistake."""
 
@@ -125,7 +126,9 @@ def _sorted(source: Source, faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Returns each fault once: those of the file itself first, then those of its fragments, in file order."""
 
     def place(fault: Fault) -> tuple[bool, str, int, int]:
-        file, line, column = fault.where.rsplit(":", 2)
+        # A file that cannot be read has no position.
+        found = _WHERE.fullmatch(fault.where)
+        file, line, column = found.groups() if found else (fault.where, 0, 0)
         return file != source.file, file, int(line), int(column)
 
     return tuple(sorted(dict.fromkeys(faults), key=place))

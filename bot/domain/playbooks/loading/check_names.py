@@ -35,7 +35,7 @@ from bot.domain.playbooks.language import (
 from bot.domain.playbooks.matchers import MatcherError, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path, as_written
 from bot.domain.playbooks.scope import RESERVED, Written, findings_of, signals_of, written_expressions
-from bot.domain.playbooks.settings import looks_like_duration
+from bot.domain.playbooks.settings import finite_number, looks_like_duration
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.probe_spec import Probes
@@ -274,7 +274,7 @@ def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, ob
     if setting is not None and isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
         return
     try:
-        float(text)
+        finite_number(text)
     except ValueError:
         yield from _duration(path, text, playbook, settings)
 

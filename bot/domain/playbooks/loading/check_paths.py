@@ -22,7 +22,7 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import findings_of, signals_of, signals_of_calm, written_expressions
-from bot.domain.signals.specs import ComparedSignal, ProbeSignal, ShareSignal
+from bot.domain.signals.specs import STARTS_AT, ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]
 Mistakes = Iterator[Mistake]
@@ -51,6 +51,7 @@ def check_ways(playbook: Playbook) -> Mistakes:
     for name in reached:
         earlier = before[name] | {name}
         yield from _before(playbook, name, {f"forms.{OPENING}"}.union(*(makes[each] for each in earlier)))
+    yield from _windows(playbook, {name: before[name] for name in reached})
 
 
 def reachable(graph: Graph, starts: Iterable[str]) -> frozenset[str]:
@@ -186,9 +187,30 @@ def _before(playbook: Playbook, name: str, made: Collection[str]) -> Mistakes:
     for index, signal in enumerate(signals_of(state, playbook.signals)):
         of = playbook.signals[signal].of
         if of.startswith("picked.") and of not in made:
-            listed = isinstance(state, ReadState | AskState | RecommendState) and index < len(state.read)
-            where: Path = ("states", name, "read", index) if listed else ("states", name)
-            yield Mistake(where, f"'{signal}' is of '{of}', which nothing before '{name}' picks", at_key=not listed)
+            yield _unread(playbook, name, index, f"'{signal}' is of '{of}', which nothing before '{name}' picks")
+
+
+def _windows(playbook: Playbook, before: Graph) -> Mistakes:
+    """Reports signals whose window ends at a reading that cannot come before theirs."""
+    endings = {name: s.ending for name, s in playbook.signals.items() if not isinstance(s, ProbeSignal)}
+    ends_at = {name: ending.split(".")[1:3] for name, ending in endings.items() if ending.startswith("results.")}
+    circles = _on_a_circle({name: frozenset({signal} & ends_at.keys()) for name, (_, signal) in ends_at.items()})
+    for name in circles:
+        hint = f"Write {STARTS_AT}, or a reading that comes first."
+        yield Mistake(("signals", name, "ending"), f"this window ends at a reading that needs '{name}' first", hint)
+    for name, earlier in before.items():
+        for index, signal in enumerate(signals_of(playbook.states[name], playbook.signals)):
+            if signal in ends_at.keys() - circles and ends_at[signal][0] not in earlier:
+                what = f"the window of '{signal}' ends at '{endings[signal]}', which nothing before '{name}' reads"
+                yield _unread(playbook, name, index, what)
+
+
+def _unread(playbook: Playbook, name: str, index: int, what: str) -> Mistake:
+    """`index`: which of the signals of this state can never be read there."""
+    state = playbook.states[name]
+    listed = isinstance(state, ReadState | AskState | RecommendState) and index < len(state.read)
+    where: Path = ("states", name, "read", index) if listed else ("states", name)
+    return Mistake(where, what, at_key=not listed)
 
 
 def _maker(mention: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bot.domain.kernel.errors import ExpressionError, Fault
+from bot.domain.playbooks.edges import CHANGE_OUTCOMES
 from bot.domain.playbooks.expressions.expression import MAX_LENGTH, check_syntax, did_you_mean, mentions_in
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
 from bot.domain.playbooks.expressions.template import split_template
@@ -31,14 +32,15 @@ MAX_TEXT_LENGTH = 4000
 Role = Literal["destination", "expression", "template", "text"]
 _DESTINATIONS = frozenset(
     {
-        *("unknown", "expired", "taken", "done", "not_needed", "refused", "impossible", "failed", "unclear"),
-        *("held", "not_held", "beyond", "not_by", "option_of", "none_possible"),
+        *CHANGE_OUTCOMES,
+        *("unknown", "taken", "held", "not_held", "beyond", "not_by", "option_of", "none_possible"),
     }
 )
 _EXIT = re.compile(r"exits\.([A-Za-z_]\w*)")
 _IN_TEXT = re.compile(r"(?<!\$)\{parameters\.([A-Za-z_]\w*)\}")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ATOM = re.compile(r"[\w.]+")
+_LIMIT = ("at_most", "beyond")
 _OF_STATES = ("results", "answers", "forms")
 
 
@@ -56,6 +58,8 @@ class Expanded:
     """The files of the included fragments."""
     unused: tuple[str, ...] = ()
     """Definitions that nothing mentions."""
+    doubled: tuple[Fault, ...] = ()
+    """Limits of includes whose start has its own. Stored playbooks may have them: there they have no effect."""
 
 
 def expand(source: Source, fragments: Fragments) -> Expanded:
@@ -157,6 +161,7 @@ class _Expansion:
         self._fragments = fragments
         self._host = _Site(source)
         self._faults: dict[Fault, None] = {}
+        self._doubled: dict[Fault, None] = {}
         self._broken: set[Path] = set()
         self._unbuilt: set[str] = set()
         self._used: dict[str, Source] = {}
@@ -193,7 +198,8 @@ class _Expansion:
             return Expanded(None, tuple(self._faults))
         built = replace(host.source, data=data, values=self._sheet.values, keys=self._sheet.keys)
         broken, unbuilt = frozenset(self._broken), frozenset(self._unbuilt)
-        return Expanded(built, tuple(self._faults), broken, unbuilt, tuple(self._used.values()), self._unused())
+        used = tuple(self._used.values())
+        return Expanded(built, tuple(self._faults), broken, unbuilt, used, self._unused(), tuple(self._doubled))
 
     def _fault(self, site: _Site, mistake: Mistake) -> None:
         self._faults[site.source.fault(mistake)] = None
@@ -244,9 +250,23 @@ class _Expansion:
             for key in ("with", "exits")
         }
         runbook = _Written(site, (*at, "runbook"), state["runbook"]) if "runbook" in state else site.runbook
-        limit = tuple(_Written(site, (*at, key), state[key]) for key in ("at_most", "beyond") if key in state)
+        limit = self._limit_around(site, name, state) or tuple(
+            _Written(site, (*at, key), state[key]) for key in _LIMIT if key in state
+        )
         prefix = f"{site.prefix}{name}_"
         return _Site(read.source, prefix, read.fragment, given["with"], given["exits"], runbook, limit)
+
+    def _limit_around(self, site: _Site, name: str, state: Mapping[str, Any]) -> tuple[_Written, ...]:
+        """Returns the limit of the include around a state, which is for its start; that may be an include itself."""
+        if not site.limit or site.fragment is None or name != site.fragment.start:
+            return ()
+        if not any(key in state for key in _LIMIT):
+            return site.limit
+        given = site.limit[0]
+        what = f"the start of the fragment '{site.fragment.fragment}' has its own limit"
+        mistake = Mistake(given.path, what, "Delete one of the two.", at_key=True)
+        self._doubled[given.site.source.fault(mistake)] = None
+        return ()
 
     def _wrong_fragment(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
         if wanted not in self._fragments:
@@ -279,18 +299,16 @@ class _Expansion:
                 written = _Written(site, ("states", name), state)
                 self._sheet.keys["states", final] = site.place_of_key(written.path)
                 built[final] = self._copy(written, ("states", final), self._sheet)
-                self._add_from_include(
-                    site, final, built[final], is_start=bool(site.fragment and name == site.fragment.start)
-                )
+                self._add_from_include(site, name, final, built[final])
         return built
 
-    def _add_from_include(self, site: _Site, final: str, state: Any, *, is_start: bool) -> None:
+    def _add_from_include(self, site: _Site, name: str, final: str, state: Any) -> None:
         if not isinstance(state, dict):
             return
         if site.runbook and "runbook" not in state:
             self._sheet.keys["states", final, "runbook"] = site.runbook.site.place_of_key(site.runbook.path)
             state["runbook"] = self._copy(site.runbook, ("states", final, "runbook"), self._sheet)
-        for written in site.limit if is_start and "at_most" not in state else ():
+        for written in self._limit_around(site, name, state):
             key = str(written.path[-1])
             self._sheet.keys["states", final, key] = written.site.place_of_key(written.path)
             state[key] = self._copy(written, ("states", final, key), self._sheet)

@@ -17,6 +17,7 @@ from bot.domain.changes.plan import Risk
 from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
+from bot.domain.playbooks.edges import CHANGE_OUTCOMES
 from bot.domain.playbooks.loading.defaults import with_defaults
 from bot.domain.playbooks.loading.former_keys import without_former_keys
 from bot.domain.playbooks.loading.otherwise import with_otherwise
@@ -109,8 +110,7 @@ class Recommend(Strict):
 
 PARAMETER = re.compile(r"parameters\.([A-Za-z_]\w*)")
 """The name of a fragment's parameter."""
-_OUTCOMES = ("done", "not_needed", "refused", "expired", "impossible", "failed", "unclear")
-_INHERITED = ("runbook", "still", "against", *_OUTCOMES)
+_INHERITED = ("runbook", "still", "against", *CHANGE_OUTCOMES)
 _OF_CHANGE = (
     *("change", "with", "why", "approvers", "approved_with", "risk", "expires", "expected"),
     *_INHERITED,

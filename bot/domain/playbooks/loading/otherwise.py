@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot.domain.kernel.errors import Fault
+from bot.domain.playbooks.edges import CHANGE_OUTCOMES
 from bot.domain.playbooks.loading.filled import with_states
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Source
 
-_OF_CHANGE = ("not_needed", "refused", "expired", "impossible", "failed")
+_OF_CHANGE = tuple(outcome for outcome in CHANGE_OUTCOMES if outcome not in ("done", "unclear"))
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "recommend": (*_OF_CHANGE, "none_possible"),
     "change": _OF_CHANGE,
