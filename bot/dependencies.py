@@ -358,19 +358,21 @@ def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.Asyn
 
 
 def draw_png(drawing: Picture) -> bytes:
-    from bot.adapters.drawn_graph import drawn  # importing matplotlib takes half a second, and pictures are rare
+    from bot.adapters.pictures.drawn_graph import (
+        drawn,  # importing matplotlib takes half a second, and pictures are rare
+    )
 
     return drawn(drawing, "png")
 
 
 def chart_png(chart: Chart) -> bytes:
-    from bot.adapters.charts import drawn  # as above
+    from bot.adapters.pictures.charts import drawn  # as above
 
     return drawn(chart, "png")
 
 
 def chart_svg(chart: Chart) -> bytes:
-    from bot.adapters.charts import drawn  # as above
+    from bot.adapters.pictures.charts import drawn  # as above
 
     return drawn(chart, "svg")
 

@@ -21,7 +21,7 @@ def graph_of(
         raise CommandError("--section needs --format svg or --format png: the text has every state")
     if file_format == "mermaid":
         return mermaid(compiled.playbook).encode()
-    from bot.adapters.drawn_graph import drawn
+    from bot.adapters.pictures.drawn_graph import drawn
 
     return drawn(_picture(compiled, whole=whole, section=section), file_format)
 

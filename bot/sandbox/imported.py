@@ -7,7 +7,7 @@ import importlib
 import sys
 
 SERVERS = ("bot", "bot.sandbox.kubernetes", "bot.sandbox.fleet", "bot.sandbox.slack", "bot.sandbox.alerting")
-BESIDES = ("bot.wiring", "bot.adapters.charts")
+BESIDES = ("bot.wiring", "bot.adapters.pictures.charts")
 """What commands import only once they run."""
 
 sys.dont_write_bytecode = False

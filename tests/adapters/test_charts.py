@@ -9,7 +9,7 @@ from html import unescape
 
 import pytest
 
-from bot.adapters.charts import SHARPNESS, WIDTH, drawn
+from bot.adapters.pictures.charts import SHARPNESS, WIDTH, drawn
 from bot.domain.reports.chart import Chart, chart_of
 from tests.domain.reports.charted import fixed, thrash_line, usage_line
 

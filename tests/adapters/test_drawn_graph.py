@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from bot.adapters.drawn_graph import WIDTH_PIXELS, drawn, figure_of
+from bot.adapters.pictures.drawn_graph import WIDTH_PIXELS, drawn, figure_of
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.packaged import packaged_playbooks

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from bot.adapters.charts import drawn
+from bot.adapters.pictures.charts import drawn
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.domain.reports import as_json, html, markdown
 from bot.domain.signals.signal import Reading

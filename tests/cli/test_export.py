@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.charts import drawn
+from bot.adapters.pictures.charts import drawn
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.store import RedisStore

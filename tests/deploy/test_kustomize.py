@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from bot.adapters.alertmanager import MAX_ALERTS
 from bot.adapters.kubernetes.permissions import OPTIONAL, Permission, needed
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.kernel.alert import MAX_ALERTS
+from bot.domain.kernel.alert import MAX_ALERTS_SENT
 from bot.settings import FILE_VARIABLE, load_settings
 from bot.settings.model import Http
 from tests.deploy.files import DEPLOY, ROOT, document, documents
@@ -227,9 +227,9 @@ def test_a_webhook_of_alertmanager_fits_the_limit_of_the_bot() -> None:
     """A refused webhook is lost: Alertmanager does not send it again after a 413."""
     webhook = webhook_config()
     alert_bytes = 1536  # with its labels, annotations and addresses
-    assert webhook["max_alerts"] == MAX_ALERTS
-    assert 0 < MAX_ALERTS * alert_bytes < Http().body_limit_bytes
-    assert MAX_ALERTS <= MAX_ALERTS
+    assert webhook["max_alerts"] == MAX_ALERTS_SENT
+    assert 0 < MAX_ALERTS_SENT * alert_bytes < Http().body_limit_bytes
+    assert MAX_ALERTS_SENT <= MAX_ALERTS
 
 
 @pytest.mark.needs_server("amtool")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters.charts import drawn
+from bot.adapters.pictures.charts import drawn
 from bot.cli.printed import as_pdf
 from bot.domain.reports import html
 from bot.sandbox.scenarios import THRASH

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 AlertStatus = Literal["firing", "resolved"]
 
-MAX_ALERTS = 1000
+MAX_ALERTS_SENT = 1000
 """Of one webhook: realistic alerts of 1.5 KiB then fit the usual limit of its body, 2 MiB."""
-LIMIT_ALERTS = f"use max_alerts: {MAX_ALERTS} and the group_by of deploy/alertmanager-snippet.yaml"
+LIMIT_ALERTS = f"use max_alerts: {MAX_ALERTS_SENT} and the group_by of deploy/alertmanager-snippet.yaml"
 
 
 class Alert(BaseModel):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from bot.adapters.charts import drawn
+from bot.adapters.pictures.charts import drawn
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import APPROVERS, Authority
 from bot.domain.changes.plan import PlanResult

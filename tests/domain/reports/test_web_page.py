@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.adapters.charts import drawn
+from bot.adapters.pictures.charts import drawn
 from bot.domain.incidents.series import Series
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.reports import html

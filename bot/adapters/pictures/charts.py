@@ -21,7 +21,7 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
 
-from bot.adapters.drawing import drawing
+from bot.adapters.pictures.drawing import drawing
 from bot.domain.incidents.series import Limit
 from bot.domain.reports.chart import Chart, Mark, Panel
 from bot.domain.signals.signal import SHOWN_UNITS, in_words

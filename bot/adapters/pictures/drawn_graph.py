@@ -16,7 +16,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from matplotlib.textpath import text_to_path
 
-from bot.adapters.drawing import drawing
+from bot.adapters.pictures.drawing import drawing
 from bot.domain.playbooks.picture.picture import Exit, Lane, Picture, Row, target_title
 
 DOTS_PER_INCH = 100
