@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
@@ -30,7 +30,8 @@ MOVES_ON = frozenset({"entered", "undo", "closed"})
 """After these, nothing that was put to people before is open any more."""
 
 SUPERSEDED = re.compile(r"(R\d+) superseded: (.+)", re.DOTALL)
-_REFERENCE = re.compile(r"\b[RQ]\d+\b")
+_SETTLED = re.compile(r"(?:request |question )?([RQ]\d+)\b")
+_DONE = re.compile(r"[^:]+: done\b")
 
 
 class _Fact(BaseModel):
@@ -190,7 +191,8 @@ class Report(_Fact):
 
     @property
     def ending_in_words(self) -> str:
-        return ending_in_words(self.ending, by_the_bot=bool(self.calls or self.held))
+        by_the_bot = any(call.done for call in self.calls) or bool(self.held)
+        return ending_in_words(self.ending, by_the_bot=by_the_bot)
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
     @property
@@ -206,12 +208,12 @@ class Report(_Fact):
 
     @classmethod
     def of(cls, entries: Sequence[Chained], stored: StoredHead | None = None) -> Self:
-        plain_entries = [item.entry for item in entries]
+        plain_entries = [_silences_as_notes(item.entry) for item in entries]
         opened = next((e for e in plain_entries if e.kind == "opened"), None)
         end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
         closed = end if end is not None and end.kind == "closed" else None
         waits = tuple(_waits(plain_entries))
-        path = tuple(_path(plain_entries))
+        stays = tuple(_stays(plain_entries))
         in_place = closed or next((each for each in reversed(plain_entries) if "held" in each.data), None)
         held = tuple(map(str, _list(in_place.data, "held"))) if in_place else ()
         diagnosis = next(_diagnoses(reversed(plain_entries)), None)
@@ -220,18 +222,18 @@ class Report(_Fact):
             users_at_the_end=_str(closed.data, "users") if closed else "",
             firing_at_the_end=tuple(map(str, closed.data.get("firing", ()))) if closed else (),
             applied=tuple(_applied(plain_entries)),
-            phases=tuple(_phases(path, plain_entries)),
+            phases=tuple(_phases(stays)),
             follow_ups=tuple(_follow_ups(plain_entries, held if closed else (), diagnosis)),
             **_about(opened),
             severity=_severity(opened, plain_entries),
             alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
             opened_at=opened.at if opened else (plain_entries[0].at if plain_entries else 0.0),
-            first_act_at=next((e.at for e in plain_entries if e.who and (e.kind in ACTS or _approves(e))), None),
+            first_act_at=min((e.at for e in plain_entries if _is_act(e)), default=None),
             closed_at=closed.at if closed else None,
             ending=_str(closed.data, "ending") if closed else "",
             links=_links(opened, plain_entries, closed_at=closed.at if closed else None),
             related=tuple(_related(opened)),
-            path=path,
+            path=tuple(stay.visit for stay in stays),
             waits=waits,
             waited_seconds=_covered(waits, until=max((entry.at for entry in plain_entries), default=0.0)),
             decisions=tuple(_decisions(plain_entries)),
@@ -247,6 +249,12 @@ class Report(_Fact):
             stored=stored,
             head_fault=head_fault(entries, stored) if stored is not None else "",
         )
+
+
+def _silences_as_notes(entry: Entry) -> Entry:
+    """Earlier versions of the bot recorded silences as a call and as its undo."""
+    is_of_silences = "silences" in entry.data or entry.text == "asked to end the silences"
+    return entry.model_copy(update={"kind": "note"}) if is_of_silences and entry.kind in ("call", "undo") else entry
 
 
 def _about(opened: Entry | None) -> dict[str, str]:
@@ -300,23 +308,38 @@ def _alert_names(entries: Sequence[Entry]) -> Iterator[str]:
             yield name
 
 
-def _path(entries: Sequence[Entry]) -> Iterator[Visit]:
-    steps = [entry for entry in entries if entry.kind in ("entered", "closed")]
-    for here, after in pairwise([*steps, None]):
-        if here is None or here.kind == "closed":
-            continue
-        took = after.at - here.at if after is not None else None
-        kind, because = _str(here.data, "kind"), here.text.partition(" — ")[2]
-        runbook = _runbook(here.data.get("runbook"))
-        yield Visit(
-            state=here.state,
-            title=here.text.partition(" — ")[0],
-            kind=kind,
-            because=because,
-            entered_at=here.at,
-            took_seconds=took,
-            runbook=runbook,
-        )
+class _Stay(NamedTuple):
+    """A visit with what was recorded during it."""
+
+    visit: Visit
+    entries: Sequence[Entry]
+    after: str
+    """The kind of entry that ended the visit before it; empty for the first."""
+
+
+def _stays(entries: Sequence[Entry]) -> Iterator[_Stay]:
+    """An undo ends a visit: what follows, until the next state is entered, belongs to none."""
+    places = [place for place, entry in enumerate(entries) if entry.kind in MOVES_ON]
+    after = ""
+    for place, end in pairwise([*places, len(entries)]):
+        here = entries[place]
+        if here.kind == "entered":
+            left_at = entries[end].at if end < len(entries) else None
+            yield _Stay(_visit(here, left_at), entries[place:end], after)
+        after = here.kind
+
+
+def _visit(entered: Entry, left_at: float | None) -> Visit:
+    title, _, because = entered.text.partition(" — ")
+    return Visit(
+        state=entered.state,
+        title=title,
+        kind=_str(entered.data, "kind"),
+        because=because,
+        entered_at=entered.at,
+        took_seconds=None if left_at is None else left_at - entered.at,
+        runbook=_runbook(entered.data.get("runbook")),
+    )
 
 
 def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
@@ -338,20 +361,19 @@ APPLIES = frozenset({"call", "wait", "outcome"})
 PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Other playbook"}
 
 
-def _phases(path: Sequence[Visit], entries: Sequence[Entry]) -> Iterator[Phase]:
+def _phases(stays: Sequence[_Stay]) -> Iterator[Phase]:
     """The path without its reads: what each change and each check took. A change that never began is a question."""
-    applied_at = [each.at for each in entries if each.kind in APPLIES or _approves(each)]
     rows: list[Phase] = []
-    for visit in path:
+    for stay in stays:
+        visit = stay.visit
         if visit.kind == "end":
             continue
         name = PHASES.get(visit.kind) or visit.title or visit.state.replace("_", " ")
-        if visit.kind == "watch" and not rows:
+        if visit.kind == "watch" and (not rows or stay.after == "closed"):
             name = PHASES["read"]
         if visit.kind == "change":
-            began = any(_is_within(visit, at) for at in applied_at)
-            name = (_edited(visit, entries) or name) if began else PHASES["ask"]
-        last = rows[-1] if rows else None
+            name = (_edited(stay) or name) if _has_begun(stay) else PHASES["ask"]
+        last = rows[-1] if rows and stay.after == "entered" else None
         if last is not None and (last.name == name or visit.kind in ("read", "recommend")):
             # What is read between a change and its check belongs to the phase before.
             took = None if visit.took_seconds is None else visit.entered_at + visit.took_seconds - last.began_at
@@ -361,17 +383,24 @@ def _phases(path: Sequence[Visit], entries: Sequence[Entry]) -> Iterator[Phase]:
     yield from rows
 
 
-def _edited(visit: Visit, entries: Sequence[Entry]) -> str:
+def _has_begun(stay: _Stay) -> bool:
+    """Whether a request of this visit was granted or applied; an older entry may not name its request."""
+    requests = {"", *(_str(each.data, "request") for each in stay.entries if each.kind == "request")}
+    begun = (each for each in stay.entries if each.kind in APPLIES or _grants(each))
+    return any(_request_of(each) in requests for each in begun)
+
+
+def _request_of(entry: Entry) -> str:
+    """Returns the request that an entry of a change belongs to; a call names it in its id, `INC-1/R3/0`."""
+    return _str(entry.data, "request") or _str(entry.data, "call").rpartition("/")[0].rpartition("/")[2]
+
+
+def _edited(stay: _Stay) -> str:
     """The title of the plan that a person's values led to, since the state is called by the playbook's; else empty."""
-    here = [each for each in entries if _is_within(visit, each.at)]
-    if not any(each.kind == "decided" and "values" in each.data for each in here):
+    if not any(each.kind == "decided" and "values" in each.data for each in stay.entries):
         return ""
-    plans = [_dict(each.data, "plan") for each in here if each.kind == "request" and "plan" in each.data]
+    plans = [_dict(each.data, "plan") for each in stay.entries if each.kind == "request" and "plan" in each.data]
     return _str(plans[-1], "title") if plans else ""
-
-
-def _is_within(visit: Visit, at: float) -> bool:
-    return visit.entered_at <= at and (visit.took_seconds is None or at <= visit.entered_at + visit.took_seconds)
 
 
 def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:
@@ -385,16 +414,29 @@ def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:
                 by[request] = by.get(other, [])
         elif _approves(entry):
             by.setdefault(request, []).append(entry.who)
-        elif entry.kind == "outcome" and request in titles and ": done" in entry.text:
+        elif entry.kind == "outcome" and request in titles and _is_done(entry):
             approved = tuple(dict.fromkeys(filter(None, by.get(request, []))))
             yield Applied(request=request, title=titles[request], at=entry.at, by=approved)
 
 
+def _is_done(outcome: Entry) -> bool:
+    """An older entry says it in the beginning of its text only."""
+    said = _str(outcome.data, "outcome")
+    return said == "done" if said else _DONE.match(outcome.text) is not None
+
+
 def _approves(entry: Entry) -> bool:
     """Whether it records an approval that counted: the last one decides, those before it are counted."""
-    if entry.kind == "press":
-        return bool(_str(entry.data, "request"))
+    return (entry.kind == "press" and bool(_str(entry.data, "request"))) or _grants(entry)
+
+
+def _grants(entry: Entry) -> bool:
     return entry.kind == "decided" and bool(entry.who) and entry.text.startswith(APPROVED)
+
+
+def _is_act(entry: Entry) -> bool:
+    """A pinned message has its own time and author: that it was written is no act in this incident."""
+    return bool(entry.who) and "pinned_by" not in entry.data and (entry.kind in ACTS or _approves(entry))
 
 
 def _follow_ups(entries: Sequence[Entry], held: Sequence[str], diagnosis: Diagnosed | None) -> Iterator[FollowUp]:
@@ -442,11 +484,12 @@ def _asked(entry: Entry) -> str:
 
 
 def _settled(entry: Entry) -> str:
-    if entry.kind not in ("decided", "answered"):
+    """Returns the request or question that this entry ends; an older entry names it in its text only."""
+    if entry.kind not in ("decided", "answered", "planned"):
         return ""
     named = _str(entry.data, "request") or _str(entry.data, "question")
-    found = None if named else _REFERENCE.search(entry.text)  # an expiry names it in its text only
-    return found[0] if found else named
+    found = (SUPERSEDED if entry.kind == "planned" else _SETTLED).match(entry.text)
+    return named or (found[1] if found else "")
 
 
 def _covered(waits: Sequence[Waited], *, until: float) -> float:

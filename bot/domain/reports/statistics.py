@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Question, Run
 from bot.domain.reports.escaping import lasting
 from bot.domain.signals.window import short
 
@@ -91,16 +91,23 @@ def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
 
 def waited_seconds(run: Run, *, until: float) -> float:
     """Returns how long a request or question was open until then; two at once are waited for once."""
-    asked = [(each.asked_at, each.decided_at) for each in run.requests.values() if each.status != "advised"]
-    asked += [(each.asked_at, each.answered_at) for each in run.questions.values()]
-    asked = sorted((each for each in asked if each[0] < until), key=lambda each: each[0])
+    told = [(each.asked_at, _waits_until(each, each.decided_at)) for each in run.requests.values()]
+    told += [(each.asked_at, _waits_until(each, each.answered_at)) for each in run.questions.values()]
+    told = sorted((each for each in told if each[0] < until), key=lambda each: each[0])
     total, reached = 0.0, 0.0
-    for place, (begin, decided) in enumerate(asked, start=1):
-        # One thing waits at a time: what nobody decided was withdrawn when people were asked the next thing, or before.
-        later = asked[place][0] if place < len(asked) else until
-        end = min(later if decided is None else decided, until)
+    for place, (begin, ended) in enumerate(told, start=1):
+        # One thing waits at a time: what nobody decided was withdrawn when people were told the next thing, or before.
+        later = told[place][0] if place < len(told) else until
+        end = min(later if ended is None else ended, until)
         total, reached = total + max(0.0, end - max(begin, reached)), max(end, reached)
     return total
+
+
+def _waits_until(asked: Request | Question, decided_at: float | None) -> float | None:
+    """Returns when it ended; None if it did not, or was withdrawn. Advice waits for nobody."""
+    if isinstance(asked, Request) and asked.advice is not None:
+        return asked.asked_at
+    return asked.expires_at if decided_at is None and asked.status == "expired" else decided_at
 
 
 def presses_of(run: Run) -> int:
@@ -167,11 +174,20 @@ def _key(plan: Plan) -> Key:
 
 
 def _done(run: Run) -> list[Request]:
+    """Returns the changes that were done and not wholly taken back."""
     return [
         each
         for each in run.requests.values()
-        if each.outcome == "done" and each.plan.calls and not all(call.restores for call in each.plan.calls)
+        if each.outcome == "done"
+        and each.plan.calls
+        and not all(call.restores for call in each.plan.calls)
+        and not _is_undone(run, each)
     ]
+
+
+def _is_undone(run: Run, request: Request) -> bool:
+    own = [entry for entry in run.ledger if entry.call_id.startswith(f"{run.incident_id}/{request.request_id}/")]
+    return bool(own) and all(entry.undone_by for entry in own)
 
 
 def _made(run: Run, key: Key) -> bool:

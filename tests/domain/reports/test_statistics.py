@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Question, Run
 from bot.domain.reports.statistics import in_words, last_time, presses_of, statistics, waited_seconds
 from tests import builders
 
@@ -61,6 +62,39 @@ def test_what_was_withdrawn_was_waited_for_until_people_were_asked_the_next_thin
     assert waited_seconds(incident("INC-5", 0, withdrawn), until=START + 600) == 600
 
 
+EXPIRED = builders.request(asked_at=START, status="expired", expires_at=START + 90)
+FREEZE = OnlyAdvice(reason="freeze", text="release")
+
+
+@pytest.mark.parametrize(
+    ("requests", "waited"),
+    [
+        pytest.param([EXPIRED, request(START + 300, took=10)], 100, id="expired"),
+        pytest.param([EXPIRED.model_copy(update={"decided_at": START + 40})], 40, id="a-grant-that-lapsed"),
+        pytest.param([builders.request(asked_at=START, status="superseded", advice=FREEZE)], 0, id="advice-lifted"),
+        pytest.param(
+            [
+                builders.request(asked_at=START, status="superseded"),
+                builders.request(asked_at=START + 30, status="advised", advice=FREEZE),
+            ],
+            30,
+            id="frozen",
+        ),
+    ],
+)
+def test_a_request_is_waited_for_until_it_ended_and_advice_is_not(requests: list[Request], waited: float) -> None:
+    assert waited_seconds(incident("INC-4", 0, *requests), until=START + 600) == waited
+
+
+def test_a_question_that_expired_was_waited_for_until_then() -> None:
+    expired = Question(
+        question_id="Q1", state="s", visit=1, text="?", choices={}, asked_at=START, status="expired",
+        expires_at=START + 90,
+    )  # fmt: skip
+    run = incident("INC-4", 0).model_copy(update={"questions": {"Q1": expired}})
+    assert waited_seconds(run, until=START + 600) == 90
+
+
 def test_two_waits_at_once_are_waited_for_once() -> None:
     both = incident("INC-4", 0, request(START, took=100), request(START + 50, took=100))
     assert waited_seconds(both, until=START + 600) == 150
@@ -82,6 +116,25 @@ def test_two_waits_at_once_are_waited_for_once() -> None:
 )
 def test_the_last_time_of_the_same_change_is_told(earlier: list[Run], said: str) -> None:
     assert last_time(earlier, OPEN, CAP, at=OPEN.opened_at) == said
+
+
+@pytest.mark.parametrize(
+    ("undone_by", "is_counted"),
+    [
+        pytest.param(("INC-1/R9/0", "INC-1/R9/1"), False, id="all-of-it-was-undone"),
+        pytest.param(("INC-1/R9/0", ""), True, id="a-part-is-in-force"),
+    ],
+)
+def test_a_change_that_was_undone_did_not_end_its_incident(undone_by: tuple[str, ...], *, is_counted: bool) -> None:
+    ledger = tuple(
+        builders.ledger_entry(call_id=f"INC-1/R1/{step}", verb="canary", undone_by=by)
+        for step, by in enumerate(undone_by)
+    )
+    elsewhere = builders.ledger_entry(call_id="INC-0/R1/0")
+    earlier = incident("INC-1", 0, request(START + 60, took=30), ending="resolved_by_itself")
+    earlier = earlier.model_copy(update={"ledger": (*ledger, elsewhere)})
+    assert bool(last_time([earlier], OPEN, CAP, at=OPEN.opened_at)) is is_counted
+    assert bool(statistics([earlier], START, START + DAY).mitigations) is is_counted
 
 
 def test_nothing_yet_is_told_in_words() -> None:

@@ -287,7 +287,8 @@ def edited(draft: Draft, request: Request, values: Mapping[str, int | float], us
     text = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
     edited_request = request.model_copy(update={"decided_by": user, "decided_at": draft.at})
     _close_request(draft, edited_request, "superseded", text)
-    draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data={"values": dict(values)})
+    data = {"request": request.request_id, "values": dict(values)}
+    draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data=data)
     # Earlier edits are kept unless these values replace them.
     values = {**change.values, **values}
     plan_again(draft, change.model_copy(update={"values": values, "edited_by": user}), f"with {text}")
@@ -333,14 +334,16 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         case _:
             # Withheld half-way: the applied calls remain, so the change as a whole did not succeed.
             outcome = "failed" if event.result == "withheld" else event.result
-            draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=event.evidence)
+            data = {**event.evidence, "request": event.request_id}
+            draft.record("call", f"{event.result}: {step.title if step else ''} — {event.detail}", data=data)
             _finish(draft, change, outcome, event.detail)
 
 
 def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """The bot's own guards sent nothing: the playbook's path for a failed change would undo an earlier one."""
     _close_request(draft, request, "withdrawn", event.detail)
-    draft.record("outcome", f"{change.verb}: not started — {event.detail}", data={"request": request.request_id})
+    data = {"request": request.request_id, "outcome": "not_started"}
+    draft.record("outcome", f"{change.verb}: not started — {event.detail}", data=data)
     _let_go(draft, request)
     questions.ask_what_next(draft, f"'{request.plan.title}' was not started: {event.detail}. Nothing was changed.")
 
@@ -354,7 +357,8 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
             for entry in draft.run.ledger
         )
     )
-    draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data={"request": request.request_id})
+    data = {"request": request.request_id, "outcome": "interfered", "held": list(draft.run.in_place)}
+    draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data=data)
     if change.step == 0:
         _close_request(draft, request, "withdrawn", event.detail)
         _let_go(draft, request)
@@ -368,7 +372,8 @@ def _stop(draft: Draft, change: ActiveChange, request: Request, impact: Impact, 
     """Stop because remaining users bear the cost: send nothing more until a person accepts the present impact."""
     step = request.plan.steps[change.step]
     said = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
-    draft.record("outcome", f"{change.verb}: stopped — {risen}", data={"request": request.request_id})
+    data = {"request": request.request_id, "outcome": "stopped"}
+    draft.record("outcome", f"{change.verb}: stopped — {risen}", data=data)
     draft.set(change=change.model_copy(update={"stopped": True, "impact": impact.or_else(change.impact)}))
     rolls_on = isinstance(step, Wait) and step.condition == "rolled_out" and not _is_held(draft)
     questions.ask_whether_to_go_on(draft, said, ROLLS_ON if rolls_on else "")
@@ -439,9 +444,11 @@ def settled_late(draft: Draft, event: StepSettled) -> None:
 
 def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     if not isinstance(step, Call):
-        draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=event.evidence)
+        data = {**event.evidence, "request": event.request_id}
         if isinstance(step, Wait) and step.closes:
             draft.set(ledger=tuple(_over(entry, step) for entry in draft.run.ledger))
+            data |= {"held": list(draft.run.in_place)}
+        draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=data)
         return
     request = draft.run.requests[event.request_id]
     entry = LedgerEntry(
@@ -526,7 +533,8 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
         # A clean-up has no separate message: the card shows it, and the next message tells how it went.
         news = News(title=ended.plan.title, result=outcome, text=ended.outcome_text, at=draft.at)
         draft.set(news=(*draft.run.news, news))
-    draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data={"request": request_id})
+    data = {"request": request_id, "outcome": outcome}
+    draft.record("outcome", f"{change.verb}: {outcome.replace('_', ' ')} — {text}", data=data)
     _notify_owner(draft, request_id, ended, outcome)
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
@@ -564,7 +572,7 @@ def _close_request(draft: Draft, request: Request, status: str, reason: str) -> 
 def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """The cluster changed between the grant and the call: report the difference and ask again."""
     _close_request(draft, request, "superseded", event.detail)
-    draft.record("planned", f"{request.request_id} superseded: {event.detail}")
+    draft.record("planned", f"{request.request_id} superseded: {event.detail}", data={"request": request.request_id})
     if change.replans >= draft.rules.replans_at_most:
         draft.drop_change()
         questions.ask_what_next(
@@ -600,7 +608,7 @@ def frozen(draft: Draft, why: str) -> None:
     if change is None or request is None or takes_back(change):
         return
     _close_request(draft, request, "superseded", why)
-    draft.record("planned", f"{request.request_id} superseded: {why}")
+    draft.record("planned", f"{request.request_id} superseded: {why}", data={"request": request.request_id})
     plan_again(draft, change, "changes are only advised now")
 
 

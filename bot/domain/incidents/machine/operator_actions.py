@@ -156,7 +156,7 @@ def _silence(draft: Draft, event: Commanded) -> None:
 def _unsilence(draft: Draft, event: Commanded) -> None:
     if not draft.run.silences:
         return events.say(draft, event.user, "The bot has no silence for this incident.")
-    draft.record("undo", "asked to end the silences", who=event.user)
+    draft.record("note", "asked to end the silences", who=event.user)
     return entering.end_silences(draft, event.event_id)
 
 
@@ -165,7 +165,7 @@ def silenced(draft: Draft, event: Silenced) -> None:
     minutes = (event.ends_at - draft.at) / 60
     text = f"silenced in Alertmanager for {minutes:.0f} min ({', '.join(event.about)})"
     undo = f"`/incident silence {draft.run.incident_id} off` ends it"
-    draft.record("call", text, who=event.user, data={"silences": list(event.ids), "undo": "expire the silences"})
+    draft.record("note", text, who=event.user, data={"silences": list(event.ids), "undo": "expire the silences"})
     draft.post_note(f"{text}; {undo}.", user=event.user)
     if not draft.run.is_open:
         entering.end_silences(draft, f"late/{event.event_id}")
@@ -174,7 +174,7 @@ def silenced(draft: Draft, event: Silenced) -> None:
 def silences_ended(draft: Draft, event: SilencesEnded) -> None:
     _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in event.ids})
     what = "the silence" if len(event.ids) == 1 else f"{len(event.ids)} silences"
-    draft.record("undo", f"{what} ended in Alertmanager", data={"silences": list(event.ids)})
+    draft.record("note", f"{what} ended in Alertmanager", data={"silences": list(event.ids)})
 
 
 def _silence_ends(draft: Draft) -> None:

@@ -115,7 +115,8 @@ def passed_on(draft: Draft, event: ChangesPassedOn) -> None:
     draft.set(ledger=tuple(sorted((*draft.run.ledger, *new), key=lambda entry: entry.applied_at)))
     titles = ", ".join(entry.title for entry in new)
     text = f"{event.by} ended; what it changed is still in place and belongs to this incident now: {titles}"
-    draft.record("note", text, data={"from": event.by, "calls": [entry.call_id for entry in new]})
+    data = {"from": event.by, "calls": [entry.call_id for entry in new], "held": list(draft.run.in_place)}
+    draft.record("note", text, data=data)
     draft.post_note(text)
 
 

@@ -295,7 +295,7 @@ def test_what_is_over_by_itself_leaves_nothing_to_take_back() -> None:
     score = Reading(name="run_job", fields={"score": 0.9}, at=story.at)
     story.settles(call_id="", evidence={"attempts": 1}, readings={"run_job": score})
     seen = next(one for one in story.last.entries if one.kind == "wait")
-    assert seen.data == {"attempts": 1}
+    assert seen.data == {"attempts": 1, "request": "R2", "held": list(story.run.in_place)}
     scaled, job = story.run.ledger
     assert (scaled.undo, scaled.no_undo) == (BACK, "")
     assert (job.undo, job.no_undo) == ((), "it has ended: eval has ended")

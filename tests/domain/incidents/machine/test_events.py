@@ -351,7 +351,7 @@ def test_the_end_of_silences_is_on_the_timeline_with_their_ids(ids: tuple[str, .
     story = silenced()
     story.happens(SilencesEnded(event_id="e", ids=ids))
     [entry] = story.last.entries
-    assert (entry.kind, entry.text, entry.data) == ("undo", f"{said} ended in Alertmanager", {"silences": list(ids)})
+    assert (entry.kind, entry.text, entry.data) == ("note", f"{said} ended in Alertmanager", {"silences": list(ids)})
 
 
 def test_the_time_of_a_silence_that_is_over_is_on_the_timeline_with_its_id() -> None:

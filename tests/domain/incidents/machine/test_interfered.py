@@ -36,6 +36,8 @@ def test_what_somebody_else_took_over_is_held_no_longer() -> None:
     (held,) = story.run.held
     story.settles("interfered", detail=DETAIL, evidence={"calls": [held.call_id]})
     assert story.run.held == ()
+    [outcome] = [entry for entry in story.last.entries if entry.kind == "outcome"]
+    assert outcome.data == {"request": "R2", "outcome": "interfered", "held": []}
     assert story.run.open_question is not None
     assert "undo" not in story.run.open_question.choices
 
