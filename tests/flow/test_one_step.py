@@ -192,8 +192,13 @@ async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() ->
     assert said(event) == ("done", "200 OK")
     assert (event.call_id, event.request_id, event.step) == (CALL_ID, "R1", 0)
     workload = run.target.key
-    claim = {"workload_key": workload, "lease_keys": [f"workload/{workload}"], "disruption": "INC-1/R1", "node": None}
-    claim["playbook"] = run.playbook
+    claim: dict[str, Any] = {
+        "workload_key": workload,
+        "lease_keys": [f"workload/{workload}"],
+        "disruption": "INC-1/R1",
+        "node": None,
+    }
+    claim |= {"playbook": run.playbook, "effect_id": event.effect_id}
     assert outside.claims == [("INC-1", CALL_ID, claim)]
     assert outside.looks == 0, "nothing was sent before, so there is nothing to look for"
     [(approved, call, call_id)] = outside.calls

@@ -95,9 +95,12 @@ def applier(cluster: OneFree, store: RedisStore, claims: RedisClaims, planner: A
     )  # fmt: skip
 
 
+EFFECT = "v/apply"
+
+
 async def tried(apply: ApplyCall, run: Run, at: float) -> Done | Later:
     assert run.change is not None
-    effect = ApplyStep(effect_id="v/apply", request_id=run.change.request_id, step=0)
+    effect = ApplyStep(effect_id=EFFECT, request_id=run.change.request_id, step=0)
     now = run.change.step_started_at + at
     return await apply(EffectContext(run=run, owed=Owed(run.incident_id, effect, 0, ""), now=now), effect)
 
@@ -112,7 +115,9 @@ def result(outcome: Done | Later) -> str:
 async def test_two_that_were_granted_the_same_accelerator_do_not_both_take_it(
     redis: Connection, store: RedisStore, time: VirtualTime, verb: str
 ) -> None:
-    cluster, claims = OneFree(time.now), RedisClaims(redis)
+    cluster, claims = OneFree(time.now), RedisClaims(redis, owner="one")
+    for incident in ("INC-1", "INC-2"):
+        await redis.client.hset(redis.key("owners"), f"{incident}|{EFFECT}", "one")
     planner = Planner(cluster, verb)
     one, other = granted("INC-1", "llm", planner), granted("INC-2", "llm-b", planner)
     apply = applier(cluster, store, claims, planner, time)
