@@ -8,7 +8,7 @@ from tests.end_to_end.playing import MARKS, Branch, must_end_as_written
 pytestmark = MARKS
 
 IN_PLACE = ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place", "verify_calm"]
-IN_PLACE_BY_ITS_OWNER = ["relieve_limit_concurrency_in_place", "edit_asked", "edit_arrives", "roll_out_settle"]
+IN_PLACE_BY_ITS_OWNER = ["relieve_limit_concurrency_in_place", "edit_asked", "edit_arrives", "roll_out_theirs"]
 FULL: tuple[Branch, ...] = (
     (scenarios.FULL_CLUSTER, IN_PLACE),
     (scenarios.QUOTA, IN_PLACE),
