@@ -11,7 +11,7 @@ from bot.flow.ports import Messenger
 Announce = Callable[[str, str], Awaitable[None]]
 """(subject, text): posts the text in the channel, once by subject. Raises `MessengerError`."""
 AnnounceTo = Callable[[str, str, Collection[str]], Awaitable[None]]
-"""As above; the text notifies these people, whom it mentions."""
+"""(subject, text, people): as above, and notifies the people among those mentioned in the text."""
 
 POSTING_SECONDS = 60.0
 """How long a replica may take to post a notice. Then another one may post it, because the first one may have died."""

@@ -81,5 +81,5 @@ def least_free_query(namespace: str, pods: Sequence[str], labels: Mapping[str, s
 
 
 def _pattern(namespace: str, pods: Sequence[str]) -> str:
-    refuse_strange((namespace, *(pods or [""])))
+    refuse_strange((namespace, *(pods or ["no pod"])))
     return "|".join(pod.replace(".", "\\\\.") for pod in pods)

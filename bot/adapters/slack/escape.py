@@ -48,7 +48,7 @@ def announcement(text: object, limit: int = 3_000, *, people: Collection[str] = 
 
 
 def mentioned(text: str) -> frozenset[str]:
-    """The people whom a text mentions that is not escaped, or that is mrkdwn already."""
+    """The people mentioned in mrkdwn, or in text that is not escaped yet."""
     return frozenset(_MENTION.findall(text))
 
 

@@ -28,7 +28,7 @@ _NAMED = (
     re.compile(r"(?P<before>^|: )(?P<name>[^:]+?)(?= wants to close it)"),
     re.compile(r"(?P<before>(?:freeze|maintenance) until .* \()(?P<name>[^()]+)(?=\))"),
 )
-"""Where the bot writes the name of a person of whom the timeline may say nothing else."""
+"""Where the bot writes a name of a person who may have no entry of their own."""
 
 
 class Roles:
@@ -90,7 +90,7 @@ class Roles:
 
 
 def _people(item: Chained) -> Iterator[str]:
-    """Returns the ids of everybody whom an entry names."""
+    """Returns the ids of all people named in the entries."""
     entry = item.entry
     if entry.who:
         yield entry.who

@@ -87,13 +87,16 @@ async def test_a_reason_may_be_left_out(counter: Counter) -> None:
     assert [press.reason for press in presses(counter)] == [""]
 
 
-async def test_a_refusal_that_cannot_be_stored_keeps_its_form_open(counter: Counter) -> None:
+@pytest.mark.parametrize("fault", ["away", "loses_answers"])
+async def test_a_form_without_the_storages_answer_stays_open_and_may_be_sent_again(
+    counter: Counter, fault: str
+) -> None:
     await pressed(counter, "refuse")
     view = await view_of(counter)
-    counter.inbound.away = True
+    setattr(counter.inbound, fault, True)
     answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={})
-    assert "may or may not have been recorded" in answer["errors"]["field:reason"]
-    counter.inbound.away = False
+    assert "may or may not have been recorded. Please send it again" in answer["errors"]["field:reason"]
+    setattr(counter.inbound, fault, False)
     assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
     assert len(presses(counter)) == 1
 
@@ -117,17 +120,6 @@ async def test_a_press_whose_answer_was_lost_is_not_called_undecided(counter: Co
     assert [press.action for press in presses(counter)] == ["approve"]
     await whispered(counter, "may or may not have been recorded. Check the message, then press again")
     assert "Nothing was decided" not in str(await counter.slack.whispers("U0ANA"))
-
-
-async def test_a_form_whose_answer_was_lost_may_be_sent_again(counter: Counter) -> None:
-    await pressed(counter, "refuse")
-    view = await view_of(counter)
-    counter.inbound.loses_answers = True
-    answer = await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={})
-    assert "may or may not have been recorded. Please send it again" in answer["errors"]["field:reason"]
-    counter.inbound.loses_answers = False
-    assert (await counter.slack.do("submit", user="U0ANA", view_id=view["id"], values={}))["ok"]
-    assert len(presses(counter)) == 1
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
 async def announce(messenger: Messenger, text: str, mentions: Collection[str] = ()) -> None:
     """Tell the channel of all incidents what a reply says. Raise `MessengerError` when Slack refuses.
 
-    Only those are notified whom the reply mentions, and `mentions`; what it shows as text stays text.
+    It notifies only the people mentioned in the reply and those in `mentions`. What the reply shows as text stays text.
     """
     # The text is already escaped for blocks, and the messenger escapes it again.
     await messenger.announce(html.unescape(text), mentions=mentioned(text) | set(mentions))

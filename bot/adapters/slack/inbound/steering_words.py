@@ -247,8 +247,8 @@ class _Handover:
     def said(self, many: int, *, left: int = 0, is_done: bool = True) -> str:
         count = f"{many - left} of {many}" if left else f"{many}"
         what = f"{count} open incident is" if many == 1 else f"{count} open incidents are"
-        whom = mention(self.to) if self.to else "the team on call"
-        return f"{what}{'' if is_done else ' being'} handed over to {whom}."
+        receiver = mention(self.to) if self.to else "the team on call"
+        return f"{what}{'' if is_done else ' being'} handed over to {receiver}."
 
 
 def _announced(head: str, told: Sequence[Sequence[str]], many: int) -> str:
