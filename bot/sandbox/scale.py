@@ -43,8 +43,9 @@ class Scale:
         """Workers wait for their answers, so only open arrivals must come more slowly."""
         share = self.replicas / WRITTEN_FOR
         scaled = dict(written)
-        if "workers" in scaled:
-            scaled["workers"] = round(scaled["workers"] * share)
+        for clients in ("workers", "burst"):
+            if clients in scaled:
+                scaled[clients] = round(scaled[clients] * share)
         if "arrivals_per_second" in scaled:
             scaled["arrivals_per_second"] *= share / self.slower
         return scaled

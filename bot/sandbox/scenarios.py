@@ -97,8 +97,16 @@ THRASH = Scenario(
     name="thrash",
     what="load rises, and all replicas preempt requests instead of finishing them",
     healthy_load={"workers": 12},
-    # People read an answer before they ask again.
-    trouble_load={"workers": 176, "ramp_seconds": 2, "pause_seconds": 6},
+    # Four replicas can serve these people, who read an answer before they ask again. The burst fills the KV cache, and
+    # recomputing takes so much work that the thrash lasts, also beside a canary, until a limit ends it.
+    trouble_load={
+        "workers": 372,
+        "ramp_seconds": 2,
+        "burst": 90,
+        "pause_seconds": 15,
+        "prompt_tokens": [200, 300],
+        "output_tokens": [200, 240],
+    },
     prefill_seconds=PREFILL_SECONDS,
     # The first question comes up where an alert about latency was the first one.
     answers={"So few requests finished": "It is one: go on", **ACCEPT},

@@ -132,4 +132,12 @@ def test_every_scenario_comes_to_its_verified_end_unattended(scenario: str, demo
     result, following = said.splitlines()[-2:]
     assert "(the fix was verified)." in result
     assert following.startswith("Next, press the buttons yourself: incident-bot demo")
+    if scenario == THRASH.name:
+        # What RELIEF's first table demands of the main way: the canary and the rollout, and users are served again.
+        assert [line.split("'")[1] for line in said.splitlines() if "presses '" in line] == [
+            "Approve canary",
+            "Approve rollout…",
+        ]
+        assert "fixed and verified" in result
+        assert "at the end users are served in time" in said
     assert [pid for pid in children if is_alive(pid)] == []

@@ -18,7 +18,8 @@ def test_the_simulated_world_plays_scenarios_as_they_are_written() -> None:
 
 
 def test_each_of_two_replicas_has_as_many_clients_as_each_of_four() -> None:
-    assert TWO_CORES.load(THRASH.trouble_load) == {"workers": 88, "ramp_seconds": 2, "pause_seconds": 6}
+    half = {"workers": 186, "burst": 45}
+    assert TWO_CORES.load(THRASH.trouble_load) == {**THRASH.trouble_load, **half}
     arrivals = TWO_CORES.load({"arrivals_per_second": 36, "prompt_tokens": [80, 112]})
     assert arrivals == {"arrivals_per_second": 6.0, "prompt_tokens": [80, 112]}
 

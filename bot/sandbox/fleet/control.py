@@ -31,6 +31,7 @@ class LoadAsked(_Asked):
     prompt_tokens: tuple[int, int] = Load().prompt_tokens
     output_tokens: tuple[int, int] = Load().output_tokens
     ramp_seconds: float = Field(default=0.0, ge=0)
+    burst: int = Field(default=0, ge=0, le=5000)
     pause_seconds: float = Field(default=Load().pause_seconds, ge=0)
 
     @model_validator(mode="after")

@@ -52,6 +52,7 @@ class Traffic:
             "prompt_tokens": list(load.prompt_tokens),
             "output_tokens": list(load.output_tokens),
             "ramp_seconds": load.ramp_seconds,
+            "burst": load.burst,
             "pause_seconds": load.pause_seconds,
             "sent": seen.sent,
             "finished": seen.finished,

@@ -25,6 +25,8 @@ class Load:
     prompt_tokens: tuple[int, int] = (80, 112)
     output_tokens: tuple[int, int] = (384, 640)
     ramp_seconds: float = 0.0
+    burst: int = 0
+    """Requests beside those of the workers, all at once when the ramp is over."""
     pause_seconds: float = 0.6
 
 
@@ -80,6 +82,7 @@ class Workload:
         self.seen = Seen()
         self._ramp_from = 0
         self._ramp_started = 0.0
+        self._burst = 0
         self._due: list[float] = []
         self._busy_workers = 0
         self._next_arrival: float | None = None
@@ -89,6 +92,7 @@ class Workload:
     def change(self, load: Load, now: float) -> None:
         self._ramp_from = self.wanted_workers(now)
         self._ramp_started = now
+        self._burst = load.burst
         self.load = load
         self._next_arrival = None
 
@@ -110,6 +114,10 @@ class Workload:
             heapq.heappop(self._due)
             self._send(now, rotation, by_worker=True)
         self._arrive(now, rotation)
+        if now >= self._ramp_started + self.load.ramp_seconds:
+            burst, self._burst = self._burst, 0
+            for _ in range(burst):
+                self._send(now, rotation, by_worker=False)
 
     def ended(self, sequence: Sequence, now: float) -> None:
         """A stream ended: complete if it has its tokens, refused as `send` says it, else it was cut."""
@@ -144,8 +152,11 @@ class Workload:
     def _hire_and_retire(self, now: float) -> None:
         wanted = self.wanted_workers(now)
         while self.workers < wanted:
-            # New workers come in over a pause's length: if all came at once, their requests would be synchronised.
-            heapq.heappush(self._due, now + self._random.uniform(0, self.load.pause_seconds))
+            # If all came at once, their requests would be synchronised.
+            if self.load.ramp_seconds > 0:
+                self._pause(now)  # as if they were reading an answer, so that they ask as often as later on
+            else:
+                heapq.heappush(self._due, now + self._random.uniform(0, self.load.pause_seconds))
         while self.workers > wanted and self._due:
             self._due.pop()
 

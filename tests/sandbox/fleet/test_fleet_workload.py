@@ -26,6 +26,27 @@ def test_workers_come_in_over_the_ramp_and_leave_after_their_request() -> None:
     assert loop.workload.seen.failed == 0
 
 
+def test_the_workers_of_a_ramp_ask_as_often_as_later_on() -> None:
+    loop = ClosedLoop(*[LIMITS] * 4)
+    loop.load(Load(workers=60, ramp_seconds=1, pause_seconds=20, output_tokens=(8, 8)))
+    asked = []
+    for _ in range(6):
+        before = loop.workload.seen.sent
+        loop.run(10.0)
+        asked.append(loop.workload.seen.sent - before)
+    assert asked == [pytest.approx(30, abs=12)] * 6
+
+
+def test_a_burst_comes_once_when_the_ramp_is_over() -> None:
+    workload, replicas = Workload(seed=1), [Replica("a", LIMITS), Replica("b", LIMITS)]
+    workload.change(Load(burst=40, ramp_seconds=2), now=0)
+    workload.tick(1.9, replicas)
+    assert workload.seen.sent == 0
+    workload.tick(2.0, replicas)
+    workload.tick(9.0, replicas)
+    assert [replica.engine.in_flight for replica in replicas] == [20, 20]
+
+
 def test_requests_go_to_the_replica_with_the_fewest_outstanding() -> None:
     loop = ClosedLoop(*[LIMITS] * 4)
     loop.load(Load(workers=40, pause_seconds=0))
