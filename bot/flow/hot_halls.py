@@ -14,9 +14,8 @@ from bot.domain.cluster.objects import ZONE_LABEL, labels_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.subjects import FACILITY, HOT_HALL, hot_halls
 from bot.flow.incident_history import PastRuns, runs_since
-
-FACILITY = "facility"
 
 
 async def refused_by_heat(runs: PastRuns, run: Run, plan: Plan, snapshot: ClusterSnapshot, *, at: float) -> str:
@@ -42,11 +41,10 @@ def _hall(zone: str) -> str:
 async def hot_zones(runs: PastRuns, run: Run, *, at: float) -> Mapping[str, str]:
     """Zone to another open incident of this cluster that found its hall too hot; nodes without a zone are one hall."""
     found: dict[str, str] = {}
-    for other in await runs_since(runs, at, mentioning=FACILITY):
-        halls = [one.fields for one in other.latest.values() if one.fields.get("scope") == FACILITY]
+    for other in await runs_since(runs, at, about=HOT_HALL, mentioning=FACILITY):
         is_here = other.target.cluster == run.target.cluster and other.incident_id != run.incident_id
-        if halls and other.is_open and is_here:
-            found |= {str(fields.get("zone") or ""): other.incident_id for fields in halls}
+        if other.is_open and is_here:
+            found |= dict.fromkeys(hot_halls(other), other.incident_id)
     return found
 
 

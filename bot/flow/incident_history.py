@@ -12,17 +12,22 @@ from typing import Protocol
 from bot.domain.approvals.repeats import asked_before
 from bot.domain.changes.plan import LedgerEntry, Plan
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.subjects import about_target
 from bot.domain.kernel.target import Target
 
 SOURCE = "the bot's own incidents"
 DAY_SECONDS = 24 * 3600.0
 MAX_INCIDENTS = 200
-"""Newest first. Of a fleet that has more, older ones are not seen."""
+"""Of one subject, newest first; older ones are not seen."""
 
 
 class PastRuns(Protocol):
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         """Newest first, including open ones."""
+        ...
+
+    async def incidents_about(self, subject: str, limit: int) -> Sequence[str]:
+        """Those of this subject (see `subjects`), newest first, including open ones."""
         ...
 
     async def last_incident(self, target_key: str) -> str | None:
@@ -40,7 +45,7 @@ async def rollbacks_in_a_day(runs: PastRuns, target: Target, *, at: float) -> li
     """Incidents that rolled this workload back in the last day, and did not undo it."""
     return [
         run.incident_id
-        for run in await runs_since(runs, at - DAY_SECONDS, mentioning=target.name)
+        for run in await runs_since(runs, at - DAY_SECONDS, about=about_target(target.key), mentioning=target.name)
         if run.target.key == target.key and any(_is_rollback(entry, run, at - DAY_SECONDS) for entry in run.ledger)
     ]
 
@@ -61,7 +66,7 @@ async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tu
     """The times at which this target had an incident, from the stored ones; an open incident has no end yet."""
     return [
         (min(run.starts_at, run.opened_at), math.inf if run.closed_at is None else run.closed_at)
-        for run in await runs_since(runs, 0.0, mentioning=target.name)
+        for run in await runs_since(runs, 0.0, about=about_target(target.key), mentioning=target.name)
         if run.target.key == target.key and run.incident_id != but
         if run.ending != "not_applicable"
     ]
@@ -75,11 +80,13 @@ def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
     return is_own and entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through
 
 
-async def runs_since(runs: PastRuns, start: float, *, mentioning: str) -> list[Run]:
-    """The newest incidents that opened or acted since then; may leave out those that do not mention this text.
+async def runs_since(runs: PastRuns, start: float, *, about: str, mentioning: str) -> list[Run]:
+    """The incidents of a subject that opened or acted since then, and others that mention the text.
 
-    In a storm each incident asks for its past, and the newest incidents are those of the storm: only those of the same
-    target or node are worth parsing.
+    Incidents of versions before 2026-11-27 are listed under no subject, so the newest incidents are read as well. In a
+    storm those are the storm's: only those with the text are worth parsing.
     """
-    found = await runs.load_all(await runs.recent_incidents(MAX_INCIDENTS), mentioning=mentioning)
+    listed = await runs.incidents_about(about, MAX_INCIDENTS)
+    newest = await runs.recent_incidents(MAX_INCIDENTS)
+    found = await runs.load_all(list(dict.fromkeys([*listed, *newest])), mentioning=mentioning)
     return [run for run in found if run.closed_at is None or run.closed_at >= start]

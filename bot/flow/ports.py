@@ -259,6 +259,10 @@ class RunStore(Protocol):
         """The newest incidents, open and closed, newest first."""
         ...
 
+    async def incidents_about(self, subject: str, limit: int) -> Sequence[str]:
+        """The newest incidents of a subject (see `subjects`), open and closed, newest first."""
+        ...
+
     async def open_targets(self) -> Mapping[str, str]:
         """Target key to the id of its open incident, or of a parked one."""
         ...

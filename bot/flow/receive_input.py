@@ -8,6 +8,7 @@ from bot.domain.approvals.grant import Press
 from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded, Pressed
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.subjects import about_channel, own_channels
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import Chained
 from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPage, RunStore
@@ -15,6 +16,8 @@ from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPag
 UNMATCHED_SHOWN = 200
 RECENT = 200
 OPEN_READ = 50
+CHANNEL_READ = 5
+"""A channel has one incident, and more only if people post requests of others in it."""
 
 
 class ReceiveInput:
@@ -50,6 +53,12 @@ class ReceiveInput:
 
     async def open_page(self) -> OpenPage:
         return await self._runs.open_page(OPEN_READ)
+
+    async def of_channel(self, channel: str) -> Run | None:
+        """The open incident that has this channel for itself; one of a version without lists only if it is new."""
+        listed = await self._runs.load_all(await self._runs.incidents_about(about_channel(channel), CHANNEL_READ))
+        runs = [*listed, *(await self.open_page()).runs]
+        return next((run for run in runs if run.is_open and channel in own_channels(run)), None)
 
     async def open_incidents(self) -> Sequence[str]:
         return await self._runs.open_incidents()

@@ -9,6 +9,7 @@ from bot.domain.approvals.grant import Authority, Policy, Press
 from bot.domain.incidents.effect import ExportFormat
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.subjects import own_channels
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import NewerFormError, OpeningError, StorageUnavailableError
 from bot.domain.kernel.form import problems
@@ -80,6 +81,10 @@ class MemoryIncidents:
         await self._reach()
         still_open = [run for run in self.runs.values() if run.is_open]
         return OpenPage(len(still_open), still_open[::-1][:OPEN_READ])
+
+    async def of_channel(self, channel: str) -> Run | None:
+        await self._reach()
+        return next((run for run in self.runs.values() if run.is_open and channel in own_channels(run)), None)
 
     async def open_incidents(self) -> Sequence[str]:
         await self._reach()

@@ -13,6 +13,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.subjects import subjects
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
@@ -88,6 +89,9 @@ class PastRun:
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         return [self._run.incident_id] if self._run else []
+
+    async def incidents_about(self, subject: str, limit: int) -> Sequence[str]:
+        return [self._run.incident_id] if self._run and subject in subjects(self._run) else []
 
     async def last_incident(self, target_key: str) -> str | None:
         return self._run.incident_id if self._run and self._run.target.key == target_key else None

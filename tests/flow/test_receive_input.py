@@ -11,7 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.event import Commanded
 from bot.flow.keep_halts import KeepHalts
-from bot.flow.receive_input import ReceiveInput
+from bot.flow.receive_input import OPEN_READ, ReceiveInput
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -146,6 +146,22 @@ async def test_an_export_is_owed_only_by_an_incident_that_exists(store: RedisSto
     assert await inputs.export("INC-1", "md", "ana")
     assert not await inputs.export("INC-9", "md", "ana")
     assert await commands(store, "INC-1") == ["export"]
+
+
+async def test_the_incident_of_a_channel_is_found_however_many_are_open(
+    store: RedisStore, inputs: ReceiveInput
+) -> None:
+    await opened(store, *(f"INC-{number}" for number in range(1, OPEN_READ + 3)))
+    run = await store.load("INC-1")
+    assert run is not None
+    places = {"card": ("C0HOME", "1.1"), "request:R1": ("C0OWN", "1.2")}
+    run = run.with_(version=run.version + 1, places=places)
+    await store.commit(run, consumed=1, entries=(), effects=())
+    assert run not in (await inputs.open_page()).runs
+    assert await inputs.of_channel("C0OWN") == run
+    assert await inputs.of_channel("C0HOME") is None
+    await store.commit(run.with_(version=run.version + 1, closed_at=1.0), consumed=0, entries=(), effects=())
+    assert await inputs.of_channel("C0OWN") is None
 
 
 async def test_a_closed_incident_gets_its_target_back_once_and_only_while_that_is_free(

@@ -9,8 +9,10 @@ from bot.domain.changes.plan import LedgerEntry
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.run import Run
+from bot.domain.incidents.subjects import subjects
 from bot.domain.signals.signal import Reading
-from bot.flow.incident_history import rollbacks_in_a_day
+from bot.flow.hot_halls import hot_zones
+from bot.flow.incident_history import rollbacks_in_a_day, troubled_times
 from tests import builders
 from tests.builders import START, TARGET, run
 from tests.kit import probes
@@ -19,6 +21,7 @@ from tests.kit.probes import request
 pytestmark = pytest.mark.fast
 
 HOUR, DAY = 3600.0, 86400.0
+HOT_HALL = Reading(name="heat", value=None, fields={"scope": "facility", "zone": "b"}, at=START)
 
 
 class Kept:
@@ -27,6 +30,9 @@ class Kept:
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         return list(self._runs)[:limit]
+
+    async def incidents_about(self, subject: str, limit: int) -> Sequence[str]:
+        return [name for name, run in self._runs.items() if subject in subjects(run)][:limit]
 
     async def last_incident(self, target_key: str) -> str | None:
         return next((name for name, run in self._runs.items() if run.target.key == target_key), None)
@@ -123,6 +129,33 @@ def rolled_back(hours: float, *, outcome: str = "done", undone_by: str = "", **f
 )
 async def test_a_rollback_of_this_workload_counts_for_a_day_when_it_went_through(before: Run, *, counts: bool) -> None:
     assert await rollbacks_in_a_day(Kept(before), TARGET, at=START) == (["INC-1"] if counts else [])
+
+
+STORM = [past(number, 0.1, target=TARGET.model_copy(update={"name": f"w-{number}"})) for number in range(100, 350)]
+"""More newer incidents than are read of all."""
+
+
+async def test_what_happened_before_a_storm_is_remembered() -> None:
+    other = TARGET.model_copy(update={"name": "other"})
+    before = (
+        rolled_back(5),
+        past(2, 0.3, target=other, ledger=replaced("llm-3", 5)),
+        run(incident_id="INC-3", target=other, latest={"heat": HOT_HALL}),
+    )
+    kept = Kept(*STORM, *before)
+    assert await rollbacks_in_a_day(kept, TARGET, at=START) == ["INC-1"]
+    assert await troubled_times(kept, TARGET, but="INC-50") == [(before[0].opened_at, before[0].closed_at)]
+    assert await hot_zones(kept, run(incident_id="INC-50"), at=START) == {"b": "INC-3"}
+    assert (await ask("recurrence", *STORM, *before)).fields["incidents"] == "INC-1, INC-50"
+    assert (await ask("replaced_before", *STORM, *before)).fields["count"] == 1
+
+
+async def test_an_incident_of_a_version_without_lists_is_found_among_the_newest() -> None:
+    class Unlisted(Kept):
+        async def incidents_about(self, subject: str, limit: int) -> Sequence[str]:
+            return []
+
+    assert await rollbacks_in_a_day(Unlisted(rolled_back(5)), TARGET, at=START) == ["INC-1"]
 
 
 def limited(**fields: Any) -> LedgerEntry:

@@ -19,6 +19,7 @@ from bot.domain.incidents.effect import Effect, Lane, ShowInSlack
 from bot.domain.incidents.event import AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.incidents.stored_form import StoredForm
+from bot.domain.incidents.subjects import subjects
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.planned_window import PlannedWindow
@@ -332,6 +333,10 @@ class RedisStore:
         found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("incidents"), 0, limit - 1))
         return [str(item) for item in found]
 
+    async def incidents_about(self, subject: str, limit: int) -> Sequence[str]:
+        found = await self._redis.ask(self._redis.client.zrevrange(self._redis.key("about", subject), 0, limit - 1))
+        return [str(item) for item in found]
+
     async def load(self, incident_id: str) -> Run | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("run", incident_id)))
         return None if raw is None else self._parsed(incident_id, raw)
@@ -399,6 +404,7 @@ class RedisStore:
             *self._keys("owed", "owners", "pending", "due", "open", "last", "incidents"),
             *self._of(incident, "known", "shown", "claims"),
             self._redis.key("parked"),
+            *(self._redis.key("about", subject) for subject in subjects(run)),
         ]
         due = min(run.deadlines.values(), default=None)
         arguments: list[Any] = [

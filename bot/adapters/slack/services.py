@@ -40,6 +40,10 @@ class IncidentService(Protocol):
         """How many incidents are open, and the newest of them."""
         ...
 
+    async def of_channel(self, channel: str) -> Run | None:
+        """The open incident that has this channel for itself, however many are open."""
+        ...
+
     async def open_incidents(self) -> Sequence[str]:
         """The IDs of all of them."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bot.domain.incidents.subjects import about_target
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import SOURCE, PastRuns, runs_since
 from bot.flow.ports import ProbeRequest
@@ -29,7 +30,7 @@ class ReadRecurrence:
     async def __call__(self, request: ProbeRequest) -> Reading:
         start = self._now() - WEEK_SECONDS
         here = request.context.target
-        past = await runs_since(self._runs, start, mentioning=here.name)
+        past = await runs_since(self._runs, start, about=about_target(here.key), mentioning=here.name)
         own = [run for run in past if run.target.key == here.key and run.opened_at >= start]
         ids = {run.incident_id for run in own} | {request.context.incident_id}
         listed = ", ".join(sorted(ids))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, name_of
+from bot.domain.incidents.subjects import about_node
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import DAY_SECONDS, SOURCE, PastRuns, runs_since
 from bot.flow.ports import ProbeRequest
@@ -36,11 +37,11 @@ class ReadReplacedBefore:
         node = dig(pod, "spec", "nodeName") if pod is not None else None
         if pod is None or not node:
             return no_answer(request, "the replica is on no node", source=SOURCE)
-        start = self._now() - DAY_SECONDS
+        start, cluster = self._now() - DAY_SECONDS, request.context.target.cluster
         replaced = [
             f"{entry.target.name} ({run.incident_id})"
-            for run in await runs_since(self._runs, start, mentioning=node)
-            if run.target.cluster == request.context.target.cluster
+            for run in await runs_since(self._runs, start, about=about_node(cluster, node), mentioning=node)
+            if run.target.cluster == cluster
             for entry in run.ledger
             if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start
             if entry.target.name != name_of(pod)

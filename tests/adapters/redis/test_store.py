@@ -14,8 +14,11 @@ from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ApplyStep, ReadSignals, ShowInSlack
 from bot.domain.incidents.event import AlertChanged, Due, Progressed
 from bot.domain.incidents.run import Offer, Run
+from bot.domain.incidents.subjects import HOT_HALL, about_node, about_target
 from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain, first_break
+from bot.domain.signals.signal import Reading
+from bot.flow.incident_history import MAX_INCIDENTS
 from bot.flow.ports import Joining
 from bot.sandbox import valkey
 from tests import builders
@@ -176,6 +179,35 @@ async def test_a_closed_incident_leaves_the_open_index_and_is_the_last_one_of_it
     await store.commit(moved(run, closed_at=1.0), consumed=1, entries=(), effects=())
     assert await store.open_incident(run.target.key) is None
     assert await store.last_incident(run.target.key) == "INC-1"
+
+
+async def test_an_incident_is_listed_under_each_of_its_subjects_and_as_long_as_it_is_kept(
+    store: RedisStore, redis: Connection
+) -> None:
+    run = moved(await opened(store), ledger=(builders.ledger_entry(node="n1"),))
+    target, node = about_target(run.target.key), about_node(run.target.cluster, "n1")
+    await store.commit(run, consumed=1, entries=(), effects=())
+    assert [await store.incidents_about(each, 10) for each in (target, node, HOT_HALL)] == [["INC-1"], ["INC-1"], []]
+    assert await redis.client.ttl(redis.key("about", node)) == -1
+    closed = moved(run, closed_at=1.0)
+    await store.commit(closed, consumed=0, entries=(), effects=())
+    kept = StoreLimits().retention_seconds
+    assert [await redis.client.ttl(redis.key("about", each)) for each in (target, node)] == [kept, kept]
+    await store.commit(moved(closed, closed_at=None), consumed=0, entries=(), effects=())
+    assert await redis.client.ttl(redis.key("about", target)) == -1
+
+
+async def test_the_newest_incidents_of_a_subject_are_listed(
+    store: RedisStore, redis: Connection, time: VirtualTime
+) -> None:
+    heat = Reading(name="heat", value=None, fields={"scope": "facility"}, at=0.0)
+    for number in range(MAX_INCIDENTS + 2):
+        run = builders.run(incident_id=f"INC-{number}", closed_at=1.0, latest={"heat": heat})
+        await redis.client.set(redis.key("run", run.incident_id), run.model_dump_json())
+        await store.commit(moved(run), consumed=0, entries=(), effects=())
+        await time.advance(1)
+    listed = await store.incidents_about(HOT_HALL, 2 * MAX_INCIDENTS)
+    assert list(listed) == [f"INC-{number}" for number in range(MAX_INCIDENTS + 1, 1, -1)]
 
 
 # --- effects ----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.outbound.card import CARD
-from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of, of_channel, topic_of
+from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of, topic_of
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.incidents.run import Post, Run
+from bot.domain.incidents.subjects import own_channels
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.target import Target
 from bot.flow.ports import PartlyShownError
@@ -250,9 +251,9 @@ def test_a_topic_is_short_and_harmless(text: str) -> None:
 
 @pytest.mark.fast
 def test_a_channel_is_an_incidents_own_where_its_card_stands_elsewhere() -> None:
-    ours = run(places=PLACES)
-    assert of_channel([run(), ours], "C0MADE2") == ours
-    assert of_channel([run(places={CARD: (CHANNEL, "1.1")}), ours], CHANNEL) is None
+    assert own_channels(run(places=PLACES)) == {"C0MADE2"}
+    assert own_channels(run(places={CARD: (CHANNEL, "1.1")})) == set()
+    assert own_channels(run()) == set()
 
 
 async def test_a_command_in_the_channel_needs_no_name(counter: Counter) -> None:

@@ -1,7 +1,8 @@
 -- Saves one decision: the run, its timeline, its effects; drops the events that it consumed. All of it, or nothing and why.
 -- Returns 'committed', the time, the waiting events, the ids of the effects that the owner now has under a lease, and the
 -- content of Slack if one of them shows it.
--- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims, parked.
+-- KEYS: run, inbox, timeline, effects, owed, owners, pending, due, open, last, incidents, known, shown, claims, parked,
+--       then the list of the newest incidents of each of its subjects.
 -- ARGV: incident, expected version, run JSON, consumed, due at ('' = none), open|parked|closed, target key, void before, owner,
 --       lease seconds, retention seconds, number of entries, entries..., then (effect id, effect JSON) pairs.
 local stored = redis.call('GET', KEYS[1])
@@ -48,6 +49,11 @@ elseif ARGV[6] == 'parked' and held == ARGV[1] then
   redis.call('HDEL', KEYS[9], ARGV[7])
 elseif ARGV[6] == 'closed' and held == ARGV[1] and left == 0 then
   redis.call('HDEL', KEYS[9], ARGV[7])
+end
+for i = 16, #KEYS do
+  redis.call('ZADD', KEYS[i], 'NX', now[1], ARGV[1])
+  redis.call('ZREMRANGEBYRANK', KEYS[i], 0, -201)  -- nobody reads more of one subject
+  if ARGV[6] == 'closed' then redis.call('EXPIRE', KEYS[i], ARGV[11]) else redis.call('PERSIST', KEYS[i]) end
 end
 if ARGV[6] == 'closed' then
   -- The last one is the newest, though an older one may receive events later.

@@ -24,9 +24,10 @@ class Word:
     steerers; while Slack does not answer, the last known ones."""
     example: str = ""
     """What people type, where the arguments are not obvious."""
-    number: Literal["incident", "incident or text", "text"] = "incident"
+    number: Literal["incident", "open incident", "incident or text", "text"] = "incident"
     """What a number at the beginning is. "incident or text": before other text an incident only if the command works on
-    one of that number: `/incident note 2 replicas are back`."""
+    one of that number: `/incident note 2 replicas are back`. "open incident": such a text needs its incident before it,
+    because the command must never work on another one than the number names."""
     when_closed: bool = False
     """Whether the command works on a closed incident, or needs no incident."""
     counts_twice: bool = False
@@ -82,7 +83,7 @@ WORDS: Mapping[str, Word] = {
     ),
     "handover": Word(
         "Update", "[INC] [@PERSON] [NOTE]", "hand over one incident or all, with what is open and promised",
-        example="INC-7 @Ben the rollout runs, please watch it", number="incident or text", counts_twice=True,
+        example="INC-7 @Ben the rollout runs, please watch it", number="open incident", counts_twice=True,
     ),
     # --- Operate ---
     "open": Word(
@@ -106,8 +107,7 @@ WORDS: Mapping[str, Word] = {
     ),
     "reset": Word("Operate", "[INC]", "reset the circuit breakers of its workload and of nodes"),
     "resolve": Word(
-        "Operate", "[INC] [WHY]", "close an incident", example="INC-7 the load test has ended",
-        number="incident or text",
+        "Operate", "[INC] [WHY]", "close an incident", example="INC-7 the load test has ended", number="open incident",
     ),
     "reopen": Word("Operate", "INC WHY", "reopen a closed incident", example="INC-7 it came back", when_closed=True),
     # --- Stop ---

@@ -30,7 +30,6 @@ from bot.adapters.slack.inbound.silencing import Silencing
 from bot.adapters.slack.inbound.steering_words import SteeringWords
 from bot.adapters.slack.inbound.window_words import WindowWords
 from bot.adapters.slack.outbound.card import GOES_ON, card, sign_of, standing
-from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
 from bot.adapters.slack.outbound.words import moment
@@ -369,31 +368,28 @@ class Commands:
         return run, rest.strip()
 
     async def _numbered(self, word: str, number: str) -> Run | None:
-        """The incident that `7 TEXT` begins with; None where the number begins the text.
-
-        What closes or hands over an incident never takes another one than the number names; a halt may, because it
-        stops too much rather than too little.
-        """
-        if WORDS[word].number != "incident or text" or not (number.isascii() and number.isdigit()):
+        """The incident that `7 TEXT` begins with; None where the number begins the text."""
+        means = WORDS[word].number
+        if means not in ("incident or text", "open incident") or not (number.isascii() and number.isdigit()):
             return None
         named = id_of(number)
         run = await self._incidents.load(named)
         if run is not None and (run.is_open or WORDS[word].when_closed):
             return run
         still_open = await self._incidents.open_page()
-        must_be_named = word in ("resolve", "handover")
-        if run is not None and (must_be_named or not still_open.count):
+        if run is not None and (means == "open incident" or not still_open.count):
             raise NotDoneError(closed(run, word))
-        if not must_be_named:
+        if means == "incident or text":
             return None
         first = "Where the text begins with a number, name the incident before it."
         raise NotDoneError(f"{_no_such(named, still_open.runs)} {first}")
 
     async def _only_open(self, command: Command) -> Run:
+        if (here := await self._incidents.of_channel(command.channel)) is not None:
+            return here
         page = await self._incidents.open_page()
-        here = of_channel(page.runs, command.channel)
-        if here is not None or page.count == 1:
-            return here or page.runs[0]
+        if page.count == 1:
+            return page.runs[0]
         if not page.count:
             raise NotDoneError(f"No incident is open; name one: `{_usage(command.word)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])

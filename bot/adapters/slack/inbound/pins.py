@@ -26,7 +26,6 @@ from bot.adapters.slack.inbound.boundary import (
     permitted,
 )
 from bot.adapters.slack.outbound.card import CARD
-from bot.adapters.slack.outbound.incident_channel import of_channel
 from bot.adapters.slack.outbound.lookup import slot_of
 from bot.adapters.slack.services import Services
 from bot.domain.incidents.event import Commanded
@@ -145,7 +144,7 @@ class Pins:
 
     async def _whose(self, channel: str) -> str:
         """The ID of the open incident that owns this channel; empty when there is none."""
-        found = of_channel((await self._incidents.open_page()).runs, channel)
+        found = await self._incidents.of_channel(channel)
         return found.incident_id if found is not None else ""
 
     async def _first(self, channel: str, ts: str) -> Json | Refusal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,15 +68,6 @@ def thread_of(slots: Slots) -> Shown:
 def is_out_of_reach(slots: Slots, entry: Shown) -> bool:
     """Whether the message is in an archived channel, where nothing can be edited."""
     return ARCHIVED in slots and entry.channel == slots[CHANNEL].channel
-
-
-def of_channel(runs: Iterable[Run], channel: str) -> Run | None:
-    """The incident that owns the channel; its card is in another channel."""
-    for run in runs:
-        home, _ = run.places.get(CARD, ("", ""))
-        if home and channel != home and channel in {place for place, _ in run.places.values()}:
-            return run
-    return None
 
 
 def names_of(run: Run, deployment: str) -> list[str]:
