@@ -22,11 +22,12 @@ from bot.sandbox.alerting.rule import labels_of
 from bot.sandbox.plain_http import http
 from bot.sandbox.processes import Family
 from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
-from bot.sandbox.scenarios import SCENARIOS, THRASH, Deploy, Scenario
+from bot.sandbox.scenarios import OVERLOAD, SCENARIOS, THRASH, Deploy, Scenario
 
 __all__ = [
     "CHANNEL",
     "GROUP",
+    "OVERLOAD",
     "SCENARIOS",
     "THRASH",
     "TOKEN",
@@ -136,7 +137,7 @@ class World:
             self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
         if scenario.deploy:
             self._roll_out(scenario.deploy)
-        self.load(scenario.trouble_load)
+        self.load(self.scale.trouble(scenario))
 
     def raise_alert(self, alertname: str) -> None:
         """Posts an alert, as a more sensitive monitor than the rules of `bot.sandbox.alerting` would."""
@@ -195,7 +196,7 @@ class World:
         nodes = http().get(f"{self.fleet_url}/__sandbox__/nodes").json()
         return next((name, gpu["gpu"]) for name, node in nodes.items() for gpu in node["gpus"] if gpu["pod"] == pod)
 
-    def load(self, written: dict[str, Any]) -> None:
+    def load(self, written: Mapping[str, Any]) -> None:
         """The load of a scenario, for as many replicas as this world has."""
         self._tell("load", self.scale.load(written))
 

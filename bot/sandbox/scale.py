@@ -39,6 +39,9 @@ class Scale:
     def _stretched(self, duration: str) -> str:
         return f"{seconds(duration) * self.slower:.10g}s"
 
+    def trouble(self, scenario: Scenario) -> Mapping[str, Any]:
+        return scenario.trouble_load if self is SIMULATED else scenario.real_load or scenario.trouble_load
+
     def load(self, written: Mapping[str, Any]) -> dict[str, Any]:
         """Workers wait for their answers, so only open arrivals must come more slowly."""
         share = self.replicas / WRITTEN_FOR

@@ -35,6 +35,8 @@ class Scenario:
     what: str
     healthy_load: dict[str, Any]
     trouble_load: dict[str, Any]
+    real_load: Mapping[str, Any] | None = None
+    """The trouble of real engines, which recompute faster; None: as of simulated ones."""
     fault: dict[str, Any] = field(default_factory=dict)
     """A fault of the replicas in `hits`; empty for none."""
     hits: Literal["one", "node", "all"] = "one"
@@ -93,23 +95,31 @@ ACCEPT = {
     "Which revision was good?": "It is not the deploy",
 }
 
-THRASH = Scenario(
-    name="thrash",
-    what="load rises, and all replicas preempt requests instead of finishing them",
+OVERLOAD = Scenario(
+    name="overload",
+    what="load rises above what four replicas can serve: a limit ends the thrash, and first tokens stay late",
     healthy_load={"workers": 12},
-    # Four replicas can serve these people, who read an answer before they ask again. The burst fills the KV cache, and
-    # recomputing takes so much work that the thrash lasts, also beside a canary, until a limit ends it.
-    trouble_load={
-        "workers": 372,
-        "ramp_seconds": 2,
-        "burst": 90,
-        "pause_seconds": 15,
-        "prompt_tokens": [200, 300],
-        "output_tokens": [200, 240],
-    },
+    # People read an answer before they ask again.
+    trouble_load={"workers": 176, "ramp_seconds": 2, "pause_seconds": 6},
     prefill_seconds=PREFILL_SECONDS,
     # The first question comes up where an alert about latency was the first one.
     answers={"So few requests finished": "It is one: go on", **ACCEPT},
+)
+THRASH = replace(
+    OVERLOAD,
+    name="thrash",
+    what="load rises, and all replicas preempt requests instead of finishing them",
+    # Four replicas can serve these people. The burst fills the KV cache, and recomputing takes so much work that the
+    # thrash lasts for most of a minute beside a canary, and alone until a limit ends it (decision 168).
+    trouble_load={
+        "workers": 920,
+        "ramp_seconds": 2,
+        "burst": 200,
+        "pause_seconds": 45,
+        "prompt_tokens": [200, 300],
+        "output_tokens": [200, 240],
+    },
+    real_load=OVERLOAD.trouble_load,
 )
 ONE_BAD_REPLICA = Scenario(
     name="one-bad-replica",
@@ -138,26 +148,26 @@ SAME_SELECTOR = Scenario(
     deployed_before={"--shutdown-timeout": None},  # its streams would be cut on SIGTERM
     answers=ACCEPT,
 )
-ENOUGH = {**THRASH.answers, "Request R": "Accept it and close"}
+ENOUGH = {**OVERLOAD.answers, "Request R": "Accept it and close"}
 """Whatever is proposed against the queue that the limit leaves is declined; only those requests have this button."""
 LONG_DEPLOYED = {"others_quiet": "5s"}
 """The tool wrote the workload shortly before the trouble only because the demo is short."""
 HELM = replace(
-    THRASH,
+    OVERLOAD,
     name="helm",
     what="load rises on a fleet of a Helm release: it is changed, and the request shows what to commit",
     kept_by="helm",
     windows=LONG_DEPLOYED,
 )
 ARGOCD = replace(
-    THRASH,
+    OVERLOAD,
     name="argocd",
     what="load rises on a fleet of Argo CD without self-heal: it is changed, and the request shows what to commit",
     kept_by="argocd",
     windows=LONG_DEPLOYED,
 )
 ARGOCD_SELF_HEAL = replace(
-    THRASH,
+    OVERLOAD,
     name="argocd-self-heal",
     what="load rises on a fleet that Argo CD reverts to git: the bot hands out the patch and waits until it is synced",
     kept_by="argocd-self-heal",
@@ -165,7 +175,7 @@ ARGOCD_SELF_HEAL = replace(
     answers={"would be reverted": (COMMIT, "It is on its way"), **ENOUGH},
 )
 FULL_CLUSTER = replace(
-    THRASH,
+    OVERLOAD,
     name="full-cluster",
     what="load rises where no GPU is free: the fix goes in place, and one replica at a time is missing",
     gpus_of_others=8,
@@ -178,14 +188,14 @@ FULL_SELF_HEAL = replace(
     gpus_of_others=8,
 )
 QUOTA = replace(
-    THRASH,
+    OVERLOAD,
     name="quota",
     what="load rises where GPUs are free and a ResourceQuota admits no more pods: the bot knows before it starts",
     quota={"requests.nvidia.com/gpu": "4"},
     answers=ENOUGH,
 )
 UNKNOWN_VERSION = replace(
-    THRASH,
+    OVERLOAD,
     name="unknown-version",
     what="load rises on a vLLM version that the playbook was not tested on: a note, and no higher risk",
     image="vllm/vllm-openai:v0.33.0",
@@ -216,7 +226,7 @@ LOAD_TEST = {
     },
 }
 LOAD_TESTED = replace(
-    THRASH,
+    OVERLOAD,
     name="load-tested",
     what="load rises, and a Job load-tests the canary before the rollout is asked for",
     # So few clients that the canary has room for the requests of the test within the target.
@@ -224,7 +234,7 @@ LOAD_TESTED = replace(
     prefill_seconds=0.0,
     created=(("/apis/batch/v1/namespaces/serving/cronjobs", LOAD_TEST),),
     windows={"ttft_target": "8s"},
-    answers={**THRASH.answers, "Roll out to every replica": "Load-test the canary first"},
+    answers={**OVERLOAD.answers, "Roll out to every replica": "Load-test the canary first"},
 )
 GPU_FAULT = Scenario(
     name="gpu-fault",
@@ -398,7 +408,7 @@ INFERENCE_POOL = replace(
     deployed_before={"--shutdown-timeout": None},  # its streams would be cut on SIGTERM
 )
 UNREADABLE_ROUTER = replace(
-    THRASH,
+    OVERLOAD,
     name="unreadable-router",
     what="all four replicas thrash, and their router finds pods by itself, so that nobody can read where requests go",
     router="pods",
@@ -639,6 +649,7 @@ SCENARIOS = {
     for scenario in (
         *(
             THRASH,
+            OVERLOAD,
             ONE_BAD_REPLICA,
             BAD_NODE,
             SAME_SELECTOR,

@@ -398,7 +398,7 @@ def play_demo(cell: Cell) -> Outcome:
             stage = Stage(world)
             moments = sorted(draw.sample(range(1, ENTRIES), cell.strikes))
             disturber = Disturber(replicas, cell.fault, moments, draw, outages(stage))
-            world.cause_trouble(demo.THRASH)
+            world.cause_trouble(demo.OVERLOAD)
             began = time.monotonic()
 
             def closed() -> Run | None:

@@ -23,7 +23,7 @@ FLEET = f"{DEPLOYMENTS}/llm"
 
 def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None:
     with stage() as world:
-        world.world.cause_trouble(demo.THRASH)
+        world.world.cause_trouble(demo.OVERLOAD)
         crash_right_after_an_acknowledged_press(world)
         lose_redis_for_a_while(world)
         crash_in_the_middle_of_the_rollout(world)

@@ -7,7 +7,7 @@ import pytest
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.sandbox.demo import WINDOWS
 from bot.sandbox.scale import SIMULATED, TWO_CORES, impossible_on_a_cpu
-from bot.sandbox.scenarios import SCENARIOS, THRASH, Scenario
+from bot.sandbox.scenarios import OVERLOAD, SCENARIOS, THRASH, Scenario
 
 pytestmark = pytest.mark.fast
 
@@ -18,10 +18,19 @@ def test_the_simulated_world_plays_scenarios_as_they_are_written() -> None:
 
 
 def test_each_of_two_replicas_has_as_many_clients_as_each_of_four() -> None:
-    half = {"workers": 186, "burst": 45}
-    assert TWO_CORES.load(THRASH.trouble_load) == {**THRASH.trouble_load, **half}
+    assert TWO_CORES.load({"workers": 176, "burst": 20, "pause_seconds": 6}) == {
+        "workers": 88,
+        "burst": 10,
+        "pause_seconds": 6,
+    }
     arrivals = TWO_CORES.load({"arrivals_per_second": 36, "prompt_tokens": [80, 112]})
     assert arrivals == {"arrivals_per_second": 6.0, "prompt_tokens": [80, 112]}
+
+
+def test_real_engines_get_a_load_of_their_own_where_recomputing_matters() -> None:
+    assert TWO_CORES.trouble(THRASH) == OVERLOAD.trouble_load
+    assert SIMULATED.trouble(THRASH) == THRASH.trouble_load
+    assert TWO_CORES.trouble(OVERLOAD) == OVERLOAD.trouble_load
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
