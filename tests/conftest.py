@@ -38,9 +38,17 @@ LONGEST_FIRST = (
     "tests/playbooks/test_shipped.py",
     "tests/flow/test_crash_points.py",
     "tests/flow/test_any_presses.py",
+    # These wait for a browser or a cluster, and would be alone at the end.
+    "tests/sandbox/slack/test_page.py",
+    "tests/adapters/kubernetes/test_settlement.py",
+    "tests/sandbox/fleet/test_fleet_world.py",
+    # These compute: two cores have little else to do while four worlds wait.
     "tests/flow/",
+    "tests/playbooks/",
+    "tests/adapters/slack/test_worst",
     "tests/life/",
     "tests/bench/",
+    "tests/cli/",
 )
 AT_ONCE = 3
 """Modules of worlds that begin at the start of the run, each beside one other module."""
