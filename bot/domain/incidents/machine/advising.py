@@ -10,6 +10,7 @@ from bot.domain.approvals.grant import CarriedOut, JudgedPress, Request
 from bot.domain.incidents.event import AdviceWatched
 from bot.domain.incidents.machine import changing, entering, questions, reading, residual
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.kernel.errors import ApprovalError
 from bot.domain.signals.window import short
 
 ENDING = "observed"
@@ -42,9 +43,15 @@ def watched(draft: Draft, event: AdviceWatched) -> None:
 
 
 def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
-    """Record what a person does about the advice. The run continues to watch."""
+    """Record what a person does about the advice. The run continues to watch.
+
+    Raise `ApprovalError` if the person has said the same already.
+    """
     press = judged_press.press
     done = CarriedOut(user=press.user, at=judged_press.at, text=press.reason.strip())
+    before = [each for each in request.carried_out if each.user == done.user]
+    if before and before[-1].text == done.text:
+        raise ApprovalError("you have said so already")
     _set(draft, request.model_copy(update={"carried_out": (*request.carried_out, done)}))
     if not draft.run.lead:
         draft.set(lead=press.user)

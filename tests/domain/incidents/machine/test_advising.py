@@ -90,6 +90,17 @@ def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, said: s
     assert story.texts("closed") == [f"closed: observed — the trouble ended 10 min after the advice; {ended}"]
 
 
+def test_a_person_who_says_the_same_twice_is_recorded_once() -> None:
+    story = Advised().advised()
+    story.presses("carried_out")
+    story.presses("carried_out")
+    story.presses("carried_out", reason="we shifted traffic")
+    story.presses("carried_out")
+    said = [each.text for each in story.run.requests["R2"].carried_out]
+    assert said == ["", "we shifted traffic", ""]
+    assert any("you have said so already" in text for text in story.texts("press"))
+
+
 def test_a_stranger_does_not_carry_anything_out() -> None:
     story = Advised().advised()
     story.presses("carried_out", allowed=False)
