@@ -55,7 +55,7 @@ class ReceiveInput:
         return await self._runs.open_page(OPEN_READ)
 
     async def of_channel(self, channel: str) -> Run | None:
-        """The open incident that has this channel for itself; one of a version without lists only if it is new."""
+        """The open incident that has this channel for itself. One of an earlier version is found among the newest."""
         listed = await self._runs.load_all(await self._runs.incidents_about(about_channel(channel), CHANNEL_READ))
         runs = [*listed, *(await self.open_page()).runs]
         return next((run for run in runs if run.is_open and channel in own_channels(run)), None)
