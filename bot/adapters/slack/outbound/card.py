@@ -143,7 +143,8 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
         lasted = span(run.closed_at - run.starts_at)
-        return f"*{capitalized(line(run.ending_in_words, 80))}* · {day(run.closed_at)} · after {lasted}"
+        since = f"{lasted} after the alert" if run.alerts else f"after {lasted}"
+        return f"*{capitalized(line(run.ending_in_words, 80))}* · {day(run.closed_at)} · {since}"
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"
 
 
