@@ -255,6 +255,10 @@ class SeriesRead(_Event):
     lines: tuple[Series, ...]
 
 
+CARD = "card"
+"""The slot of the message that shows the state of the incident."""
+
+
 class Posted(_Event):
     """A message of this run is now in Slack; a request's expiry counts from here."""
 
@@ -265,7 +269,7 @@ class Posted(_Event):
 
     @property
     def may_wait(self) -> bool:
-        return self.slot == "card"
+        return self.slot == CARD
 
 
 class ChangesPassedOn(_Event):

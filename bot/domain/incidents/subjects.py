@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bot.domain.incidents.event import CARD
 from bot.domain.incidents.run import Run
 
-CARD_SLOT = "card"
 HOT_HALL = "hot-hall"
 FACILITY = "facility"
 """The `scope` of heat that moved load would only spread, as the `thermal_scope` probe reads it."""
@@ -35,7 +35,7 @@ def subjects(run: Run) -> tuple[str, ...]:
 
 def own_channels(run: Run) -> set[str]:
     """The channels of its messages other than that of its card."""
-    home, _ = run.places.get(CARD_SLOT, ("", ""))
+    home, _ = run.places.get(CARD, ("", ""))
     return {channel for channel, _ in run.places.values()} - {home} if home else set()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import Event, Paged, PageFailed
+from bot.domain.incidents.event import CARD, Event, Paged, PageFailed
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import PagerError
 from bot.flow.perform_effect import Done, EffectContext, Later
@@ -54,4 +54,4 @@ def _where_people_answer(run: Run, links: Mapping[str, str]) -> str:
     question, request = run.open_question, run.open_request
     slots = [f"question:{question.question_id}"] if question is not None else []
     slots += [f"request:{request.request_id}"] if request is not None else []
-    return next((links[slot] for slot in (*slots, "card") if slot in links), "")
+    return next((links[slot] for slot in (*slots, CARD) if slot in links), "")

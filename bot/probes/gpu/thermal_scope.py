@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import ZONE_LABEL, dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.incidents.subjects import FACILITY
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, short, slope
 from bot.flow.ports import ProbeRequest
@@ -150,7 +151,7 @@ def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
     """`hot`: zone and rack of each hot node. Racks with the same name in two zones are different."""
     racks = Counter(place for place in hot if place[1])
     if len(hot) >= FACILITY_NODES or brakes >= BRAKE_NODES or any(count >= RACK_NODES for count in racks.values()):
-        return "facility"
+        return FACILITY
     return "one" if hot else "none"
 
 

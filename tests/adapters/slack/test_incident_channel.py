@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bot.adapters.slack.outbound.card import CARD
 from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of, topic_of
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
+from bot.domain.incidents.event import CARD
 from bot.domain.incidents.run import Post, Run
 from bot.domain.incidents.subjects import own_channels
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError

@@ -25,10 +25,9 @@ from bot.adapters.slack.inbound.boundary import (
     notify,
     permitted,
 )
-from bot.adapters.slack.outbound.card import CARD
 from bot.adapters.slack.outbound.lookup import slot_of
 from bot.adapters.slack.services import Services
-from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.event import CARD, Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.form import Form, FormField, problems
 

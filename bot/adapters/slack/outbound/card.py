@@ -42,7 +42,6 @@ from bot.domain.kernel.links import links_of
 from bot.domain.reports.present import NOT_BEGUN
 from bot.domain.reports.statistics import ENDED
 
-CARD = "card"
 INCIDENT_CHANNEL = "channel"
 PAGE = "page"
 """The incident's live page, among the addresses that a card links."""

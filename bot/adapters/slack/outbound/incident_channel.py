@@ -17,10 +17,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import Refusal, ask, pages
 from bot.adapters.slack.escape import is_person, plain
-from bot.adapters.slack.outbound.card import CARD, INCIDENT_CHANNEL
+from bot.adapters.slack.outbound.card import INCIDENT_CHANNEL
 from bot.adapters.slack.outbound.request_message import people_of
 from bot.adapters.slack.outbound.shown import Shown, ShownStore
 from bot.domain.approvals.grant import Demand
+from bot.domain.incidents.event import CARD
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 from bot.domain.kernel.target import Target

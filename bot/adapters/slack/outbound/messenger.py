@@ -24,7 +24,7 @@ from bot.adapters.slack.client import (
     session_of,
 )
 from bot.adapters.slack.escape import announcement, whisper
-from bot.adapters.slack.outbound.card import CARD, PAGE, card
+from bot.adapters.slack.outbound.card import PAGE, card
 from bot.adapters.slack.outbound.door import Door, Kind
 from bot.adapters.slack.outbound.incident_channel import (
     CHANNEL,
@@ -41,7 +41,7 @@ from bot.adapters.slack.outbound.pulse import Pulse
 from bot.adapters.slack.outbound.shown import Pace, Shown, ShownStore
 from bot.adapters.slack.outbound.summary import Summary
 from bot.adapters.slack.outbound.uploads import Uploads
-from bot.domain.incidents.event import Event, Posted
+from bot.domain.incidents.event import CARD, Event, Posted
 from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError, OvertakenError, PaceError, StorageUnavailableError
 from bot.domain.kernel.page_links import PageLinks

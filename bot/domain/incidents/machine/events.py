@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call, LedgerEntry
 from bot.domain.incidents.effect import KINDS, DrawPath, ExportFormat, ExportTimeline, ReadSeries
-from bot.domain.incidents.event import ALL, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
+from bot.domain.incidents.event import ALL, CARD, AlertChanged, Commanded, Due, EffectFailed, OpenedByHand, Posted
 from bot.domain.incidents.machine import (
     calling,
     changing,
@@ -143,7 +143,7 @@ def _reopen(draft: Draft, because: str) -> None:
 
 def posted(draft: Draft, event: Posted) -> None:
     """A message is in Slack; a request's time starts here."""
-    if event.slot == "card":
+    if event.slot == CARD:
         draft.set(card_posted=True, places=draft.run.places | {event.slot: (event.channel, event.ts)})
         return
     _record_anchor(draft, event)
