@@ -31,6 +31,7 @@ from bot.domain.incidents.machine.recommending import alternatives
 from bot.domain.incidents.rehearsed import Proposed, Rehearsed
 from bot.domain.incidents.run import ActiveWatch, Run
 from bot.domain.incidents.stub_plans import stub_plan
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.timeline import Entry
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -114,7 +115,7 @@ class Everybody:
         teams = tuple(demand.team for demand in policy.demands)
         return Authority(allowed=True, teams=teams, reason="a rehearsal", read_at=at)
 
-    async def may_steer(self, user: str, *, at: float) -> Authority:
+    async def may_operate(self, user: str, *, at: float) -> Authority:
         return Authority(allowed=True, teams=(APPROVERS,), reason="a rehearsal", read_at=at)
 
 
@@ -181,7 +182,7 @@ class DryRun:
     # --- events and effects ---------------------------------------------------------------------------------------
 
     def _happens(self, event: Event) -> None:
-        stamped = event.model_copy(update={"at": self._clock.now})
+        stamped = copy_with(event, at=self._clock.now)
         decision = advance(self.run, stamped, self._bundle, self._rules())
         self.run = decision.run
         self._met.see(self.run)

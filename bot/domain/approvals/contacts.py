@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.target import Target
 
 TEAMS = ("serving", "platform", "model", "facilities", "router", "lead")
@@ -53,7 +54,7 @@ class Contacts(BaseModel):
         """
         approvers = _first_of(self.approvers_of, target) or self.approvers
         contact = _first_of(self.on_call, target) or self.teams.get(ON_CALL, approvers)
-        return contact if contact.mentions else contact.model_copy(update={"mentions": approvers.mentions})
+        return contact if contact.mentions else copy_with(contact, mentions=approvers.mentions)
 
     def instead_of(self, name: str, target: Target) -> Contact:
         """Returns who is called where a team is not configured: the lead, else who is on call."""

@@ -16,6 +16,7 @@ from bot.domain.changes.plan import LedgerEntry
 from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.impact import Impact
 from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.form import Form, moment_in
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.target import Target
@@ -450,17 +451,8 @@ class Run(_Frozen):
         return self.diagnosis or self.title
 
     def with_(self, **changes: Any) -> Run:
-        """A copy with some fields replaced; the fields are trusted to be of the right types.
-
-        It does what `model_copy` does for a model without private attributes, in a tenth of the time: every decision
-        makes dozens of copies.
-        """
-        copied = Run.__new__(Run)
-        object.__setattr__(copied, "__dict__", {**self.__dict__, **changes})
-        object.__setattr__(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
-        object.__setattr__(copied, "__pydantic_extra__", None)
-        object.__setattr__(copied, "__pydantic_private__", None)
-        return copied
+        """A copy with some fields replaced; the fields are trusted to be of the right types."""
+        return copy_with(self, **changes)
 
 
 def _before(entry: LedgerEntry) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import binascii
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 MASK = "(masked)"
 
@@ -74,6 +74,7 @@ _PREFIX = re.compile("|".join(map(re.escape, _BY_PREFIX)))
 _VALUES = re.compile("|".join(_BY_PREFIX.values()), re.DOTALL)
 _NUMBERED = re.compile(r"[A-Z]{1,5}-\d{1,9}")
 """`INC-7`: no secret looks like it."""
+MAX_NUMBERED = 15
 _WEBHOOK = re.compile(
     r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
     r"|\.webhook\.office\.com/webhookb2/)[^\s'\"<>|()]+"
@@ -101,7 +102,7 @@ SHORT = 300
 
 def redacted(text: str) -> str:
     """Returns the text with every secret in it masked."""
-    if (text.isalnum() and text.islower()) or _NUMBERED.fullmatch(text):
+    if (text.isalnum() and text.islower()) or (len(text) <= MAX_NUMBERED and _NUMBERED.fullmatch(text)):
         # An id or a hash, which seldom comes twice: every secret that shows by itself has a sign or a capital.
         return text
     return _redacted_once(text) if len(text) <= SHORT else _redacted(text)
@@ -200,12 +201,16 @@ def shown_value(name: str, value: Any) -> Any:
     return redacted_data(value)
 
 
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+
 def redacted_data(data: Any) -> Any:
     """Returns a copy of JSON with its secrets masked: by field name, in `{name, value}` pairs, after list options."""
+    # Most of what is recorded is of these types, and `isinstance` is asked once for each of thousands of values.
+    if data.__class__ in _PLAIN:
+        return data
     if isinstance(data, str):
         return redacted(data)
-    if data is None or isinstance(data, int | float):
-        return data
     if isinstance(data, dict | Mapping):
         return _redacted_fields(data)
     if isinstance(data, Sequence) and not isinstance(data, bytes):
@@ -218,13 +223,23 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
     return {
-        key: MASK if isinstance(item, str) and item and _holds_secret(key, item) else redacted_data(item)
+        key: item
+        if item.__class__ in _PLAIN
+        else MASK
+        if isinstance(item, str) and item and _holds_secret(key, item)
+        else redacted_data(item)
         for key, item in data.items()
     }
 
 
 def _holds_secret(key: str, item: str) -> bool:
-    return is_written_secret(key) or (_is_auth(key) and _is_docker_auth(item))
+    hides = _hides(key)
+    return hides == "always" or (hides == "docker auth" and _is_docker_auth(item))
+
+
+@functools.lru_cache(maxsize=4096)
+def _hides(key: str) -> Literal["always", "docker auth", "never"]:
+    return "always" if is_written_secret(key) else "docker auth" if _is_auth(key) else "never"
 
 
 def _redacted_list(items: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from bot.domain.incidents.effect import ReadCalm, ReadSignals
 from bot.domain.incidents.event import CalmRead, SignalsRead
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.copies import copy_with
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
@@ -45,6 +46,5 @@ class ReadHandler:
         found = await self._signals.read(wanted, context_of(run, playbook.settings, shares_lists=shares_lists))
         words = playbook.words_of_signals
         return {
-            name: reading.model_copy(update=words[name]) if name in words else reading
-            for name, reading in found.items()
+            name: copy_with(reading, **words[name]) if name in words else reading for name, reading in found.items()
         }

@@ -13,6 +13,7 @@ from bot.domain.approvals.grant import Press
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Run, ScopeValues, units_of
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data
 from bot.domain.kernel.timeline import Entry, EntryKind
@@ -113,7 +114,7 @@ class Draft:
             self.set(at_state=self.playbook.machine.entry(self.run.state))
 
     def learn(self, **findings: Any) -> None:
-        self.set(findings=self.run.findings.model_copy(update=findings))
+        self.set(findings=copy_with(self.run.findings, **findings))
 
     def record(
         self, kind: EntryKind, text: str, *, who: str = "", data: dict[str, Any] | None = None, at: float | None = None
@@ -214,6 +215,7 @@ class Draft:
 
     def decision(self) -> Decision:
         """Returns the decision. Any change that people see is shown; folding a repeated unexpected event is not."""
-        if any(getattr(self.run, name) != getattr(self._before, name) for name in SHOWN):
+        before, after = self._before.__dict__, self.run.__dict__
+        if any(after[name] is not before[name] and after[name] != before[name] for name in SHOWN):
             self.want(SHOW)
         return Decision(self.run, tuple(self._entries), tuple(self._effects))
