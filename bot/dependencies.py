@@ -231,13 +231,13 @@ def paces_of(slack: SlackSettings) -> dict[str, tuple[float, float]]:
 
 def operators_of(settings: Settings) -> Demand:
     slack = settings.slack
-    return operators(settings.approvals, users=slack.steering_users, user_group=slack.steering_user_group)
+    return operators(settings.approvals, users=slack.operator_users, user_group=slack.operator_user_group)
 
 
 def channel_rules_of(settings: Settings) -> ChannelRules:
     slack, approvals = settings.slack, settings.approvals
     general = approvals.model_copy(update={"approvers": ()})
-    users, user_groups = on_call(operators(general, users=slack.steering_users, user_group=slack.steering_user_group))
+    users, user_groups = on_call(operators(general, users=slack.operator_users, user_group=slack.operator_user_group))
     return ChannelRules(
         slack.incident_channels,
         users,
@@ -260,7 +260,7 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     waiting = RedisSummary(storage.connection, cards_in_a_period(settings.slack.cards_per_minute))
     summary = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
     messenger = SlackMessenger(client, shown, pace, clock, place, summary)
-    people = SlackPeople(client, clock, RedisPeople(storage.connection), steerers=operators_of(settings))
+    people = SlackPeople(client, clock, RedisPeople(storage.connection), operators=operators_of(settings))
     return Slack(client, messenger, people, pace)
 
 
@@ -345,7 +345,7 @@ def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> Slack
     memory = RedisPeople(storage.connection)
     valid = MEMBERS_SHOWN_SECONDS
     return SlackPeople(
-        slack.client, SystemClock(), memory, steerers=operators_of(settings), members_valid_seconds=valid
+        slack.client, SystemClock(), memory, operators=operators_of(settings), members_valid_seconds=valid
     )
 
 

@@ -191,9 +191,9 @@ def test_floors_name_verbs_and_risks() -> None:
     assert settings(APPROVALS_RISK_FLOORS="scale=medium").approvals.rules().risk_floors == {"scale": "medium"}
 
 
-def test_the_approvers_steer_when_nobody_else_is_named() -> None:
-    assert operators_of(settings()) == Demand(team="steerers", user_group="S0SERVING")
-    assert operators_of(settings(SLACK_STEERING_USERS="U0LEA")) == Demand(team="steerers", users=("U0LEA",))
+def test_the_approvers_are_the_operators_when_nobody_else_is_named() -> None:
+    assert operators_of(settings()) == Demand(team="operators", user_group="S0SERVING")
+    assert operators_of(settings(SLACK_OPERATOR_USERS="U0LEA")) == Demand(team="operators", users=("U0LEA",))
     both = operators_of(settings(APPROVALS_HIGH_USERS="U0LEA,U0BEN"))
     assert [source.users or source.user_group for source in both.sources] == ["S0SERVING", ("U0LEA", "U0BEN")]
 

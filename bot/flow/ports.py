@@ -822,7 +822,7 @@ class People(Protocol):
         """Reads once whether this person may decide under the policy; unreadable means not allowed, with the reason."""
         ...
 
-    async def may_steer(self, user: str, *, at: float) -> Authority:
+    async def may_operate(self, user: str, *, at: float) -> Authority:
         """Whether this person may answer questions, halt, resume, resolve."""
         ...
 

@@ -132,9 +132,9 @@ class Slack(Section):
     """The channel of the incident cards."""
     base_url: WebAddress = Field("https://slack.com/api/", examples=["https://slack.com/api/"])
     """The address of Slack's API."""
-    steering_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
+    operator_user_group: UserGroup = Field("", examples=["S0123456789, the user group's id, not its handle"])
     """The user group that may answer questions, halt, resume, undo and resolve."""
-    steering_users: Users = Field((), examples=["U0123456789,U9876543210"])
+    operator_users: Users = Field((), examples=["U0123456789,U9876543210"])
     """Who may answer questions, halt, resume, undo and resolve; when nobody is named, the approvers may."""
     posts_per_second: float = Field(1.0, gt=0, le=10_000)
     """New messages a channel, Slack's own pace for chat.postMessage; a workspace may have been granted more."""

@@ -361,7 +361,7 @@ async def test_a_world_in_order_has_nothing_broken(world: Settings) -> None:
 
 
 async def test_a_wrong_channel_and_an_unknown_group_are_told(world: Settings) -> None:
-    slack = world.slack.model_copy(update={"channel": "C0NOWHERE", "steering_user_group": "S0NOBODY"})
+    slack = world.slack.model_copy(update={"channel": "C0NOWHERE", "operator_user_group": "S0NOBODY"})
     findings = await examine(world.model_copy(update={"slack": slack}))
     said = [finding.what for finding in about(findings, "slack") if finding.grade == "broken"]
     assert said[0].startswith("channel C0NOWHERE: channel_not_found")

@@ -22,7 +22,7 @@ MADE = "<!-- Made by `python -m tests.deploy.reference`; a test keeps it true. -
 WHO = {
     "anybody": "anybody in the channel",
     "members": "full members of the workspace",
-    "steerers": "operators",
+    "operators": "operators",
     "halters": "operators",
 }
 
@@ -33,7 +33,7 @@ def commands() -> str:
         for name, word in WORDS.items()
     ]
     about = (
-        "`INC` may be left out while only one incident is open. `slack.steering_users` and `slack.steering_user_group` "
+        "`INC` may be left out while only one incident is open. `slack.operator_users` and `slack.operator_user_group` "
         "name the operators; by default they are the approvers."
     )
     return _page("Slack commands", about, ("command", "what it does", "who"), rows)

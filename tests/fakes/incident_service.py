@@ -138,16 +138,16 @@ class KnownPeople:
         heard = tuple(each.team for each in policy.heard if each.team in self.teams.get(user, ()))
         if heard:
             return Authority(allowed=True, reason="", teams=heard, read_at=at)
-        found = await self.may_steer(user, at=at)
+        found = await self.may_operate(user, at=at)
         teams = tuple(demand.team for demand in policy.demands) if found.allowed else ()
         return found.model_copy(update={"teams": teams})
 
-    async def may_steer(self, user: str, *, at: float) -> Authority:
+    async def may_operate(self, user: str, *, at: float) -> Authority:
         allowed = user in self.allowed
         return Authority(allowed=allowed, reason="" if allowed else "you are not in @serving-oncall", read_at=at)
 
     async def may_halt(self, user: str, *, at: float) -> Authority:
-        return await self.may_steer(user, at=at)
+        return await self.may_operate(user, at=at)
 
     async def takes_part(self, user: str, *, at: float) -> Authority:
         is_guest = user in self.guests

@@ -426,7 +426,7 @@ class StagedPeople:
             self._life, f"people {user}", lambda: self._people.authority(user, policy, at=at), counts=True
         )
 
-    async def may_steer(self, user: str, *, at: float) -> Authority:
+    async def may_operate(self, user: str, *, at: float) -> Authority:
         return await self._stage.step(
-            self._life, f"people {user}", lambda: self._people.may_steer(user, at=at), counts=True
+            self._life, f"people {user}", lambda: self._people.may_operate(user, at=at), counts=True
         )

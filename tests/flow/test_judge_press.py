@@ -1,4 +1,4 @@
-"""A press is judged by the approvers that its request or question names; people who may steer answer the rest."""
+"""A press is judged by the approvers that its request or question names; operators answer the rest."""
 
 import pytest
 
@@ -17,14 +17,14 @@ PLATFORM = Policy(demands=(Demand(team="platform", users=("pia",)),), expires_se
 
 
 class TeamsApart:
-    """Ana may steer and is in no team; Pia is in the platform team and may not steer."""
+    """Ana is an operator and in no team; Pia is in the platform team and no operator."""
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
         teams = tuple(demand.team for demand in policy.demands if user in demand.users)
         return Authority(allowed=bool(teams), reason="by the list of its team", teams=teams, read_at=at)
 
-    async def may_steer(self, user: str, *, at: float) -> Authority:
-        return Authority(allowed=user == "ana", reason="by the list of those who steer", read_at=at)
+    async def may_operate(self, user: str, *, at: float) -> Authority:
+        return Authority(allowed=user == "ana", reason="by the list of operators", read_at=at)
 
 
 async def judged(question: Question, user: str) -> Authority:
@@ -51,5 +51,5 @@ async def test_a_question_to_a_team_is_answered_by_its_people_alone(user: str, a
 
 
 @pytest.mark.parametrize(("user", "allowed"), [("pia", False), ("ana", True)])
-async def test_any_other_question_is_answered_by_whoever_may_steer(user: str, allowed: bool) -> None:
+async def test_any_other_question_is_answered_by_whoever_may_operate(user: str, allowed: bool) -> None:
     assert (await judged(question(None), user)).allowed is allowed

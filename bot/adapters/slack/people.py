@@ -31,7 +31,7 @@ ON_THE_COMMAND_LINE = "incident-bot halt all, on the command line, needs no Slac
 
 
 class SlackPeople:
-    """`Callers` for Slack. `steerers` may answer questions, halt, resume, resolve."""
+    """`Callers` for Slack. `operators` may answer questions, halt, resume, resolve."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class SlackPeople:
         clock: Clock,
         memory: Memory,
         *,
-        steerers: Demand,
+        operators: Demand,
         members_valid_seconds: float = 0.0,
     ) -> None:
         """`members_valid_seconds`: how old a membership may be; for views only, not for presses."""
-        self._client, self._clock, self._steerers = client, clock, steerers
+        self._client, self._clock, self._operators = client, clock, operators
         self._now = SlackAccounts(client, clock, memory, valid_seconds=members_valid_seconds)
         self._last = LastKnown(memory)
         self._accounts: dict[str, tuple[float, str]] = {}
@@ -53,19 +53,19 @@ class SlackPeople:
         found, _ = await self._judge(self._now, user, policy.heard, at, "approve this")
         return found
 
-    async def may_steer(self, user: str, *, at: float) -> Authority:
-        found, _ = await self._judge(self._now, user, (self._steerers,), at, "operate incidents")
+    async def may_operate(self, user: str, *, at: float) -> Authority:
+        found, _ = await self._judge(self._now, user, (self._operators,), at, "operate incidents")
         return found
 
     async def may_halt(self, user: str, *, at: float) -> Authority:
         try:
             async with asyncio.timeout(SLACK_WAITS_SECONDS):
-                found, is_unread = await self._judge(self._now, user, (self._steerers,), at, "operate incidents")
+                found, is_unread = await self._judge(self._now, user, (self._operators,), at, "operate incidents")
         except TimeoutError:
             found, is_unread = Authority(allowed=False, reason="Slack did not answer in time", read_at=at), True
         if not is_unread:
             return found
-        last, _ = await self._judge(self._last, user, (self._steerers,), at, "operate incidents")
+        last, _ = await self._judge(self._last, user, (self._operators,), at, "operate incidents")
         log.warning("halt.judged_by_last_known", user=user, allowed=last.allowed, reason=last.reason)
         if last.allowed:
             return last.model_copy(update={"reason": f"{last.reason}, as Slack last reported"})
@@ -96,15 +96,15 @@ class SlackPeople:
         """Reads until cancelled, so that who may halt is known even if Slack fails before the first command."""
         while True:
             try:
-                is_read = await self.read_steerers()
+                is_read = await self.read_operators()
             except StorageUnavailableError as error:
                 log.warning("operators.not_kept", reason=str(error))
                 is_read = False
             await asyncio.sleep(READ_EVERY_SECONDS if is_read else READ_AGAIN_SECONDS)
 
-    async def read_steerers(self) -> bool:
-        """Reads the steerers' groups; whether all of them could be read."""
-        groups = [group for each in self._steerers.sources for group in (each.user_group, each.channel) if group]
+    async def read_operators(self) -> bool:
+        """Reads the operators' groups; whether all of them could be read."""
+        groups = [group for each in self._operators.sources for group in (each.user_group, each.channel) if group]
         read = [await self._now.members(group) for group in groups]
         return not any(isinstance(each, Refusal) for each in read)
 

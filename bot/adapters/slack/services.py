@@ -106,7 +106,7 @@ class Callers(People, Protocol):
     """Decides what a person may do in Slack."""
 
     async def may_halt(self, user: str, *, at: float) -> Authority:
-        """Like `may_steer`. If Slack does not answer in time, its last answer counts, since a halt changes nothing."""
+        """Like `may_operate`. If Slack does not answer in time, its last answer counts: a halt changes nothing."""
         ...
 
     async def takes_part(self, user: str, *, at: float) -> Authority:

@@ -378,10 +378,10 @@ def _of_target(policy: Policy, target: str) -> Policy:
 def operators(approvals: Approvals, *, users: tuple[str, ...], user_group: str) -> Demand:
     """Who may answer questions, halt, resume, undo and resolve: the people named, else the approvers of any target."""
     if users or user_group:
-        return Demand(team="steerers", users=users, user_group=user_group)
+        return Demand(team="operators", users=users, user_group=user_group)
     approvers = [approvals.who_decides(approvals.level(risk)) for risk in RISKS]
     every: list[People] = [*approvers, *approvals.approvers]
-    first, *others = dict.fromkeys(people.demand(team="steerers") for people in every)
+    first, *others = dict.fromkeys(people.demand(team="operators") for people in every)
     return first.model_copy(update={"or_of": tuple(others)})
 
 

@@ -19,14 +19,14 @@ class JudgeHandler:
         policy = request.policy if request else question.by if question else None
         if press.action == "carried_out":
             # It permits nothing, so it takes no more than an answer to a question.
-            authority = await self._people.may_steer(press.user, at=context.now)
+            authority = await self._people.may_operate(press.user, at=context.now)
         elif request is not None and request.status != "open":
             # The press can no longer have an effect, so the account is not looked up.
             authority = Authority(allowed=False, reason=f"the request was {request.said} already", read_at=context.now)
         elif policy is not None:
             authority = await self._people.authority(press.user, policy, at=context.now)
         else:
-            authority = await self._people.may_steer(press.user, at=context.now)
+            authority = await self._people.may_operate(press.user, at=context.now)
         event = Judged(
             event_id=f"judged/{press.press_id}", press=press, pressed_at=effect.pressed_at, authority=authority
         )

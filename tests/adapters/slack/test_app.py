@@ -25,7 +25,7 @@ from bot.flow.receive_input import OPEN_READ
 from bot.sandbox.plain_http import async_http
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, until, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
-from tests.adapters.slack.test_playbook_words import playbooks
+from tests.adapters.slack.test_playbook_commands import playbooks
 
 
 async def pressed(
@@ -532,14 +532,14 @@ async def test_a_playbook_that_is_not_offered_is_refused_with_those_that_are(cou
 
 
 @pytest.mark.parametrize("word", ["halt", "resume", "reset", "undo", "resolve"])
-async def test_steering_is_stored_for_those_who_may(counter: Counter, word: str) -> None:
+async def test_operating_is_stored_for_those_who_may(counter: Counter, word: str) -> None:
     counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),))
     assert "INC-7" in await counter.say(f"{word} INC-7")
     assert [(command.command, command.user) for _, command in counter.inbound.commands.values()] == [(word, "U0ANA")]
 
 
 @pytest.mark.parametrize("text", ["halt", "resume", "reset", "undo", "resolve", "halt all", "resume all"])
-async def test_steering_is_refused_with_the_reason_to_those_who_may_not(counter: Counter, text: str) -> None:
+async def test_operating_is_refused_with_the_reason_to_those_who_may_not(counter: Counter, text: str) -> None:
     counter.inbound.halter = "before"
     assert "Not done: you are not in @serving-oncall" in await counter.say(text, user="U0MO")
     assert counter.inbound.commands == {}

@@ -61,7 +61,7 @@ async def test_halt_and_resume_are_stored_for_this_incident(counter: Counter, wo
     assert stored(counter) == [("INC-7", word, "")]
 
 
-async def test_who_may_not_steer_is_told_and_nothing_is_stored(counter: Counter) -> None:
+async def test_who_is_no_operator_is_told_and_nothing_is_stored(counter: Counter) -> None:
     await pressed(counter, "say:halt", user="U0MO")
     await whispered(counter, "Not done", user="U0MO")
     assert stored(counter) == []

@@ -18,7 +18,7 @@ from tests.adapters.slack.conftest import Bench, services_of
 from tests.fakes.incident_service import MemoryIncidents
 from tests.fakes.shown import MemoryPeople
 
-STEERERS = Demand(team="steerers", user_group="S0SERVING")
+OPERATORS = Demand(team="operators", user_group="S0SERVING")
 TROUBLES = {
     "refuses": {"method": "*", "kind": "error:invalid_auth", "seconds": 1000},
     "is away": {"method": "*", "kind": "500", "seconds": 1000},
@@ -37,7 +37,7 @@ class SilentSlack(AsyncWebClient):
 class Caller:
     def __init__(self, bench: Bench, client: AsyncWebClient | None = None, memory: MemoryPeople | None = None) -> None:
         self.memory = memory or MemoryPeople()
-        people = SlackPeople(client or bench.client, bench.clock, self.memory, steerers=STEERERS)
+        people = SlackPeople(client or bench.client, bench.clock, self.memory, operators=OPERATORS)
         services = dataclasses.replace(services_of(bench), people=people)
         assert isinstance(services.incidents, MemoryIncidents)
         self.people, self.inbound, self._commands = people, services.incidents, Commands(services)
@@ -57,7 +57,7 @@ def caller(bench: Bench) -> Caller:
 async def test_everything_can_be_halted_while_slack_does_not_answer(
     caller: Caller, bench: Bench, trouble: dict[str, Any]
 ) -> None:
-    assert await caller.people.read_steerers()
+    assert await caller.people.read_operators()
     await bench.slack.faults(trouble)
     assert "Everything is halted" in await caller.says("halt all")
     assert caller.inbound.halter == "U0ANA"
@@ -66,14 +66,14 @@ async def test_everything_can_be_halted_while_slack_does_not_answer(
 
 
 async def test_everything_can_be_halted_while_an_answer_of_slack_never_comes(caller: Caller, bench: Bench) -> None:
-    assert await caller.people.read_steerers()
+    assert await caller.people.read_operators()
     cut_off = Caller(bench, SilentSlack(token="xoxb-sandbox"), caller.memory)
     assert "Everything is halted" in await cut_off.says("halt all")
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is away"])
 async def test_nothing_is_resumed_while_slack_does_not_say_by_whom(caller: Caller, bench: Bench, trouble: str) -> None:
-    assert await caller.people.read_steerers()
+    assert await caller.people.read_operators()
     caller.inbound.halter = "U0ANA"
     await bench.slack.faults(TROUBLES[trouble])
     assert "could not read" in await caller.says("resume all")

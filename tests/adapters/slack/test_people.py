@@ -13,12 +13,12 @@ from tests.adapters.slack.conftest import Bench
 from tests.adapters.slack.runs import policy
 from tests.fakes.shown import MemoryPeople
 
-STEERERS = Demand(team="steerers", users=("U0MO",), user_group="S0SERVING")
+OPERATORS = Demand(team="operators", users=("U0MO",), user_group="S0SERVING")
 
 
 @pytest.fixture
 def people(bench: Bench) -> SlackPeople:
-    return SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS)
+    return SlackPeople(bench.client, bench.clock, MemoryPeople(), operators=OPERATORS)
 
 
 async def reason(people: SlackPeople, user: str, **changes: object) -> str:
@@ -95,7 +95,7 @@ async def test_membership_is_read_at_each_press(people: SlackPeople, bench: Benc
     assert await reason(people, "U0ANA") == ""
     await bench.slack.do("usergroup", users=["U0BEN"])
     assert "not in @serving-oncall" in await reason(people, "U0ANA")
-    assert not (await people.may_steer("U0ANA", at=1.0)).allowed
+    assert not (await people.may_operate("U0ANA", at=1.0)).allowed
 
 
 async def test_past_slacks_rate_limit_a_membership_of_the_last_minute_counts(people: SlackPeople, bench: Bench) -> None:
@@ -120,7 +120,7 @@ async def test_a_team_that_cannot_be_read_is_named_beside_the_team_that_counts(
 
 
 async def test_what_is_only_shown_may_rest_on_an_older_membership(bench: Bench) -> None:
-    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=STEERERS, members_valid_seconds=60.0)
+    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), operators=OPERATORS, members_valid_seconds=60.0)
     assert await reason(people, "U0ANA") == ""
     await bench.slack.do("usergroup", users=["U0BEN"])
     bench.clock.move(59)
@@ -130,8 +130,8 @@ async def test_what_is_only_shown_may_rest_on_an_older_membership(bench: Bench) 
     assert "not in @serving-oncall" in await reason(people, "U0ANA")
 
 
-async def test_steering_is_for_those_whom_the_settings_name(people: SlackPeople) -> None:
-    allowed = [user for user in ("U0ANA", "U0MO", "U0GUE", "U0OLD") if (await people.may_steer(user, at=1.0)).allowed]
+async def test_operating_is_for_those_whom_the_settings_name(people: SlackPeople) -> None:
+    allowed = [user for user in ("U0ANA", "U0MO", "U0GUE", "U0OLD") if (await people.may_operate(user, at=1.0)).allowed]
     assert allowed == ["U0ANA", "U0MO"]
 
 
@@ -154,11 +154,11 @@ async def test_members_of_a_channel_may_decide_where_the_settings_name_it(people
 )
 async def test_people_of_another_company_never_decide_however_they_are_named(bench: Bench, demand: Demand) -> None:
     await bench.slack.do("usergroup", users=["U0ANA", "U0EXT"])
-    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=demand)
+    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), operators=demand)
     decides = await people.authority("U0EXT", policy(demands=(demand,)), at=1.0)
-    steers = await people.may_steer("U0EXT", at=1.0)
-    assert (decides.allowed, steers.allowed) == (False, False)
-    assert decides.reason == steers.reason == "people of another workspace do not decide here"
+    operates = await people.may_operate("U0EXT", at=1.0)
+    assert (decides.allowed, operates.allowed) == (False, False)
+    assert decides.reason == operates.reason == "people of another workspace do not decide here"
 
 
 async def test_who_cannot_be_told_from_people_of_another_company_does_not_decide(
@@ -212,21 +212,21 @@ SLOW = [{"method": method, "kind": "delay", "seconds": 5, "count": 9} for method
 async def test_who_could_halt_can_halt_while_slack_does_not_answer(
     people: SlackPeople, bench: Bench, trouble: list[dict[str, Any]]
 ) -> None:
-    assert (await people.may_steer("U0ANA", at=1.0)).allowed
+    assert (await people.may_operate("U0ANA", at=1.0)).allowed
     await bench.slack.faults(*trouble)
     halts = await people.may_halt("U0ANA", at=1.0)
     assert (halts.allowed, halts.reason) == (True, "is in @serving-oncall, as Slack last reported")
 
 
 async def test_only_a_halt_rests_on_what_slack_last_said(people: SlackPeople, bench: Bench) -> None:
-    assert (await people.may_steer("U0ANA", at=1.0)).allowed
+    assert (await people.may_operate("U0ANA", at=1.0)).allowed
     await bench.slack.faults(*AWAY)
-    assert not (await people.may_steer("U0ANA", at=1.0)).allowed
+    assert not (await people.may_operate("U0ANA", at=1.0)).allowed
     assert "could not read" in await reason(people, "U0ANA")
 
 
-async def test_the_steerers_are_known_before_anybody_has_steered(people: SlackPeople, bench: Bench) -> None:
-    assert await people.read_steerers()
+async def test_the_operators_are_known_before_anybody_was_judged(people: SlackPeople, bench: Bench) -> None:
+    assert await people.read_operators()
     await bench.slack.faults(*AWAY)
     assert (await people.may_halt("U0BEN", at=1.0)).allowed
     assert not (await people.may_halt("U0GUE", at=1.0)).allowed
@@ -244,8 +244,8 @@ async def test_where_slack_was_never_read_a_halt_is_refused_with_the_way_that_ne
 
 
 async def test_being_in_a_channel_is_not_enough_for_an_account_that_was_never_read(bench: Bench) -> None:
-    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), steerers=Demand(channel="C0INC"))
-    assert (await people.may_steer("U0ANA", at=1.0)).allowed
+    people = SlackPeople(bench.client, bench.clock, MemoryPeople(), operators=Demand(channel="C0INC"))
+    assert (await people.may_operate("U0ANA", at=1.0)).allowed
     await bench.slack.faults(*AWAY)
     assert (await people.may_halt("U0ANA", at=1.0)).allowed
     assert not (await people.may_halt("U0EXT", at=1.0)).allowed

@@ -194,7 +194,7 @@ async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: C
     ("asked", "is_for_mo"),
     [
         pytest.param({"by": MODEL}, True, id="asked-of-the-team"),
-        pytest.param({}, False, id="asked-of-who-steers"),
+        pytest.param({}, False, id="asked-of-operators"),
         pytest.param({"by": MODEL, "not_by": "U0MO"}, False, id="answered-what-it-depends-on"),
     ],
 )

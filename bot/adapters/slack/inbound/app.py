@@ -24,11 +24,11 @@ from bot.adapters.slack.inbound.card_buttons import card_button
 from bot.adapters.slack.inbound.commands import Commands, after_no_answer
 from bot.adapters.slack.inbound.decision_forms import ANSWER_FORM, EDIT_FORM, REASON_FORMS
 from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
+from bot.adapters.slack.inbound.operator_commands import SKIP_FORM, STATUS_FORM, OperatorCommands
 from bot.adapters.slack.inbound.pins import MAYBE_ADDED, PIN_FORM, SHORTCUT, Pins
 from bot.adapters.slack.inbound.presses import NOT_READ, Presses, old_button
 from bot.adapters.slack.inbound.signed import only_signed
 from bot.adapters.slack.inbound.silencing import SILENCE_FORM, Silencing
-from bot.adapters.slack.inbound.steering_words import SKIP_FORM, STATUS_FORM, SteeringWords
 from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.press_value import APPROVE, CARRY_OUT, CHOOSE, EDIT, FILL, MENU, MORE, MORE_TIME, SAY, SEE
 from bot.adapters.slack.services import Services
@@ -88,11 +88,11 @@ def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, comma
 
 
 def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services, commands: Commands) -> None:
-    form, by_hand, steering = boundary.form, Opening(services), SteeringWords(services, commands.pointed_at)
+    form, by_hand, operators = boundary.form, Opening(services), OperatorCommands(services, commands.pointed_at)
     app.view(CHOOSING)(form(by_hand.chosen, MAYBE_SENT))
     app.view(FILLING)(form(by_hand.filled, MAYBE_SENT))
-    app.view(STATUS_FORM)(form(steering.submitted, MAYBE_SENT))
-    app.view(SKIP_FORM)(form(steering.submitted, MAYBE_SENT))
+    app.view(STATUS_FORM)(form(operators.submitted, MAYBE_SENT))
+    app.view(SKIP_FORM)(form(operators.submitted, MAYBE_SENT))
     app.view(SILENCE_FORM)(form(Silencing(services, commands.pointed_at).confirmed, MAYBE_SENT))
 
 

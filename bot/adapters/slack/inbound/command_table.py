@@ -19,9 +19,9 @@ class Word:
     """Where `/incident help` lists it."""
     arguments: str
     does: str
-    who: Literal["anybody", "members", "steerers", "halters"] = "steerers"
+    who: Literal["anybody", "members", "operators", "halters"] = "operators"
     """Members are everyone except guests, bots, deactivated accounts and people of other workspaces. Halters are the
-    steerers; while Slack does not answer, the last known ones."""
+    operators; while Slack does not answer, the last known ones."""
     example: str = ""
     """What people type, where the arguments are not obvious."""
     number: Literal["incident", "open incident", "incident or text", "text"] = "incident"

@@ -25,10 +25,10 @@ from bot.adapters.slack.inbound.boundary import (
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, id_of, reply
 from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, WORDS, Group
 from bot.adapters.slack.inbound.opening import Opening
-from bot.adapters.slack.inbound.playbook_words import PlaybookWords
+from bot.adapters.slack.inbound.operator_commands import OperatorCommands
+from bot.adapters.slack.inbound.playbook_commands import PlaybookCommands
 from bot.adapters.slack.inbound.silencing import Silencing
-from bot.adapters.slack.inbound.steering_words import SteeringWords
-from bot.adapters.slack.inbound.window_words import WindowWords
+from bot.adapters.slack.inbound.window_commands import WindowCommands
 from bot.adapters.slack.outbound.card import GOES_ON, card, sign_of, standing
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
@@ -56,8 +56,8 @@ class Commands:
         self._incidents, self._people, self._clock = services.incidents, services.people, services.clock
         self._want_card, self._show_again = services.want_card, services.show_again
         self._services, self._afterwards = services, Afterwards()
-        playbooks, steering = PlaybookWords(services, self.pointed_at), SteeringWords(services, self.pointed_at)
-        self._windows, windows = services.windows, WindowWords(services)
+        playbooks, operators = PlaybookCommands(services, self.pointed_at), OperatorCommands(services, self.pointed_at)
+        self._windows, windows = services.windows, WindowCommands(services)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             NOTHING: self._now,
             "help": self._help,
@@ -73,14 +73,14 @@ class Commands:
             "undo": self._undo,
             "resolve": self._resolve,
             "divert": self._divert,
-            "lead": steering.lead,
-            "status": steering.status,
-            "handover": steering.handover,
-            "skip": steering.skip,
+            "lead": operators.lead,
+            "status": operators.status,
+            "handover": operators.handover,
+            "skip": operators.skip,
             "silence": Silencing(services, self.pointed_at).begin,
             "maintenance": windows.maintenance,
             "freeze": windows.freeze,
-            "reopen": steering.reopen,
+            "reopen": operators.reopen,
             "settings": playbooks.settings,
             "open": Opening(services).begin,
             "playbooks": playbooks.list,
@@ -114,8 +114,8 @@ class Commands:
             f"{' · you lead' if run.lead == command.user else ''}\n      {standing(run)}"
             for run in waiting[:LISTED]
         ]
-        steers = (await self._people.may_halt(command.user, at=self._clock.now())).allowed
-        steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs, steers=steers))
+        may_operate = (await self._people.may_halt(command.user, at=self._clock.now())).allowed
+        steps = (f"• `{usage}` – {does}" for usage, does in _next_steps(waiting or page.runs, may_operate=may_operate))
         return reply(_how_many_wait(len(waiting), page), *lines, "*What you can do*", *steps)
 
     async def _help(self, command: Command) -> Message:
@@ -202,7 +202,7 @@ class Commands:
         head, *lines = (line(each, 400) for each in in_words(found))
         return reply(f"*The last {days} days.* {head}", *lines)
 
-    # --- steering ----------------------------------------------------------------------------------------------------
+    # --- operators ---------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
         incident_id, text = await self._named(command)
@@ -321,8 +321,8 @@ class Commands:
                 return
             case "members":
                 asked = people.takes_part(command.user, at=at)
-            case "steerers":
-                asked = people.may_steer(command.user, at=at)
+            case "operators":
+                asked = people.may_operate(command.user, at=at)
             case "halters":
                 asked = people.may_halt(command.user, at=at)
         await permitted(asked)
@@ -416,12 +416,12 @@ def _waits(run: Run) -> bool:
     return bool(run.open_question or run.open_request or run.advised) or run.is_halted_half_way
 
 
-def _next_steps(waiting: Sequence[Run], *, steers: bool) -> list[tuple[str, str]]:
+def _next_steps(waiting: Sequence[Run], *, may_operate: bool) -> list[tuple[str, str]]:
     name = waiting[0].incident_id if waiting else "INC-7"
     resume = [f"resume {name}"] if waiting and waiting[0].is_halted_half_way else []
     words = (*resume, f"show {name}", f"lead {name}", f"status {name} TEXT", "list", "halt all WHY", "help")
     of_members = (f"show {name}", f"note {name} TEXT", "list", "help")
-    usable = words if steers else of_members
+    usable = words if may_operate else of_members
     return [(f"/incident {each}", WORDS[each.partition(" ")[0]].does) for each in usable]
 
 
@@ -430,7 +430,7 @@ def _explained(word: str) -> list[str]:
     people = {
         "anybody": "Everybody may use it.",
         "members": "Members of this workspace may use it, guests and bots may not.",
-        "steerers": "Operators (by default the approvers) may use it.",
+        "operators": "Operators (by default the approvers) may use it.",
         "halters": "Operators (by default the approvers) may use it, also while Slack does not answer.",
     }
     which = (

@@ -1,4 +1,4 @@
-"""`/incident open`: asks for playbook and workload, then shows the playbook's own form. Only steerers may open.
+"""`/incident open`: asks for playbook and workload, then shows the playbook's own form. Only operators may open.
 
 Both forms stay open with their answers until the incident is stored.
 """
@@ -62,7 +62,7 @@ class Opening:
 
     async def chosen(self, sent: Submission) -> forms.Modal | str:
         """Shows the playbook's own form, or opens the incident where it has none."""
-        await self._must_steer(sent.user)
+        await self._must_operate(sent.user)
         name = str(sent.fields[PLAYBOOK])
         target = await self._target(str(sent.fields[WORKLOAD]))
         playbook = self._known().get(name)
@@ -75,7 +75,7 @@ class Opening:
         return await self._open(sent, kept, {})
 
     async def filled(self, sent: Submission) -> str:
-        await self._must_steer(sent.user)
+        await self._must_operate(sent.user)
         return await self._open(sent, sent.kept, sent.fields)
 
     async def _open(self, sent: Submission, kept: Mapping[str, str], fields: Mapping[str, Answer]) -> str:
@@ -124,8 +124,8 @@ class Opening:
         library = self._playbooks.library.playbooks
         return {name: library[name].playbook for name in sorted(library)}
 
-    async def _must_steer(self, user: str) -> None:
-        await permitted(self._services.people.may_steer(user, at=self._services.clock.now()))
+    async def _must_operate(self, user: str) -> None:
+        await permitted(self._services.people.may_operate(user, at=self._services.clock.now()))
 
 
 def _kept(target: Target) -> str:

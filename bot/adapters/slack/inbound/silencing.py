@@ -11,7 +11,7 @@ from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
 from bot.adapters.slack.inbound.command import Answer, Command, closed, reply
-from bot.adapters.slack.inbound.steering_words import INCIDENT, PointedAt, event_of, store
+from bot.adapters.slack.inbound.operator_commands import INCIDENT, PointedAt, event_of, store
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.words import span
 from bot.adapters.slack.services import Services
@@ -89,8 +89,8 @@ class Silencing:
         return authority
 
     async def _end(self, command: Command, run: Run) -> Answer:
-        """Ends the silences. Every steerer may do this, since it hides nothing."""
-        await permitted(self._services.people.may_steer(command.user, at=self._services.clock.now()))
+        """Ends the silences. Every operator may do this, since it hides nothing."""
+        await permitted(self._services.people.may_operate(command.user, at=self._services.clock.now()))
         # Stored all the same: a silence of a moment ago may not be in the run yet.
         await store(self._services.incidents, event_of(command, "unsilence"), run.incident_id)
         name = line(run.incident_id, 40)

@@ -192,7 +192,7 @@ class Homes:
         if question.not_by == user:
             return False
         people = self._services.people
-        judged = people.authority(user, question.by, at=now) if question.by else people.may_steer(user, at=now)
+        judged = people.authority(user, question.by, at=now) if question.by else people.may_operate(user, at=now)
         return (await judged).allowed
 
     async def _link(self, run: Run, slot: str) -> str:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bot.adapters.slack.inbound import window_words
+from bot.adapters.slack.inbound import window_commands
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
 from bot.adapters.slack.outbound.home import Seen, home
@@ -101,7 +101,7 @@ async def test_a_cluster_that_does_not_answer_hides_no_window(caller: Caller, mo
         del cluster, namespace, name
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(window_words, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(window_commands, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(caller.playbooks, "workload", never)
     assert "alerts open no incident" in await caller.says("maintenance serving/llm for 1h new driver")
 
@@ -124,7 +124,7 @@ async def test_everything_can_be_frozen(caller: Caller) -> None:
     assert "every target" in await caller.says("freeze all for 2d holidays")
 
 
-async def test_only_who_steers_plans_a_window(caller: Caller) -> None:
+async def test_only_operators_plan_a_window(caller: Caller) -> None:
     assert "you are not in" in await caller.says("freeze all for 1h x", user="U0EVE")
     assert caller.windows.windows.windows == []
 

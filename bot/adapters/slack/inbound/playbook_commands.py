@@ -32,7 +32,7 @@ GRAPH_CHARACTERS = 11_500
 BLOCK_CHARACTERS = 2_800
 
 
-class PlaybookWords:
+class PlaybookCommands:
     def __init__(self, services: Services, pointed_at: PointedAt) -> None:
         self._playbooks, self._incidents, self._pointed_at = services.playbooks, services.incidents, pointed_at
         self._draw, self._messenger = services.draw, services.messenger

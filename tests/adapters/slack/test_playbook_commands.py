@@ -189,7 +189,7 @@ async def test_an_opening_that_cannot_be_stored_keeps_its_form_open(counter: Cou
     assert len(counter.shelf.openings) == 1
 
 
-async def test_only_who_may_steer_opens(counter: Counter) -> None:
+async def test_only_operators_open(counter: Counter) -> None:
     playbooks(counter)
     assert "Not done: you are not in @serving-oncall" in await counter.say("open", user="U0MO")
 

@@ -32,7 +32,7 @@ DOES: dict[WindowKind, str] = {
 }
 
 
-class WindowWords:
+class WindowCommands:
     def __init__(self, services: Services) -> None:
         self._windows, self._playbooks = services.windows, services.playbooks
         self._messenger, self._afterwards = services.messenger, Afterwards()

@@ -1,4 +1,4 @@
-"""Commands for operators: lead, status, skip and reopen. Only steerers may use them.
+"""Commands for operators: lead, status, skip and reopen. Only operators may use them.
 
 A longer text is given with the command, or in a form that the command opens.
 """
@@ -65,7 +65,7 @@ STATUS: Form = {
 }
 
 
-class SteeringWords:
+class OperatorCommands:
     def __init__(self, services: Services, pointed_at: PointedAt) -> None:
         self._services, self._incidents, self._pointed_at = services, services.incidents, pointed_at
         self._afterwards = Afterwards()
@@ -192,7 +192,7 @@ class SteeringWords:
     # --- what comes back from the forms ------------------------------------------------------------------------------
 
     async def submitted(self, sent: Submission) -> None:
-        await permitted(self._services.people.may_steer(sent.user, at=self._services.clock.now()))
+        await permitted(self._services.people.may_operate(sent.user, at=self._services.clock.now()))
         run = await self._incidents.load(sent.kept[INCIDENT])
         if run is None:
             raise NotDoneError("This incident is no longer known.")

@@ -1,4 +1,4 @@
-"""Steering by command and by the forms that commands open: stored once, refused with a reason, nothing lost."""
+"""Commands of operators and the forms that they open: stored once, refused with a reason, nothing lost."""
 
 from __future__ import annotations
 
@@ -340,13 +340,13 @@ async def test_settings_say_what_they_are_may_be_and_why(counter: Counter) -> No
 
 
 @pytest.mark.parametrize("text", ["lead", "status x", "skip choose x", "silence 30m x", "reopen INC-7 x"])
-async def test_only_who_may_steer_steers(counter: Counter, text: str) -> None:
+async def test_only_operators_may_use_them(counter: Counter, text: str) -> None:
     watching(counter)
     assert "Not done: you are not in @serving-oncall" in await counter.say(text, user="U0MO")
     assert counter.inbound.commands == {}
 
 
-async def test_a_form_sent_in_by_who_may_no_longer_steer_is_refused(counter: Counter) -> None:
+async def test_a_form_of_a_person_who_is_no_longer_an_operator_is_refused(counter: Counter) -> None:
     await counter.say("status")
     view = await view_of(counter, "status")
     counter.people.allowed = ()
