@@ -134,12 +134,18 @@ def bare(template: Obj | None) -> Obj:
 
 
 def comparable(template: Obj | None) -> Obj:
-    """Returns it without the controller's label and empty metadata, so that equal ones compare equal."""
-    cleaned = bare(template)
-    metadata = cleaned.get("metadata")
-    if isinstance(metadata, dict):
-        cleaned["metadata"] = {key: value for key, value in metadata.items() if value not in (None, {})}
-    return cleaned
+    """Returns it without the controller's label and empty metadata, so that equal ones compare equal.
+
+    Not to be changed: it shares parts with the template.
+    """
+    template = template or {}
+    metadata = template.get("metadata")
+    if not isinstance(metadata, dict):
+        return template
+    labels = metadata.get("labels")
+    if isinstance(labels, dict):
+        metadata = {**metadata, "labels": {key: value for key, value in labels.items() if key != TEMPLATE_HASH_LABEL}}
+    return {**template, "metadata": {key: value for key, value in metadata.items() if value not in (None, {})}}
 
 
 def same_template(one: Obj | None, other: Obj | None) -> bool:

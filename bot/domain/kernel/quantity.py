@@ -6,6 +6,7 @@ server does; a test compares the two.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from fractions import Fraction
@@ -21,6 +22,14 @@ BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([e
 
 def parse_quantity(text: str | int | float) -> Fraction:
     """Custom resources keep quantities as they were written, so a number counts too. Raise `ValueError`."""
+    if isinstance(text, bool):
+        raise ValueError(BAD_QUANTITY)
+    return _parsed(str(text))
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str) -> Fraction:
+    """A cluster has thousands of pods, and they ask for the same few amounts."""
     number, suffix = split_quantity(text)
     if suffix in SUFFIXES:
         return number * SUFFIXES[suffix]

@@ -113,7 +113,7 @@ class Messages:
         return [messages[reply] for reply in self._replies.get((channel, ts), ())]
 
     def _remember(self, channel: str, message: Json) -> None:
-        self._versions.setdefault((channel, message["ts"]), []).append(copy.deepcopy(message))
+        self._versions.setdefault((channel, message["ts"]), []).append(message)
         self._feed.publish("message", channel=channel, message=message)
 
     def whisper(self, channel: str, user: str, message: Json) -> Json:
@@ -155,5 +155,5 @@ class Messages:
         self.ephemerals.update(saved["ephemerals"])
         for channel, messages in self.channels.items():
             for message in messages.values():
-                self._versions[channel, message["ts"]] = [copy.deepcopy(message)]
+                self._versions[channel, message["ts"]] = [message]
                 self._index(channel, message)
