@@ -1,7 +1,6 @@
 """Options of the whole test run, and requirements that may not be installed."""
 
 import gc
-import itertools
 import os
 import sys
 
@@ -9,6 +8,7 @@ import hypothesis
 import pytest
 import structlog
 
+from tests.lanes import WORLDS, scheduler
 from tests.servers import skip_without_servers
 
 # A world is many processes of one code: without bytecode each of them compiles every library again, for seconds.
@@ -25,35 +25,35 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], PLAI
 
 pytest_plugins = ["tests.redis_server"]
 
-WORLDS = "tests/end_to_end/"
-"""Each test runs one to four demo worlds, of which each needs a fifth of a core, and mostly waits."""
 LONGEST_FIRST = (
     f"{WORLDS}test_scaling.py",
     f"{WORLDS}test_serving_playbooks.py",
     f"{WORLDS}test_full_clusters.py",
-    f"{WORLDS}test_kv_cache_branches.py",
     f"{WORLDS}test_kv_cache_mitigations.py",
+    f"{WORLDS}test_kv_cache_branches.py",
     f"{WORLDS}test_owned_fleets.py",
+    f"{WORLDS}test_observe_only.py",
+    f"{WORLDS}test_replicas.py",
+    f"{WORLDS}test_kv_compression_branches.py",
     WORLDS,
     "tests/playbooks/test_shipped.py",
     "tests/flow/test_crash_points.py",
     "tests/flow/test_any_presses.py",
-    # These wait for a browser or a cluster, and would be alone at the end.
+    # These wait for a browser, a cluster or a server, and would be alone at the end.
     "tests/sandbox/slack/test_page.py",
     "tests/adapters/kubernetes/test_settlement.py",
-    "tests/sandbox/fleet/test_fleet_world.py",
-    # These compute: two cores have little else to do while four worlds wait.
-    "tests/flow/",
-    "tests/playbooks/",
+    "tests/adapters/redis/test_primary.py",
+    "tests/sandbox/kubernetes/test_verbs.py",
+    "tests/sandbox/fleet/calibration/",
     "tests/adapters/slack/test_worst",
+    "tests/adapters/slack/test_app.py",
+    "tests/adapters/test_prometheus.py",
+    "tests/playbooks/",
     "tests/life/",
     "tests/bench/",
     "tests/cli/",
+    "tests/flow/",
 )
-AT_ONCE = 3
-"""Modules of worlds that begin at the start of the run, each beside one other module."""
-BETWEEN = 8
-"""Modules between two that run worlds, so that about half of six workers run worlds, almost until the end."""
 
 
 # Collecting the tests creates millions of objects that stay. Scanning them repeatedly takes a third of the time.
@@ -68,25 +68,18 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers take whole modules in this order: the longest first, and worlds beside tests that compute.
+    """Workers take whole modules in this order, each in its own lane."""
 
-    If all workers ran worlds at once, two cores would be too few, and a world that gets no core misses its times.
-    """
-
-    def turn(module: str) -> int:
-        begins = (module.startswith(begin) for begin in LONGEST_FIRST)
+    def turn(item: pytest.Item) -> int:
+        begins = (item.nodeid.startswith(begin) for begin in LONGEST_FIRST)
         return next((at for at, fits in enumerate(begins) if fits), len(LONGEST_FIRST))
 
-    by_module: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        by_module.setdefault(item.nodeid.partition("::")[0], []).append(item)
-    modules = sorted(by_module, key=turn)
-    worlds = [module for module in modules if module.startswith(WORLDS)]
-    others = iter([module for module in modules if not module.startswith(WORLDS)])
-    order: list[str] = []
-    for at, world in enumerate(worlds):
-        order += [world, *itertools.islice(others, 1 if at < AT_ONCE else BETWEEN)]
-    items[:] = [item for module in [*order, *others] for item in by_module[module]]
+    items.sort(key=turn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return scheduler(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

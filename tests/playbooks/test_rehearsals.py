@@ -120,7 +120,14 @@ async def test_over_the_thrash_of_a_it_proposes_about_the_cap_that_ended_it(
 async def test_over_a_the_thrash_is_gone_and_the_capacity_is_not(recorded: Callable[[str], Recording]) -> None:
     """48 workers against six at once: no preemption any more, and 42 requests wait."""
     found = await kv_cache_oom(recorded(THRASHES), 110)
-    assert found.path[-5:] == ("verify_capacity", "capacity_ask", "capacity_ask_scale_out", "hand_over", "handed_over")
+    assert found.path[-6:] == (
+        "verify_capacity",
+        "hangs_now",
+        "capacity_ask",
+        "capacity_ask_scale_out",
+        "hand_over",
+        "handed_over",
+    )
     calm = next(visit for visit in found.visits if visit.state == "verify_memory")
     # The server was restarted with the cap after 169 s and had no full window of its own before 199 s.
     assert 199 < calm.at - recorded(THRASHES).begins < 273
