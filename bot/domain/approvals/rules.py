@@ -99,9 +99,10 @@ class ApprovalRules(BaseModel):
         if self.asks_two(kind, risk) or kind in self.risk_floors or plan.verb in self.risk_floors:
             return ""
         begun = [one.kind for one in earlier if one.status == "granted"]
+        has_own_approvers = self.kinds.get(kind, Asked()).is_set
         return (
             cleans_up(plan, ledger)
-            or covered(plan, risk, state, earlier)
+            or ("" if has_own_approvers else covered(plan, risk, state, earlier))
             or pre_approved(self.pre_approved, plan, kind, target, begun, at=at)
         )
 

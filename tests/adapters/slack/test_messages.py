@@ -247,6 +247,9 @@ THREADS = {
             ),
         ),
     ),
+    "note-half-time-on-call": waiting().with_(
+        posts=(post("note", "half:R3", "R3", text="4 min left: cap.", user="", ping=True, mentions=["S0ONCALL"]),)
+    ),
     "note-half-time": waiting().with_(
         posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from bot.domain.approvals.announced import cleans_up
 from bot.domain.changes.plan import Wait
-from bot.domain.cluster.objects import selects, selects_plainly
-from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.objects import name_of, selects, selects_plainly
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj, ReplicaLoad
 from tests.domain.changes.snapshots import (
     CANARY,
     declined,
@@ -134,6 +135,29 @@ def test_a_canary_that_is_not_in_rotation_is_deleted_at_once() -> None:
     made["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {}
     plan = planned("remove_canary", {}, with_canary(canary=made, endpoint_slices=()))
     assert [call.method for call in plan.calls] == ["delete"]
+
+
+CRASHES = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "False"}],
+    "containerStatuses": [{"name": "vllm", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+}
+
+
+@pytest.mark.parametrize("pods", [(), (canary_pod(status=CRASHES),)], ids=["no-pod", "it-crashes"])
+def test_the_removal_of_a_canary_that_never_served_is_announced(pods: tuple[Obj, ...]) -> None:
+    made = canary()
+    made["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {}
+    plan = planned("remove_canary", {}, with_canary(canary=made, pods=(pod(1), *pods), endpoint_slices=()))
+    assert cleans_up(plan, ())
+
+
+def test_the_removal_of_a_canary_that_still_runs_requests_is_asked_about() -> None:
+    made = canary()
+    made["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {}
+    seen = with_canary(canary=made, endpoint_slices=())
+    load = {name_of(each): ReplicaLoad(running=2.0, waiting=0.0) for each in seen.pods}
+    assert not cleans_up(planned("remove_canary", {}, replace(seen, load=load)), ())
 
 
 @pytest.mark.parametrize(

@@ -217,13 +217,15 @@ def _note(run: Run, post: Post) -> Message:
     asked = ""
     if post.data.get("ping") and request is not None:
         asked = pinged(request, everybody=post.data["ping"] == "all")
+        also = [who for who in map(of_id, map(str, post.data.get("mentions", ()))) if who not in asked]
+        asked = ", ".join(filter(None, (asked, *also)))
     # People named in a handover stay mentioned after somebody else takes the lead.
     people = people_of(run) | {user, *map(str, post.data.get("mentions", ()))}
     words = prose(text, 2_000, people=people)
     notified = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
     shown = f"📝 {mention(user)}: {words}" if user else f"⏰ {asked}: {words}" if asked else f"ℹ️ {words}"
     shown = f"📣 {notified}: {words}" if notified else shown
-    shown = f"{called}: {words}" if (called := _asked(post)) else shown
+    shown = f"{called}: {words}" if not asked and (called := _asked(post)) else shown
     spoken = prose(text, 1_000, people=people).replace("\n", " ")
     is_broadcast = bool(post.data.get("is_broadcast"))
     said = f"{line(run.incident_id, 40)}: {spoken}" if is_broadcast else f"Note: {spoken}"

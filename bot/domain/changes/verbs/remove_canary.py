@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.changes.calls import Wording, delete_call, patch_call
-from bot.domain.changes.circumstances import drain_circumstance
+from bot.domain.changes.circumstances import drain_circumstance, streams_of
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
@@ -39,6 +39,9 @@ def plan_remove_canary(situation: Situation) -> Plan:
         raise impossible(f"{name_of(canary)} does not carry this incident's id: it is not ours to remove")
     drain = drain_mode(snapshot, dig(canary, "spec", "template"))
     first = _out_first(snapshot, context) if drain.cuts_streams else ()
+    pods = pods_of_canary(snapshot)
+    # One that never came up, or that served nobody, has no streams to cut: its removal only cleans up.
+    serves_nobody = not any(is_in_rotation(pod, snapshot) for pod in pods) and streams_of(snapshot, pods) == 0
     target = ref_of(canary, "Deployment")
     of = annotations_of(canary).get(CANARY_OF_ANNOTATION) or name_of(canary)
     delete = delete_call(
@@ -52,7 +55,7 @@ def plan_remove_canary(situation: Situation) -> Plan:
         title=f"Remove the canary of {of}",
         choices={"uid": target.uid},
         steps=(*first, delete, gone(target, context)),
-        circumstances=(drain_circumstance(snapshot, drain, pods_of_canary(snapshot), is_empty=bool(first)),),
+        circumstances=(drain_circumstance(snapshot, drain, pods, is_empty=bool(first) or serves_nobody),),
         risk=VERB.risk,
         expected="none: the workload's own replicas are not touched",
         undo_text="none: a canary is started again with its own change",

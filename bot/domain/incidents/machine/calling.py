@@ -14,6 +14,7 @@ from bot.domain.incidents.effect import PageTeam
 from bot.domain.incidents.event import COMMANDS, Commanded, Event, Judged, Paged, PageFailed
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Page, Run
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.window import short
 
@@ -35,9 +36,10 @@ def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, Any]:
 
 
 def called(draft: Draft, team: str) -> Contact:
-    """Returns the team, or who is called in its place."""
+    """Returns the team, or who is called in its place. Without people in Slack, those on call are mentioned for it."""
     contacts, target = draft.rules.contacts, draft.run.target
-    return contacts.team(team, target) or contacts.instead_of(team, target)
+    contact = contacts.team(team, target) or contacts.instead_of(team, target)
+    return contact if contact.mentions else copy_with(contact, mentions=contacts.on_call_for(target).mentions)
 
 
 def call(draft: Draft, team: str, why: str) -> str:
@@ -45,17 +47,20 @@ def call(draft: Draft, team: str, why: str) -> str:
     contact = called(draft, team)
     if draft.run.severity == "page":
         _page(draft, contact, why, again=True)
-    by_phone = f"Call {contact.team} yourself: {contact.phone}." if contact.phone and not contact.has_pager else ""
+    by_phone = _by_phone(contact)
     if draft.rules.contacts.team(team, draft.run.target) is None:
         return f"The settings name nobody for {team}, so {contact.team} is called instead. {by_phone}".strip()
     return by_phone
 
 
+def _by_phone(contact: Contact) -> str:
+    return f"Call {contact.team} yourself: {contact.phone}." if contact.phone and not contact.has_pager else ""
+
+
 def call_lead(draft: Draft, why: str) -> None:
     """Nobody answered: call the team above."""
-    contacts, target = draft.rules.contacts, draft.run.target
-    contact = contacts.team(LEAD, target) or contacts.on_call_for(target)
-    _note(draft, why, mentioned(draft, contact))
+    contact = called(draft, LEAD)
+    _note(draft, " ".join(filter(None, (why, _by_phone(contact)))), mentioned(draft, contact))
     if draft.run.severity == "page":
         _page(draft, contact, why, again=True)
 
@@ -150,7 +155,7 @@ def _page(draft: Draft, contact: Contact, why: str, *, again: bool = False) -> N
     answered = bool(earlier) and earlier[-1].wanted == "acknowledge"
     if not contact.has_pager or (earlier and earlier[-1].wanted == "trigger") or (answered and not again):
         return
-    name = f"{contact.team}/{len(earlier) + 1}" if answered else earlier[-1].name if earlier else contact.team
+    name = f"{contact.team}/{len(earlier) + 1}" if earlier else contact.team
     text = redacted(f"{draft.run.incident_id} {draft.run.target}: {why}")
     _want(draft, Page(name=name, team=contact.team, text=text, since=draft.at, phone=contact.phone))
 

@@ -211,7 +211,9 @@ def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
     found = []
     for later, state in covered_by(draft.playbook.playbook, name).items():
         needed = highest(VERBS[state.change].risk, state.risk or "low")
-        if draft.approvals.plan_once or highest(needed, risk) == risk:
+        # A rollout is approved on the evidence of its canary, whatever the risk of that one was.
+        is_rollout = bool(VERBS[state.change].follows)
+        if draft.approvals.plan_once or (not is_rollout and highest(needed, risk) == risk):
             found.append(Covered(state=later, verb=state.change, title=draft.playbook.called(later), risk=needed))
     return tuple(found)
 

@@ -220,7 +220,9 @@ def _ask_again(draft: Draft, ref: str) -> None:
     draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
     left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
     said = f"{left} to decide: {request.called}. Without an approval nothing changes."
-    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True})
+    first = next((post.data for post in draft.run.posts if post.slot == f"request:{ref}"), {})
+    mentioned = {"mentions": first["mentions"]} if "mentions" in first else {}
+    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **mentioned})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
 

@@ -68,7 +68,11 @@ def ask_written(draft: Draft, state: AskState) -> None:
         evidence=(*evidence(draft, draft.playbook.needs(draft.run.state)), *_tried(draft)),
         asked_at=draft.at,
     )
-    ask(draft, question, expires_seconds=draft.playbook.seconds(state.expires) if state.expires else None)
+    # Where the settings name nobody for the team, approvers answer, and who is on call is mentioned.
+    is_configured = state.by and draft.rules.contacts.team(state.by, draft.run.target) is not None
+    team = calling.called(draft, state.by) if is_configured else None
+    expires = draft.playbook.seconds(state.expires) if state.expires else None
+    ask(draft, question, expires_seconds=expires, team=team)
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:

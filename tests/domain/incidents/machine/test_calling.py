@@ -170,6 +170,27 @@ def test_a_team_without_a_pager_is_called_by_people() -> None:
     assert question is not None
     assert question.why == "Call facilities yourself: +49 30 1234567."
     assert "facilities" not in wanted(handed)
+    assert mentions(handed) == ["S0SERVING"], "somebody has to read that"
+
+
+def test_a_lead_with_only_a_phone_is_called_by_who_is_on_call() -> None:
+    asked = story(SERVING, Contact(team="lead", phone="+49 30 7654321")).opened().reads(0.95).due("question:Q1:expiry")
+    note = next(post.data for post in asked.run.posts if "Nobody answered in time" in post.data.get("text", ""))
+    assert note["text"].endswith("Call lead yourself: +49 30 7654321.")
+    assert note["mentions"] == ["S0SERVING"]
+
+
+def test_a_question_for_one_team_mentions_that_team() -> None:
+    text = TEXT.replace("    ask: What now?\n", "    ask: What now?\n    by: platform\n")
+    asked = story(SERVING, Contact(team="platform", mentions=("S0PLATFORM",)), text=text).opened().reads(0.95)
+    assert mentions(asked) == ["S0PLATFORM"]
+    assert mentions(story(SERVING, LEAD, text=text).opened().reads(0.95)) == ["S0SERVING"], "approvers answer it"
+
+
+def test_at_half_of_its_time_a_request_mentions_who_is_on_call_again() -> None:
+    asked = story(SERVING).opened().reads(0.95).chooses("grow").planned().posted().due("request:R2:half")
+    reminder = asked.run.posts[-1].data
+    assert (reminder["ping"], reminder["mentions"]) == (True, ["S0SERVING"])
 
 
 def paged(of: Story, action: str = "trigger") -> Story:
@@ -220,4 +241,5 @@ def test_a_lead_who_is_being_paged_is_not_paged_twice() -> None:
 
 def test_a_reopened_incident_pages_again() -> None:
     closed = story(SERVING).opened().reads(0.95).chooses("stop")
-    assert wanted(closed.says("reopen").reads(0.95)) == {"serving": "trigger"}
+    reopened = closed.says("reopen").reads(0.95)
+    assert wanted(reopened) == {"serving": "resolve", "serving/2": "trigger"}, "a receiver drops a key that it has seen"

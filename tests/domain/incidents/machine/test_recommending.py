@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Request
+from bot.domain.approvals.kinds import Asked, Share
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import Notify
 from bot.domain.incidents.machine import Rules
@@ -233,9 +236,9 @@ CANARY_PLANNED = PlanResult(outcome="planned", plan=CANARY)
 ROLLOUT = builders.plan(verb="promote", choices={"edits": {"--seed": 6}}, risk="high")
 
 
-def staged(*, once: bool, first: PlanResult = CANARY_PLANNED, room: float = 0.0) -> Story:
+def staged(*, once: bool, first: PlanResult = CANARY_PLANNED, room: float = 0.0, **rules: Any) -> Story:
     told = Story(Bundle.of(load_text(STAGED, file="small.yaml")))
-    approvals = told.rules.approvals.model_copy(update={"plan_once": once})
+    approvals = told.rules.approvals.model_copy(update={"plan_once": once, **rules})
     told.rules = Rules(approvals=approvals)
     told.opened().reads(0.95, room=Reading(name="room", value=room, at=builders.START))
     return told.planned(first)
@@ -256,6 +259,20 @@ def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reas
     told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
     assert told.run.at_state == "rolled/applying"
     assert told.run.requests[told.request].policy.announced == "R1 covers it"
+
+
+def test_the_approval_of_a_canary_of_high_risk_covers_no_rollout() -> None:
+    told = staged(once=False, risk_floors={"canary": "high"}).posted()
+    assert (request_of(told).plan.risk, request_of(told).covers) == ("high", ())
+    told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert told.run.at_state == "rolled/awaiting"
+
+
+def test_with_plan_once_a_rollout_with_approvers_of_its_own_is_asked_for() -> None:
+    own = {"promote": Asked(shares=(Share(team="serving", needed=2),), is_set=True)}
+    told = staged(once=True, kinds=own).posted()
+    told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert told.run.at_state == "rolled/awaiting"
 
 
 def test_the_undo_of_an_option_is_not_called_like_the_option() -> None:
