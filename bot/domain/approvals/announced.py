@@ -18,6 +18,8 @@ from bot.domain.kernel.target import Target
 
 CLEANED_BY_UNDO = frozenset({"canary", "isolate_replica"})
 """Verbs whose undo only removes or returns what the bot itself put there."""
+ACCEPTED = {"replace_busy_replica": "drain"}
+"""The warning that comes with every plan of a kind."""
 
 
 def cleans_up(plan: Plan, ledger: Iterable[LedgerEntry]) -> str:
@@ -61,8 +63,8 @@ def _is_as_shown(plan: Plan, shown: Plan) -> bool:
     return bool(both) and all(plan.choices[key] == shown.choices[key] for key in both)
 
 
-def _has_warnings(plan: Plan) -> bool:
-    return any(each.grade == "warning" for each in plan.circumstances)
+def _has_warnings(plan: Plan, *, besides: str = "") -> bool:
+    return any(each.grade == "warning" and each.name != besides for each in plan.circumstances)
 
 
 class PreApproved(BaseModel):
@@ -111,7 +113,13 @@ class PreApproved(BaseModel):
 def pre_approved(
     rules: Iterable[PreApproved], plan: Plan, kind: str, target: Target, done: Iterable[str], *, at: float
 ) -> str:
-    """Whether a rule of the settings permits this plan now. A plan with a warning is always asked about."""
+    """Whether a rule of the settings permits this plan now. A plan with a warning is always asked about.
+
+    Only the warning that a rule is about does not count: who pre-approves that a busy replica is replaced accepts that
+    its streams are cut.
+    """
     done = tuple(done)
     found = next((rule for rule in rules if rule.permits(plan, kind, target, done, at=at)), None)
-    return f"the settings pre-approve {found}" if found and not _has_warnings(plan) else ""
+    if found is None or _has_warnings(plan, besides=ACCEPTED.get(found.change, "")):
+        return ""
+    return f"the settings pre-approve {found}"

@@ -173,6 +173,12 @@ THREADS = {
     "note-half-time-escalates": waiting(policy=GLASS, presses=(approval(teams=("serving",)),)).with_(
         posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),
+    "request-pre-approved": waiting(
+        policy=GLASS.model_copy(update={"announced": "the settings pre-approve scale (at most 2 in one incident)"}),
+        status="granted",
+        decided_at=BEGAN + 9,
+        decision_reason="the settings pre-approve scale (at most 2 in one incident)",
+    ),
     "request-asked-before": asked_before(),
     "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
     "request-refused": waiting(status="refused", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="not now"),

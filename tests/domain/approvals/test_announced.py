@@ -179,6 +179,15 @@ def test_a_pre_approved_change_is_announced_within_its_bounds(changes: dict[str,
     assert said == (text if is_permitted else "")
 
 
+def test_who_pre_approves_the_end_of_a_busy_replica_accepts_that_its_streams_are_cut() -> None:
+    rule = PreApproved(change="replace_busy_replica", at_most=1, least_serving=4)
+    cut = builders.plan(verb="replace_replica", serving=4, circumstances=(WARNING,))
+    given: dict[str, Any] = {"kind": "replace_busy_replica", "risk": "high", "pre_approved": (rule,)}
+    assert why(cut, **given).startswith("the settings pre-approve replace_busy_replica")
+    other = Circumstance(name="disruption_budget", grade="warning", text="not now")
+    assert why(cut.model_copy(update={"circumstances": (WARNING, other)}), **given) == ""
+
+
 def test_a_pre_approved_change_with_a_warning_is_asked_about() -> None:
     assert why(builders.plan(circumstances=(WARNING,)), at=NIGHT, pre_approved=(ONE_MORE,)) == ""
 

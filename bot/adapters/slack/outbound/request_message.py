@@ -128,11 +128,13 @@ def request_text(run: Run, request: Request) -> str:
 def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), news: Sequence[News] = ()) -> Blocks:
     """What would be done and why, its cost for users, its undo, and the ways to decide."""
     body: list[Block] = [*section(news_lines(news)), *section([f"*{line(_heading(run, request), 400)}*"])]
-    is_waiting = request.status in ("open", "advised")
-    if is_waiting:
+    # What was announced was not weighed by anybody before: people read it while it is under way.
+    announced = request.policy.announced and not covering(request.policy.announced) and not request.outcome
+    is_weighed = request.status in ("open", "advised") or bool(announced)
+    if is_weighed:
         body += section([prose(request.why, text_sizes.TEXT, people=people_of(run))])
     body += section(_steps(run, request))
-    if is_waiting:
+    if is_weighed:
         body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_calmly(_undo_text(request)), 300))}"])
         body += context(_notes(request))
     # What was refused is not to be committed.

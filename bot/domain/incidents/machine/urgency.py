@@ -60,5 +60,5 @@ def _present(draft: Draft, urgent: Offer) -> Offer:
 
 def _say_once(draft: Draft, text: str) -> None:
     if text not in draft.run.ignored:
-        events.say(draft, "", text)
+        calling.call_on_call(draft, text)
         draft.set(ignored=draft.run.ignored | {text: 1})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
+from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.effect import Notify, RouteAgain
 from bot.domain.incidents.event import AlertChanged
 from bot.domain.incidents.machine.entering import MAX_DIVERTS
@@ -321,6 +322,14 @@ def test_an_open_request_is_withdrawn_and_nothing_of_it_is_applied() -> None:
     assert f"{went.request} is withdrawn; nothing of it was applied." in went.run.posts[-2].data["text"]
     before = went.run.ledger
     assert went.presses("approve").run.ledger == before
+
+
+def test_a_more_urgent_alert_calls_people_where_a_change_is_halted() -> None:
+    """Nothing else would: a halted change has neither a question nor an end."""
+    went = Story(SMALL)
+    went.rules = went.rules.model_copy(update={"contacts": Contacts(approvers=Contact(team="a", mentions=("S0A",)))})
+    hears_urgent(went.granted().says("halt").settles("halted"))
+    assert went.run.posts[-1].data["mentions"] == ["S0A"]
 
 
 def test_a_change_between_its_calls_is_finished_first() -> None:
