@@ -11,7 +11,8 @@ import pytest
 from bot.domain.approvals.announced import cleans_up
 from bot.domain.changes.plan import Wait
 from bot.domain.cluster.objects import name_of, selects, selects_plainly
-from bot.domain.cluster.snapshot import ClusterSnapshot, Obj, ReplicaLoad
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.signals.scrape import ReplicaLoad
 from tests.domain.changes.snapshots import (
     CANARY,
     declined,

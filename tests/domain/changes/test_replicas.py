@@ -75,7 +75,6 @@ SAME_AS_REPLICA_SET = (service(app="llm"),)
             "share no label",
             id="a-second-service-would-keep-it-in",
         ),
-        pytest.param({"replica": "llm-9"}, {}, "impossible", "does not exist any more", id="gone"),
         pytest.param({}, {}, "impossible", "no replica given", id="none"),
         pytest.param(ONE, {"unreadable": {"endpoint_slices": "403"}}, "unknown", "endpoint slices: 403", id="unknown"),
     ],
@@ -85,6 +84,23 @@ def test_isolating_that_cannot_be_says_why(
 ) -> None:
     result = declined("isolate_replica", arguments, snapshot(**parts))
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
+
+
+def ending(one: Obj) -> Obj:
+    return {**one, "metadata": {**one["metadata"], "deletionTimestamp": "2026-11-20T14:00:00Z"}}
+
+
+@pytest.mark.parametrize("verb", ["isolate_replica", "replace_replica"])
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        pytest.param({"pods": (pod(1), pod(3))}, "does not exist any more", id="gone"),
+        pytest.param({"pods": (pod(1), ending(pod(2)), pod(3))}, "is ending already", id="ending"),
+    ],
+)
+def test_a_replica_that_is_gone_needs_no_change(verb: str, parts: dict[str, Any], reason: str) -> None:
+    result = declined(verb, ONE, snapshot(**parts))
+    assert (result.outcome, reason in result.reason) == ("not_needed", True)
 
 
 def test_isolating_twice_is_not_needed() -> None:

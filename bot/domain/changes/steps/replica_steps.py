@@ -36,7 +36,7 @@ from bot.domain.cluster.rotation import (
 )
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import NUMBERED, kind_of
-from bot.domain.kernel.errors import impossible
+from bot.domain.kernel.errors import impossible, not_needed
 
 OUT_SECONDS = 120.0
 """A label change reaches every proxy within seconds; longer means that another cause keeps the pod in rotation."""
@@ -54,9 +54,9 @@ def replica_of(situation: Situation) -> Obj:
         raise impossible("no replica given", "write: with: {replica: '${picked.replica}'}")
     pod = pod_named(situation.snapshot, name)
     if pod is None:
-        raise impossible(f"replica {name} does not exist any more")
+        raise not_needed(f"replica {name} does not exist any more")
     if is_going_away(pod):
-        raise impossible(f"replica {name} is ending already")
+        raise not_needed(f"replica {name} is ending already")
     return pod
 
 
