@@ -41,6 +41,7 @@ LONGEST_FIRST = (
     "tests/flow/test_any_presses.py",
     # These wait for a browser, a cluster or a server, and would be alone at the end.
     "tests/sandbox/slack/test_page.py",
+    "tests/sandbox/fleet/test_fleet_world.py",
     "tests/adapters/kubernetes/test_settlement.py",
     "tests/adapters/redis/test_primary.py",
     "tests/sandbox/kubernetes/test_verbs.py",
