@@ -27,6 +27,10 @@ class Contact(BaseModel):
     phone: str = ""
     """Shown to people, who call it themselves."""
 
+    def or_mentions(self, others: Contact) -> Contact:
+        """Returns this team; without people in Slack, it mentions those of the other one."""
+        return self if self.mentions else copy_with(self, mentions=others.mentions)
+
 
 class Contacts(BaseModel):
     """The teams that a deployment can call."""
@@ -54,7 +58,7 @@ class Contacts(BaseModel):
         """
         approvers = _first_of(self.approvers_of, target) or self.approvers
         contact = _first_of(self.on_call, target) or self.teams.get(ON_CALL, approvers)
-        return contact if contact.mentions else copy_with(contact, mentions=approvers.mentions)
+        return contact.or_mentions(approvers)
 
     def instead_of(self, name: str, target: Target) -> Contact:
         """Returns who is called where a team is not configured: the lead, else who is on call."""

@@ -11,7 +11,7 @@ import binascii
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 MASK = "(masked)"
 
@@ -223,23 +223,13 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
     return {
-        key: item
-        if item.__class__ in _PLAIN
-        else MASK
-        if isinstance(item, str) and item and _holds_secret(key, item)
-        else redacted_data(item)
+        key: MASK if isinstance(item, str) and item and _holds_secret(key, item) else redacted_data(item)
         for key, item in data.items()
     }
 
 
 def _holds_secret(key: str, item: str) -> bool:
-    hides = _hides(key)
-    return hides == "always" or (hides == "docker auth" and _is_docker_auth(item))
-
-
-@functools.lru_cache(maxsize=4096)
-def _hides(key: str) -> Literal["always", "docker auth", "never"]:
-    return "always" if is_written_secret(key) else "docker auth" if _is_auth(key) else "never"
+    return is_written_secret(key) or (_is_auth(key) and _is_docker_auth(item))
 
 
 def _redacted_list(items: Sequence[Any]) -> list[Any]:

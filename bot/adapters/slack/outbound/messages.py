@@ -136,8 +136,12 @@ def _question(run: Run, post: Post) -> Message:
 
 def _asked(post: Post) -> str:
     """The people that a message mentions while it waits for them."""
-    mentions = [of_id(str(each)) for each in post.data.get("mentions", ())[:10]]
+    mentions = _mentioned(post)
     return f"📣 {' '.join(mentions)}" if mentions else ""
+
+
+def _mentioned(post: Post) -> list[str]:
+    return [of_id(str(each)) for each in post.data.get("mentions", ())[:10]]
 
 
 def _ways_to_answer(run: Run, question: Question) -> list[Block]:
@@ -217,8 +221,7 @@ def _note(run: Run, post: Post) -> Message:
     asked = ""
     if post.data.get("ping") and request is not None:
         asked = pinged(request, everybody=post.data["ping"] == "all")
-        also = [who for who in map(of_id, map(str, post.data.get("mentions", ()))) if who not in asked]
-        asked = ", ".join(filter(None, (asked, *also)))
+        asked = ", ".join(filter(None, (asked, *(who for who in _mentioned(post) if who not in asked))))
     # People named in a handover stay mentioned after somebody else takes the lead.
     people = people_of(run) | {user, *map(str, post.data.get("mentions", ()))}
     words = prose(text, 2_000, people=people)

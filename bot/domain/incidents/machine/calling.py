@@ -14,7 +14,6 @@ from bot.domain.incidents.effect import PageTeam
 from bot.domain.incidents.event import COMMANDS, Commanded, Event, Judged, Paged, PageFailed
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Page, Run
-from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.window import short
 
@@ -35,11 +34,17 @@ def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, Any]:
     return {"mentions": list(contact.mentions)} if contact.mentions and draft.run.severity != "info" else {}
 
 
+def mentioned_in(run: Run, slot: str) -> dict[str, Any]:
+    """Returns the `mentions` of an earlier message, to mention the same people again."""
+    data = next((post.data for post in run.posts if post.slot == slot), {})
+    return {"mentions": data["mentions"]} if "mentions" in data else {}
+
+
 def called(draft: Draft, team: str) -> Contact:
     """Returns the team, or who is called in its place. Without people in Slack, those on call are mentioned for it."""
     contacts, target = draft.rules.contacts, draft.run.target
     contact = contacts.team(team, target) or contacts.instead_of(team, target)
-    return contact if contact.mentions else copy_with(contact, mentions=contacts.on_call_for(target).mentions)
+    return contact.or_mentions(contacts.on_call_for(target))
 
 
 def call(draft: Draft, team: str, why: str) -> str:
@@ -130,8 +135,7 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
     if question is None or question.status != "open" or draft.run.parked is not None:
         return
     waited = short(draft.at - question.asked_at)
-    data = next((post.data for post in draft.run.posts if post.slot == f"question:{ref}"), {})
-    _note(draft, f"Waiting for an answer for {waited}: {question.text}", {"mentions": data.get("mentions", [])})
+    _note(draft, f"Waiting for an answer for {waited}: {question.text}", mentioned_in(draft.run, f"question:{ref}"))
 
 
 def _waits_for(run: Run) -> str:

@@ -220,9 +220,8 @@ def _ask_again(draft: Draft, ref: str) -> None:
     draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
     left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
     said = f"{left} to decide: {request.called}. Without an approval nothing changes."
-    first = next((post.data for post in draft.run.posts if post.slot == f"request:{ref}"), {})
-    mentioned = {"mentions": first["mentions"]} if "mentions" in first else {}
-    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **mentioned})
+    again = calling.mentioned_in(draft.run, f"request:{ref}")
+    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **again})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
 
