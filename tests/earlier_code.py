@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.kit.archives import unpack
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -31,7 +33,7 @@ def code_of(commit: str) -> Iterator[Path]:
     archive.check_returncode()
     with tempfile.TemporaryDirectory(prefix="earlier-code-") as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(folder, filter="data")
+            unpack(files, Path(folder))
         yield Path(folder)
 
 

@@ -37,6 +37,7 @@ from bot.flow.ports import History, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory
 from tests.fakes.samples import FakeSampleStore
+from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE, Capture
 
 REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1", role="target", in_rotation=True)
@@ -252,7 +253,7 @@ def as_openmetrics(capture: Path) -> str:
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("captures")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        unpack(archive, folder)
     return next(folder.rglob("A_thrash_then_lower_max_num_seqs"))
 
 

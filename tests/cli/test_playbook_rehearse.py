@@ -13,6 +13,7 @@ from bot.cli.app import app
 from bot.cli.failures import CommandError
 from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, told_windows, wanted_alert
 from tests.cli.test_commands import written
+from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE
 
 CAPTURE = "A_thrash_then_lower_max_num_seqs"
@@ -71,7 +72,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recording")
     with tarfile.open(ARCHIVE) as archive:
         members = [member for member in archive.getmembers() if CAPTURE in member.name]
-        archive.extractall(folder, members, filter="data")
+        unpack(archive, folder, members)
     return next(folder.rglob(CAPTURE))
 
 

@@ -63,6 +63,7 @@ from tests.flow.harness import Bot, Scene, play, told, until
 from tests.flow.scenes import trial_scene
 from tests.flow.stage import Stage
 from tests.flow.test_apply_call import asked, is_asked_what_next
+from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE
 from tests.kit.packaged import packaged
 from tests.playbooks.test_rehearsals import THRASHES, told_by_the_cluster
@@ -496,7 +497,7 @@ def thrash(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """The first seconds of capture A, up to the middle of its thrash."""
     folder = tmp_path_factory.mktemp("thrash")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, [one for one in archive.getmembers() if THRASHES in one.name], filter="data")
+        unpack(archive, folder, [one for one in archive.getmembers() if THRASHES in one.name])
     whole = read_recording(next(folder.rglob(THRASHES)))
     return Recording(tuple(one for one in whole.scrapes if one.at - whole.begins < BROKEN and not one.error), ())
 

@@ -9,6 +9,7 @@ import pytest
 from bot.adapters.vllm.recording import read_recording
 from bot.domain.signals.window import Window
 from bot.flow.ports import Replica
+from tests.kit.archives import unpack
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "vllm-captures.tar.xz"
 REPLICA = Replica(name="llm-0", uid="u0", address="10.0.0.1")
@@ -31,7 +32,7 @@ class Capture:
 def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("captures")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        unpack(archive, folder)
     found = next(folder.rglob("A_thrash_then_lower_max_num_seqs"))
     return found.parent
 

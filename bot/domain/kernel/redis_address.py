@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -42,14 +43,16 @@ def redis_address(text: str) -> RedisAddress:
     `redis+cluster://[user:password@]host[:port],host[:port]`; both also begin with `rediss+` for TLS.
     Raises `ValueError`, without the address in its text: it may contain a password.
     """
-    scheme, separator, _ = text.partition("://")
+    scheme, separator, rest = text.partition("://")
     if not separator or scheme not in SCHEMES:
         raise ValueError("is not a Redis address")
     if "+" not in scheme:
         return RedisAddress("server", text)
     kind: Kind = "sentinel" if scheme.endswith("sentinel") else "cluster"
-    parts = urlsplit(text)
-    login, _, hosts = parts.netloc.rpartition("@")
+    # Split by hand: `urlsplit` refuses several hosts of which one is an IPv6 address.
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    parts = urlsplit("//" + rest.removeprefix(authority))
+    login, _, hosts = authority.rpartition("@")
     username, _, password = login.partition(":")
     query = parse_qs(parts.query)
     service, database = _path(kind, parts.path)
