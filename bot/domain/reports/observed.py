@@ -27,12 +27,12 @@ class Observed:
 
 
 def observed(runs: Iterable[Run], start: float, end: float) -> list[Observed]:
-    """Returns what was only advised in this time, oldest first."""
+    """Returns what was only advised in this time because of observe-only, oldest first. Freezes are not counted."""
     found = [
         Observed(run.incident_id, str(run.target), request)
         for run in runs
         for request in run.requests.values()
-        if request.advice is not None and start <= request.asked_at < end
+        if request.advice is not None and request.advice.reason == "observe_only" and start <= request.asked_at < end
     ]
     return sorted(found, key=lambda each: (each.at, each.incident_id))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approvals.advice import OBSERVE_ONLY
+from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import CarriedOut, Request
 from bot.domain.incidents.run import Run
 from bot.domain.reports.observed import observed, summary
@@ -46,6 +46,13 @@ def test_a_summary_says_what_would_have_been_proposed_and_what_became_of_it() ->
         "• INC-3 serving/llm, Wed 25 Nov 00:00 UTC: Scale llm from 4 to 5. Nobody said what was done;"
         " not recovered after 4 h.",
     ]
+
+
+def test_what_a_freeze_kept_from_being_requested_is_not_counted() -> None:
+    """It says nothing about whether observe-only may end, and the workload is not only observed."""
+    frozen = OnlyAdvice(reason="freeze", text="changes are frozen")
+    held_back = builders.request(status="advised", advice=frozen, asked_at=START, posted_at=None)
+    assert observed([run("INC-1", held_back)], START, START + DAY) == []
 
 
 def test_a_week_without_advice_is_one_line() -> None:
