@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.outbound.card import card
-from bot.domain.incidents.run import Run
-from tests.adapters.slack.conftest import CHANNEL, Counter, whispered
+from bot.domain.incidents.run import ActiveWatch, Run
+from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, view_of, whispered
 from tests.adapters.slack.runs import run, waiting
+from tests.adapters.slack.test_operator_commands import watching
+
+WATCHING = run(watch=ActiveWatch(started_at=run().opened_at, until=run().opened_at + 1200))
 
 
 def handles(shown: Run, **links: str) -> dict[str, dict[str, Any]]:
@@ -33,7 +36,14 @@ def stored(counter: Counter) -> list[tuple[str, str, str]]:
 def test_a_card_offers_what_can_be_done_now() -> None:
     assert list(handles(run())) == ["say:lead", "say:halt"]
     assert list(handles(run(lead="U0ANA", halted_by="U0BEN"))) == ["say:resume"]
+    assert list(handles(WATCHING)) == ["say:lead", "say:skip", "say:halt"]
     assert handles(run(closed_at=run().opened_at + 60)) == {}
+
+
+@pytest.mark.fast
+def test_a_wait_is_not_skipped_where_something_is_asked() -> None:
+    """An answer ends it."""
+    assert "say:skip" not in handles(waiting().with_(watch=WATCHING.watch))
 
 
 @pytest.mark.fast
@@ -46,6 +56,13 @@ def test_a_card_leads_to_what_waits_where_its_address_is_known() -> None:
 @pytest.mark.fast
 def test_a_halt_asks_whether_it_is_meant() -> None:
     assert "No change is sent" in handles(run())["say:halt"]["confirm"]["text"]["text"]
+
+
+async def test_skip_opens_its_form_for_the_states_that_may_come_next(counter: Counter) -> None:
+    watching(counter)
+    await pressed(counter, "say:skip", shown=WATCHING)
+    assert (await send_in(counter, await view_of(counter, "skip"), to="choose", text="seen enough"))["ok"]
+    assert stored(counter) == [("INC-7", "skip", "seen enough")]
 
 
 async def test_who_presses_i_lead_leads(counter: Counter) -> None:

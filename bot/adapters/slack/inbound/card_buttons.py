@@ -8,7 +8,7 @@ from bot.adapters.slack.inbound.boundary import Click, NotDoneError
 from bot.adapters.slack.inbound.command import Answer, Command
 from bot.adapters.slack.press_value import ButtonValue
 
-WORDS = ("lead", "halt", "resume")
+WORDS = ("lead", "halt", "resume", "skip")
 OLD = "This button is from an older card; see `/incident help`."
 
 

@@ -295,7 +295,7 @@ def _links(run: Run) -> list[str]:
 
 
 def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
-    """The buttons of a card: open what waits, take the lead, and halt; each runs its `/incident` command."""
+    """The buttons of a card: open what waits, take the lead, skip a wait, halt. Each runs its `/incident` command."""
     if not run.is_open:
         return []
     buttons = []
@@ -305,6 +305,8 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
         buttons.append(link_button("Review plan" if about.startswith("request") else "Answer", SEE, url))
     if not run.lead:
         buttons.append(button("Take the lead", f"{SAY}lead", _value(run, "lead")))
+    if run.watch is not None and not about:
+        buttons.append(button("Skip this wait…", f"{SAY}skip", _value(run, "skip")))
     if run.halted_by:
         buttons.append(button("Resume changes", f"{SAY}resume", _value(run, "resume")))
     else:
