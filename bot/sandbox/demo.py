@@ -52,6 +52,7 @@ ALERT_AFTER_SECONDS = 9.0
 WINDOWS = {
     "window": "10s",
     "length_window": "12s",
+    "hang_window": "40s",
     "stall_window": "10s",
     "calm_for": "10s",
     "verify_within": "150s",

@@ -138,6 +138,19 @@ BAD_NODE = Scenario(
     hits="node",
     answers={"Still in place:": "Keep it", **ACCEPT},
 )
+HUNG_ENGINE = Scenario(
+    name="hung-engine",
+    what="one of four engines hangs: it reports metrics, holds its requests and finishes none",
+    healthy_load={"workers": 24},
+    trouble_load={"workers": 24},
+    fault={"kind": "slow", "factor": 1e6},
+    rule="",
+    alert="VllmReplicaStalled",
+    # Ten polls, of which three have to be bad, must have been made before.
+    healthy_seconds=30.0,
+    alert_after_seconds=20.0,
+    answers=ACCEPT,
+)
 SAME_SELECTOR = Scenario(
     name="same-selector",
     what="one replica thrashes where the Service selects by the ReplicaSet's labels, as most charts do",
@@ -652,6 +665,7 @@ SCENARIOS = {
             OVERLOAD,
             ONE_BAD_REPLICA,
             BAD_NODE,
+            HUNG_ENGINE,
             SAME_SELECTOR,
             HELM,
             ARGOCD,

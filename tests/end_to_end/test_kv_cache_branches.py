@@ -16,8 +16,9 @@ ELSEWHERE: tuple[Branch, ...] = (
     (scenarios.SICK_NODE, ["node_health", "crash", "is_thrash", "flap", "self_cleared_end"]),
     (scenarios.CRASHES, ["crash", "to_oom_triage", "serving", "hand_over", "handed_over"]),
 )
-SAME_SELECTOR: tuple[Branch, ...] = (
+ONE_REPLICA: tuple[Branch, ...] = (
     (scenarios.SAME_SELECTOR, ["scope", "replace_mode", "replace_way", "replace_out", "replace_evict", "fixed_end"]),
+    (scenarios.HUNG_ENGINE, ["one_hangs", "polls", "end_hung", "verify_calm", "hangs_still", "fixed_end"]),
 )
 BAD_NODE: tuple[Branch, ...] = (
     (
@@ -48,7 +49,7 @@ NO_THRASH: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(ELSEWHERE, id="node-and-crash"),
-        pytest.param(SAME_SELECTOR, id="same-selector"),
+        pytest.param(ONE_REPLICA, id="one-replica"),
         pytest.param(BAD_NODE, id="bad-node"),
         pytest.param(NO_THRASH, id="shedding-busy-blind"),
     ],

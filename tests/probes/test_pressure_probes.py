@@ -250,6 +250,12 @@ async def test_a_poll_is_bad_when_requests_are_there_and_nothing_moves(
     assert reading.fields == {"bad": bad, "worst": "llm-0", "least": bad}
 
 
+async def test_polls_are_as_short_as_the_playbook_says() -> None:
+    stands = scrapes(40, stands_after(20), every=2)
+    assert (await ask("no_progress", *stands, over="40s")).fields["bad"] == 5
+    assert (await ask("no_progress", *stands)).unknown == "fewer than half of the polls are there"
+
+
 async def test_the_worst_replica_is_named() -> None:
     moves = scrapes(300, stands_after(300), every=5, replica="llm-1")
     reading = await ask("no_progress", *moves, *scrapes(300, stands_after(0), every=5))

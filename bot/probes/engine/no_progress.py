@@ -10,11 +10,11 @@ from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import Window, quantile
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import answer, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled
 
-POLL_SECONDS = 30.0
+OVER = "5m"
 POLLS = 10
 
 
@@ -28,11 +28,14 @@ class NoProgress:
 
 
 class ReadNoProgress(Sampled):
-    """Of the last ten polls, half a minute apart, how many found requests on a replica and none of them finished."""
+    """Of ten polls, how many found requests on a replica and none of them finished."""
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         now = self.now()
-        window = Window(now - POLL_SECONDS * POLLS, now)
+        seconds = seconds_asked_for(request, "over", OVER)
+        if isinstance(seconds, str):
+            return unknown(request.name, seconds, at=now, source=self.history.source)
+        window = Window(now - seconds, now)
         metrics = frozenset({"num_requests_running", "num_requests_waiting", "request_success", "generation_tokens"})
         said = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
         bad = {replica: _bad_polls(scrapes, window) for replica, scrapes in said.scrapes.items()}
@@ -50,8 +53,9 @@ class ReadNoProgress(Sampled):
 def _bad_polls(scrapes: Sequence[Scrape], window: Window) -> float | None:
     """None if fewer than half of the polls fell on samples."""
     bad, judged = 0, 0
+    poll_seconds = (window.end - window.start) / POLLS
     for poll in range(POLLS):
-        part = Window(window.start + poll * POLL_SECONDS, window.start + (poll + 1) * POLL_SECONDS)
+        part = Window(window.start + poll * poll_seconds, window.start + (poll + 1) * poll_seconds)
         own = [scrape for scrape in scrapes if part.start <= scrape.at <= part.end]
         if len(own) < 2:
             continue
@@ -81,7 +85,9 @@ def _rose(scrapes: Sequence[Scrape], rank: str, name: str) -> bool:
 PROBE = Probe(
     name="no_progress",
     label="Replicas without progress",
-    help="Of the last ten polls, how many found requests on a replica and none finished.",
+    help="Of ten polls, how many found requests on a replica and none finished.",
     answer=NoProgress,
+    parameters={"over": "How long the ten polls take together."},
+    durations=("over",),
     read=ReadNoProgress.of,
 )

@@ -62,6 +62,19 @@ def test_a_silent_counter_is_not_calm() -> None:
     assert isinstance(silent["recovered"], Unknown)
 
 
+@pytest.mark.parametrize(("bad", "is_calm"), [(0.0, True), (3.0, False)], ids=["none-hangs", "one-hangs"])
+@pytest.mark.parametrize("playbook", [PLAYBOOK, packaged("inference-slo-breach")], ids=lambda playbook: playbook.name)
+def test_an_incident_does_not_end_by_itself_while_a_replica_hangs(
+    playbook: CompiledPlaybook, bad: float, is_calm: bool
+) -> None:
+    served: dict[str, Value] = {
+        "thrash": 0.0, "preempted": 0.0, "kv_usage": 0.5, "stall": False, "waiting": 0.0, "running": 4.0,
+        "arrivals": 2.0, "ttft_missed": 0.0, "tpot_missed": 0.0, "ttft_p99": 0.1, "tpot_p99": 0.01,
+    }  # fmt: skip
+    assert playbook.is_calm(served | {"no_progress.bad": bad}, changed=False) is is_calm
+    assert isinstance(playbook.is_calm(served, changed=False), Unknown), "too few polls are not calm"
+
+
 ASKED: dict[str, Value] = {"arrivals": 2.0, "asked_prompt": 108.0, "asked_answer": 500.0, "queue": 0.0}
 
 
