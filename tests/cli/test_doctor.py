@@ -129,11 +129,12 @@ def test_the_doctor_says_who_is_paged_and_whom_playbooks_call_in_vain() -> None:
     library = load_folders((packaged_playbooks(),), ())
     nobody, missing = of_teams(load_settings(ENOUGH), library)
     assert nobody.what == "nobody is paged: an urgent incident only mentions people in Slack"
-    assert missing.what.startswith("playbooks call facilities, router, but nobody is set for them")
+    assert missing.what.startswith("playbooks call facilities, platform, router, but nobody is set for them")
     all_set = {
         "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_PAGERDUTY": "0123456789abcdef0123456789abcdef",
         "INCIDENT_BOT_APPROVALS_TEAMS_FACILITIES_PHONE": "+49 30 1",
         "INCIDENT_BOT_APPROVALS_TEAMS_ROUTER_USER_GROUP": "S0ROUTER",
+        "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0PLATFORM",
     }
     settings = load_settings(ENOUGH | all_set)
     assert [(each.grade, each.what) for each in of_teams(settings, library)] == [("fine", "paged: serving")]
