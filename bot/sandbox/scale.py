@@ -62,7 +62,7 @@ TWO_CORES = Scale("demo-of-two", replicas=2, slower=3, patience=8)
 def impossible_on_a_cpu(scenario: Scenario) -> str:
     """What this scenario needs that a real engine on the CPU has not; empty if it can be played."""
     deploy = scenario.deploy
-    if scenario.fault.get("kind") in ("metrics_down", "cuda_oom", "slow"):
+    if scenario.fault.get("kind") in ("metrics_down", "cuda_oom", "slow", "stuck"):
         return f"the fault {scenario.fault['kind']}, which only a simulated engine can have"
     if scenario.image or (deploy and (deploy.image or deploy.env)):
         return "another image, and the engines run the vLLM of this machine"

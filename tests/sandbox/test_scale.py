@@ -46,7 +46,7 @@ def test_durations_are_stretched_and_other_settings_stay(scenario: Scenario) -> 
 def test_a_scenario_that_real_engines_cannot_play_is_known_with_its_reason() -> None:
     impossible = {name: reason for name, scenario in SCENARIOS.items() if (reason := impossible_on_a_cpu(scenario))}
     assert impossible == {
-        "hung-engine": "the fault slow, which only a simulated engine can have",
+        "hung-engine": "the fault stuck, which only a simulated engine can have",
         "unknown-version": "another image, and the engines run the vLLM of this machine",
         "crashes": "the fault cuda_oom, which only a simulated engine can have",
         "blind": "the fault metrics_down, which only a simulated engine can have",

@@ -48,7 +48,7 @@ class LoadAsked(_Asked):
 class StandingFault(_Asked):
     """Lasts until another one replaces it; the pod keeps it over a restart of its container."""
 
-    kind: Literal["none", "small_pool", "slow", "metrics_down", "dies"]
+    kind: Literal["none", "small_pool", "slow", "stuck", "metrics_down", "dies"]
     blocks: int = Field(default=32, ge=2)
     factor: float = Field(default=4.0, gt=0)
     after: float = Field(default=20.0, gt=0)

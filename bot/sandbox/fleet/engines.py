@@ -15,7 +15,7 @@ from bot.sandbox.fleet.pod_spec import PodSpec
 class Fault:
     """The fault of one replica; it belongs to the pod, so a replacement is healthy."""
 
-    kind: Literal["none", "small_pool", "slow", "metrics_down", "dies"] = "none"
+    kind: Literal["none", "small_pool", "slow", "stuck", "metrics_down", "dies"] = "none"
     blocks: int = 32
     factor: float = 4.0
     after: float = 20.0

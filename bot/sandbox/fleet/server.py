@@ -63,6 +63,8 @@ class VllmServer:
         self._http = HttpCounts()
         self._mode: Literal["serving", "draining", "dead"] = "serving"
         self._metrics_down = False
+        self._stuck = False
+        """It takes requests and works on none."""
         self._dies_at = math.inf
         self._ended: list[Sequence] = []
         self._ticked = asyncio.Event()
@@ -113,7 +115,7 @@ class VllmServer:
         if until >= self._dies_at:
             self.die("engine_killed", until)  # as a real one, which gets SIGKILL
             return
-        finished = self.engine.advance(until)
+        finished = [] if self._stuck else self.engine.advance(until)
         for sequence in finished:
             if sequence.finished_reason == "length":
                 seconds = max(0.0, sequence.last_token_at - sequence.arrived_at)
@@ -163,6 +165,7 @@ class VllmServer:
             self._facts = replace(self._facts, cache_config={**self.started.cache_config, **labels})
         self.engine.pace = replace(self.engine.pace, slowdown=fault.factor if fault.kind == "slow" else 1.0)
         self._metrics_down = fault.kind == "metrics_down"
+        self._stuck = fault.kind == "stuck"
         self._dies_at = self._facts.engine_created_at + fault.after if fault.kind == "dies" else math.inf
         return True
 

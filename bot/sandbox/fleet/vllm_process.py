@@ -64,6 +64,7 @@ CORE, WORKER = "VLLM::EngineCor", "VLLM::Worker"
 NOT_HERE = {
     "metrics_down": "a real engine always serves its metrics",
     "slow": "a real engine is as slow as this machine is",
+    "stuck": "a real engine goes on",
     "cuda_oom": "an engine on the CPU has no GPU memory to run out of",
 }
 """Faults that only a simulated engine can have."""
