@@ -560,6 +560,8 @@ class ReadContext:
     """The incident's alerts."""
     handed_out: Sequence[Mapping[str, Any]] = ()
     """The flag edits that the owner of the workload was last given to make."""
+    entered_at: float = 0.0
+    """When the run entered its state."""
     shares_lists: bool = False
     """Whether lists of the cluster may be a second old. Never for a change, nor once the incident changed something."""
 

@@ -76,6 +76,7 @@ async def ask(
     revisions: Sequence[Obj] = (),
     moments: Mapping[str, float] | None = None,
     parameters: Mapping[str, Any] | None = None,
+    entered_at: float = 0.0,
 ) -> Reading:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     node = {"metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": gpu} if gpu else {}}}
@@ -89,7 +90,8 @@ async def ask(
         unreadable=unreadable or {},
     )
 
-    asked = request(probe, snapshot, at=OPENED, moments=moments or {}, parameters=parameters)
+    about = {"moments": moments or {}, "entered_at": entered_at}
+    asked = request(probe, snapshot, at=OPENED, parameters=parameters, **about)
     return await probes.ask(asked, logs=logs or Logs({}), history=pages or Samples())
 
 
@@ -155,6 +157,13 @@ async def test_a_crash_before_the_time_that_is_asked_for_is_over() -> None:
     recent, long_ago = [await ask("restarts", crashed, logs=logs, parameters={"over": over}) for over in ("10m", "2m")]
     assert (recent.fields["crashed"], recent.fields["oom"], recent.fields["count"]) == (True, True, 1.0)
     assert (long_ago.fields["crashed"], long_ago.fields["oom"], long_ago.fields["count"]) == (False, False, 0.0)
+
+
+async def test_a_crash_before_the_state_was_entered_may_be_left_out() -> None:
+    crashed, logs = restarted("a", seconds=-60), Logs({"a/previous": OOM})
+    asked = {"logs": logs, "parameters": {"since": "state"}}
+    assert (await ask("restarts", crashed, **asked, entered_at=OPENED - 30)).fields["count"] == 0.0
+    assert (await ask("restarts", crashed, **asked, entered_at=OPENED - 90)).fields["count"] == 1.0
 
 
 async def test_a_crash_for_another_reason_is_no_oom() -> None:

@@ -38,7 +38,8 @@ class Restarts:
 class ReadRestarts(PodsProbe):
     """How often engines ended since the incident opened, and whether memory was the cause.
 
-    `over` counts only recent ends: an incident that opened with a crash must be able to detect that it is over.
+    `over` counts only recent ends: an incident that opened with a crash must be able to detect that it is over. `since:
+    state` counts only ends after the run entered its state, such as after a change.
     """
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
@@ -49,6 +50,8 @@ class ReadRestarts(PodsProbe):
             if isinstance(span := seconds_asked_for(request, "over"), str):
                 return no_answer(request, span, source=SOURCE)
             since = max(since, request.at - span)
+        if request.spec.parameters.get("since") == "state":
+            since = max(since, request.context.entered_at)
         ended = latest_crash_first(end for pod in pods for end in ends_of(pod, since, snapshot.kills))
         crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MAX_LOGS]))
@@ -93,7 +96,10 @@ PROBE = Probe(
     label="Restarts",
     help="How often engines ended since the incident opened, and whether memory was the reason.",
     answer=Restarts,
-    parameters={"over": "Count only what ended within this time."},
+    parameters={
+        "over": "Count only what ended within this time.",
+        "since": "`state`: count only what ended since the state was entered.",
+    },
     durations=("over",),
     read=lambda sources: ReadRestarts(sources.logs),
 )
