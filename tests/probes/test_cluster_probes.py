@@ -140,6 +140,17 @@ async def test_a_deploy_is_the_cause_only_if_it_served_before_the_first_bad_samp
     assert ("its first replica was Ready" in str(reading.detail)) is not matters
 
 
+async def test_a_replica_whose_sidecar_restarted_had_served_since_its_engine_started() -> None:
+    pod = started("a", minutes_before=18, ready_before=-3)
+    pod["spec"] = {"containers": [{"name": "vllm"}, {"name": "proxy"}]}
+    pod["status"]["containerStatuses"] = [
+        pod["status"]["containerStatuses"][0] | {"name": "vllm"},
+        {"name": "proxy", "restartCount": 1, "state": {"running": {"startedAt": at(OPENED + 2 * MINUTES)}}},
+    ]
+    reading = await ask("recent_rollout", snapshot(AT_TWENTY, OLD, pods=(pod,)))
+    assert reading.fields["matters"] is True
+
+
 def thrash(*, since: float, until: float = 0.0, replica: str = "a", healthy_from: float = 60.0) -> list[Scrape]:
     """Samples each 15 s up to the alert: one request finishes a second.
 

@@ -56,13 +56,26 @@ def pod(name: str, *args: str, template: str = "t1", image: str = "vllm/vllm-ope
     return {
         "metadata": {"name": name, "namespace": "serving", "labels": labels, "ownerReferences": [owner]},
         "spec": {"nodeName": "n1", "containers": [container]},
-        "status": {"phase": "Running", "startTime": at(-86400), "containerStatuses": [status]},
+        "status": {"phase": "Running", "startTime": at(-86400), "containerStatuses": [{"name": "vllm", **status}]},
     }
 
 
 def restarted(name: str, *, seconds: float, reason: str = "Error", code: int = 1, count: int = 1) -> Obj:
     ended = {"reason": reason, "exitCode": code, "finishedAt": at(seconds)}
     return pod(name, restartCount=count, state={"running": {}}, lastState={"terminated": ended})
+
+
+def beside(engine: Obj, *, seconds: float, is_native: bool = False) -> Obj:
+    """With a log shipper that was killed for its own memory, and started again."""
+    died = {"reason": "OOMKilled", "exitCode": 137, "startedAt": at(-86400), "finishedAt": at(seconds)}
+    status = {
+        "name": "log-shipper", "restartCount": 1, "lastState": {"terminated": died},
+        "state": {"running": {"startedAt": at(seconds)}},
+    }  # fmt: skip
+    kind = "initContainers" if is_native else "containers"
+    engine["spec"].setdefault(kind, []).append({"name": "log-shipper", "image": "fluent/fluent-bit:3"})
+    engine["status"].setdefault(kind.removesuffix("s") + "Statuses", []).append(status)
+    return engine
 
 
 async def ask(
@@ -149,6 +162,53 @@ async def test_a_cause_above_many_tracebacks_that_cannot_be_read_is_unknown() ->
 async def test_a_container_killed_for_host_memory_ran_out_of_memory_too() -> None:
     reading = await ask("restarts", restarted("a", seconds=-60, reason="OOMKilled", code=137))
     assert reading.fields["oom"] is True
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+async def test_a_sidecar_that_was_killed_is_no_end_of_the_engine_beside_it(is_native: bool) -> None:
+    engine = pod("a", restartCount=0, state={"running": {"startedAt": at(-86400)}})
+    engine["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    seen, logs = beside(engine, seconds=-110, is_native=is_native), Logs({"a": "INFO fine"})
+    restarts = await ask("restarts", seen, logs=logs)
+    assert restarts.fields == {"count": 0.0, "crashed": False, "oom": False, "last_reason": ""}
+    words = await ask("last_words", seen, logs=logs)
+    assert (words.fields["why"], words.fields["host_oom"], words.fields["died"]) == ("none", False, False)
+    scene = await ask("crash_scene", seen)
+    assert (scene.fields["crashed"], scene.fields["steady_for"]) == (0.0, 86400.0)
+
+
+async def test_beside_a_sidecar_that_was_killed_an_engine_ends_by_its_own_exit_code() -> None:
+    died = {"reason": "Error", "exitCode": 1, "startedAt": at(-3660), "finishedAt": at(-60)}
+    engine = pod("a", restartCount=1, state={"running": {"startedAt": at(-50)}}, lastState={"terminated": died})
+    scene = await ask("crash_scene", beside(engine, seconds=-110))
+    assert {name: scene.fields[name] for name in ("names", "exit_code", "lived")} == {
+        "names": "a (exit 1, once)", "exit_code": 1.0, "lived": 3600.0,
+    }  # fmt: skip
+
+
+async def test_a_failing_init_container_is_a_start_that_does_not_succeed_and_no_end_of_an_engine() -> None:
+    starts = pod("a", restartCount=0, state={"waiting": {"reason": "PodInitializing"}})
+    seen = beside(starts, seconds=-60, is_native=True)
+    assert (await ask("restarts", seen)).fields["count"] == 0.0
+    scene = await ask("crash_scene", seen)
+    assert (scene.fields["crashed"], scene.fields["steady_for"]) == (0.0, 0.0)
+
+
+async def test_where_no_engine_is_recognised_the_end_of_each_container_counts() -> None:
+    engine = pod("a", image="own/model:1", restartCount=0, state={"running": {}})
+    engine["spec"]["containers"][0] |= {"name": "main", "command": ["serve"]}
+    engine["status"]["containerStatuses"][0]["name"] = "main"
+    reading = await ask("restarts", beside(engine, seconds=-110), logs=Logs({"a/previous": ""}))
+    assert (reading.fields["count"], reading.fields["oom"]) == (1.0, True)
+
+
+async def test_a_replica_whose_engine_restarted_is_read_before_one_whose_sidecar_did() -> None:
+    """Of each template one log is read."""
+    sidecar = beside(pod("a", restartCount=0, state={"running": {}}), seconds=-86400)
+    sidecar["status"]["containerStatuses"][1]["restartCount"] = 9
+    logs = Logs({"b": "INFO fine"})
+    await ask("startup_log", sidecar, restarted("b", seconds=-86400), logs=logs)
+    assert logs.read_of == ["b"]
 
 
 async def test_a_crash_before_the_time_that_is_asked_for_is_over() -> None:

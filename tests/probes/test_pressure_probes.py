@@ -197,6 +197,17 @@ async def test_a_time_in_which_nobody_came_yet_does_not_hide_that_fewer_run_at_o
     assert reading.fields == {"count": 1.0, "signs": "fewer run at once"}
 
 
+async def test_the_restart_of_a_sidecar_is_no_early_sign() -> None:
+    def calm(_: float) -> dict[str, float]:
+        return {"num_requests_running": 16, "num_requests_waiting": 0}
+
+    seen = restarted(600)
+    sidecar = seen.pods[0]["status"]["containerStatuses"][0]
+    seen.pods[0]["spec"] = {"containers": [{"name": "vllm"}, {"name": sidecar["name"]}]}
+    reading = await ask("pressure_symptoms", *day_then(calm), seen=seen)
+    assert reading.fields == {"count": 0.0, "signs": "none"}
+
+
 async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
     assert (await ask("pressure_symptoms", past="soon")).unknown.startswith("'soon' is not a duration")
 
@@ -207,7 +218,7 @@ async def test_without_anything_readable_there_are_not_zero_signs() -> None:
 
 
 def restarted(seconds: float) -> ClusterSnapshot:
-    status: Obj = {"restartCount": 1, "lastState": {"terminated": {"finishedAt": at(OPENED - seconds)}}}
+    status: Obj = {"name": "c", "restartCount": 1, "lastState": {"terminated": {"finishedAt": at(OPENED - seconds)}}}
     owner = {"kind": "ReplicaSet", "uid": "rs-1", "controller": True}
     pod = {
         "metadata": {"name": "llm-0", "uid": "u", "ownerReferences": [owner]},

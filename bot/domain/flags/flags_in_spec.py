@@ -83,6 +83,15 @@ def engine_container(template: Obj) -> tuple[int, Obj] | None:
     return None
 
 
+def engine_statuses(pod: Obj) -> list[Obj]:
+    """Returns the status of the engine's container; those of all containers if none is recognised as the engine.
+
+    Sidecars do not count, and neither do init containers: if one fails, no engine has started.
+    """
+    statuses, found = dig(pod, "status", "containerStatuses") or [], engine_container(pod)
+    return [status for status in statuses if found is None or status.get("name") == found[1].get("name")]
+
+
 def config_maps_named(template: Obj) -> frozenset[str]:
     """Returns the ConfigMaps that may set the engine's flags: its variables and its mounted files."""
     found = engine_container(template)

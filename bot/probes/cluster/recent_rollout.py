@@ -21,6 +21,7 @@ from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED
+from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.errors import BotError
 from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.scrape import Scrape
@@ -220,9 +221,7 @@ def _served_since(snapshot: ClusterSnapshot, at: float) -> float | None:
 
 def _started_at(pod: Obj) -> float | None:
     """When its engine started, so when it last read its flags."""
-    running = [
-        seconds_of(dig(one, "state", "running", "startedAt")) for one in dig(pod, "status", "containerStatuses") or []
-    ]
+    running = [seconds_of(dig(status, "state", "running", "startedAt")) for status in engine_statuses(pod)]
     known = [at for at in running if at is not None]
     return max(known) if known else seconds_of(dig(pod, "metadata", "creationTimestamp"))
 
@@ -232,6 +231,7 @@ def _ready_at(pod: Obj) -> float | None:
     ready = condition(pod, "Ready")
     if ready.get("status") != "True":
         return None
+    # A sidecar that restarts makes its pod Ready anew, too.
     restarted = any(one.get("restartCount") for one in dig(pod, "status", "containerStatuses") or [])
     return _started_at(pod) if restarted else seconds_of(ready.get("lastTransitionTime"))
 

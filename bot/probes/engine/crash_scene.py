@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import dig, is_ready, name_of, seconds_of
 from bot.domain.cluster.rollout import new_and_old_pods
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container
+from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container, engine_statuses
 from bot.domain.signals.signal import DURATION, Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, staying
@@ -75,9 +75,9 @@ class _Life:
 
 
 def _lives(pod: Obj) -> list[_Life]:
-    """The last ended container of each, with its dates from Kubernetes."""
+    """The last ended container of its engine, with its dates from Kubernetes."""
     found = []
-    for status in dig(pod, "status", "containerStatuses") or []:
+    for status in engine_statuses(pod):
         ended = dig(status, "state", "terminated") or dig(status, "lastState", "terminated") or {}
         if ended:
             found.append(_Life(seconds_of(ended.get("startedAt")), seconds_of(ended.get("finishedAt"))))
@@ -97,7 +97,7 @@ def _lived(crashed: Sequence[Ended]) -> float | None:
 
 def _age(pod: Obj, now: float) -> float | None:
     """How long its engine has run by now; 0 while it does not run, None if that is unknown."""
-    statuses = dig(pod, "status", "containerStatuses") or []
+    statuses = engine_statuses(pod)
     if not statuses:
         return 0.0 if dig(pod, "status", "phase") == "Pending" else None
     began = [seconds_of(dig(status, "state", "running", "startedAt") or "") for status in statuses]

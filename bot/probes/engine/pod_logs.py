@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
 from bot.domain.cluster.pod_end import failed_probe_of, was_told_to_end
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodLogs, ProbeRequest
@@ -112,7 +113,7 @@ def latest_crash_first(ended: Iterable[Ended]) -> list[Ended]:
 
 def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended]:
     """`kills`: the snapshot's events about containers that a kubelet ends."""
-    for status in dig(pod, "status", "containerStatuses") or []:
+    for status in engine_statuses(pod):
         now, last = dig(status, "state", "terminated"), dig(status, "lastState", "terminated")
         ended, is_previous = (now, False) if now else (last, True)
         if not ended or (seconds_of(ended.get("finishedAt")) or 0.0) < since:
@@ -173,4 +174,4 @@ def one_of_each_template(pods: Sequence[Obj]) -> list[Obj]:
 
 
 def _restarts(pod: Obj) -> int:
-    return sum(int(status.get("restartCount") or 0) for status in dig(pod, "status", "containerStatuses") or [])
+    return sum(int(status.get("restartCount") or 0) for status in engine_statuses(pod))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, seconds_of
+from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.numbers import is_number
 from bot.domain.signals.sampling import SampledSpec
 from bot.domain.signals.signal import Reading, unknown
@@ -65,7 +66,7 @@ class ReadPressureSymptoms(Sampled):
         ends = [
             seconds_of(dig(status, "lastState", "terminated", "finishedAt") or "")
             for pod in pods_asked_for(request, snapshot)
-            for status in dig(pod, "status", "containerStatuses") or []
+            for status in engine_statuses(pod)
         ]
         return any(end is not None and request.at - end <= RESTARTED_SECONDS for end in ends)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.domain.flags.flag_table import newest_table, version_of_image
-from bot.domain.flags.flags_in_spec import config_maps_named, flags_of_template
+from bot.domain.flags.flags_in_spec import config_maps_named, engine_statuses, flags_of_template
 from tests.domain.changes.snapshots import container, template
 
 pytestmark = pytest.mark.fast
@@ -46,6 +46,22 @@ def test_among_strangers_no_engine_is_guessed() -> None:
     made = template()
     made["spec"]["containers"] = [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:1"}]
     assert "recognised as the engine" in flags_of_template(made).unparsable
+
+
+def test_the_engines_status_is_found_beside_those_of_sidecars() -> None:
+    made = template()
+    made["spec"]["containers"].insert(0, {"name": "proxy", "image": "envoy:v1"})
+    made["status"] = {
+        "containerStatuses": [{"name": "proxy"}, {"name": "vllm"}], "initContainerStatuses": [{"name": "native"}],
+    }  # fmt: skip
+    assert engine_statuses(made) == [{"name": "vllm"}]
+
+
+def test_among_strangers_every_status_may_be_the_engines() -> None:
+    strangers = [{"name": "a"}, {"name": "b"}]
+    made = {"spec": {"containers": strangers}, "status": {"containerStatuses": strangers}}
+    assert engine_statuses(made) == strangers
+    assert engine_statuses({"spec": {"containers": strangers}}) == []
 
 
 @pytest.mark.parametrize(
