@@ -561,6 +561,17 @@ async def test_the_last_words_of_a_container_that_ended_name_its_end() -> None:
     assert "CUDA out of memory" in reading.detail
 
 
+async def test_a_prompt_that_quotes_a_crash_is_no_crash_and_is_not_shown() -> None:
+    prompt = "Why do I get torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB?"
+    request = f"INFO 08-01 12:00:00 [logger.py:43] Received request cmpl-1: prompt: '{prompt}', params: None"
+    healthy = pod("llm-0", image="vllm/vllm-openai:v0.8.5", restartCount=0, state={"running": {}})
+    reading = await ask("last_words", healthy, logs=Logs({"llm-0": f"INFO: Application startup complete.\n{request}"}))
+    assert {name: reading.fields[name] for name in ("why", "oom", "died", "line", "lines")} == {
+        "why": "none", "oom": False, "died": False, "line": "", "lines": 0.0,
+    }  # fmt: skip
+    assert reading.detail == ""
+
+
 async def test_the_kill_of_the_host_is_told_apart_from_the_devices_memory() -> None:
     ended = restarted("llm-0", seconds=30, reason="OOMKilled", code=137)
     reading = await ask("last_words", ended, logs=Logs({"llm-0/previous": "INFO fine", "llm-0": "INFO fine"}))

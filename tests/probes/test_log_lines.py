@@ -179,6 +179,57 @@ def test_lines_of_gpu_servers_are_told_apart(log: str, why: OomClass) -> None:
     assert last_words(log).why == why
 
 
+SERVES = "INFO:     Application startup complete."
+PARAMS = "params: SamplingParams(n=1, max_tokens=99), prompt_token_ids: None, lora_request: None."
+V0 = "INFO 08-01 12:00:00 [logger.py:43] "
+REQUEST = f"{V0}Received request chatcmpl-1: prompt: "
+FATAL = "ERROR 08-01 12:01:00 [core.py:400] EngineCore encountered a fatal error."
+
+
+@pytest.mark.parametrize(
+    "request_lines",
+    [
+        pytest.param(f"{REQUEST}'Why do I get {OOM}?', {PARAMS}", id="up to 0.9"),
+        pytest.param(f"{REQUEST}'What is this?\\n{OOM}\\nThanks', {PARAMS}", id="of several lines, escaped"),
+        pytest.param(f"{REQUEST}'What is this?\r\n{V0}{OOM}\r\n{V0}', {PARAMS}", id="each line with a prefix"),
+        pytest.param(f"{REQUEST}'What is this?\n{OOM}\nThanks', {PARAMS}", id="of several lines"),
+        pytest.param(f"{REQUEST}'What is this?\n{OOM}", id="cut off"),
+        pytest.param(
+            f"{{'message': \"Received request cmpl-1: prompt: '{OOM}', {PARAMS}\"}}", id="in a format of its own"
+        ),
+        pytest.param(
+            f"(APIServer pid=1) DEBUG 08-01 12:00:00 [logger.py:45] Request c-1 details: prompt: '{OOM}'", id="debug"
+        ),
+        pytest.param(f"(APIServer pid=1) {V0}Generated response c-1: output: '{OOM}'", id="an answer"),
+        pytest.param(f"{REQUEST}'the estimated maximum model length is 42', {PARAMS}", id="what would fit"),
+    ],
+)
+def test_what_a_user_asks_is_not_what_the_engine_says(request_lines: str) -> None:
+    """The prompt is repeated nowhere, neither as the cause nor among the lines that are kept."""
+    assert last_words(f"{SERVES}\n{request_lines}") == last_words("")
+    died = last_words(f"{SERVES}\n{request_lines}\n{FATAL}\nRuntimeError: NCCL error: unhandled system error")
+    assert (died.why, died.collective) == ("engine_died", True)
+    assert died.telling == (FATAL, "RuntimeError: NCCL error: unhandled system error")
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        pytest.param(f"{REQUEST}'Hello', {PARAMS}", id="a whole request"),
+        pytest.param(f"{V0}Received request chatcmpl-1.", id="without a prompt"),
+        pytest.param(f"{REQUEST}'Hello\n{V0}Added request chatcmpl-1.", id="a request whose end is missing"),
+    ],
+)
+def test_what_the_engine_says_below_a_request_is_read(above: str) -> None:
+    assert last_words(f"{SERVES}\n{above}\nTraceback (most recent call last):\n{OOM}").why == "serving"
+
+
+def test_an_engine_whose_user_asks_about_a_shutdown_was_not_told_to_stop() -> None:
+    told = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
+    found = last_words(f"{SERVES}\n{told}\n{FATAL}")
+    assert (found.why, found.told_to_stop) == ("engine_died", False)
+
+
 def test_only_running_out_of_device_memory_counts_as_cuda_oom() -> None:
     assert {"weights", "warm_up", "start_up", "serving"} == CUDA_OOM
 

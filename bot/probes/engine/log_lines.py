@@ -39,6 +39,15 @@ of its pod says. killed: a signal ended it from outside, and no event says whose
 CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_PROCESS = r"(?:\([^)\n]+\) )*"
+_LEVEL = rf"{_PROCESS}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b"
+_REQUEST = re.compile(
+    # Without the parameters that follow a prompt, the prompt goes on, up to the next message.
+    rf"(Received request )(?:\S+: prompt: (?:(?!.*params\w*: ).*\n(?!{_LEVEL}))*)?.*"
+)
+"""Written at INFO; up to vLLM 0.9 with the user's prompt, which may quote any line of a log."""
+_INFO = re.compile(rf"^{_PROCESS}(?:DEBUG|INFO)\b.*", re.MULTILINE)
+"""No cause is written at these levels, but prompts and answers are."""
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError: (?:CUDA|HIP) out of memory|(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
 )
@@ -160,11 +169,16 @@ def _arguments(log: str) -> dict[str, object] | None:
 
 
 def last_words(log: str) -> LastWords:
-    """Why the engine of this log ended, by the most exact line in it; `none` if no line shows that it ended."""
-    log = plain(log)
-    telling = tuple(_telling(log))[-50:]
-    why, found = _cause(log)
-    fits = _FITS.search(log)
+    """Why the engine of this log ended, by the most exact line in it; `none` if no line shows that it ended.
+
+    What users ask, and what the engine answers, is no evidence and is not kept.
+    """
+    log = _REQUEST.sub(r"\1", plain(log))
+    # As long as the log, so that a place in one is a place in the other.
+    troubles = _INFO.sub(lambda line: " " * len(line[0]), log)
+    telling = tuple(_telling(troubles))[-50:]
+    why, found = _cause(troubles, log)
+    fits = _FITS.search(troubles)
     return LastWords(
         why,
         redacted(_line_of(log, found)) if found else "",
@@ -184,17 +198,18 @@ def _telling(log: str) -> Iterable[str]:
     return said.values()
 
 
-def _cause(log: str) -> tuple[OomClass, re.Match[str] | None]:
+def _cause(troubles: str, log: str) -> tuple[OomClass, re.Match[str] | None]:
+    """`troubles`: the log without its lines at INFO, which still show whether it served or was told to stop."""
     for why, pattern in _CLASSES:
-        if found := pattern.search(log):
+        if found := pattern.search(troubles):
             return why, found
-    if found := _OUT_OF_MEMORY.search(log):
+    if found := _OUT_OF_MEMORY.search(troubles):
         return "serving" if _SERVES.search(log, 0, found.start()) else "start_up", found
-    if found := _START_FAILED.search(log):
+    if found := _START_FAILED.search(troubles):
         return "start_failed", found
     # An engine that was told to stop logs the same errors as one that died.
     told_to_stop = _TOLD_TO_STOP.search(log)
-    if found := _ENGINE_DIED.search(log, 0, told_to_stop.start() if told_to_stop else len(log)):
+    if found := _ENGINE_DIED.search(troubles, 0, told_to_stop.start() if told_to_stop else len(log)):
         return "engine_died", found
     return "none", None
 
