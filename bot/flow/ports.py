@@ -688,16 +688,17 @@ class PodLogs(Protocol):
     ) -> str | None:
         """The log of the pod's engine container: its first MiB, also from the second `since` on, or its last lines.
 
-        None if there is none: no such container yet, or no previous one. Raises `ClusterError` if there is no answer.
+        None if there is none: no such container yet, or no previous one. Raises `CutLogError` if the last lines are
+        larger than a MiB, and `ClusterError` if there is no answer.
         """
         ...
 
 
 class JobLogs(Protocol):
     async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
-        """The end of the log of the pod's main container; None if there is none.
+        """The end of the log of the pod's main container, with fewer lines if they are long; None if there is none.
 
-        Raises `ClusterError` if there is no answer.
+        Raises `CutLogError` if they are too long, and `ClusterError` if there is no answer.
         """
         ...
 

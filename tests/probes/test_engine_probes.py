@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, CutLogError
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.probes.engine.flags_in_effect import default_max_num_seqs, version_of_tag
@@ -18,7 +18,8 @@ from tests.kit.probes import Samples, request
 pytestmark = pytest.mark.fast
 
 OPENED = 1_790_000_000.0
-OOM = "INFO: Application startup complete.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+CUDA_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+OOM = f"INFO: Application startup complete.\n{CUDA_OOM}"
 
 
 class Logs:
@@ -42,7 +43,12 @@ class Logs:
         if name in self._logs and self._logs[name] is None:
             raise ClusterError("the kubelet did not answer")
         log = self._logs.get(name)
-        return log if log is None or tail_lines is None else "\n".join(log.splitlines()[-tail_lines:])
+        if log is None or tail_lines is None:
+            return log
+        last = "\n".join(log.splitlines()[-tail_lines:])
+        if len(last) >= 1024 * 1024:
+            raise CutLogError(f"its last {tail_lines} lines are larger than 1 MiB")
+        return last
 
 
 def at(seconds: float) -> str:
@@ -159,6 +165,42 @@ async def test_a_cause_above_many_tracebacks_that_cannot_be_read_is_unknown() ->
     assert "oom" not in reading.fields
 
 
+def requests(count: int, *, letters: int) -> list[str]:
+    said = "INFO 08-01 12:00:00 [logger.py:43] Received request cmpl-1: prompt: '{}', params: SamplingParams(n=1)"
+    return [said.format("x" * letters)] * count
+
+
+async def test_of_long_lines_fewer_are_read_so_that_the_newest_are_among_them() -> None:
+    logs = Logs({"a/previous": "\n".join([*requests(700, letters=2000), CUDA_OOM]), "a": ""})
+    crashed = restarted("a", seconds=-60)
+    reading = await ask("restarts", crashed, logs=logs)
+    assert (reading.fields["oom"], logs.read_of) == (True, ["a/previous", "a/previous"])
+    assert "serving: torch.OutOfMemoryError" in str(reading.fields["last_reason"])
+    assert (await ask("last_words", crashed, logs=logs)).fields["why"] == "serving"
+
+
+async def test_a_cause_above_the_fewer_lines_that_are_read_is_found_too() -> None:
+    lines = [*requests(700, letters=2000), CUDA_OOM, *FLOOD[:300]]
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a/previous": "\n".join(lines)}))
+    assert reading.fields["oom"] is True
+
+
+async def test_a_log_whose_newest_lines_cannot_be_read_is_unread_and_says_why() -> None:
+    logs = Logs({"a/previous": "\n".join([*requests(300, letters=6000), CUDA_OOM]), "a": ""})
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=logs)
+    why = "its last 200 lines are larger than 1 MiB"
+    assert reading.unknown_parts == {"oom": f"the log of the container that ended cannot be read: {why}"}
+    words = await ask("last_words", restarted("a", seconds=-60), logs=logs)
+    assert {words.unknown_parts["why"], words.unknown_parts["oom"]} == {f"1 of the logs cannot be read: {why}"}
+    running = await ask("last_words", pod("a"), logs=Logs({"a": "\n".join(requests(300, letters=6000))}))
+    assert running.unknown == f"no log of any of its pods can be read: {why}"
+
+
+async def test_a_log_that_is_gone_is_unread() -> None:
+    reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a": ""}))
+    assert reading.unknown_parts == {"oom": "the log of the container that ended cannot be read: it is gone"}
+
+
 async def test_a_container_killed_for_host_memory_ran_out_of_memory_too() -> None:
     reading = await ask("restarts", restarted("a", seconds=-60, reason="OOMKilled", code=137))
     assert reading.fields["oom"] is True
@@ -235,7 +277,9 @@ async def test_a_crash_for_another_reason_is_no_oom() -> None:
 async def test_a_crash_whose_log_cannot_be_read_may_have_been_an_oom() -> None:
     reading = await ask("restarts", restarted("a", seconds=-60), logs=Logs({"a/previous": None}))
     assert reading.fields["crashed"] is True
-    assert reading.unknown_parts == {"oom": "the log of the container that ended cannot be read"}
+    assert reading.unknown_parts == {
+        "oom": "the log of the container that ended cannot be read: the kubelet did not answer"
+    }
 
 
 async def test_a_crash_of_last_night_is_not_this_incidents() -> None:
@@ -589,7 +633,7 @@ async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
     assert set(reading.unknown_parts) == {"why", "oom", "collective", "fits_tokens"}
     assert reading.fields["died"] is True
     none = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": None}))
-    assert none.unknown == "no log of any of its pods can be read"
+    assert none.unknown == "no log of any of its pods can be read: the kubelet did not answer"
 
 
 async def test_a_container_that_was_told_to_stop_has_not_died() -> None:

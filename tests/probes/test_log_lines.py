@@ -224,6 +224,26 @@ def test_what_the_engine_says_below_a_request_is_read(above: str) -> None:
     assert last_words(f"{SERVES}\n{above}\nTraceback (most recent call last):\n{OOM}").why == "serving"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(SERVES, id="the end of its start"),
+        pytest.param('INFO:     10.0.0.1:4242 - "POST /v1/chat/completions HTTP/1.1" 200 OK', id="access line"),
+        pytest.param("INFO 11-20 23:10:01 [loggers.py:1] Engine 000: Avg …, Running: 3 reqs, Waiting: 0 reqs", id="V1"),
+        pytest.param("INFO 08-01 12:00:00 metrics.py:455] Avg …, Running: 3 reqs, Swapped: 0 reqs", id="V0"),
+        pytest.param(f"{REQUEST}'Hello', {PARAMS}", id="a request"),
+    ],
+)
+def test_an_engine_that_served_did_not_die_at_its_start(line: str) -> None:
+    """The line that ends the start is often far above the end of the log."""
+    assert last_words(f"{line}\n{OOM}").why == "serving"
+
+
+def test_the_routes_that_an_engine_lists_at_its_start_are_no_sign_that_it_served() -> None:
+    route = "(APIServer pid=1) INFO 11-20 23:10:01 [launcher.py:46] Route: /v1/chat/completions, Methods: POST"
+    assert last_words(f"{route}\n{OOM}").why == "start_up"
+
+
 def test_an_engine_whose_user_asks_about_a_shutdown_was_not_told_to_stop() -> None:
     told = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
     found = last_words(f"{SERVES}\n{told}\n{FATAL}")

@@ -9,7 +9,7 @@ from bot.adapters.kubernetes.paths import path_of
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.cluster.objects import annotations_of, dig
 from bot.domain.flags.flags_in_spec import engine_container
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, CutLogError
 
 MAX_BYTES = 1024 * 1024
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -30,7 +30,7 @@ class KubernetesPodLogs:
     ) -> str | None:
         """The first MiB, also from the second `since` on, or the last lines; None if there is no such log.
 
-        Raises `ClusterError` without an answer.
+        Raises `CutLogError` if the last lines are larger than that, and `ClusterError` without an answer.
         """
         found = await self._reader.find("Pod", namespace, pod)
         engine = engine_container(found) if found else None
@@ -46,13 +46,19 @@ class KubernetesPodLogs:
         return await self._text(namespace, pod, query)
 
     async def last_lines(self, namespace: str, pod: str, *, lines: int) -> str | None:
-        """Of kubectl's default container; None if there is no log. Raises `ClusterError` without an answer."""
+        """Of kubectl's default container, a tenth of them if they are larger than a MiB; None if there is no log.
+
+        Raises `CutLogError` if that tenth is too, and `ClusterError` without an answer.
+        """
         found = await self._reader.find("Pod", namespace, pod)
         names = [str(one["name"]) for one in dig(found, "spec", "containers") or []]
         if found is None or not names:
             return None
         container = annotations_of(found).get(DEFAULT_CONTAINER, names[0])
-        return await self._text(namespace, pod, {"container": container, "tailLines": str(lines)})
+        try:
+            return await self._text(namespace, pod, {"container": container, "tailLines": str(lines)})
+        except CutLogError:
+            return await self._text(namespace, pod, {"container": container, "tailLines": str(lines // 10)})
 
     async def _text(self, namespace: str, pod: str, asked: Mapping[str, str]) -> str | None:
         query = {**asked, "limitBytes": str(MAX_BYTES)}
@@ -62,4 +68,8 @@ class KubernetesPodLogs:
             return None
         if not answer.is_ok:
             raise ClusterError(answer.message)
-        return answer.body if isinstance(answer.body, str) else str(answer.body)
+        log = answer.body if isinstance(answer.body, str) else str(answer.body)
+        # A kubelet goes to the first of the last lines, and stops after the limit.
+        if "tailLines" in asked and len(log.encode()) >= MAX_BYTES:
+            raise CutLogError(f"its last {asked['tailLines']} lines are larger than {MAX_BYTES >> 20} MiB")
+        return log

@@ -95,6 +95,10 @@ class ClusterError(BotError):
     """Kubernetes refused or did not answer a read; the reason is for people."""
 
 
+class CutLogError(ClusterError):
+    """Ask for fewer lines: the newest of those that were asked for are missing."""
+
+
 class UnknownClusterError(ClusterError):
     """Name one of the bot's clusters: none was named, or one that it does not work on."""
 

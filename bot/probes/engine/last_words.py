@@ -18,6 +18,7 @@ from bot.probes.engine.log_lines import CUDA_OOM, LastWords, OomClass
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
     ENDED_BY_ITSELF,
+    GONE,
     MAX_LOGS,
     SOURCE,
     Ended,
@@ -55,27 +56,31 @@ class ReadLastWords(PodsProbe):
         stopped = {name_of(end.pod): end for end in ended if not end.is_previous}
         asked = [*((end.pod, end) for end in previous[:MAX_LOGS]), *((pod, stopped.get(name_of(pod))) for pod in shown)]
         said = await asyncio.gather(*(self._read(pod, end) for pod, end in asked))
-        words = [found for found in said if found is not None]
+        words = [found for found in said if isinstance(found, LastWords)]
+        unread = [found for found in said if isinstance(found, str)]
         if not words:
-            return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
-        unread = len(said) - len(words) + max(0, len(previous) - MAX_LOGS)
+            return no_answer(request, ": ".join(["no log of any of its pods can be read", *unread[:1]]), source=SOURCE)
+        unread += [f"only those of {MAX_LOGS} containers that ended are read"] * (len(previous) - MAX_LOGS)
         return _reading(request, words, ended, unread)
 
-    async def _read(self, pod: Obj, end: Ended | None) -> LastWords | None:
-        """The words of a container that ended, or of one that runs."""
+    async def _read(self, pod: Obj, end: Ended | None) -> LastWords | str:
+        """The words of a container that ended, or of one that runs; a string says why its log cannot be read."""
         is_previous = end is not None and end.is_previous
         try:
             words = await words_of(self._logs, pod, end)
-        except ClusterError:
+        except ClusterError as error:
             # Counted as unread: the other logs may still prove a cause, but cannot rule one out for this log.
-            return None
-        if words is None and not is_previous:
+            return str(error)
+        if words is None:
             # A container that has not begun has no log; one that ended had a log, which is gone.
-            return LastWords("none")
+            return GONE if is_previous else LastWords("none")
         return words
 
 
-def _reading(request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: int) -> Reading:
+def _reading(
+    request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[Ended], unread: Sequence[str]
+) -> Reading:
+    """`unread`: why a log cannot be read, for each such log."""
     decided = next((word for word in sorted(words, key=_is_vague) if word.why not in ("none", "killed")), None)
     killed = any(word.why == "killed" for word in words)
     lines = [line for word in words for line in word.telling][-MAX_LINES:]
@@ -90,7 +95,8 @@ def _reading(request: ProbeRequest, words: Sequence[LastWords], ended: Sequence[
         collective=_claim((word.collective for word in words), unread),
         fits_tokens=min((word.fits_tokens for word in words if word.fits_tokens is not None), default=None),
     )
-    missing = dict.fromkeys(PROBE.kinds, f"{unread} of the logs cannot be read") | {"fits_tokens": "no log says it"}
+    why_unread = ": ".join([f"{len(unread)} of the logs cannot be read", *unread[:1]])
+    missing = dict.fromkeys(PROBE.kinds, why_unread) | {"fits_tokens": "no log says it"}
     return answer(request, parts, missing=missing, detail=_newest(lines), source=SOURCE)
 
 
@@ -111,7 +117,7 @@ def _newest(lines: Sequence[str]) -> str:
     return "\n".join(reversed(kept)) or "".join(lines[-1:])[-MAX_LETTERS:]
 
 
-def _claim(claims: Iterable[bool], unread: int) -> bool | None:
+def _claim(claims: Iterable[bool], unread: Sequence[str]) -> bool | None:
     """One log is enough to prove it; all are needed to rule it out."""
     if any(claims):
         return True

@@ -51,7 +51,8 @@ _INFO = re.compile(rf"^{_PROCESS}(?:DEBUG|INFO)\b.*", re.MULTILINE)
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError: (?:CUDA|HIP) out of memory|(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
 )
-_SERVES = re.compile(r"Application startup complete|Engine \d+: .*Running: \d+ reqs")
+_SERVES = re.compile(r'Application startup complete|Received request |"POST /v1/|Running: \d+ reqs')
+"""The first is often above the lines that are read."""
 # From the most exact line to the vaguest: the last two follow nearly all others.
 _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
     ("bad_flag", re.compile(r"error: (?:unrecognized arguments: .+|argument [^:]+: (?:invalid|expected) .+)")),

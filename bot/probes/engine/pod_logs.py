@@ -10,7 +10,7 @@ from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name
 from bot.domain.cluster.pod_end import failed_probe_of, was_told_to_end
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_statuses
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, CutLogError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodLogs, ProbeRequest
 from bot.probes.answers import no_answer, pods_asked_for, staying, unreadable
@@ -22,8 +22,12 @@ SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
 ENDED_BY_ITSELF = "the container ended with exit code 0, and nobody had ended its pod"
 MAX_LOGS = 8
 TAIL_LINES = 2000
+FEWER_LINES = TAIL_LINES // 10
+"""If those are too large to be read: up to vLLM 0.9, an engine logs the prompt of each request."""
 CAUSE_WITHIN_SECONDS = 30.0
 """How long before its end an engine logs why it dies: the API server notices within a second, and writes for a few."""
+GONE = "it is gone"
+"""Why there is no log of a container that ended."""
 NAMES_NO_CAUSE = ("engine_died", "start_failed")
 """What follows nearly every cause."""
 SOURCE = "pods and their logs"
@@ -72,16 +76,21 @@ async def words_of(logs: PodLogs, pod: Obj, end: Ended | None) -> LastWords | No
 
     When an engine dies, each stream in flight logs a traceback, and each is longer than the one before (vLLM 0.32: 20
     streams 2,100 lines). The cause is above them, so it is looked for from a moment before the end on. Raises
-    `ClusterError` if the kubelet does not answer.
+    `ClusterError` if the kubelet does not answer, or if even a few lines are too large.
     """
     where, is_previous = (namespace_of(pod), name_of(pod)), end is not None and end.is_previous
-    log = await logs.read(*where, previous=is_previous, tail_lines=TAIL_LINES)
+    lines = TAIL_LINES
+    try:
+        log = await logs.read(*where, previous=is_previous, tail_lines=lines)
+    except CutLogError:
+        lines = FEWER_LINES
+        log = await logs.read(*where, previous=is_previous, tail_lines=lines)
     if log is None:
         return None
     words = last_words(log)
     if end is None:
         return words
-    if end.at is not None and words.why in NAMES_NO_CAUSE and len(log.splitlines()) >= TAIL_LINES:
+    if end.at is not None and words.why in NAMES_NO_CAUSE and len(log.splitlines()) >= lines:
         whole = await logs.read(*where, previous=is_previous, since=end.at - CAUSE_WITHIN_SECONDS)
         above = last_words(whole or "")
         words = words if above.why in ("none", "killed") else above

@@ -16,6 +16,7 @@ from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import CUDA_OOM, LastWords
 from bot.probes.engine.pod_logs import (
     BEFORE_SECONDS,
+    GONE,
     MAX_LOGS,
     SOURCE,
     Ended,
@@ -61,30 +62,32 @@ class ReadRestarts(PodsProbe):
             crashed=bool(crashed),
             last_reason=_last_reason(ended[0], next(iter(words), None)) if ended else "",
         )
-        missing = {"oom": "the log of the container that ended cannot be read"}
-        telling = [line for word in words if word is not None for line in word.telling[-5:]]
+        unread = [word for word in words if isinstance(word, str)]
+        missing = {"oom": ": ".join(["the log of the container that ended cannot be read", *unread[:1]])}
+        telling = [line for word in words if isinstance(word, LastWords) for line in word.telling[-5:]]
         return answer(request, parts, missing=missing, detail="\n".join(telling)[:2000], source=SOURCE)
 
-    async def _last_words(self, end: Ended) -> LastWords | None:
+    async def _last_words(self, end: Ended) -> LastWords | str:
+        """A string says why its log cannot be read."""
         try:
-            return await words_of(self._logs, end.pod, end)
-        except ClusterError:
+            return await words_of(self._logs, end.pod, end) or GONE
+        except ClusterError as error:
             # The reading reports that this log is unreadable; the other pods' logs may still decide it.
-            return None
+            return str(error)
 
 
-def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | None]) -> bool | None:
+def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | str]) -> bool | None:
     if any(end.reason == "OOMKilled" for end in crashed):
         return True
-    if any(word is not None and word.why in CUDA_OOM for word in words):
+    if any(isinstance(word, LastWords) and word.why in CUDA_OOM for word in words):
         return True
-    return None if any(word is None for word in words) or len(words) < len(crashed) else False
+    return None if any(isinstance(word, str) for word in words) or len(words) < len(crashed) else False
 
 
-def _last_reason(end: Ended, word: LastWords | None) -> str:
-    """`word`: its own last words; None if it is no crash, or its log cannot be read."""
+def _last_reason(end: Ended, word: LastWords | str | None) -> str:
+    """`word`: its own last words, or why its log cannot be read; None if it is no crash."""
     plain = f"{end.reason} (exit {end.exit_code}) of {name_of(end.pod)}"
-    if word is None or word.why == "none":
+    if not isinstance(word, LastWords) or word.why == "none":
         return plain
     if word.line:
         return f"{plain}: {word.why}: {word.line}"[:600]
