@@ -111,6 +111,17 @@ def _variable(entry: Obj, path: str, config_maps: Mapping[str, Obj]) -> Variable
     return Variable(name, text, Place(pointer("data", key), held) if text is not None else None)
 
 
+def behind_engine_name(texts: Sequence[str]) -> int | None:
+    """Returns the place of the first word behind those that start the engine; None if no words do."""
+    for index, text in enumerate(texts):
+        name = text.rsplit("/", 1)[-1]
+        if name == "vllm" and texts[index + 1 : index + 2] == ["serve"]:
+            return index + 2
+        if text.startswith("vllm.entrypoints.") or name == "api_server.py":
+            return index + 1
+    return None
+
+
 def list_words(place: Place, elements: Sequence[str], variables: Variables, *, start: int = 0) -> list[Word]:
     """Returns one word for each element from `start` on, whatever a reference in it expands to."""
     words = []

@@ -12,10 +12,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bot.domain.cluster.capacity import accelerators_of
 from bot.domain.cluster.json_patch import pointer
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.snapshot import Obj
-from bot.domain.flags.command_words import Place, Spot, Variables, Word, list_words, split_words, variables_of
+from bot.domain.flags.command_words import (
+    Place,
+    Spot,
+    Variables,
+    Word,
+    behind_engine_name,
+    list_words,
+    split_words,
+    variables_of,
+)
 from bot.domain.flags.config_file import ConfigEntry, ConfigFileError, entries_of
 from bot.domain.flags.flag_table import FlagSpec, FlagTable, FlagValue, newest_table, normalised, text_of
 from bot.domain.flags.shell_words import Script, ShellScriptError, engine_words
@@ -25,6 +35,7 @@ ENGINE_WORDS = ("vllm", "api_server", "openai")
 ADDITIONAL_ARGS = "VLLM_ADDITIONAL_ARGS"
 """Images whose own entrypoint starts the engine append this variable's words."""
 CONFIG = "--config"
+_BETWEEN_WORDS = re.compile(r"[\s;&|()'\"\\]+")
 _NUMBER = re.compile(r"^-\d+(\.\d+)?$")
 
 
@@ -72,15 +83,30 @@ class FlagsInSpec:
 
 
 def engine_container(template: Obj) -> tuple[int, Obj] | None:
-    """Returns the container that runs the engine: the only one, else the one whose image or command line names it."""
-    containers = dig(template, "spec", "containers") or []
+    """Returns the container that runs the engine: the only one, else the one whose command line starts it.
+
+    Where no command line does, the image or the name has to say it; a container with an accelerator comes first.
+    """
+    containers = list(enumerate(dig(template, "spec", "containers") or []))
     if len(containers) == 1:
-        return 0, containers[0]
-    for index, container in enumerate(containers):
-        said = " ".join([container.get("image", ""), container.get("name", ""), *_elements(container)])
-        if any(word in said for word in ENGINE_WORDS):
-            return index, container
-    return None
+        return containers[0]
+    named = [(index, container) for index, container in containers if _is_named_after_engine(container)]
+    ranked = [
+        *((index, container) for index, container in containers if _starts_engine(container)),
+        *((index, container) for index, container in named if accelerators_of({"spec": {"containers": [container]}})),
+        *named,
+    ]
+    return next(iter(ranked), None)
+
+
+def _starts_engine(container: Obj) -> bool:
+    """A script is not taken apart here: its words may stand anywhere in it."""
+    return behind_engine_name(_BETWEEN_WORDS.split(" ".join(_elements(container)))) is not None
+
+
+def _is_named_after_engine(container: Obj) -> bool:
+    said = f"{container.get('image', '')} {container.get('name', '')}"
+    return any(word in said for word in ENGINE_WORDS)
 
 
 def engine_statuses(pod: Obj) -> list[Obj]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bot.domain.flags.command_words import Place, Spot, Variables, Word, split_words
+from bot.domain.flags.command_words import Place, Spot, Variables, Word, behind_engine_name, split_words
 from bot.domain.kernel.errors import BotError
 
 _VARIABLE = re.compile(
@@ -65,13 +65,8 @@ def engine_words(script: Script) -> list[Word]:
 
 
 def _behind_engine(words: Sequence[Word]) -> list[Word] | None:
-    texts = [word.text for word in words]
-    for index, text in enumerate(texts):
-        if text.rsplit("/", 1)[-1] == "vllm" and texts[index + 1 : index + 2] == ["serve"]:
-            return list(words[index + 2 :])
-        if text.startswith("vllm.entrypoints.") or text.endswith("/api_server.py"):
-            return list(words[index + 1 :])
-    return None
+    behind = behind_engine_name([word.text for word in words])
+    return None if behind is None else list(words[behind:])
 
 
 def _commands(script: Script) -> list[list[_Token]]:

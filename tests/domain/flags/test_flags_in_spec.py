@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,6 +41,38 @@ def test_the_engine_is_found_beside_a_sidecar() -> None:
     made["spec"]["containers"].insert(0, {"name": "proxy", "image": "envoy:v1", "args": ["--max-num-seqs=1"]})
     flags = flags_of_template(made)
     assert (flags.container, flags.container_index, flags.values["--max-num-seqs"]) == ("vllm", 1, "64")
+
+
+ENGINE = ("vllm", "serve", "m")
+SCRIPT = ("sh", "-c", "ulimit -n 9; exec vllm serve m --max-num-seqs 64")
+MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+LMCACHE = {"name": "cache", "image": "lmcache/vllm-openai:v0.3", "command": ["lmcache_server"]}
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "command"),
+    [
+        pytest.param({"name": "auth", "image": "oauth2-proxy:v7", "args": ["--skip-auth-route=/openai"]}, ENGINE,
+                     id="openai-in-its-args"),
+        pytest.param({"name": "vllm-metrics-proxy", "image": "nginx:1.27"}, ENGINE, id="named-after-the-engine"),
+        pytest.param(LMCACHE, ENGINE, id="image-named-after-the-engine"),
+        pytest.param(LMCACHE, SCRIPT, id="engine-in-a-script"),
+        pytest.param(LMCACHE, MODULE, id="engine-as-a-module"),
+        pytest.param(LMCACHE, ("python3", "/app/api_server.py"), id="engine-as-a-file"),
+        pytest.param(LMCACHE, (), id="engine-asks-for-a-gpu"),
+    ],
+)  # fmt: skip
+def test_a_sidecar_that_mentions_the_engine_is_not_taken_for_it(
+    sidecar: dict[str, Any], command: Sequence[str]
+) -> None:
+    engine = container("--max-num-seqs=64", command=list(command))
+    assert flags_of_template({"spec": {"containers": [sidecar, engine]}}).container == "vllm"
+
+
+def test_an_engine_that_only_its_image_names_is_found() -> None:
+    engine = {"name": "server", "image": "vllm/vllm-openai:v0.32.0", "args": ["--max-num-seqs=64"]}
+    proxy = {"name": "auth", "image": "oauth2-proxy:v7", "args": ["--skip-auth-route=/openai"]}
+    assert flags_of_template({"spec": {"containers": [proxy, engine]}}).container == "server"
 
 
 def test_among_strangers_no_engine_is_guessed() -> None:
