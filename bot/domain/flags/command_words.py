@@ -119,6 +119,8 @@ def behind_engine_name(texts: Sequence[str]) -> int | None:
             return index + 2
         if text.startswith("vllm.entrypoints.") or name == "api_server.py":
             return index + 1
+        if texts[index - 1 : index] == ["-m"] and re.fullmatch(r"vllm\w*", text):
+            return index + 1
     return None
 
 

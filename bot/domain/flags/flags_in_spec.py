@@ -190,8 +190,11 @@ def _command_line(container: Obj, index: int, variables: Variables) -> list[Word
         text = _elements(container)[place]
         at = Place(f"{script.spot.place.path}/{script.spot.start}")
         return engine_words(Script(text, at, variables, tuple(elements[place + 2 :])))
+    command = container.get("command")
+    if command and behind_engine_name([word.text for word in elements]) is None:
+        raise ShellScriptError(f"its command {command[0]} does not name the engine, so its flags are not known")
     extra = variables.by_name.get(ADDITIONAL_ARGS)
-    if extra is not None and extra.text is not None and not container.get("command"):
+    if extra is not None and extra.text is not None and not command:
         end = Spot(_list_place(index, "args"), len(elements), len(elements))
         elements += split_words(extra, variables, end, in_shell=False)
     return elements

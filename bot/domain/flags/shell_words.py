@@ -6,6 +6,7 @@ ends. Anything else that would affect the engine's words makes them unknown; not
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,10 @@ _VARIABLE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>[^}$`\\'\"]*))?\}"
     r"|\((?P<pod>[A-Za-z_][\w.-]*)\)|(?P<rest>@|\{@\}|\*))"
 )
+_SEVERAL_WORDS = re.compile(r"\$\{(?:[@*]|\w+\[[@*]\])")
+"""An expansion that may be any number of words, even in quotes."""
+_FUNCTION_HEAD = re.compile(r"(?:\bfunction\s+[\w.-]+|\(\s*\))\s*\Z")
+_BEFORE_A_COMMAND = ("if", "then", "elif", "else", "while", "until", "do", "!", "{", "builtin", "command")
 _REDIRECTION = re.compile(r"(?:&>>?|<<<|<<-?|[<>]{1,2}[&|]?)")
 _ENDS = "\n;&|()"
 
@@ -40,6 +45,10 @@ class _Token:
     end: int = 0
     pieces: list[_Piece] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
 
 @dataclass(frozen=True)
 class Script:
@@ -61,6 +70,9 @@ def engine_words(script: Script) -> list[Word]:
     words = found[0]
     if not words:
         raise ShellScriptError("the engine command of its shell script names no model")
+    hidden = next((word for word in words if word.is_open and word.variable == "@"), None)
+    if hidden is not None:
+        raise ShellScriptError(f"{hidden.text} in its shell script may stand for flags that are not known")
     return words
 
 
@@ -82,8 +94,10 @@ def _words_of(script: Script, token: _Token) -> list[Word]:
     spot = Spot(script.place, token.start, token.end)
     pieces = token.pieces
     if len(pieces) == 1 and pieces[0].name == "@":
-        return list(script.rest)
-    text = "".join(piece.text for piece in pieces)
+        if pieces[0].is_known:
+            return list(script.rest)
+        return [Word(script.text[token.start : token.end], spot, in_shell=True, variable="@", is_open=True)]
+    text = token.text
     loose = [piece for piece in pieces if piece.name and not piece.is_quoted]
     if len(pieces) == 1 and loose:
         return _of_reference(script, loose[0], spot)
@@ -117,6 +131,10 @@ class _Scanner:
         self._skips_next = False
         self._tokens: list[_Token] = []
         self._commands: list[list[_Token]] = []
+        self._blocks: list[bool] = []
+        """The open `{ }`: whether each is the body of a function, which has a `$@` of its own."""
+        self._sets_positional = False
+        self._sets_any_variable = False
 
     def commands(self) -> list[list[_Token]]:
         while self._at < len(self._text):
@@ -177,14 +195,32 @@ class _Scanner:
             self._skips_next = False
         else:
             self._tokens.append(self._token)
+            self._note_block(self._token)
         self._token = None
+
+    def _note_block(self, token: _Token) -> None:
+        raw = self._text[token.start : token.end]
+        if raw == "{":
+            self._blocks.append(_FUNCTION_HEAD.search(self._text[: token.start]) is not None)
+        elif raw == "}" and self._blocks:
+            self._blocks.pop()
 
     def _end_command(self) -> None:
         self._end_token()
         self._skips_next = False
         if self._tokens:
             self._commands.append(self._tokens)
+            self._note_assignments(self._tokens)
         self._tokens = []
+
+    def _note_assignments(self, tokens: Sequence[_Token]) -> None:
+        """A sourced file may set any variable; one of the container is still taken for what the container says."""
+        name, *rest = itertools.dropwhile(_BEFORE_A_COMMAND.__contains__, [token.text for token in tokens] + [""])
+        is_from_output = any(token.pieces[0].name == "(command)" for token in tokens)
+        if name in ("source", ".", "eval") or (name in ("export", "declare") and is_from_output):
+            self._sets_any_variable = True
+        if name == "set" and "--" in rest:
+            self._sets_positional = True
 
     def _single_quoted(self) -> None:
         end = self._text.find("'", self._at + 1)
@@ -219,7 +255,8 @@ class _Scanner:
         found = _VARIABLE.match(self._text, self._at)
         name = (found["bare"] or found["braced"] or found["pod"] or "") if found else ""
         if found and found["rest"]:
-            self._add(_Piece(found[0], "@", is_quoted), len(found[0]))
+            is_known = not self._sets_positional and not any(self._blocks)
+            self._add(_Piece(found[0], "@", is_quoted, is_known=is_known), len(found[0]))
         elif found and (found["pod"] is None or name in self._variables.by_name):
             self._add(self._reference(found, name, is_quoted), len(found[0]))
         elif self._text[self._at] == "`" or self._text.startswith("$(", self._at):
@@ -227,18 +264,21 @@ class _Scanner:
             self._add(_Piece(self._text[self._at : self._at + length], "(command)", is_quoted, is_known=False), length)
         elif self._text.startswith("${", self._at):
             length = max(self._text.find("}", self._at) + 1 - self._at, 2)
-            self._add(
-                _Piece(self._text[self._at : self._at + length], "(expansion)", is_quoted, is_known=False), length
-            )
+            name = "@" if _SEVERAL_WORDS.match(self._text, self._at) else "(expansion)"
+            self._add(_Piece(self._text[self._at : self._at + length], name, is_quoted, is_known=False), length)
         else:
             self._add(_Piece("$"), 1)
 
     def _reference(self, found: re.Match[str], name: str, is_quoted: bool) -> _Piece:
         known, value = self._variables.by_name.get(name), self._variables.value(name)
-        is_set_by_script = re.search(rf"(?:^|[\s;&|(]){name}=|\b(?:for|read)\s+{name}\b", self._text) is not None
-        if is_set_by_script or (known is not None and value is None) or (known is None and self._variables.unreadable):
+        may_be_set = self._variables.unreadable or self._sets_any_variable
+        if self._is_set_by_script(name) or (known is not None and value is None) or (known is None and may_be_set):
             return _Piece(found[0], name, is_quoted, is_known=False)
         return _Piece(value or found["default"] or "", name, is_quoted)
+
+    def _is_set_by_script(self, name: str) -> bool:
+        assigned = rf"(?:^|[\s;&|(]){name}\+?=|\$\{{{name}:?=|\b(?:for|read(?:\s+-\w+)*)\s+{name}\b"
+        return re.search(assigned, self._text) is not None
 
     def _substitution(self) -> int:
         """Returns the length of a command substitution, whose content is not parsed."""

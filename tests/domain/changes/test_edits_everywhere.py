@@ -119,6 +119,12 @@ def seqs(value: Any) -> Obj:
             "vllm serve m --max-num-seqs ${SECRET}", seqs(6), "vllm serve m --max-num-seqs 6", id="out-of-a-secret"
         ),
         pytest.param(
+            ': "${MORE:=64}"; vllm serve m --max-num-seqs $MORE',
+            seqs(6),
+            ': "${MORE:=64}"; vllm serve m --max-num-seqs 6',
+            id="set-by-the-script",
+        ),
+        pytest.param(
             "vllm serve m $VLLM_ADDITIONAL_ARGS",
             {"flag": "--block-size", "value": 32},
             "vllm serve m $VLLM_ADDITIONAL_ARGS",

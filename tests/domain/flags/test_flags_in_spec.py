@@ -121,6 +121,17 @@ def test_among_strangers_every_status_may_be_the_engines() -> None:
                      {"--port": "8001", "--seed": "$(PORT)"}, id="pod-reference"),
         pytest.param(None, ["--port=1"], {"--port": "1", "--seed": "7"}, id="additional-args-of-the-entrypoint"),
         pytest.param(["vllm", "serve", "m"], ["-cc.mode", "3"], {"--compilation-config.mode": "3"}, id="dotted"),
+        pytest.param(["sh", "-c", ". /venv/bin/activate; vllm serve m --port=$PORT --seed 1"], None,
+                     {"--port": "8001", "--seed": "1"}, id="sourced-beside-a-variable-of-the-container"),
+        pytest.param(["sh", "-c", ". /env.sh; vllm serve m --max-num-seqs $SEQS --seed 1"], None,
+                     {"--max-num-seqs": "$SEQS", "--seed": "1"}, id="sourced-value"),
+        pytest.param(["sh", "-c", 'set -eu; say() { echo "$@"; }; vllm serve m "$@"', "--"], ["--seed", "1"],
+                     {"--seed": "1"}, id="positional-after-a-function"),
+        pytest.param(["/usr/bin/env", "VLLM_X=1", "numactl", "-l", "vllm", "serve", "m"], ["--seed=1"],
+                     {"--seed": "1"}, id="wrapped"),
+        pytest.param(["python3", "-m", "vllm_tgis_adapter"], ["--seed=1"], {"--seed": "1"}, id="wrapping-module"),
+        pytest.param(["dumb-init"], ["python3", "-m", "vllm.entrypoints.openai.api_server", "--seed=1"],
+                     {"--seed": "1"}, id="wrapped-module-in-args"),
     ],
 )  # fmt: skip
 def test_flags_are_found_wherever_they_live(
@@ -147,14 +158,42 @@ def test_flags_are_found_wherever_they_live(
         pytest.param("if true; then vllm serve a; else vllm serve b; fi", "more than one", id="two"),
         pytest.param("/start.sh", "no command", id="none"),
         pytest.param('eval "vllm serve m"', "no command", id="eval"),
+        pytest.param(". /config/env.sh; exec vllm serve m $MORE", "$MORE in its", id="sourced"),
+        pytest.param("if [ -f /e ]; then source /e; fi; vllm serve m $MORE", "$MORE in its", id="sourced-in-a-block"),
+        pytest.param('eval "$(cat /e)"; vllm serve m $MORE', "$MORE in its", id="set-by-eval"),
+        pytest.param("export $(cat /e | xargs); vllm serve m $MORE", "$MORE in its", id="exported-from-a-file"),
+        pytest.param("EXTRA+=' --seed 2'; vllm serve m $EXTRA", "$EXTRA in its", id="appended"),
+        pytest.param(': "${MORE:=--seed 1}"; vllm serve m $MORE', "$MORE in its", id="default-assigned"),
+        pytest.param("read -r MORE < /e; vllm serve m $MORE", "$MORE in its", id="read-from-a-file"),
+        pytest.param('set -- "$@" --seed 1; exec vllm serve m "$@"', '"$@" in its', id="positional-set"),
+        pytest.param('set -- m --seed 1; exec vllm serve "$@"', '"$@" in its', id="positional-set-with-the-model"),
+        pytest.param('run() { vllm serve m "$@"; }; run --seed 1', '"$@" in its', id="function"),
+        pytest.param('function run {\n vllm serve m "$@"\n}\nrun --seed 1', '"$@" in its', id="function-by-keyword"),
+        pytest.param('A=(m --seed 1); vllm serve "${A[@]}"', '"${A[@]}" in its', id="array"),
         pytest.param("vllm serve m --seed '1", "quote that does not end", id="open-quote"),
         pytest.param("vllm serve m --seed 1 <<EOF\nx\nEOF", "here-document", id="here-document"),
     ],
 )
 def test_what_a_shell_may_make_of_it_is_not_guessed(script: str, reason: str) -> None:
-    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    env = [
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {"name": "EXTRA", "value": "--seed 1"},
+    ]
     made = {"spec": {"containers": [container() | {"command": ["sh", "-c", script], "args": None, "env": env}]}}
     assert (reason or "nothing") in (flags_of_template(made).unparsable or "nothing")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["/bin/bash", "/scripts/start.sh"], id="script-file"),
+        pytest.param(["/entrypoint.sh", "--max-num-seqs=64"], id="entry-point"),
+        pytest.param(["python3", "-c", "import vllm"], id="other-program"),
+    ],
+)
+def test_the_flags_of_a_command_that_does_not_name_the_engine_are_not_known(command: list[str]) -> None:
+    made = template("--max-num-seqs=64", command=command)
+    assert f"its command {command[0]} does not name the engine" in flags_of_template(made).unparsable
 
 
 def with_config(text: str, *args: str, **mount: str) -> dict[str, Any]:
