@@ -98,7 +98,7 @@ def edited_template(
 ) -> EditedTemplate:
     """Returns the edited workload; raise `NoPlanError` if an edit is impossible, or if none changes anything.
 
-    `only_template`: do not edit ConfigMaps, for a canary beside replicas that read the same ones.
+    `only_template`: do not edit ConfigMaps, which replicas beside a canary or other workloads read too.
     """
     first, *others = pod_templates(workload)
     before = Written(bare(first.template), dict(config_maps or {}))
@@ -305,7 +305,7 @@ def _result(workload: Obj, change: _Change, others: Sequence[_WrittenTemplate]) 
         differences=(*change.lines.of(""), *_indirect(change)),
         templates=tuple(each.template for each in written),
         owners_part=_merged([each.owners_part for each in written]),
-        notes=(_table_note(change.engine, edits.flags), *_shared_notes(config_maps)),
+        notes=(_table_note(change.engine, edits.flags),),
         summary=_summary(edits),
         choices=_choices(edits),
         config_maps=config_maps,
@@ -448,11 +448,3 @@ def _is_known(flag: str, version: str) -> bool:
         return has_flag(version, flag)
     except ValueError:
         return False
-
-
-def _shared_notes(config_maps: tuple[EditedConfigMap, ...]) -> list[Circumstance]:
-    if not config_maps:
-        return []
-    names = ", ".join(name_of(one.obj) for one in config_maps)
-    text = f"ConfigMap {names} is edited: other pods that read it get the new values at their next start"
-    return [Circumstance(name="config_map", grade="note", text=text)]

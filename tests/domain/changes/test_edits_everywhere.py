@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,18 @@ from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.kernel.redaction import MASK
-from tests.domain.changes.snapshots import CONTEXT, declined, deployment, grade, planned, snapshot, template
+from tests.domain.changes.snapshots import (
+    CONTEXT,
+    declined,
+    deployment,
+    grade,
+    owner,
+    planned,
+    pod,
+    snapshot,
+    template,
+    weighed,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -251,6 +262,77 @@ def test_a_canary_leaves_the_shared_config_map_alone() -> None:
     assert canary["spec"]["containers"][0]["args"] == ["--config", "/etc/vllm/config.yaml", "--max-num-seqs", "6"]
     assert flags_of_template(canary, config_maps=seen.config_maps).values["--max-num-seqs"] == "6"
     assert "running replicas read too" in declined("canary", {"edits": [seqs(None)]}, seen).reason
+
+
+def other_pod(*, labels: Obj | None = None, namespace: str = "serving", phase: str = "Running", **spec: Any) -> Obj:
+    """A pod of Deployment chat."""
+    other = pod(9)
+    other["metadata"] |= {
+        "namespace": namespace,
+        "labels": labels or {"app": "chat", "pod-template-hash": "5d8f"},
+        "ownerReferences": owner("ReplicaSet", "chat-5d8f", "chat-rs"),
+    }
+    other["spec"] |= spec
+    other["status"]["phase"] = phase
+    return other
+
+
+def sharing(seen: ClusterSnapshot, other: Obj) -> ClusterSnapshot:
+    return replace(seen, all_pods=(*seen.all_pods, other))
+
+
+FROM_MAP = [{"configMapRef": {"name": "vllm-config"}}]
+KEY_OF_MAP = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "vllm-config", "key": "seqs"}}}]
+VOLUME = [{"name": "c", "configMap": {"name": "vllm-config"}}]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"containers": [{"name": "a", "envFrom": FROM_MAP}]}, id="all-variables"),
+        pytest.param({"containers": [{"name": "a"}, {"name": "b", "env": KEY_OF_MAP}]}, id="one-variable"),
+        pytest.param({"initContainers": [{"name": "a", "env": KEY_OF_MAP}]}, id="init-container"),
+        pytest.param({"volumes": VOLUME}, id="volume"),
+        pytest.param({"volumes": [{"name": "c", "projected": {"sources": VOLUME}}]}, id="projected-volume"),
+    ],
+)
+def test_a_config_map_that_another_workload_reads_is_left_alone(spec: Obj) -> None:
+    seen = made(["vllm", "serve", "m"], ["--max-num-seqs=$(X)"], env=KEY_OF_MAP)
+    plan = change(sharing(seen, other_pod(**spec)), seqs(6))
+    assert [call.target.kind for call in plan.calls] == ["Deployment"]
+    assert Objects.of(seen).after(*plan.calls).container["args"] == ["--max-num-seqs=6"]
+    assert (grade(plan, "config_map"), "Deployment chat" in weighed(plan, "config_map")) == ("note", True)
+
+
+def test_where_only_the_config_map_can_hold_an_edit_its_other_readers_are_a_warning() -> None:
+    seen = made(["vllm", "serve"], ["--config", "/etc/vllm/config.yaml"], config=CONFIG)
+    plan = change(sharing(seen, other_pod(volumes=VOLUME)), seqs(None))
+    assert [call.target.kind for call in plan.calls] == ["ConfigMap", "Deployment"]
+    assert (grade(plan, "config_map"), "Deployment chat" in weighed(plan, "config_map")) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(other_pod(), id="reads-none"),
+        pytest.param(other_pod(volumes=VOLUME, labels={"app": "llm"}), id="a-new-pod-of-the-workload"),
+        pytest.param(other_pod(volumes=VOLUME, namespace="chat"), id="in-another-namespace"),
+        pytest.param(other_pod(volumes=VOLUME, phase="Succeeded"), id="ended"),
+    ],
+)
+def test_a_config_map_that_no_other_workload_reads_is_edited(other: Obj) -> None:
+    seen = made(["vllm", "serve", "m"], ["--max-num-seqs=$(X)"], env=KEY_OF_MAP)
+    plan = change(sharing(seen, other), seqs(6))
+    assert ([call.target.kind for call in plan.calls], grade(plan, "config_map")) == (
+        ["ConfigMap", "Deployment"],
+        "note",
+    )
+
+
+def test_that_nobody_can_say_who_else_reads_a_config_map_is_told() -> None:
+    seen = made(["vllm", "serve", "m"], ["--max-num-seqs=$(X)"], env=KEY_OF_MAP)
+    plan = change(replace(seen, unreadable={"all_pods": "403 forbidden"}), seqs(6))
+    assert "403 forbidden" in weighed(plan, "config_map")
 
 
 @pytest.mark.parametrize(

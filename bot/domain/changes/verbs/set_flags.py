@@ -1,7 +1,8 @@
 """set_flags: edit flags, variables and the image where they are written, in one rollout that preserves capacity.
 
 ConfigMaps are patched first; the template's annotation then rolls the pods. The undo follows the same order: the
-ConfigMap first, so that the pods that roll back read the old text.
+ConfigMap first, so that the pods that roll back read the old text. A ConfigMap that other workloads read is left alone
+where the template can hold the edit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.circumstances import Ownership, binding_note, ownership_of, ownership_of_config_map
 from bot.domain.changes.context import Situation, require_readable
 from bot.domain.changes.edited_template import EditedConfigMap, EditedTemplate, edited_template
-from bot.domain.changes.plan import Call, Plan, Step
+from bot.domain.changes.plan import Call, Circumstance, Plan, Step
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
@@ -26,6 +27,7 @@ from bot.domain.changes.steps.rolling import (
 )
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps, without_surge
 from bot.domain.changes.verb import EDITS, PATCH_CONFIG_MAP, ChangeKind, Verb, rolled
+from bot.domain.cluster.config_map_readers import other_readers
 from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.owner import owner_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -39,7 +41,7 @@ def plan_set_flags(situation: Situation) -> Plan:
     snapshot, context = situation.snapshot, situation.context
     workload = workload_of(snapshot)
     require_readable(snapshot, "replica_sets", "pods", "services", "endpoint_slices")
-    edited = edited_template(workload, situation.arguments, snapshot.config_maps)
+    edited, shared = _edited(situation, workload)
     refuse_what_harms(edited.moves, context.against)
     refuse_if_not_rollable(workload)
     refuse_if_rolling(workload)
@@ -63,6 +65,7 @@ def plan_set_flags(situation: Situation) -> Plan:
             *rollout_circumstances(snapshot, edited.templates),
             *scale_in_note(snapshot),
             *edited.notes,
+            *shared,
             *binding_note(snapshot, edited.moves),
         ),
         risk=VERB.risk,
@@ -70,6 +73,31 @@ def plan_set_flags(situation: Situation) -> Plan:
         undo_text="put the old flags back, which is another rolling restart",
         commit="\n---\n".join(filter(None, dict.fromkeys(one.commit for one in drifting))),
     )
+
+
+def _edited(situation: Situation, workload: Obj) -> tuple[EditedTemplate, list[Circumstance]]:
+    """Returns the edits, and what they mean for other workloads that read the same ConfigMaps."""
+    snapshot, arguments = situation.snapshot, situation.arguments
+    edited = edited_template(workload, arguments, snapshot.config_maps)
+    if not edited.config_maps:
+        return edited, []
+    names = ", ".join(name_of(one.obj) for one in edited.config_maps)
+    readers = sorted({who for one in edited.config_maps for who in other_readers(snapshot, one.obj)})
+    if not readers:
+        unread = snapshot.unreadable.get("all_pods")
+        text = f"ConfigMap {names} is edited: other pods that read it get the new values at their next start"
+        text += f"; who reads it is not known: {unread}" if unread else ""
+        return edited, [Circumstance(name="config_map", grade="note", text=text)]
+    who = f"{', '.join(readers)} {'reads' if len(readers) == 1 else 'read'} it too"
+    try:
+        apart = edited_template(workload, arguments, snapshot.config_maps, only_template=True)
+    except NoPlanError:
+        apart = edited
+    if not apart.config_maps:
+        text = f"ConfigMap {names} stays as it is, since {who}; the pod template overrides it"
+        return apart, [Circumstance(name="config_map", grade="note", text=text)]
+    text = f"ConfigMap {names} is edited, and {who}: the new values apply there from the next start of a pod"
+    return apart, [Circumstance(name="config_map", grade="warning", text=text)]
 
 
 def _owners(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplate) -> list[Ownership]:
