@@ -70,12 +70,12 @@ def node(name: str, *, labels: Mapping[str, str] | None = None, **fields: Any) -
     return {"metadata": metadata, "spec": fields, "status": {"conditions": conditions}}
 
 
-def pod(name: str, on: str, *, ours: bool = True, namespace: str = "serving") -> Obj:
+def pod(name: str, on: str, *, ours: bool = True, namespace: str = "serving", gpus: int = 0) -> Obj:
     owner = {"kind": "ReplicaSet", "name": "rs" if ours else f"{name}-rs", "uid": "rs" if ours else "other"}
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
     return {
         "metadata": metadata | {"ownerReferences": [owner | {"controller": True}]},
-        "spec": {"nodeName": on, "containers": []},
+        "spec": {"nodeName": on, "containers": [{"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}]},
         "status": {"phase": "Running"},
     }
 

@@ -17,7 +17,7 @@ from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import STARTS_AT
 from bot.probes.gpu import amd, smi
 from bot.probes.gpu.exporters import gpus_on
-from bot.probes.gpu.gpu_health import gpus_of
+from bot.probes.gpu.held import gpus_of
 from bot.probes.gpu.node_events import about_nodes, judge_events
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.nvidia import judge_gpu
@@ -81,26 +81,28 @@ def test_heat_is_told_from_normal_clock_events(now: dict[str, float], thermal: b
     assert judge_gpu("n1/0", WELL | now, [], fastest=1980, reaches_back=False).thermal is thermal
 
 
-def registers(page: str, pods: Sequence[str], *, is_amd: bool = False) -> dict[str, Mapping[str, float]]:
-    return {gpu.index: gpu.values for gpu in gpus_of(gpus_on(page, is_amd=is_amd), pods)}
+def registers(page: str, *, is_amd: bool = False) -> dict[str, Mapping[str, float]]:
+    """Of the GPUs of llm-0."""
+    return {gpu.index: gpu.values for gpu in gpus_of(gpus_on(page, is_amd=is_amd), cluster().pods)}
 
 
 def test_only_the_gpus_that_our_replicas_hold_are_looked_at() -> None:
+    ours, other = ',namespace="serving",pod="llm-0"', ',namespace="x",pod="other"'
     page = "\n".join(
         [
-            'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="a",pod="llm-0",namespace="serving"} 0',
-            'DCGM_FI_DEV_XID_ERRORS{gpu="1",UUID="b",pod="other",namespace="x"} 79',
-            'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="a",pod="llm-0"} 60',
-            'DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a",pod="llm-0"} 9223372036854775794',
+            f'DCGM_FI_DEV_XID_ERRORS{{gpu="0",UUID="a"{ours}}} 0',
+            f'DCGM_FI_DEV_XID_ERRORS{{gpu="1",UUID="b"{other}}} 79',
+            f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="a"{ours}}} 60',
+            f'DCGM_FI_DEV_MEMORY_TEMP{{gpu="0",UUID="a"{ours}}} 9223372036854775794',
         ]
     )
-    assert registers(page, ["llm-0"]) == {"0": {"xid": 0.0, "temperature": 60.0}}
-    assert set(registers(page.replace(',pod="llm-0"', "").replace(',pod="other"', ""), ["llm-0"])) == {"0", "1"}
+    assert registers(page) == {"0": {"xid": 0.0, "temperature": 60.0}}
+    assert set(registers(page.replace(ours, "").replace(other, ""))) == {"0", "1"}
 
 
 def test_a_page_that_is_no_metrics_page_has_no_gpus() -> None:
-    assert registers("<html>", ["llm-0"]) == {}
-    assert registers("DCGM_FI_DEV_XID_ERRORS{", ["llm-0"]) == {}
+    assert registers("<html>") == {}
+    assert registers("DCGM_FI_DEV_XID_ERRORS{") == {}
 
 
 # --- the probe --------------------------------------------------------------------------------------------------------
@@ -169,6 +171,7 @@ def cluster(ready: str = "True") -> ClusterSnapshot:
     pod = {
         "metadata": {
             "name": "llm-0",
+            "namespace": "serving",
             "uid": "u0",
             "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs", "controller": True}],
         },
@@ -348,14 +351,15 @@ def test_an_amd_page_that_exports_nothing_is_not_healthy() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "amd_"])
 def test_amd_readings_are_those_of_the_gpus_that_our_pods_hold(prefix: str) -> None:
+    ours = 'gpu_id="0",namespace="serving",pod="llm-0"'
     lines = [
-        f'{prefix}gpu_health{{gpu_id="0",pod="llm-0",serial_number="x"}} 1',
-        f'{prefix}gpu_health{{gpu_id="1",pod="another"}} 0',
-        f'{prefix}gpu_afid_errors{{gpu_id="0",pod="llm-0",afid_index="0"}} 55',
-        f'{prefix}gpu_afid_errors{{gpu_id="0",pod="llm-0",afid_index="1"}} 65',
+        f'{prefix}gpu_health{{{ours},serial_number="x"}} 1',
+        f'{prefix}gpu_health{{gpu_id="1",namespace="serving",pod="another"}} 0',
+        f'{prefix}gpu_afid_errors{{{ours},afid_index="0"}} 55',
+        f'{prefix}gpu_afid_errors{{{ours},afid_index="1"}} 65',
         f'{prefix}gpu_clock{{gpu_id="0",clock_type="system"}} 132',
     ]
-    found = registers("\n".join(lines) + "\n", ["llm-0"], is_amd=True)
+    found = registers("\n".join(lines) + "\n", is_amd=True)
     assert found == {"0": {"gpu_health": 1.0, "gpu_afid_errors:0": 55.0, "gpu_afid_errors:1": 65.0}}
 
 

@@ -13,17 +13,18 @@ from bot.probes.gpu.exporters import AMD_LABELS, DCGM_LABELS, gpus_on
 from bot.probes.gpu.gpu_load import loads_of
 from tests.kit import probes
 from tests.kit.probes import request
+from tests.probes.gpu_nodes import gpu, pod
 from tests.probes.test_gpu_health import Finder, cluster, exporter_pod
 
 pytestmark = pytest.mark.fast
 
 DCGM = """
-DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-0",exported_pod="llm-0"} 4096
-DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-0",exported_pod="llm-0"} 77824
-DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-0",exported_pod="llm-0"} 0.5
-DCGM_FI_DEV_FB_FREE{gpu="1",UUID="GPU-1",exported_pod="llm-0"} 1024
-DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-1",exported_pod="llm-0"} 80896
-DCGM_FI_DEV_FB_FREE{gpu="2",UUID="GPU-2",exported_pod="other"} 10
+DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-0",exported_namespace="serving",exported_pod="llm-0"} 4096
+DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-0",exported_namespace="serving",exported_pod="llm-0"} 77824
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-0",exported_namespace="serving",exported_pod="llm-0"} 0.5
+DCGM_FI_DEV_FB_FREE{gpu="1",UUID="GPU-1",exported_namespace="serving",exported_pod="llm-0"} 1024
+DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-1",exported_namespace="serving",exported_pod="llm-0"} 80896
+DCGM_FI_DEV_FB_FREE{gpu="2",UUID="GPU-2",exported_namespace="serving",exported_pod="other"} 10
 """
 
 
@@ -66,20 +67,24 @@ async def test_a_day_that_nobody_remembers_is_unknown() -> None:
     assert (await ask(DCGM, Day(0))).unknown_parts["least_free_day"] == "no whole day"
 
 
-@pytest.mark.parametrize("page", ["", 'DCGM_FI_DEV_FB_FREE{gpu="2",exported_pod="other"} 10\n', "no metrics at all"])
+@pytest.mark.parametrize(
+    "page",
+    ["", 'DCGM_FI_DEV_FB_FREE{gpu="2",exported_namespace="serving",exported_pod="other"} 10\n', "no metrics at all"],
+)
 async def test_without_our_gpus_on_the_page_nothing_is_known(page: str) -> None:
     assert (await ask(page)).unknown == "nothing is exported of the GPUs on n1"
 
 
 def test_amds_exporter_says_used_and_total() -> None:
-    page = 'amd_gpu_total_vram{gpu_id="0",pod="llm-0"} 1000\namd_gpu_used_vram{gpu_id="0",pod="llm-0"} 900\n'
-    assert loads_of(gpus_on(page, is_amd=True), ["llm-0"]) == [{"total": 1000, "used": 900}]
+    ours = '{gpu_id="0",namespace="serving",pod="llm-0"}'
+    page = f"amd_gpu_total_vram{ours} 1000\namd_gpu_used_vram{ours} 900\n"
+    assert loads_of(gpus_on(page, is_amd=True), cluster().pods) == [{"total": 1000, "used": 900}]
 
 
 def amd_page(*activity: float, prefix: str = "") -> str:
     """One GPU for each of these percentages, all of them ours."""
     lines = [
-        f'{prefix}{name}{{gpu_id="{gpu}",pod="llm-0"}} {value}'
+        f'{prefix}{name}{{gpu_id="{gpu}",namespace="serving",pod="llm-0"}} {value}'
         for gpu, percent in enumerate(activity)
         for name, value in (("gpu_total_vram", 196_608), ("gpu_used_vram", 184_320), ("gpu_gfx_activity", percent))
     ]
@@ -100,9 +105,9 @@ async def test_an_activity_that_no_gpu_has_is_unknown() -> None:
 
 
 def test_pods_that_share_a_gpu_each_have_their_own_load() -> None:
-    page = "".join(f'DCGM_FI_DEV_FB_FREE{{gpu="0",pod="{pod}"}} {mib}\n' for pod, mib in (("llm-0", 4096), ("x", 10)))
-    gpus = gpus_on(page, is_amd=False)
-    assert (loads_of(gpus, ["llm-0"]), loads_of(gpus, ["x"])) == ([{"free": 4096}], [{"free": 10}])
+    gpus = gpus_on(gpu(0, "llm-0", FB_FREE=4096) + gpu(0, "x", FB_FREE=10), is_amd=False)
+    loads = [loads_of(gpus, [pod(name, "n1")]) for name in ("llm-0", "x")]
+    assert loads == [[{"free": 4096}], [{"free": 10}]]
 
 
 # --- a day, from Prometheus -------------------------------------------------------------------------------------------

@@ -77,20 +77,27 @@ _COUNTS = {
 """Counts within the exporter's own window of some minutes, by a label. Unlike the XID register, they forget."""
 
 
+Holder = tuple[str, str]
+"""Namespace and name of a pod."""
+
+
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU on an exporter's page. `namespace` and `pod` name its holder, if the exporter maps pods."""
+    """One GPU on an exporter's page."""
 
     index: str
     uuid: str = ""
     bus_id: str = ""
-    namespace: str = ""
-    pod: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
     """Registers, temperatures and clocks."""
-    loads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    loads: Mapping[Holder, Mapping[str, float]] = field(default_factory=dict)
     """Memory and compute by pod: a shared GPU has a sample for each pod that holds it."""
     is_amd: bool = False
+
+    @property
+    def holders(self) -> frozenset[Holder]:
+        """The pods that hold it, or a slice of it; none if the exporter does not map pods."""
+        return frozenset((namespace, pod) for namespace, pod in self.loads if pod)
 
 
 @dataclass(frozen=True)
@@ -162,12 +169,15 @@ def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
         return ()
     labels: dict[str, dict[str, str]] = defaultdict(dict)
     values: dict[str, dict[str, float]] = defaultdict(dict)
-    loads: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    loads: dict[str, dict[Holder, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
         gpu = _first(sample.labels, "gpu_id" if is_amd else "gpu", "UUID")
-        # Fields of the device name its holder; a profiling field may be about a slice of it.
-        labels[gpu] |= sample.labels if "_PROF_" not in sample.name else {}
-        load = loads[gpu][_first(sample.labels, "exported_pod", "pod")]
+        labels[gpu] |= sample.labels
+        holder = (
+            _first(sample.labels, "exported_namespace", "namespace"),
+            _first(sample.labels, "exported_pod", "pod"),
+        )
+        load = loads[gpu][holder]
         if name := _name_of(sample):
             value = sample.value / 100 if sample.name == AMD_ACTIVITY else sample.value
             (load if name in _LOAD else values[gpu])[name] = value
@@ -176,9 +186,6 @@ def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
             index=gpu,
             uuid=named.get("UUID", ""),
             bus_id=named.get("pci_bus_id", ""),
-            # `gpu_fault` judges every GPU of an AMD node, no matter which pod holds it.
-            namespace="" if is_amd else _first(named, "exported_namespace", "namespace"),
-            pod="" if is_amd else _first(named, "exported_pod", "pod"),
             values=values[gpu],
             loads=loads[gpu],
             is_amd=is_amd,

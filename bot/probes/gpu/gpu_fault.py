@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.changes.steps.node_steps import others_on
-from bot.domain.cluster.objects import dig, is_finished, is_going_away, name_of, namespace_of, uid_of
+from bot.domain.cluster.objects import dig, name_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
@@ -21,6 +21,7 @@ from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu.alerted import alerted_xids
 from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
+from bot.probes.gpu.held import gpus_of, holder_of, is_there, missing_gpus
 from bot.probes.gpu.history import NO_RECORD, Record, RegisterHistory, place_of, recorded_xids, start_of
 from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
@@ -112,18 +113,18 @@ class ReadGpuFault:
     ) -> list[Fault]:
         if page.unreadable:
             return [Fault("", page.unreadable, node=node)]
-        ours = {(namespace_of(pod), name_of(pod)) for pod in pods_of_workload(snapshot)}
+        ours = [pod for pod in pods_of_workload(snapshot) if dig(pod, "spec", "nodeName") == node]
         registers = {gpu.index: gpu.values for gpu in page.gpus}
         readings = await self._history.add(place_of(request, node), registers, start_of(request))
         # All GPUs of a node that is asked for by name are judged: it may hold none of our replicas any more.
-        only_ours = request.spec.of == "target" and any(gpu.pod for gpu in page.gpus)
-        gpus = [gpu for gpu in page.gpus if not only_ours or (gpu.namespace, gpu.pod) in ours]
+        gpus = gpus_of(page.gpus, ours) if request.spec.of == "target" else page.gpus
         judged = []
         for gpu in gpus:
             record = recorded.get(gpu.uuid, NO_RECORD)
             before, back = readings.before(gpu.index), readings.reaches_back
             judged.append((gpu, judge_gpu(gpu.values, before, dated, reaches_back=back, record=record)))
-        return [
+        missing = [Fault("", f"{node}: {note}", node=node) for note in missing_gpus(page.gpus, ours, readings.gone)]
+        return missing + [
             replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
             for gpu, fault in judged
         ]
@@ -222,7 +223,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
     notes = list(dict.fromkeys(fault.note for fault in (worst, *faults) if fault.note))
     detail = "; ".join(notes) or "no fault in the registers"
     values = worst.gpu.values if worst.gpu else {}
-    holder = worst.gpu.pod if worst.gpu and worst.gpu.pod in ours else ""
+    holding = [pod for pod in ours if worst.gpu and holder_of(pod) in worst.gpu.holders]
     others = _others(request, snapshot, node)
     parts = GpuFault(
         kind=worst.kind or None,
@@ -231,7 +232,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
         node=worst.node,
         gpu=worst.gpu.uuid or worst.gpu.index if worst.gpu else None,
         bus_id=(worst.gpu.bus_id or None) if worst.gpu else None,
-        replica=holder or (ours[0] if ours else ""),
+        replica=name_of((holding or ours)[0]) if ours else "",
         here=float(len(ours)),
         remap_pending=values["row_remap_pending"] >= 1 if "row_remap_pending" in values else None,
         remap_failed=values["row_remap_failure"] >= 1 if "row_remap_failure" in values else None,
@@ -286,13 +287,10 @@ def _nodes_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> frozen
     return frozenset(str(node) for pod in pods_of_workload(snapshot) if (node := dig(pod, "spec", "nodeName")))
 
 
-def _ours_on(snapshot: ClusterSnapshot, node: str) -> list[str]:
+def _ours_on(snapshot: ClusterSnapshot, node: str) -> list[Obj]:
     mine = {uid_of(pod): pod for pod in pods_of_workload(snapshot)}.values()
-    return sorted(name_of(pod) for pod in mine if dig(pod, "spec", "nodeName") == node and _is_there(pod))
-
-
-def _is_there(pod: Obj) -> bool:
-    return not is_finished(pod) and not is_going_away(pod)
+    here = [pod for pod in mine if dig(pod, "spec", "nodeName") == node and is_there(pod)]
+    return sorted(here, key=name_of)
 
 
 PROBE = Probe(

@@ -20,6 +20,7 @@ from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu import amd, nvidia
 from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
+from bot.probes.gpu.held import gpus_of, missing_gpus
 from bot.probes.gpu.history import (
     NO_RECORD,
     Readings,
@@ -88,21 +89,17 @@ class ReadGpuHealth:
     ) -> list[Verdict]:
         """By the node's exporter, else by the replicas themselves if that is allowed."""
         place, since = place_of(request, node), start_of(request)
-        if gpus := gpus_of(page.gpus, [name_of(pod) for pod in pods]):
-            readings = await self._history.add(place, {gpu.index: gpu.values for gpu in gpus}, since)
+        gpus = gpus_of(page.gpus, pods)
+        if any(gpu.values for gpu in gpus):
+            readings = await self._history.add(place, {gpu.index: gpu.values for gpu in page.gpus}, since)
+            missing = [Verdict.on(node, None, None, note) for note in missing_gpus(page.gpus, pods, readings.gone)]
             fastest = max(gpu.values.get("sm_clock", 0.0) for gpu in gpus)
-            return [
+            return missing + [
                 _judge(f"{node}/{gpu.index}", gpu, readings, fastest, recorded.get(gpu.uuid, NO_RECORD)) for gpu in gpus
             ]
         if self._smi and not self._only_reads(request.context.target):
             return await self._smi.judge(place, pods, since)
         return [Verdict(None, None, (page.unreadable or f"{node}: no GPU on the exporter's page",))]
-
-
-def gpus_of(gpus: Sequence[Gpu], pods: Sequence[str]) -> list[Gpu]:
-    """The GPUs that these pods hold, or all if the page does not map them; those without registers are left out."""
-    held = [gpu for gpu in gpus if not gpu.loads.keys().isdisjoint(pods)]
-    return [gpu for gpu in held or gpus if gpu.values]
 
 
 def _judge(where: str, gpu: Gpu, readings: Readings, fastest: float, record: Record) -> Verdict:

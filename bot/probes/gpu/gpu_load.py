@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, name_of
+from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu.exporters import Exporters, Gpu
+from bot.probes.gpu.held import holder_of
 
 SOURCE = "GPU exporters"
 MIB_IN_GIB = 1024.0
@@ -37,9 +39,9 @@ class ReadGpuLoad:
         snapshot = await request.snapshot()
         if failed := unreadable(request, snapshot, "pods"):
             return failed
-        by_node: dict[str, list[str]] = defaultdict(list)
+        by_node: dict[str, list[Obj]] = defaultdict(list)
         for pod in pods_asked_for(request, snapshot):
-            by_node[dig(pod, "spec", "nodeName") or ""].append(name_of(pod))
+            by_node[dig(pod, "spec", "nodeName") or ""].append(pod)
         pages = await self._exporters.read(by_node)
         found = {node: loads_of(pages[node].gpus, pods) for node, pods in by_node.items()}
         silent = [node or "no node" for node, loads in found.items() if not loads]
@@ -47,7 +49,7 @@ class ReadGpuLoad:
             reason = f"nothing is exported of the GPUs on {', '.join(silent)}" if silent else "there is no such pod"
             return no_answer(request, reason, source=SOURCE)
         gpus = [load for loads in found.values() for load in loads]
-        day, why_not = await self._least_free_day(request, [pod for pods in by_node.values() for pod in pods])
+        day, why_not = await self._least_free_day(request, [name_of(pod) for pods in by_node.values() for pod in pods])
         parts = _parts(gpus, day)
         missing = dict.fromkeys(PROBE.kinds, "the exporter does not export it") | {"least_free_day": why_not}
         return answer(request, parts, missing=missing, detail=f"{len(gpus)} GPUs", source=SOURCE)
@@ -61,12 +63,14 @@ class ReadGpuLoad:
             return None, str(error)
 
 
-def loads_of(gpus: Sequence[Gpu], pods: Sequence[str]) -> list[dict[str, float]]:
+def loads_of(gpus: Sequence[Gpu], pods: Sequence[Obj]) -> list[dict[str, float]]:
     """Memory and compute of each GPU that these pods hold; none if the page does not map pods."""
-    ours = [
-        {name: value for pod, load in gpu.loads.items() if pod in pods for name, value in load.items()} for gpu in gpus
+    ours = {holder_of(pod) for pod in pods}
+    found = [
+        {name: value for holder, load in gpu.loads.items() if holder in ours for name, value in load.items()}
+        for gpu in gpus
     ]
-    return [load for load in ours if load]
+    return [load for load in found if load]
 
 
 def _parts(gpus: Sequence[Mapping[str, float]], least_free_day: float | None) -> GpuLoad:

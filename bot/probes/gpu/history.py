@@ -26,6 +26,12 @@ class Readings:
     reaches_back: bool
     """Whether the earlier readings begin where the asked time does."""
 
+    @property
+    def gone(self) -> list[str]:
+        """GPUs of earlier readings that the reading of now lacks."""
+        earlier = {gpu for scrape in self.scrapes[:-1] for gpu in scrape.ranks}
+        return sorted(earlier - self.scrapes[-1].ranks.keys())
+
     def before(self, gpu: str) -> list[Mapping[str, float]]:
         return [scrape.ranks[gpu] for scrape in self.scrapes[:-1] if gpu in scrape.ranks]
 

@@ -20,7 +20,8 @@ from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu import amd, nvidia
-from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
+from bot.probes.gpu.exporters import Exporters, Gpu, Holder, NodeGpus
+from bot.probes.gpu.held import holder_of
 from bot.probes.gpu.history import RegisterHistory, place_of
 from bot.probes.gpu.verdict import SOURCE
 
@@ -230,17 +231,18 @@ def _celsius(node: _Node) -> str:
     return f"{node.celsius:.0f} °C" if node.celsius > float("-inf") else ""
 
 
-def _ours(snapshot: ClusterSnapshot, nodes: set[str]) -> dict[str, str]:
+def _ours(snapshot: ClusterSnapshot, nodes: set[str]) -> dict[Holder, str]:
     """Our replicas on these nodes, with their node."""
-    placed = {name_of(pod): str(dig(pod, "spec", "nodeName") or "") for pod in pods_of_workload(snapshot)}
-    return {name: node for name, node in sorted(placed.items()) if node in nodes}
+    placed = {holder_of(pod): str(dig(pod, "spec", "nodeName") or "") for pod in pods_of_workload(snapshot)}
+    return {pod: node for pod, node in sorted(placed.items()) if node in nodes}
 
 
-def _replica(first: _Node, ours: Mapping[str, str]) -> str:
+def _replica(first: _Node, ours: Mapping[Holder, str]) -> str:
     """Our replica on the hottest GPU of the hottest node."""
-    here = [name for name, node in ours.items() if node == first.name]
+    here = [pod for pod, node in ours.items() if node == first.name]
     by_heat = sorted(first.heats, key=lambda heat: -(heat.celsius or 0.0))
-    return next((heat.gpu.pod for heat in by_heat if heat.gpu.pod in here), here[0] if here else "")
+    holding = [pod for heat in by_heat for pod in here if pod in heat.gpu.holders]
+    return next((name for _, name in (*holding, *here)), "")
 
 
 PROBE = Probe(
