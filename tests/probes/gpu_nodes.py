@@ -63,11 +63,12 @@ class Cluster:
         return self.pages[page.address]
 
 
-def node(name: str, *, labels: Mapping[str, str] | None = None, **fields: Any) -> Obj:
+def node(name: str, *, labels: Mapping[str, str] | None = None, gpus: int = 0, **fields: Any) -> Obj:
     """`annotations`, `taints`, `unschedulable` and `conditions` stand where Kubernetes has them."""
     conditions = [{"type": "Ready", "status": "True"}, *fields.pop("conditions", [])]
     metadata = {"name": name, "uid": name, "labels": dict(labels or {}), "annotations": fields.pop("annotations", {})}
-    return {"metadata": metadata, "spec": fields, "status": {"conditions": conditions}}
+    status = {"conditions": conditions, "allocatable": {"cpu": "8", "nvidia.com/gpu": str(gpus)}}
+    return {"metadata": metadata, "spec": fields, "status": status}
 
 
 def pod(name: str, on: str, *, ours: bool = True, namespace: str = "serving", gpus: int = 0) -> Obj:

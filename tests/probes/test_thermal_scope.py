@@ -123,6 +123,26 @@ async def test_an_unreadable_node_that_would_make_it_the_facility_leaves_the_sco
     assert (await ask(cluster, *apart)).fields["scope"] == "one"
 
 
+async def test_a_node_of_ours_without_an_exporter_may_be_hot() -> None:
+    reading = await ask(Cluster({"n2": gpu(0, "llm-c")}), node("n1"), node("n2"))
+    assert reading.unknown_parts["scope"] == "no exporter of NVIDIA or AMD on n1"
+    assert "slowed" in reading.unknown_parts
+    assert reading.fields["node"] == "n2"
+
+
+async def test_nodes_with_gpus_and_without_an_exporter_may_make_it_the_facility() -> None:
+    cluster = Cluster({"n1": gpu(0, "llm-a", GPU_TEMP=92.0), "n2": gpu(0, "llm-c")})
+    nodes = [node(f"n{number}", gpus=8) for number in (1, 2, 3, 4)]
+    missing = (await ask(cluster, *nodes)).unknown_parts["scope"]
+    assert missing == "no exporter of NVIDIA or AMD on n3; no exporter of NVIDIA or AMD on n4"
+    without_gpus = [node(f"n{number}") for number in (1, 2, 3, 4)]
+    assert (await ask(cluster, *without_gpus)).fields["scope"] == "one"
+
+
+async def test_a_cluster_without_exporters_has_no_heat_to_tell() -> None:
+    assert (await ask(Cluster({}), node("n1", gpus=8))).unknown == "no node has a GPU exporter"
+
+
 async def test_how_fast_it_rises_is_known_once_it_was_watched() -> None:
     store, cluster = FakeSampleStore(), Cluster({"n1": gpu(0, "llm-a", GPU_TEMP=88.0)})
     reading = await ask(cluster, store=store)

@@ -119,10 +119,17 @@ class Exporters:
         self._finder, self._pages, self._amd_labels = sources.finder, sources.pages, sources.amd_labels
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(self, nodes: Iterable[str] | None = None) -> dict[str, NodeGpus]:
-        """These nodes, or all that have an exporter. Raise `ClusterError` if exporters cannot be listed."""
+    async def read(self, nodes: Iterable[str]) -> dict[str, NodeGpus]:
+        """These nodes. Raise `ClusterError` if exporters cannot be listed."""
+        return await self._read_all(nodes, await self._by_node())
+
+    async def read_with(self, nodes: Iterable[str]) -> dict[str, NodeGpus]:
+        """These nodes and all that have an exporter; nothing if none has. Raise `ClusterError` as `read` does."""
         found = await self._by_node()
-        wanted = sorted(found if nodes is None else nodes)
+        return await self._read_all({*found, *nodes}, found) if found else {}
+
+    async def _read_all(self, nodes: Iterable[str], found: Mapping[str, _Exporter]) -> dict[str, NodeGpus]:
+        wanted = sorted(nodes)
         read = await asyncio.gather(*(self._read(node, found.get(node)) for node in wanted))
         return dict(zip(wanted, read, strict=True))
 

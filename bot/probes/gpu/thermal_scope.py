@@ -1,7 +1,7 @@
 """The `thermal_scope` probe: which nodes are hot, and whether that is one node or the facility.
 
-Every GPU is measured against its own slowdown limit if its exporter gives one. Unreadable nodes may be hot too: if that
-would change the scope, it is unknown.
+Every GPU is measured against its own slowdown limit if its exporter gives one. Unreadable nodes may be hot too, and so
+may nodes with GPUs and without an exporter: if that would change the scope, it is unknown.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bot.domain.cluster.capacity import allocatable
 from bot.domain.cluster.objects import ZONE_LABEL, dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
-from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.subjects import FACILITY
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, short, slope
@@ -29,6 +30,8 @@ FACILITY_NODES, RACK_NODES, BRAKE_NODES = 3, 2, 2
 """This many hot nodes in all, in one rack, or slowed by the power brake are trouble of the facility."""
 RACK_LABELS = ("topology.kubernetes.io/rack", "topology.rack", "rack")
 """There is no standard label for racks: `parameters: {rack: …}` names the cluster's own."""
+GPU_KINDS = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu")
+"""The names of nodes' resources that are GPUs, or slices of them, begin so."""
 POWER_BRAKE = 0x80
 SLOPE_SECONDS, SLOPE_NEEDS_SECONDS = 600.0, 30.0
 
@@ -102,8 +105,10 @@ class ReadThermalScope:
         if failed := unreadable(request, snapshot, "pods", "nodes"):
             return failed
         picked = request.spec.of.removeprefix("picked.") if request.spec.of.startswith("picked.") else ""
-        named = [request.context.picked.get(picked, "")] if picked else None
-        pages = await self._exporters.read(named)
+        if picked:
+            pages = await self._exporters.read([request.context.picked.get(picked, "")])
+        else:
+            pages = await self._exporters.read_with(_nodes_with_gpus(snapshot))
         if not pages:
             return no_answer(request, "no node has a GPU exporter")
         rack = request.spec.parameters.get("rack")
@@ -156,6 +161,17 @@ def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
     return "one" if hot else "none"
 
 
+def _nodes_with_gpus(snapshot: ClusterSnapshot) -> set[str]:
+    """The nodes of our replicas too: a resource of another name may be their GPUs."""
+    ours = {str(node) for pod in pods_of_workload(snapshot) if (node := dig(pod, "spec", "nodeName"))}
+    return ours | {name_of(node) for node in snapshot.nodes if _has_gpus(node)}
+
+
+def _has_gpus(node: Obj) -> bool:
+    kinds = dig(node, "status", "allocatable") or {}
+    return any(kind.startswith(GPU_KINDS) and allocatable(node, kind) > 0 for kind in kinds)
+
+
 def _nodes(snapshot: ClusterSnapshot, pages: Mapping[str, NodeGpus], rack_labels: Sequence[str]) -> list[_Node]:
     """The hottest first."""
     labels = {name_of(node): labels_of(node) for node in snapshot.nodes}
@@ -196,12 +212,13 @@ def _reading_of(
         detail=_detail(hot, unsure, first)[:600],
     )
     missing = {
-        "scope": missing_scope,
+        "scope": missing_scope[:600],
         "zone": f"node {first.name} has no label {ZONE_LABEL}",
         "hottest": "no temperature is exported",
         "margin": "no temperature is exported",
         "rising": str(rising),
-        "slowed": "; ".join(node.unreadable for node in unsure if node.unreadable) or "clock events are not exported",
+        "slowed": "; ".join(node.unreadable for node in unsure if node.unreadable)[:600]
+        or "clock events are not exported",
     }
     return answer(request, parts, missing=missing, detail=_detail(hot, unsure, first)[:900], source=SOURCE)
 
