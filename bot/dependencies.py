@@ -325,6 +325,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         registers=registers,
         gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
         only_reads=only_reads,
+        dcgm_labels=settings.gpu.dcgm_exporter,
         amd_labels=settings.gpu.amd_exporter,
     )
     signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, shared=shared, now=clock.now)

@@ -52,6 +52,8 @@ class Sources:
     """Runs nvidia-smi or amd-smi in a replica."""
     only_reads: Callable[[Target], bool] = lambda target: False
     """Whether no program may be run in the replicas of this workload."""
+    dcgm_labels: Mapping[str, str] | None = None
+    """The labels of NVIDIA's exporter, if they differ from the known ones."""
     amd_labels: Mapping[str, str] | None = None
     """The labels of AMD's exporter, if they differ from the known ones."""
 

@@ -251,6 +251,8 @@ class Gpu(Section):
 
     It needs get and create on pods/exec, which would also let its holder run anything else there.
     """
+    dcgm_exporter: Pairs = Field({}, examples=["app=our-dcgm-exporter"])
+    """The labels of NVIDIA's dcgm-exporter where they are not its chart's or its GPU operator's usual ones."""
     amd_exporter: Pairs = Field({}, examples=["app=release-amdgpu-metrics-exporter"])
     """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
 

@@ -191,6 +191,7 @@ async def ask(
     opened_at: float = 900.0,
     snapshot: ClusterSnapshot | None = None,
     shell: Shell | None = None,
+    dcgm_labels: Mapping[str, str] | None = None,
     amd_labels: Mapping[str, str] | None = None,
     registers: Recorded | None = None,
 ) -> Reading:
@@ -202,6 +203,7 @@ async def ask(
             pages=pages,
             samples=store,
             gpu_shell=shell,
+            dcgm_labels=dcgm_labels,
             amd_labels=amd_labels,
             registers=registers,
         )
@@ -277,6 +279,23 @@ async def test_without_an_exporter_nothing_is_healthy(exporter: Exporter) -> Non
     assert reading.unknown == "no exporter of NVIDIA or AMD on n1"
     exporter.refuses = True
     assert "503" in (await ask(Finder(exporter_pod(exporter.port)), FakeSampleStore())).unknown
+
+
+@pytest.mark.parametrize(
+    ("labels", "chosen"),
+    [
+        pytest.param({"app.kubernetes.io/name": "dcgm-exporter"}, {}, id="chart"),
+        pytest.param({"app": "nvidia-dcgm-exporter"}, {}, id="gpu-operator"),
+        pytest.param({"app": "our-dcgm-exporter"}, {"app": "our-dcgm-exporter"}, id="setting"),
+    ],
+)
+async def test_nvidias_exporter_is_found_by_its_labels(
+    exporter: Exporter, labels: dict[str, str], chosen: dict[str, str]
+) -> None:
+    pod = exporter_pod(exporter.port)
+    pod["metadata"]["labels"] = labels
+    reading = await ask(Finder(pod), FakeSampleStore(), dcgm_labels=chosen)
+    assert reading.fields["healthy"] is True
 
 
 async def test_exporters_that_may_not_be_listed_are_an_error_for_the_reader_to_tell() -> None:

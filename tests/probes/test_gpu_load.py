@@ -51,7 +51,7 @@ class Day:
 async def ask(page: str, day: Day | None = None, *, is_amd: bool = False) -> Reading:
     asked = request("gpu_load", cluster(), at=1000.0, opened_at=900.0)
     exporter = exporter_pod(9400)
-    exporter["metadata"]["labels"] = AMD_LABELS[0] if is_amd else DCGM_LABELS
+    exporter["metadata"]["labels"] = (AMD_LABELS if is_amd else DCGM_LABELS)[0]
     return await probes.ask(asked, finder=Finder(exporter), pages=Pages(page), memory=day)
 
 

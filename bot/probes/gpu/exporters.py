@@ -23,8 +23,13 @@ from bot.probes.gpu.amd import AFID
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
-DCGM_LABELS = {"app.kubernetes.io/name": "dcgm-exporter"}
-AMD_LABELS: tuple[Mapping[str, str], ...] = (
+Labels = Mapping[str, str]
+DCGM_LABELS: tuple[Labels, ...] = (
+    {"app.kubernetes.io/name": "dcgm-exporter"},
+    {"app": "nvidia-dcgm-exporter"},
+)
+"""Set by the chart of dcgm-exporter, and by NVIDIA's GPU operator."""
+AMD_LABELS: tuple[Labels, ...] = (
     {"app.kubernetes.io/name": "metrics-exporter"},
     {"app": "exporter-amdgpu-metrics-exporter"},
 )
@@ -116,7 +121,9 @@ class _Exporter:
 
 class Exporters:
     def __init__(self, sources: Sources) -> None:
-        self._finder, self._pages, self._amd_labels = sources.finder, sources.pages, sources.amd_labels
+        self._finder, self._pages = sources.finder, sources.pages
+        self._dcgm_labels = (sources.dcgm_labels,) if sources.dcgm_labels else DCGM_LABELS
+        self._amd_labels = (sources.amd_labels,) if sources.amd_labels else AMD_LABELS
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def read(self, nodes: Iterable[str]) -> dict[str, NodeGpus]:
@@ -134,10 +141,13 @@ class Exporters:
         return dict(zip(wanted, read, strict=True))
 
     async def _by_node(self) -> dict[str, _Exporter]:
-        amd_labels = (self._amd_labels,) if self._amd_labels else AMD_LABELS
-        dcgm, *amd = await asyncio.gather(*(self._finder.pods_labelled(one) for one in (DCGM_LABELS, *amd_labels)))
-        amd_pods = [pod for pods in amd for pod in pods]
-        return _on_nodes(amd_pods, AMD_PORT, is_amd=True) | _on_nodes(dcgm, DCGM_PORT, is_amd=False)
+        dcgm, amd = await asyncio.gather(self._labelled(self._dcgm_labels), self._labelled(self._amd_labels))
+        return _on_nodes(amd, AMD_PORT, is_amd=True) | _on_nodes(dcgm, DCGM_PORT, is_amd=False)
+
+    async def _labelled(self, known: Iterable[Labels]) -> list[Obj]:
+        """Pods with one of these sets of labels."""
+        found = await asyncio.gather(*(self._finder.pods_labelled(labels) for labels in known))
+        return [pod for pods in found for pod in pods]
 
     async def _read(self, node: str, exporter: _Exporter | None) -> NodeGpus:
         if exporter is None:
