@@ -230,5 +230,13 @@ async def test_another_workload_behind_the_same_service_is_warm() -> None:
     assert (await ask("warm_previous", seen)).fields == {"ready": 1}
 
 
+async def test_the_canary_of_another_incident_is_no_earlier_version() -> None:
+    canary = warm("canary-0", "rs-other")
+    canary["metadata"]["labels"]["incident-bot/canary"] = "inc-9"
+    service = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"selector": {"app": "llm"}}}
+    seen = snapshot(OLD, services=(service,), endpoint_slices=(endpoints("canary-0"),), all_pods=(canary,))
+    assert (await ask("warm_previous", seen)).fields == {"ready": 0}
+
+
 async def test_pods_that_cannot_be_listed_may_be_warm() -> None:
     assert "pods: forbidden" in (await ask("warm_previous", snapshot(OLD, unreadable={"pods": "forbidden"}))).unknown

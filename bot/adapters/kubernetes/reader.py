@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
@@ -145,7 +145,8 @@ class KubernetesReader:
         names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))
-        parts["pods"] = merged(parts["pods"], parts.pop("canary_pods"), parts.pop("released_pods"))
+        own = without_other_canaries(parts["pods"], slug)
+        parts["pods"] = merged(own, parts.pop("canary_pods"), parts.pop("released_pods"))
         parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
         parts["scale_up_events"] = merged(*(parts.pop(name) for name in SCALE_UPS))
         return _assembled(at, workload, parts | {"config_maps": named})
@@ -346,6 +347,12 @@ def _term(expression: Mapping[str, Any]) -> str:
         "DoesNotExist": f"!{key}",
     }
     return texts[expression["operator"]]
+
+
+def without_other_canaries(pods: Part, slug: str) -> Part:
+    """The workload's selector matches the canaries of all incidents: their pods carry its labels."""
+    kept = tuple(pod for pod in pods.items if labels_of(pod).get(CANARY_LABEL, slug) == slug)
+    return replace(pods, items=kept)
 
 
 def merged(*parts: Part) -> Part:

@@ -9,7 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from bot.adapters.kubernetes.reader import LISTS, OURS, KubernetesReader, Part, merged, pods_query, workload_read
+from bot.adapters.kubernetes.reader import (
+    LISTS,
+    OURS,
+    KubernetesReader,
+    Part,
+    merged,
+    pods_query,
+    without_other_canaries,
+    workload_read,
+)
 from bot.domain.cluster.objects import CANARY_LABEL, TAKEN_FROM_LABEL, labels_of, uid_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.target import Target
@@ -46,6 +55,7 @@ class ServingReader:
         )
         parts: dict[str, Part] = dict(zip(SHARED, lists, strict=True))
         parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
+        own = without_other_canaries(own, slug)
         labelled = (parts.pop("canary_pods"), parts.pop("released_pods"))
         pods = {uid_of(pod): pod for pod in (*own.items, *_ours(workload, slug, *labelled))}
         unreadable = {name: part.unreadable for name, part in parts.items() if part.unreadable}

@@ -91,6 +91,7 @@ def is_replica_ready(snapshot: ClusterSnapshot, pod: Obj) -> bool:
 
 
 def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
+    """Returns the pods of this incident's canary: a snapshot holds those of no other."""
     return tuple(pod for pod in snapshot.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))
 
 

@@ -21,7 +21,10 @@ class ClusterSnapshot:
     workload: Obj | None
     replica_sets: tuple[Obj, ...] = ()
     pods: tuple[Obj, ...] = ()
-    """Pods of the workload (by its selector), our canary's pods, and pods that carry this incident's id."""
+    """Pods of the workload (by its selector), our canary's pods, and pods that carry this incident's id.
+
+    No pod of another incident's canary, although the workload's selector matches it.
+    """
     services: tuple[Obj, ...] = ()
     endpoint_slices: tuple[Obj, ...] = ()
     pdbs: tuple[Obj, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.cluster.objects import dig, is_ready, labels_of, name_of, uid_of
+from bot.domain.cluster.objects import CANARY_LABEL, dig, is_ready, labels_of, name_of, uid_of
 from bot.domain.cluster.rollout import replica_sets_of
-from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
+from bot.domain.cluster.rotation import is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
@@ -28,15 +28,19 @@ async def warm_previous(request: ProbeRequest) -> Reading:
     if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
     older = {uid_of(one) for one in replica_sets_of(snapshot)[1:]}
-    ours = {uid_of(pod) for pod in pods_of_canary(snapshot)}
     warm = [
         pod
         for pod in snapshot.pods
-        if uid_of(pod) not in ours and is_ready(pod) and {o["uid"] for o in _owners(pod)} & older
+        if not _is_canary(pod) and is_ready(pod) and {o["uid"] for o in _owners(pod)} & older
     ]
-    strangers = [pod for pod in _strangers(snapshot) if uid_of(pod) not in ours]
+    strangers = [pod for pod in _strangers(snapshot) if not _is_canary(pod)]
     detail = ", ".join(sorted(name_of(pod) for pod in (*warm, *strangers)))
     return answer(request, WarmPrevious(float(len(warm) + len(strangers))), detail=detail or "none")
+
+
+def _is_canary(pod: Obj) -> bool:
+    """Of any incident: those of the others are not among the snapshot's own pods."""
+    return CANARY_LABEL in labels_of(pod)
 
 
 def _owners(pod: Obj) -> list[dict[str, Any]]:

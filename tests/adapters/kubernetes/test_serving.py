@@ -14,12 +14,15 @@ from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.reader import LISTS, OURS, KubernetesReader
 from bot.adapters.kubernetes.serving import SHARED, ServingReader
 from bot.domain.cluster.objects import uid_of
+from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import ClusterError
 from bot.flow.sample_replicas import SnapshotReplicas, replicas_in
 from tests.adapters.kubernetes.lab import CONTEXT, TARGET, Lab
 
 INCIDENT = CONTEXT.incident_id
+INCIDENTS = (INCIDENT, "INC-9", "")
+"""Whose canary it is, another one, and none, as between incidents."""
 CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
 
 
@@ -62,6 +65,13 @@ async def test_a_shared_snapshot_shows_what_a_whole_one_shows(lab: Lab) -> None:
     assert (shared.canary is not None, shared.unreadable) == (True, {})
     other = await SharedSnapshots(KubernetesReader(lab.client)).snapshot(TARGET, incident_id="INC-9")
     assert other.canary is None, "it is another incident's"
+
+
+async def test_no_reader_lists_the_canary_of_another_incident(lab: Lab) -> None:
+    await lab.carry_out(await lab.plan("canary", edits=CAP, rotation="in"))
+    readers = (lab.cluster, SharedSnapshots(KubernetesReader(lab.client)), ServingReader(lab.reader))
+    for reader in readers:
+        assert [len(pods_of_canary(await reader.snapshot(TARGET, incident_id=who))) for who in INCIDENTS] == [1, 0, 0]
 
 
 async def test_incidents_that_changed_nothing_share_the_lists_of_their_namespace(lab: Lab) -> None:
