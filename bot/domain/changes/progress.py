@@ -1,7 +1,8 @@
 """Whether a wait is done, pending, or failed for a reason that more waiting will not fix, in plain words.
 
 A rollout is judged by its pods (unschedulable, image, crashes), not only by time. Missing data counts as pending, and
-the text says so.
+the text says so. Replicas that were not Ready when the change was planned (`unready` in a wait's parameters) fail no
+wait and are not waited for; their successors are.
 """
 
 from __future__ import annotations
@@ -157,12 +158,13 @@ def _scaled(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", f"{wait.about} was deleted")
     if replicas_of(workload) != wanted:
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
-    pods = pods_of_workload(snapshot)
-    if broken := _hopeless(pods, snapshot):
+    pods, status = pods_of_workload(snapshot), rollout_state(workload)
+    if broken := _hopeless(_judged(wait, snapshot), snapshot):
         return Progress("failed", broken)
-    text = _ready_text(snapshot, wanted)
-    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(snapshot) == wanted
-    if not (rollout_state(workload).is_complete and is_all):
+    text, needed = _ready_text(wait, snapshot), wanted - _unready_before(wait, snapshot)
+    is_settled = status.is_observed and status.updated == status.total == wanted and status.available >= needed
+    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(snapshot) == needed
+    if not (is_settled and is_all):
         return Progress("pending", text)
     kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ())]
     if kept:
@@ -174,11 +176,33 @@ def _ready_replicas(snapshot: ClusterSnapshot) -> int:
     return sum(is_replica_ready(snapshot, pod) for pod in replicas_present(snapshot))
 
 
-def _ready_text(snapshot: ClusterSnapshot, wanted: int) -> str:
+def _judged(wait: Wait, snapshot: ClusterSnapshot) -> list[Obj]:
+    """Returns the pods that the change is about: not those of replicas that were not Ready before it."""
+    before = wait.parameters.get("unready", ())
+    return [pod for pod in pods_of_workload(snapshot) if uid_of(pod) not in before]
+
+
+def _unready_before(wait: Wait, snapshot: ClusterSnapshot) -> int:
+    """Returns how many replicas that were not Ready before the change stay and are still not."""
+    before = wait.parameters.get("unready", ())
+    staying = [pod for pod in replicas_present(snapshot) if uid_of(pod) in before and not is_going_away(pod)]
+    return sum(not is_replica_ready(snapshot, pod) for pod in staying)
+
+
+def _are_enough_ready(wait: Wait, snapshot: ClusterSnapshot) -> bool:
+    return _ready_replicas(snapshot) >= int(wait.parameters["replicas"]) - _unready_before(wait, snapshot)
+
+
+def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
     ending = sum(map(is_going_away, replicas_present(snapshot)))
     coming = _node_coming(pods_of_workload(snapshot), snapshot)
-    parts = [f"{_ready_replicas(snapshot)} of {wanted} replicas Ready", f"{ending} ending" if ending else "", coming]
-    return ", ".join(filter(None, parts))
+    return ", ".join(filter(None, (_count_text(wait, snapshot), f"{ending} ending" if ending else "", coming)))
+
+
+def _count_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
+    before = _unready_before(wait, snapshot)
+    text = f"{_ready_replicas(snapshot)} of {wait.parameters['replicas']} replicas Ready"
+    return f"{text}, {before} not Ready as before" if before else text
 
 
 def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -188,9 +212,9 @@ def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", "the workload was deleted")
     if replicas_of(workload) < wanted:
         return Progress("pending", f"the autoscaler wants {replicas_of(workload)} replicas, not {wanted} yet")
-    if broken := _hopeless(pods_of_workload(snapshot), snapshot):
+    if broken := _hopeless(_judged(wait, snapshot), snapshot):
         return Progress("failed", broken)
-    return Progress("done" if _ready_replicas(snapshot) >= wanted else "pending", _ready_text(snapshot, wanted))
+    return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", _ready_text(wait, snapshot))
 
 
 def _out_of_rotation(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -239,28 +263,25 @@ def _replaced(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     workload = snapshot.workload
     if workload is None:
         return Progress("failed", "the workload was deleted")
-    wanted, pods = int(wait.parameters["replicas"]), pods_of_workload(snapshot)
-    if replicas_of(workload) < wanted:
+    if replicas_of(workload) < int(wait.parameters["replicas"]):
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
     if _pod(wait, snapshot) is not None:
         return Progress("pending", f"{wait.about.name} is ending")
-    if broken := _hopeless(pods, snapshot):
+    if broken := _hopeless(_judged(wait, snapshot), snapshot):
         return Progress("failed", broken)
-    ready = _ready_replicas(snapshot)
-    text = f"{ready} of {wanted} replicas Ready, {wait.about.name} is gone"
-    return Progress("done" if ready >= wanted else "pending", text)
+    text = f"{_count_text(wait, snapshot)}, {wait.about.name} is gone"
+    return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", text)
 
 
 def _spare_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """The ReplicaSet has released the pod, and as many replicas as wanted are Ready without it."""
-    workload, wanted = snapshot.workload, int(wait.parameters["replicas"])
-    if workload is None:
+    if snapshot.workload is None:
         return Progress("failed", "the workload was deleted")
     if wait.parameters["uid"] in {uid_of(pod) for pod in pods_of_workload(snapshot)}:
         return Progress("pending", f"the ReplicaSet has not released {wait.about.name} yet")
-    if broken := _hopeless(pods_of_workload(snapshot), snapshot):
+    if broken := _hopeless(_judged(wait, snapshot), snapshot):
         return Progress("failed", broken)
-    return Progress("done" if _ready_replicas(snapshot) >= wanted else "pending", _ready_text(snapshot, wanted))
+    return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", _ready_text(wait, snapshot))
 
 
 def _gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:

@@ -13,10 +13,20 @@ import pytest
 from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import CHECKS, COVERED, STICKY_SECONDS, progress
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.objects import ObjectRef
+from bot.domain.cluster.objects import ObjectRef, is_ready
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
-from tests.domain.changes.snapshots import deployment, endpoint_slice, load, node, planned, pod, replica_set, snapshot
+from tests.domain.changes.snapshots import (
+    deployment,
+    endpoint_slice,
+    load,
+    node,
+    planned,
+    pod,
+    replica_set,
+    service,
+    snapshot,
+)
 from tests.domain.changes.test_progress import (
     CANARY_READY,
     EDIT,
@@ -34,6 +44,7 @@ from tests.domain.changes.test_progress import (
     new_pod,
     rolling,
     unscheduled,
+    wait_of,
 )
 
 pytestmark = pytest.mark.fast
@@ -297,7 +308,7 @@ def test_a_canary_is_gone_with_its_pods(about_uid: str, seen: ClusterSnapshot, s
 REFUSING = {**pod(5, is_ready=False), "status": REFUSED}
 
 
-def sized(replicas: int, *pods: Obj, **status: Any) -> ClusterSnapshot:
+def sized(replicas: int, /, *pods: Obj, **status: Any) -> ClusterSnapshot:
     workload = deployment(replicas=replicas)
     workload["status"] |= status
     return snapshot(workload=workload, pods=pods)
@@ -368,6 +379,98 @@ def test_an_autoscaler_that_does_it_may_want_even_more(seen: ClusterSnapshot, st
 )
 def test_a_replacement_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(REPLACED, seen) == (state, text)
+
+
+# --- replicas that were not Ready before the change -------------------------------------------------------------------
+
+CRASHES = container(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {}}, restartCount=5)
+
+
+def crashing(number: int) -> Obj:
+    made = pod(number, is_ready=False)
+    return {**made, "status": made["status"] | CRASHES}
+
+
+def crippled(replicas: int, *pods: Obj) -> ClusterSnapshot:
+    """With the status that the controller reports of these pods."""
+    ready = sum(map(is_ready, pods))
+    return sized(replicas, *pods, replicas=len(pods), updatedReplicas=len(pods), availableReplicas=ready)
+
+
+THREE_AND_A_CRASHING_ONE = (*OLD[:3], crashing(4))
+SCALED_BESIDE_ONE = wait_of(planned("scale", {"by": 1}, crippled(4, *THREE_AND_A_CRASHING_ONE)), "scaled")
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case(
+            "added-one-starts",
+            crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5, is_ready=False)),
+            "pending",
+            "3 of 5 replicas Ready, 1 not Ready as before",
+        ),
+        case(
+            "added-one-is-ready",
+            crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5)),
+            "done",
+            "4 of 5 replicas Ready, 1 not Ready as before",
+        ),
+        case("added-one-is-broken", crippled(5, *THREE_AND_A_CRASHING_ONE, REFUSING), "failed", WHY_REFUSED),
+        case(
+            "its-successor-counts",
+            crippled(5, *OLD[:3], pod(5), pod(6, is_ready=False)),
+            "pending",
+            "4 of 5 replicas Ready",
+        ),
+        case("it-has-recovered", crippled(5, *OLD, pod(5, is_ready=False)), "pending", "4 of 5 replicas Ready"),
+    ],
+)
+def test_a_scale_does_not_wait_for_a_replica_that_was_not_ready_before(
+    seen: ClusterSnapshot, state: str, text: str
+) -> None:
+    assert said(SCALED_BESIDE_ONE, seen) == (state, text)
+
+
+def test_an_autoscaler_does_not_have_to_heal_a_replica_that_was_not_ready_before() -> None:
+    grown = wait("grown", DEPLOYMENT, replicas=5, unready=["llm-4-uid"])
+    assert said(grown, crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5)))[0] == "done"
+    assert said(grown, crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5, is_ready=False)))[0] == "pending"
+
+
+TWO_CRASHING = crippled(4, *OLD[:2], crashing(3), crashing(4))
+
+
+def test_one_of_two_broken_replicas_is_replaced_when_its_own_replacement_is_ready() -> None:
+    first = wait_of(planned("replace_replica", {"replica": "llm-3"}, TWO_CRASHING), "replaced")
+    assert said(first, crippled(4, *OLD[:2], crashing(4), pod(5, is_ready=False)))[0] == "pending"
+    assert said(first, crippled(4, *OLD[:2], crashing(4), pod(5))) == (
+        "done",
+        "3 of 4 replicas Ready, 1 not Ready as before, llm-3 is gone",
+    )
+
+
+def test_a_drained_node_loses_all_of_its_broken_replicas() -> None:
+    here = tuple({**one, "spec": {**one["spec"], "nodeName": "gpu-node-3"}} for one in (crashing(3), crashing(4)))
+    seen = replace(crippled(4, *OLD[:2], *here), all_pods=(*OLD[:2], *here))
+    plan = planned("drain_node", {"node": "gpu-node-3"}, seen)
+    first, second = (step for step in plan.steps if isinstance(step, Wait) and step.condition == "replaced")
+    assert said(first, crippled(4, *OLD[:2], here[1], pod(5)))[0] == "done"
+    assert said(second, crippled(4, *OLD[:2], pod(5), pod(6, is_ready=False)))[0] == "pending"
+    assert said(second, crippled(4, *OLD[:2], pod(5), pod(6)))[0] == "done"
+
+
+def test_a_spare_is_ready_beside_a_replica_that_was_not_ready_before() -> None:
+    seen = crippled(4, *THREE_AND_A_CRASHING_ONE)
+    spare = wait_of(
+        planned("isolate_replica", {"replica": "llm-2"}, replace(seen, services=(service(app="llm"),))), "spare_ready"
+    )
+    assert said(spare, crippled(4, OLD[0], OLD[2], crashing(4), pod(5, is_ready=False)))[0] == "pending"
+    assert said(spare, crippled(4, OLD[0], OLD[2], crashing(4), pod(5)))[0] == "done"
+
+
+def test_a_wait_of_a_healthy_workload_names_no_replica_that_was_not_ready() -> None:
+    assert SCALED.parameters == {"replicas": 5}
 
 
 # --- one replica ------------------------------------------------------------------------------------------------------

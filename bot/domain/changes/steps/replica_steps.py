@@ -29,6 +29,7 @@ from bot.domain.cluster.rotation import (
     is_in_rotation,
     is_replica_ready,
     pod_named,
+    pods_of_workload,
     releasing_key,
     replicas_present,
     rotation_key,
@@ -101,11 +102,18 @@ def _release_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, key
     return call.model_copy(update={"undo": (), "no_undo": f"its replacement takes over; end {name} when it is empty"})
 
 
-def spare_ready(pod: Obj, replicas: int, context: PlanContext) -> Wait:
+def unready_now(snapshot: ClusterSnapshot) -> dict[str, list[str]]:
+    """Returns the parameter of a wait that names the pods of replicas that are not Ready; none if all are."""
+    there = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
+    unready = [uid_of(pod) for pod in there if not is_replica_ready(snapshot, pod)]
+    return {"unready": unready} if unready else {}
+
+
+def spare_ready(snapshot: ClusterSnapshot, pod: Obj, replicas: int, context: PlanContext) -> Wait:
     return Wait(
         condition="spare_ready",
         about=ref_of(pod, "Pod"),
-        parameters={"uid": uid_of(pod), "replicas": replicas},
+        parameters={"uid": uid_of(pod), "replicas": replicas, **unready_now(snapshot)},
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
         title=f"The replacement of {name_of(pod)} is Ready",
     )

@@ -30,7 +30,8 @@ NOT_GROUPS = "a group of pods on several nodes moves as one, by replace_replica 
 def plan_drain_node(situation: Situation) -> Plan:
     snapshot, context = situation.snapshot, situation.context
     require_readable(snapshot, "replica_sets", "services", "endpoint_slices", "pdbs")
-    node, workload = node_of(situation), only_for(snapshot, ["Deployment", "StatefulSet"], NOT_GROUPS)
+    node = node_of(situation)
+    only_for(snapshot, ["Deployment", "StatefulSet"], NOT_GROUPS)
     evicts_others = _others_wanted(situation)
     ours, others, staying = on_node(snapshot, node)
     # Those that serve leave last, when the replacements of the others may serve.
@@ -41,7 +42,7 @@ def plan_drain_node(situation: Situation) -> Plan:
     cordoned = bool(dig(node, "spec", "unschedulable"))
     steps: list[Step] = [] if cordoned else [cordon_call(node, context), node_seen(node, cordoned=True)]
     for pod in ours:
-        steps += _ours_moved(snapshot, workload, pod, context)
+        steps += _ours_moved(snapshot, pod, context)
     for pod in moved:
         steps += [evict_call(pod), _pod_gone(pod)]
     return Plan(
@@ -72,13 +73,13 @@ def _others_wanted(situation: Situation) -> bool:
     return wanted == "evict"
 
 
-def _ours_moved(snapshot: ClusterSnapshot, workload: Obj, pod: Obj, context: PlanContext) -> list[Step]:
+def _ours_moved(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> list[Step]:
     """Take the pod out and drain it if the engine does not drain itself; then evict it and replace it elsewhere."""
     serves = is_in_rotation(pod, snapshot)
     first: list[Step] = []
     if serves and drain_mode(snapshot).mode == "label":
         first = [isolate_call(snapshot, pod, context), *emptied_steps(pod, context)]
-    return [*first, evict_call(pod), replaced(workload, pod, context)]
+    return [*first, evict_call(pod), replaced(snapshot, pod, context)]
 
 
 def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> list[Circumstance]:

@@ -65,7 +65,7 @@ def _released(situation: Situation, pod: Obj, calls: Sequence[Call]) -> Plan:
         why = room if isinstance(room, str) else "no accelerator is free"
         text = f"{why}: its replacement may have to wait until {name} has ended, with one replica fewer until then"
         spare = Circumstance(name="room", grade="warning", text=text)
-    waits = (spare_ready(pod, replicas_of(workload_of(snapshot)), context),) if fits else ()
+    waits = (spare_ready(snapshot, pod, replicas_of(workload_of(snapshot)), context),) if fits else ()
     return Plan(
         verb="isolate_replica",
         disrupts="replica",

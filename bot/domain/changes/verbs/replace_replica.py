@@ -19,7 +19,7 @@ from bot.domain.changes.circumstances import (
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Step, Wait
-from bot.domain.changes.steps.replica_steps import called, others_in_rotation, replica_of, victim_call
+from bot.domain.changes.steps.replica_steps import called, others_in_rotation, replica_of, unready_now, victim_call
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.scale import scaled
@@ -59,7 +59,7 @@ def plan_replace(situation: Situation) -> Plan:
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=_scaled_away(snapshot, pod, added, context)
         if added
-        else (evict_call(pod, called(together)), replaced(workload, pod, context)),
+        else (evict_call(pod, called(together)), replaced(snapshot, pod, context)),
         circumstances=(
             budget,
             drain_circumstance(snapshot, drain, [pod], is_empty=is_empty),
@@ -80,7 +80,7 @@ def _end_released(situation: Situation, pod: Obj, *, cuts: bool) -> Plan:
         disrupts="replica",
         title=f"End {name}; its replacement was created when it was taken out",
         choices={"replica": name, "uid": uid_of(pod)},
-        steps=(evict_call(pod), replaced(workload_of(snapshot), pod, context)),
+        steps=(evict_call(pod), replaced(snapshot, pod, context)),
         circumstances=(
             budget_circumstance(budget_for(pod, snapshot)),
             drain_circumstance(snapshot, drain_mode(snapshot), [pod], is_empty=not cuts),
@@ -117,7 +117,7 @@ def _scaled_away(snapshot: ClusterSnapshot, pod: Obj, added: LedgerEntry, contex
         }
     )
     fewer = replicas_of(workload) - 1
-    return victim_call(snapshot, pod, context, out=False), back, scaled(workload, fewer, context, (uid_of(pod),))
+    return victim_call(snapshot, pod, context, out=False), back, scaled(snapshot, fewer, context, (uid_of(pod),))
 
 
 def evict_call(pod: Obj, called: str = "") -> Call:
@@ -145,11 +145,15 @@ def refuse_if_group_survives(workload: Obj) -> None:
         )
 
 
-def replaced(workload: Obj, pod: Obj, context: PlanContext) -> Wait:
+def replaced(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Wait:
     return Wait(
         condition="replaced",
         about=ref_of(pod, "Pod"),
-        parameters={"uid": uid_of(pod), "replicas": replicas_of(workload)},
+        parameters={
+            "uid": uid_of(pod),
+            "replicas": replicas_of(workload_of(snapshot)),
+            **unready_now(snapshot),
+        },
         within_seconds=context.startup_seconds + grace_seconds(pod) + MARGIN_SECONDS,
         title=f"{name_of(pod)} is gone and its replacement is Ready",
     )

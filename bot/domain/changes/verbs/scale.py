@@ -17,7 +17,7 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, r
 from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, Plan, Risk, Step, Wait
-from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
+from bot.domain.changes.steps.replica_steps import emptied_steps, unready_now, victim_call
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH_POD, Access, Argument, ChangeKind, Verb
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
@@ -56,7 +56,7 @@ def plan_scale(situation: Situation) -> Plan:
     unscaled = no_autoscaler(snapshot)
     call = scale_call(workload, now, wanted)
     if wanted > now:
-        steps: tuple[Step, ...] = (call, scaled(workload, wanted, context))
+        steps: tuple[Step, ...] = (call, scaled(snapshot, wanted, context))
         room = _room_for_more(snapshot, wanted - now)
         circumstances: tuple[Circumstance, ...] = (owned.circumstance, unscaled, *room)
         victims: list[Obj] = []
@@ -66,7 +66,7 @@ def plan_scale(situation: Situation) -> Plan:
         drain = drain_mode(snapshot)
         ends = tuple(uid_of(pod) for pod in victims)
         call = call.model_copy(update={"ends": ends})
-        steps = (*drained_first(snapshot, victims, context), call, scaled(workload, wanted, context, ends))
+        steps = (*drained_first(snapshot, victims, context), call, scaled(snapshot, wanted, context, ends))
         leaving = drain_circumstance(snapshot, drain, victims, is_empty=drain.mode == "label")
         circumstances = (owned.circumstance, unscaled, leaving)
     return Plan(
@@ -133,7 +133,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
     wait = Wait(
         condition="grown",
         about=ref_of(workload, kind_of(workload)),
-        parameters={"replicas": wanted},
+        parameters={"replicas": wanted, **unready_now(snapshot)},
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
         title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
     )
@@ -198,12 +198,13 @@ def scale_call(workload: Obj, now: int, wanted: int) -> Call:
     return patch_call(workload, kind_of(workload), edits, wording, subresource="scale")
 
 
-def scaled(workload: Obj, wanted: int, context: PlanContext, ends: tuple[str, ...] = ()) -> Wait:
+def scaled(snapshot: ClusterSnapshot, wanted: int, context: PlanContext, ends: tuple[str, ...] = ()) -> Wait:
     """`ends`: UIDs of the pods chosen to end; no others must have ended instead."""
+    workload = workload_of(snapshot)
     return Wait(
         condition="scaled",
         about=ref_of(workload, kind_of(workload)),
-        parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}),
+        parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}) | unready_now(snapshot),
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
         title=f"{wanted} replicas of {name_of(workload)} are Ready",
     )

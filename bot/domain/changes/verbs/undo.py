@@ -264,13 +264,13 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
 def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
     """Returning to fewer replicas ends chosen, drained ones, like any scale-in."""
     now, wanted = replicas_of(inverse.before), replicas_of(inverse.after)
-    after: list[Step] = [scaled(inverse.after, wanted, context)]
+    after: list[Step] = [scaled(snapshot, wanted, context)]
     if wanted >= now:
         return [], after, ()
     require_readable(snapshot, "endpoint_slices", "services")
     drain, victims = drain_mode(snapshot), victims_of(snapshot, wanted)
     before = drained_first(snapshot, victims, context)
-    after = [scaled(inverse.after, wanted, context, tuple(uid_of(pod) for pod in victims))]
+    after = [scaled(snapshot, wanted, context, tuple(uid_of(pod) for pod in victims))]
     return before, after, (drain_circumstance(snapshot, drain, victims, is_empty=drain.mode == "label"),)
 
 
