@@ -2,7 +2,8 @@
 
 A rollout is judged by its pods (unschedulable, image, crashes), not only by time. Missing data counts as pending, and
 the text says so. Replicas that were not Ready when the change was planned (`unready` in a wait's parameters) fail no
-wait and are not waited for; their successors are.
+wait and are not waited for; their successors are. Nor does a wait last for a pod that cannot end, once enough others
+are Ready.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from bot.domain.cluster.workload import kind_of, pod_templates, pods_in_a_replic
 
 COVERED = 0.8
 """Samples never span a window from edge to edge; they must cover this share of it."""
+OVERDUE_SECONDS = 30.0
+"""A pod that is still there so long after its grace period is stuck: its node is dead, or a finalizer keeps it."""
 STICKY_SECONDS = 120.0
 """A pod that no Service lists loses its clients within this time; later requests come over kept connections."""
 
@@ -79,7 +82,8 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
     ready = sum(is_replica_ready(snapshot, pod) for pod in new if serves(pod))
     text = _rollout_text(state.wanted, ready, new, old, snapshot)
-    return Progress("done" if state.is_complete and not old and ready == state.wanted else "pending", text)
+    is_over = len(_overdue(old, snapshot)) == len(old)
+    return Progress("done" if state.is_complete and is_over and ready == state.wanted else "pending", text)
 
 
 def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -103,10 +107,13 @@ def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _released(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
-    """The chosen pod has released its accelerators, and no other pod ended instead."""
+    """The chosen pod has released its accelerators, or cannot end and is not needed; no other pod ended instead."""
     pod, stay = _pod(wait, snapshot), wait.parameters["stay"]
     if pod is None:
         return Progress("done", f"{wait.about.name} is gone")
+    if late := _overdue_text([pod], snapshot):
+        ready = sum(is_ready(other) for other in pods_of_workload(snapshot))
+        return Progress("done" if ready >= replicas_of(snapshot.workload or {}) else "pending", late)
     if is_going_away(pod):
         return Progress("pending", f"{wait.about.name} is ending")
     still = {uid_of(other) for other in pods_of_workload(snapshot) if not is_going_away(other)}
@@ -121,12 +128,27 @@ def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj
     parts = [f"{ready} of {wanted} replicas run the new template"]
     if starting:
         parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
-    ending = sum(map(is_going_away, old))
+    ending = sum(map(is_going_away, old)) - len(_overdue(old, snapshot))
     if ending:
         parts.append(f"{ending} old one{'s' if ending > 1 else ''} finishing")
+    if late := _overdue_text(old, snapshot):
+        parts.append(late)
     if coming := _node_coming(new, snapshot):
         parts.append(coming)
     return ", ".join(parts)
+
+
+def _overdue(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> list[Obj]:
+    """Returns the pods that cannot end: they are still there long after their grace period."""
+    # A deletion timestamp is the end of the grace period.
+    over = [(pod, seconds_of(dig(pod, "metadata", "deletionTimestamp"))) for pod in pods]
+    return [pod for pod, at in over if at is not None and snapshot.at - at > OVERDUE_SECONDS]
+
+
+def _overdue_text(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
+    late = [name_of(pod) for pod in _overdue(pods, snapshot)]
+    are, their = ("is", "its") if len(late) == 1 else ("are", "their")
+    return f"{', '.join(late)} {are} still ending after {their} grace period" if late else ""
 
 
 def _deadline_exceeded(workload: Obj) -> bool:
@@ -162,11 +184,14 @@ def _scaled(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if broken := _hopeless(_judged(wait, snapshot), snapshot):
         return Progress("failed", broken)
     text, needed = _ready_text(wait, snapshot), wanted - _unready_before(wait, snapshot)
-    is_settled = status.is_observed and status.updated == status.total == wanted and status.available >= needed
-    is_all = len(pods) == wanted * pods_in_a_replica(workload) and _ready_replicas(snapshot) == needed
-    if not (is_settled and is_all):
+    late = _overdue(pods, snapshot)
+    # The controller of numbered replicas counts those that are ending, others do not.
+    totals = (wanted, wanted + sum(map(serves, late)))
+    is_settled = status.is_observed and status.updated == status.total and status.available >= needed
+    is_all = len(pods) - len(late) == wanted * pods_in_a_replica(workload) and _ready_replicas(snapshot) == needed
+    if not (is_settled and is_all and status.total in totals):
         return Progress("pending", text)
-    kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ())]
+    kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ()) and pod not in late]
     if kept:
         return Progress("failed", f"{text}, but {', '.join(kept)} should have ended and another replica did")
     return Progress("done", text)
@@ -194,9 +219,15 @@ def _are_enough_ready(wait: Wait, snapshot: ClusterSnapshot) -> bool:
 
 
 def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
-    ending = sum(map(is_going_away, replicas_present(snapshot)))
-    coming = _node_coming(pods_of_workload(snapshot), snapshot)
-    return ", ".join(filter(None, (_count_text(wait, snapshot), f"{ending} ending" if ending else "", coming)))
+    pods = replicas_present(snapshot)
+    ending = sum(map(is_going_away, pods)) - len(_overdue(pods, snapshot))
+    parts = (
+        _count_text(wait, snapshot),
+        f"{ending} ending" if ending else "",
+        _overdue_text(pods, snapshot),
+        _node_coming(pods_of_workload(snapshot), snapshot),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _count_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
@@ -265,11 +296,13 @@ def _replaced(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", "the workload was deleted")
     if replicas_of(workload) < int(wait.parameters["replicas"]):
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
-    if _pod(wait, snapshot) is not None:
+    pod = _pod(wait, snapshot)
+    late = _overdue_text([pod] if pod else [], snapshot)
+    if pod is not None and not late:
         return Progress("pending", f"{wait.about.name} is ending")
     if broken := _hopeless(_judged(wait, snapshot), snapshot):
         return Progress("failed", broken)
-    text = f"{_count_text(wait, snapshot)}, {wait.about.name} is gone"
+    text = f"{_count_text(wait, snapshot)}, {late or f'{wait.about.name} is gone'}"
     return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", text)
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from bot.domain.changes.plan import Wait
-from bot.domain.changes.progress import CHECKS, COVERED, STICKY_SECONDS, progress
+from bot.domain.changes.progress import CHECKS, COVERED, OVERDUE_SECONDS, STICKY_SECONDS, progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.objects import ObjectRef, is_ready
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
 from tests.domain.changes.snapshots import (
+    NOW,
     deployment,
     endpoint_slice,
     load,
@@ -471,6 +472,61 @@ def test_a_spare_is_ready_beside_a_replica_that_was_not_ready_before() -> None:
 
 def test_a_wait_of_a_healthy_workload_names_no_replica_that_was_not_ready() -> None:
     assert SCALED.parameters == {"replicas": 5}
+
+
+# --- pods that cannot end, as on a dead node --------------------------------------------------------------------------
+
+LATER = NOW + OVERDUE_SECONDS + 1
+"""By then the grace period of what is `ending` has been over for so long that it is stuck."""
+FOUR_OF_FOUR = "4 of 4 replicas Ready"
+
+
+def later(seen: ClusterSnapshot) -> ClusterSnapshot:
+    return replace(seen, at=LATER)
+
+
+def test_a_rollout_is_done_although_an_old_pod_cannot_end() -> None:
+    seen = rolling(*ALL_NEW, ending(OLD[0]), updated=4, total=4)
+    assert said(ROLLED_OUT, seen) == ("pending", "4 of 4 replicas run the new template, 1 old one finishing")
+    assert said(ROLLED_OUT, later(seen)) == (
+        "done",
+        "4 of 4 replicas run the new template, llm-1 is still ending after its grace period",
+    )
+
+
+def test_a_rollout_that_lacks_a_new_replica_is_not_done_when_an_old_pod_cannot_end() -> None:
+    seen = later(rolling(*ALL_NEW[:3], new_pod(8), ending(OLD[0]), updated=4, total=4))
+    assert said(ROLLED_OUT, seen)[0] == "pending"
+
+
+def test_a_replica_that_cannot_end_is_replaced_when_enough_others_are_ready() -> None:
+    seen = sized(4, OLD[0], ending(OLD[1]), *OLD[2:], pod(5))
+    assert said(REPLACED, seen) == ("pending", "llm-2 is ending")
+    assert said(REPLACED, later(seen)) == ("done", f"{FOUR_OF_FOUR}, llm-2 is still ending after its grace period")
+    starting = sized(4, OLD[0], ending(OLD[1]), *OLD[2:], pod(5, is_ready=False))
+    assert said(REPLACED, later(starting))[0] == "pending"
+
+
+def test_a_scale_is_done_although_a_pod_cannot_end() -> None:
+    fewer = SCALED.model_copy(update={"parameters": {"replicas": 3, "ends": ["llm-4-uid"]}})
+    seen = sized(3, *OLD[:3], ending(OLD[3]))
+    assert said(fewer, seen) == ("pending", "3 of 3 replicas Ready, 1 ending")
+    assert said(fewer, later(seen)) == ("done", "3 of 3 replicas Ready, llm-4 is still ending after its grace period")
+
+
+def test_a_numbered_replica_that_cannot_end_is_still_counted_by_its_controller() -> None:
+    fewer = SCALED.model_copy(update={"parameters": {"replicas": 3}})
+    seen = sized(3, *OLD[:3], ending(OLD[3]), replicas=4, updatedReplicas=4)
+    assert said(fewer, later(seen))[0] == "done"
+    assert said(fewer, later(sized(3, *OLD, replicas=4, updatedReplicas=4)))[0] == "pending"
+
+
+def test_the_next_step_of_a_held_rollout_does_not_need_a_pod_that_cannot_end() -> None:
+    released = wait("released", SECOND, uid="llm-2-uid", stay=["llm-3-uid"])
+    enough = held(OLD[0], ending(OLD[1]), *OLD[2:], new_pod(5, is_ready=True))
+    assert said(released, enough) == ("pending", "llm-2 is ending")
+    assert said(released, later(enough)) == ("done", "llm-2 is still ending after its grace period")
+    assert said(released, later(held(OLD[0], ending(OLD[1]), *OLD[2:])))[0] == "pending", "one is missing"
 
 
 # --- one replica ------------------------------------------------------------------------------------------------------
