@@ -25,6 +25,7 @@ from bot.domain.cluster.rollout import (
     new_and_old_pods,
     replicas_of,
     rollout_state,
+    strategy_of,
 )
 from bot.domain.cluster.rotation import (
     is_in_rotation,
@@ -32,6 +33,7 @@ from bot.domain.cluster.rotation import (
     pods_of_canary,
     pods_of_workload,
     replicas_present,
+    whole_replica,
 )
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of, pod_templates, pods_in_a_replica, serves
@@ -75,7 +77,7 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if not state.is_observed or parted is None:
         return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
     new, old = parted
-    if broken := _hopeless(new, snapshot):
+    if broken := _hopeless(new, snapshot, is_room_coming=_can_end_another(workload, snapshot, new, old)):
         return Progress("failed", broken)
     coming = _node_coming(new, snapshot)
     if _deadline_exceeded(workload) and not coming:
@@ -84,6 +86,18 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     text = _rollout_text(state.wanted, ready, new, old, snapshot)
     is_over = len(_overdue(old, snapshot)) == len(old)
     return Progress("done" if state.is_complete and is_over and ready == state.wanted else "pending", text)
+
+
+def _can_end_another(workload: Obj, snapshot: ClusterSnapshot, new: Sequence[Obj], old: Sequence[Obj]) -> bool:
+    """Whether the controller may end another old pod once the new ones that have a node are Ready.
+
+    Until then the other surge pods wait for the room that it releases.
+    """
+    leaving = [pod for pod in old if serves(pod) and not is_going_away(pod)]
+    starting = [whole_replica(snapshot, pod) for pod in new if serves(pod) and not is_going_away(pod)]
+    placed = [replica for replica in starting if not any(map(_is_unschedulable, replica))]
+    least = replicas_of(workload) - strategy_of(workload).max_unavailable
+    return bool(leaving) and len(leaving) + len(placed) > least
 
 
 def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -362,9 +376,9 @@ def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     return Progress("pending", f"{wait.about.name} {at_work}{attempts}")
 
 
-def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
+def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: bool = False) -> str:
     """Returns why the first pod cannot recover by waiting. A pod without capacity waits for those that are ending."""
-    is_room_coming = any(map(is_going_away, pods_of_workload(snapshot)))
+    is_room_coming = is_room_coming or any(map(is_going_away, pods_of_workload(snapshot)))
     if snapshot.workload is not None and not is_room_coming and (refused := not_created(snapshot.workload, snapshot)):
         return refused
     is_room_there = any(_has_room_by_now(pod, snapshot) for pod in pods)

@@ -322,6 +322,21 @@ def test_the_rollout_of_groups_is_judged_by_what_their_pods_run() -> None:
     assert progress(wait, group_world(edited)).state == "done"
 
 
+def test_a_surge_group_whose_worker_has_no_room_lets_no_old_group_end() -> None:
+    edited = group_set()
+    spec = edited["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]
+    spec["containers"][0]["args"] = [arg.replace("=64", "=6") for arg in ARGS]
+    edited["spec"]["rolloutStrategy"] = {"rollingUpdateConfiguration": {"maxSurge": 1, "maxUnavailable": 0}}
+    wait = next(s for s in planned("set_flags", {"edits": CAP}, group_world()).steps if isinstance(s, Wait))
+    leader, worker = group(2, edited)
+    leader["status"]["conditions"][0]["status"] = "False"
+    no_room = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node has room"}
+    worker |= {"status": {"phase": "Pending", "conditions": [no_room]}}
+    old = (*group(0, group_set()), *group(1, group_set()))
+    stuck = progress(wait, group_world(edited, pods=(*old, leader, worker)))
+    assert (stuck.state, "no node has room" in stuck.text) == ("failed", True), stuck.text
+
+
 def test_isolating_any_pod_of_a_group_takes_its_leader_out_of_rotation() -> None:
     plan = planned("isolate_replica", {"replica": "llm-1-1"}, group_world())
     assert [call.target.name for call in plan.calls] == ["llm-1"]

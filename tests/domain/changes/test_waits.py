@@ -729,6 +729,48 @@ def test_a_pod_without_room_is_given_up_unless_room_is_there_or_coming(
     assert said(ROLLED_OUT, seen) == (state, text)
 
 
+QUOTA = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
+FULL: dict[str, Any] = {"nodes": (node(1, gpus=1),), "all_pods": OLD}
+STARTS_BESIDE = "0 of 4 replicas run the new template, 2 starting"
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("one-has-a-node", rolling(*OLD, wanting(), new_pod(6), **FULL), "pending", STARTS_BESIDE),
+        case("none-has-a-node", rolling(*OLD, wanting(), **FULL), "failed", NO_GPU),
+        case(
+            "too-few-have-one-for-an-old-one-to-end",
+            rolling(*OLD[1:], wanting(), new_pod(6, is_ready=True), **FULL),
+            "failed",
+            NO_GPU,
+        ),
+        case(
+            "no-old-one-is-left",
+            rolling(wanting(), *(new_pod(number, is_ready=True) for number in (6, 7, 8, 9)), **FULL),
+            "failed",
+            NO_GPU,
+        ),
+        case(
+            "the-one-with-a-node-is-broken",
+            rolling(*OLD, wanting(), {**new_pod(6), "status": REFUSED}, **FULL),
+            "failed",
+            WHY_REFUSED.replace("llm-5", "llm-6"),
+        ),
+        case(
+            "others-are-refused",
+            with_conditions(rolling(*OLD, new_pod(6), updated=1), QUOTA),
+            "pending",
+            "0 of 4 replicas run the new template, llm-6 is starting",
+        ),
+    ],
+)
+def test_surge_pods_may_wait_for_their_turn_while_others_let_old_ones_end(
+    seen: ClusterSnapshot, state: str, text: str
+) -> None:
+    assert said(ROLLED_OUT, seen) == (state, text)
+
+
 def test_the_templates_of_these_tests_are_those_of_the_rollout() -> None:
     plan = planned("set_flags", EDIT, snapshot())
     edited = applied(plan.calls[0].body, deployment())["spec"]["template"]
