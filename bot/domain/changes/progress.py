@@ -79,8 +79,7 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     new, old = parted
     if broken := _hopeless(new, snapshot, is_room_coming=_can_end_another(workload, snapshot, new, old)):
         return Progress("failed", broken)
-    coming = _node_coming(new, snapshot)
-    if _deadline_exceeded(workload) and not coming:
+    if _deadline_exceeded(workload) and not _is_any_starting(workload, new, snapshot):
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
     ready = sum(is_replica_ready(snapshot, pod) for pod in new if serves(pod))
     text = _rollout_text(state.wanted, ready, new, old, snapshot)
@@ -168,6 +167,18 @@ def _overdue_text(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
 def _deadline_exceeded(workload: Obj) -> bool:
     said = condition(workload, "Progressing")
     return said.get("status") == "False" and said.get("reason") == "ProgressDeadlineExceeded"
+
+
+def _is_any_starting(workload: Obj, new: Sequence[Obj], snapshot: ClusterSnapshot) -> bool:
+    """Whether a new pod starts, or has become Ready since the controller's deadline: it has yet to see that.
+
+    The deadline is often shorter than a start; the time of the wait is what counts.
+    """
+    exceeded_at = seconds_of(condition(workload, "Progressing").get("lastTransitionTime"))
+    ready_at = [seconds_of(condition(pod, "Ready").get("lastTransitionTime")) for pod in new if is_ready(pod)]
+    if exceeded_at is not None and any(at is not None and at >= exceeded_at for at in ready_at):
+        return True
+    return any(pod_state(pod, snapshot.at, is_room_coming=True).state == "starting" for pod in new)
 
 
 def _canary_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:

@@ -15,6 +15,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
 from tests.domain.changes.snapshots import (
     CANARY,
+    CONTEXT,
     declined,
     deployment,
     endpoint_slice,
@@ -56,6 +57,16 @@ def test_it_is_one_replica_with_the_edited_flags_under_a_fixed_name() -> None:
     assert body["spec"]["replicas"] == 1
     assert "--max-num-seqs=6" in body["spec"]["template"]["spec"]["containers"][0]["args"]
     assert body["metadata"]["annotations"]["incident-bot/incident"] == "INC-42"
+
+
+@pytest.mark.parametrize("startup_seconds", [300.0, 7200.0])
+def test_its_deadline_is_beyond_the_wait_for_it_and_the_same_each_time(startup_seconds: float) -> None:
+    slow = deployment(progressDeadlineSeconds=600)
+    plan = planned("canary", EDIT, snapshot(workload=slow), replace(CONTEXT, startup_seconds=startup_seconds))
+    wait = plan.steps[-1]
+    assert isinstance(wait, Wait)
+    assert plan.calls[0].body["spec"]["progressDeadlineSeconds"] > wait.within_seconds
+    assert plan.digest == planned("canary", EDIT, snapshot()).digest, "a start time that is measured anew asks nobody"
 
 
 def test_it_notes_the_flag_that_was_chosen_of_several() -> None:

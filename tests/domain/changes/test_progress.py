@@ -172,12 +172,40 @@ def test_a_waiting_pod_does_not_take_its_own_room_away() -> None:
     assert progress(wait, seen).state == "pending"
 
 
-def test_a_deadline_that_the_controller_gave_up_on_fails_the_rollout() -> None:
-    seen = rolling(*OLD, new_pod(5), updated=1)
+@pytest.mark.parametrize(
+    ("new", "state"),
+    [
+        pytest.param((), "failed", id="nothing-starts"),
+        pytest.param((new_pod(5),), "pending", id="one-starts-for-longer-than-the-deadline"),
+        pytest.param((new_pod(5, is_ready=True),), "failed", id="the-new-one-is-ready-and-no-other-starts"),
+    ],
+)
+def test_a_deadline_that_the_controller_gave_up_on_fails_a_rollout_in_which_nothing_starts(
+    new: tuple[Obj, ...], state: str
+) -> None:
+    seen = rolling(*OLD, *new, updated=len(new))
     assert seen.workload is not None
     said = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
     seen.workload["status"]["conditions"] = [said]
-    assert progress(ROLLED_OUT, seen).state == "failed"
+    assert progress(ROLLED_OUT, seen).state == state
+
+
+@pytest.mark.parametrize(
+    ("gave_up_at", "state"),
+    [
+        pytest.param("2027-01-15T07:50:00Z", "pending", id="before-the-new-one-was-ready"),
+        pytest.param("2027-01-15T08:10:00Z", "failed", id="since-then"),
+    ],
+)
+def test_a_new_replica_that_is_ready_after_the_deadline_is_progress_that_the_controller_has_yet_to_see(
+    gave_up_at: str, state: str
+) -> None:
+    new = new_pod(5, status={"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": STAMP}]})
+    seen = rolling(*OLD, new, updated=1)
+    assert seen.workload is not None
+    said = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+    seen.workload["status"]["conditions"] = [said | {"lastTransitionTime": gave_up_at}]
+    assert progress(ROLLED_OUT, seen).state == state
 
 
 EMPTIED = wait_of(planned("isolate_replica", ONE, snapshot()), "emptied")

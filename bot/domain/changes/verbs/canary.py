@@ -26,7 +26,6 @@ from bot.domain.cluster.objects import (
     ROTATION_ANNOTATION,
     ObjectRef,
     annotations_of,
-    dig,
     is_going_away,
     name_of,
     namespace_of,
@@ -38,6 +37,8 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 MAX_NAME_LENGTH = 52
 """Leaves room for the ReplicaSet's and the pod's suffix within the 63 characters of a host name."""
+DEADLINE_SECONDS = 86400
+"""Longer than any start: the wait for the canary judges it. Not measured, or a new measurement changes the digest."""
 NO_CANARY = "its replicas have names and volumes of their own, which a canary beside them would not have"
 
 
@@ -99,11 +100,10 @@ def canary_object(workload: Obj, template: Obj, context: PlanContext) -> Obj:
     spec: dict[str, Any] = {
         "replicas": 1,
         "revisionHistoryLimit": 1,
+        "progressDeadlineSeconds": DEADLINE_SECONDS,
         "selector": {"matchLabels": dict(mark)},
         "template": template,
     }
-    if deadline := dig(workload, "spec", "progressDeadlineSeconds"):
-        spec["progressDeadlineSeconds"] = deadline
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
