@@ -87,6 +87,18 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     return Progress("done" if state.is_complete and is_over and ready == state.wanted else "pending", text)
 
 
+def _observed(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    """The controller has seen the new template: whichever pod it creates next is of it."""
+    workload = snapshot.workload
+    if workload is None or uid_of(workload) != wait.about.uid:
+        return Progress("failed", f"{wait.about} was deleted")
+    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
+        return Progress("failed", "somebody else changed the template while it rolled out")
+    if not rollout_state(workload).is_observed:
+        return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
+    return Progress("done", f"the {kind_of(workload)} controller has seen the change")
+
+
 def _can_end_another(workload: Obj, snapshot: ClusterSnapshot, new: Sequence[Obj], old: Sequence[Obj]) -> bool:
     """Whether the controller may end another old pod once the new ones that have a node are Ready.
 
@@ -443,6 +455,7 @@ def _pod(wait: Wait, snapshot: ClusterSnapshot) -> Obj | None:
 Check = Callable[[Wait, ClusterSnapshot], Progress]
 CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "rolled_out": (_rolled_out, ("replica_sets", "pods")),
+    "observed": (_observed, ()),
     "surge_ready": (_surge_ready, ("replica_sets", "pods")),
     "released": (_released, ("replica_sets", "pods")),
     "canary_ready": (_canary_ready, ("canary", "pods")),

@@ -106,6 +106,17 @@ async def test_flags_roll_through_a_stateful_set_and_back_by_undo_and_by_rollbac
     assert [args_of(pod) for pod in (await numbered.snapshot()).pods] == [["--max-num-seqs=6"]] * 3
 
 
+async def test_a_stateful_set_whose_new_pod_never_becomes_ready_is_rolled_back(numbered: Lab) -> None:
+    containers = [{**template({})["spec"]["containers"][0], "image": "registry.example/bad:v1"}]
+    await numbered.somebody_patches(f"{SETS}/chat", {"spec": {"template": {"spec": {"containers": containers}}}})
+    stuck = await numbered.until_seen("chat-2 has no image", lambda seen: "ImagePullBackOff" in str(seen.pods))
+    kept = {pod["metadata"]["uid"] for pod in stuck.pods if pod["metadata"]["name"] != "chat-2"}
+    await numbered.carry_out(await numbered.plan("rollback"))
+    after = await numbered.snapshot()
+    assert len(numbered.serving(after)) == 3
+    assert kept <= {pod["metadata"]["uid"] for pod in after.pods}, "those that served go on"
+
+
 async def test_a_stateful_set_is_scaled_out_and_its_highest_number_ends_on_the_way_back(numbered: Lab) -> None:
     plan = await numbered.plan("scale", by=1)
     await numbered.carry_out(plan)

@@ -169,6 +169,38 @@ def test_a_stateful_set_is_rolled_back_to_what_its_revisions_keep() -> None:
     assert ("$patch" in written, "creationTimestamp" in written["metadata"]) == (False, False)
 
 
+def failing(number: int, *, revision: str = "llm-b") -> Obj:
+    made = member(number, revision=revision)
+    return {**made, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}}
+
+
+STUCK = (member(0, revision="llm-a"), member(1, revision="llm-a"), failing(2))
+
+
+def test_a_rollback_ends_the_pod_that_its_ordered_controller_would_wait_for_for_ever() -> None:
+    plan = planned("rollback", {}, numbered_world(pods=STUCK))
+    steps = [step.condition if isinstance(step, Wait) else f"{step.method} {step.target.name}" for step in plan.steps]
+    assert steps == ["patch llm", "observed", "evict llm-2", "rolled_out"]
+    assert plan.expected.endswith("; llm-2, which is not Ready and runs the abandoned template, is evicted")
+
+
+@pytest.mark.parametrize(
+    ("workload", "pods"),
+    [
+        pytest.param(stateful_set(), (*STUCK[:2], member(2)), id="it-is-ready"),
+        pytest.param(stateful_set(), (*STUCK[:2], failing(2, revision="llm-a")), id="it-runs-another-template"),
+        pytest.param(stateful_set(podManagementPolicy="Parallel"), STUCK, id="the-controller-does-not-wait"),
+        pytest.param(
+            stateful_set() | {"status": stateful_set()["status"] | {"observedGeneration": 1}}, STUCK, id="not-known-yet"
+        ),
+    ],
+)
+def test_a_rollback_ends_no_pod_that_its_controller_ends_by_itself(workload: Obj, pods: tuple[Obj, ...]) -> None:
+    plan = planned("rollback", {}, numbered_world(workload, pods=pods))
+    assert [call.method for call in plan.calls] == ["patch"]
+    assert "evicted" not in plan.expected
+
+
 def test_a_stateful_set_is_restarted_by_one_edit_that_its_controller_rolls_out() -> None:
     plan = planned("restart", {}, numbered_world())
     assert [call.target.kind for call in plan.calls] == ["StatefulSet"]

@@ -87,6 +87,7 @@ def test_everything_that_cannot_be_read_is_named_with_its_reason() -> None:
 
 READ_BY = {
     "rolled_out": ("replica_sets", "pods"),
+    "observed": (),
     "surge_ready": ("replica_sets", "pods"),
     "released": ("replica_sets", "pods"),
     "canary_ready": ("canary", "pods"),
@@ -167,6 +168,23 @@ DELETED, OVERWRITTEN = "Deployment serving/llm was deleted", "somebody else chan
 )
 def test_a_rollout_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(ROLLED_OUT, seen) == (state, text)
+
+
+OBSERVED = ROLLED_OUT.model_copy(update={"condition": "observed"})
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("deleted", replace(rolling(*OLD), workload=None), "failed", DELETED),
+        case("another-of-its-name", replace(rolling(*OLD), workload=other_uid(deployment())), "failed", DELETED),
+        case("overwritten", replace(rolling(*OLD), workload=deployment()), "failed", OVERWRITTEN),
+        case("not-yet", rolling(*OLD, seen=False), "pending", "the Deployment controller has not seen the change yet"),
+        case("seen", rolling(*OLD), "done", "the Deployment controller has seen the change"),
+    ],
+)
+def test_a_change_is_observed_when_its_controller_says_so(seen: ClusterSnapshot, state: str, text: str) -> None:
+    assert said(OBSERVED, seen) == (state, text)
 
 
 SURGE = ROLLED_OUT.model_copy(update={"condition": "surge_ready", "parameters": ROLLED_OUT.parameters | {"ready": 1}})
