@@ -14,6 +14,7 @@ from bot.domain.cluster.objects import (
     REVISION_ANNOTATION,
     TEMPLATE_HASH_LABEL,
     annotations_of,
+    condition,
     controller_of,
     dig,
     is_owned_by,
@@ -103,10 +104,19 @@ class RolloutState:
     available: int
     total: int
     is_observed: bool
+    has_succeeded: bool
+    """Whether the controller has reported the end of the latest rollout. That stays so when replicas crash later."""
 
     @property
     def is_complete(self) -> bool:
-        return self.is_observed and self.updated == self.available == self.total == self.wanted
+        """Whether every replica runs the present template and is available."""
+        return self.is_over and self.available == self.wanted
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is being rolled out, although replicas may crash or wait for room."""
+        is_replaced = self.is_observed and self.updated == self.total == self.wanted
+        return is_replaced and (self.has_succeeded or self.available == self.wanted)
 
 
 def rollout_state(workload: Obj) -> RolloutState:
@@ -121,7 +131,16 @@ def rollout_state(workload: Obj) -> RolloutState:
         available=int(status.get(available) or 0),
         total=int(status.get("replicas") or 0),
         is_observed=int(status.get("observedGeneration") or unsaid) >= generation,
+        has_succeeded=_has_succeeded(workload),
     )
+
+
+def _has_succeeded(workload: Obj) -> bool:
+    """A LeaderWorkerSet does not report it."""
+    if kind_of(workload) == "StatefulSet":
+        newest = dig(workload, "status", "updateRevision")
+        return newest is not None and newest == dig(workload, "status", "currentRevision")
+    return condition(workload, "Progressing").get("reason") == "NewReplicaSetAvailable"
 
 
 def bare(template: Obj | None) -> Obj:

@@ -85,7 +85,7 @@ def partition_of(workload: Obj) -> int:
 
 def refuse_if_rolling(workload: Obj) -> None:
     state = rollout_state(workload)
-    if not state.is_complete:
+    if not state.is_over:
         said = f"{state.updated} of {state.wanted} updated, {state.available} available"
         if not state.is_observed:
             said = f"the {kind_of(workload)} controller has not seen its last change yet"
@@ -178,7 +178,7 @@ def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
     if runs_already(snapshot, template):
         return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
     # A stuck rollout is reverted by ending its new pods, which needs no capacity.
-    return room_for(snapshot, template, 1, "surge pod", is_needed=rollout_state(workload_of(snapshot)).is_complete)
+    return room_for(snapshot, template, 1, "surge pod", is_needed=rollout_state(workload_of(snapshot)).is_over)
 
 
 def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj) -> tuple[Circumstance, ...]:
