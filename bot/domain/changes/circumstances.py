@@ -18,8 +18,8 @@ from bot.domain.cluster.objects import dig, is_going_away, is_ready, name_of
 from bot.domain.cluster.owner import Owner, owner_of, patch_text, unknown_manager
 from bot.domain.cluster.pod_state import is_loading
 from bot.domain.cluster.quota import QuotaRoom, quota_room
-from bot.domain.cluster.rollout import Strategy
-from bot.domain.cluster.rotation import replicas_present, whole_replica
+from bot.domain.cluster.rollout import Strategy, replicas_of
+from bot.domain.cluster.rotation import ready_replicas, replicas_present, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.flags.mitigations import Move
@@ -132,13 +132,14 @@ def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
     return f"{room.free_total} free accelerators on schedulable nodes" + (f"; {room.said}" if room.said else "")
 
 
-def in_place_circumstance(snapshot: ClusterSnapshot, why: str) -> Circumstance:
-    """What a rollout without a surge costs: the load that the remaining replicas carry meanwhile, if any remains."""
+def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Circumstance:
+    """What a rollout without a surge costs: the load that the `stay` replicas carry which serve meanwhile, if any."""
     pods = [pod for pod in replicas_present(snapshot) if not is_going_away(pod)]
-    stay, found = len(pods) - 1, _open_on(snapshot, pods)
+    now, found = ready_replicas(snapshot), _open_on(snapshot, pods)
     text = f"no room for a surge pod ({why}), so each replica ends before its successor starts: "
     if stay > 0:
-        text += f"{stay} of {len(pods)} serve meanwhile, each with {100 / stay:.0f} % more"
+        each = f"each with {100 * (now - stay) / stay:.0f} % more" if stay < now else "as now"
+        text += f"{stay} of {replicas_of(snapshot.workload or {})} serve meanwhile, {each}"
     else:
         text += "none serves meanwhile"
     if found is None:
@@ -147,8 +148,8 @@ def in_place_circumstance(snapshot: ClusterSnapshot, why: str) -> Circumstance:
         text += f"; {found[0]:.0f} requests run now; {found[1]:.0f} wait"
     else:
         running, waiting = found
-        now, then = running / len(pods), running / stay
-        text += f"; {now:.0f} requests run on each now, then up to {then:.0f}; {waiting:.0f} wait"
+        then = f", then up to {running / stay:.0f}" if stay < now else ""
+        text += f"; {running / now:.0f} requests run on each now{then}; {waiting:.0f} wait"
     return Circumstance(name="room", grade="warning", text=text)
 
 
@@ -202,6 +203,8 @@ def _open_on(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> tuple[float, flo
 
 def _may_serve(pod: Obj) -> bool:
     """Whether a client may be waiting for this pod: not while its engine is down, nor before it was Ready once."""
+    if dig(pod, "status", "phase") == "Pending":
+        return False
     states = [dig(status, "state", "running") for status in dig(pod, "status", "containerStatuses") or []]
     return is_ready(pod) or (None not in states and not is_loading(pod))
 

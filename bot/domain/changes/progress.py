@@ -77,14 +77,18 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if not state.is_observed or parted is None:
         return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
     new, old = parted
-    if broken := _hopeless(new, snapshot, is_room_coming=_can_end_another(workload, snapshot, new, old)):
+    pending, judged = _parted_by_room(wait, new)
+    is_room_coming = _can_end_another(workload, snapshot, new, old)
+    if broken := _hopeless(judged, _without(snapshot, pending), is_room_coming=is_room_coming):
         return Progress("failed", broken)
     if _deadline_exceeded(workload) and not _is_any_starting(workload, new, snapshot):
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
     ready = sum(is_replica_ready(snapshot, pod) for pod in new if serves(pod))
-    text = _rollout_text(state.wanted, ready, new, old, snapshot)
+    text = _rollout_text(state.wanted, ready, judged, old, snapshot, pending=len(pending))
     is_over = len(_overdue(old, snapshot)) == len(old)
-    return Progress("done" if state.is_complete and is_over and ready == state.wanted else "pending", text)
+    is_replaced = is_over and state.updated == state.total == state.wanted
+    is_ready_where_it_can = state.available == ready == state.wanted - len(pending)
+    return Progress("done" if is_replaced and is_ready_where_it_can else "pending", text)
 
 
 def _observed(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -111,6 +115,18 @@ def _can_end_another(workload: Obj, snapshot: ClusterSnapshot, new: Sequence[Obj
     return bool(leaving) and len(leaving) + len(placed) > least
 
 
+def _parted_by_room(wait: Wait, new: Sequence[Obj]) -> tuple[list[Obj], list[Obj]]:
+    """Returns the new pods that may stay Pending for lack of room, and the others, which have to start."""
+    pending = [pod for pod in new if _is_unschedulable(pod)][: int(wait.parameters.get("without_node", 0))]
+    return pending, [pod for pod in new if pod not in pending]
+
+
+def _without(snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> ClusterSnapshot:
+    """Returns the cluster as if these pods did not compete for room."""
+    left_out = set(map(uid_of, pods))
+    return replace(snapshot, all_pods=tuple(pod for pod in snapshot.all_pods if uid_of(pod) not in left_out))
+
+
 def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """Enough new replicas serve for the next old one to leave."""
     workload = snapshot.workload
@@ -122,12 +138,13 @@ def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if newest is None or parted is None:
         return Progress("pending", "the Deployment controller has not seen the change yet")
     new, old = parted
-    if broken := _hopeless(new, snapshot):
+    pending, judged = _parted_by_room(wait, new)
+    if broken := _hopeless(judged, _without(snapshot, pending)):
         return Progress("failed", broken)
     if int(dig(newest, "status", "availableReplicas") or 0) > 0:
         return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
     ready = sum(map(is_ready, new))
-    text = _rollout_text(replicas_of(workload), ready, new, old, snapshot)
+    text = _rollout_text(replicas_of(workload), ready, judged, old, snapshot, pending=len(pending))
     return Progress("done" if ready >= int(wait.parameters["ready"]) else "pending", text)
 
 
@@ -147,12 +164,16 @@ def _released(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     return Progress("pending", f"the controllers have not ended {wait.about.name} yet")
 
 
-def _rollout_text(wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
+def _rollout_text(
+    wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], snapshot: ClusterSnapshot, *, pending: int
+) -> str:
     states = [pod_state(pod, snapshot.at, is_room_coming=True) for pod in new]
     starting = [state.text for state in states if state.state == "starting"]
     parts = [f"{ready} of {wanted} replicas run the new template"]
     if starting:
         parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
+    if pending:
+        parts.append(f"{pending} without room on a node")
     ending = sum(map(is_going_away, old)) - len(_overdue(old, snapshot))
     if ending:
         parts.append(f"{ending} old one{'s' if ending > 1 else ''} finishing")

@@ -90,6 +90,11 @@ def is_replica_ready(snapshot: ClusterSnapshot, pod: Obj) -> bool:
     return all(map(is_ready, together)) and len(together) >= pods_in_a_replica(snapshot.workload)
 
 
+def ready_replicas(snapshot: ClusterSnapshot) -> int:
+    """Returns how many replicas are Ready and are not ending."""
+    return sum(is_replica_ready(snapshot, pod) and not is_going_away(pod) for pod in replicas_present(snapshot))
+
+
 def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     """Returns the pods of this incident's canary: a snapshot holds those of no other."""
     return tuple(pod for pod in snapshot.pods if CANARY_LABEL in labels_of(pod) and not is_finished(pod))

@@ -21,7 +21,7 @@ from bot.domain.changes.startup import recorded_start_seconds, with_own_start_ti
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.rollout import template_digest
 from bot.domain.cluster.snapshot import ClusterSnapshot
-from tests.adapters.kubernetes.lab import CAP, LLM, PODS, Lab, names, with_ledger
+from tests.adapters.kubernetes.lab import CAP, LLM, PODS, Lab, available, names, with_ledger
 from tests.processes import Running, start
 
 A_MINUTE = 60.0
@@ -154,3 +154,13 @@ async def test_a_replica_of_the_same_name_that_is_another_one_is_left_alone(lab:
     other = call.model_copy(update={"target": call.target.model_copy(update={"uid": "another"})})
     sent = await lab.send(Plan(verb="replace_replica", title="x", steps=(other,), risk="low"))
     assert (sent.result, sent.detail.startswith("changed by somebody else")) == ("failed", True)
+
+
+async def test_a_rollout_in_place_goes_on_beside_replicas_that_no_node_takes(lab: Lab) -> None:
+    await lab.somebody_patches(LLM, {"spec": {"replicas": 14}})
+    await lab.until_seen("there is room for 12 of 14", lambda seen: (available(seen), len(seen.pods)) == (12, 14))
+    plan = await lab.plan("set_flags", edits=CAP)
+    await lab.carry_out(plan)
+    after = await lab.snapshot()
+    assert len(lab.serving(after)) == 12
+    assert all("--max-num-seqs=6" in pod["spec"]["containers"][0]["args"] for pod in after.pods)

@@ -23,7 +23,7 @@ from tests.domain.changes.snapshots import (
     weighed,
 )
 from tests.domain.changes.test_in_place import BUSY, EDIT, FULL, strategies
-from tests.domain.changes.test_kinds import member, numbered_world, stateful_set
+from tests.domain.changes.test_kinds import numbered_world, stateful_set
 from tests.domain.changes.test_progress import unscheduled
 
 pytestmark = pytest.mark.fast
@@ -103,3 +103,106 @@ def test_a_stateful_set_whose_revision_is_the_current_one_is_not_rolling(current
         assert "not finished" in declined("set_flags", EDIT, seen).reason
     else:
         planned("set_flags", EDIT, seen)
+
+
+# --- in place ---------------------------------------------------------------------------------------------------------
+
+
+def without_surge(unavailable: int) -> Obj:
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": unavailable}}
+
+
+def test_in_place_as_many_more_may_be_missing_as_no_node_takes() -> None:
+    """Their successors are Pending too: with one unavailable, the first of these would stop the rollout."""
+    plan = planned("set_flags", EDIT, with_two_pending())
+    assert strategies(plan, fleet(4, replicas=6)) == [without_surge(3), deployment()["spec"]["strategy"]]
+    assert plan.calls[0].differences[-1].text == (
+        "in place: no surge, one replica at a time ends before its successor starts; the 2 without a node end with the"
+        " first"
+    )
+
+
+def test_what_a_rollout_in_place_costs_is_counted_from_the_replicas_that_serve() -> None:
+    plan = planned("set_flags", EDIT, with_two_pending())
+    assert "3 of 6 serve meanwhile, each with 33 % more; 30 requests run on each now, then up to 40" in weighed(
+        plan, "room"
+    )
+    assert plan.expected.startswith(
+        "3 of 6 replicas serve until 4 have started, one after the other: 50 % of the capacity is missing, 33 % already"
+    )
+    assert "at most 3 replicas less" in weighed(plan, "disruption_budget")
+
+
+def test_a_crashed_replica_ends_first_and_makes_room_so_nothing_more_is_lost() -> None:
+    seen = with_crashes(1, nodes=FULL, load=BUSY)
+    plan = planned("set_flags", EDIT, seen)
+    assert strategies(plan, fleet(3))[0] == without_surge(1)
+    assert "3 of 4 serve meanwhile, as now; 40 requests run on each now; 48 wait" in weighed(plan, "room")
+
+
+def test_where_no_replica_serves_a_rollout_in_place_costs_nothing() -> None:
+    plan = planned("set_flags", EDIT, with_crashes(4, nodes=FULL))
+    assert "none serves meanwhile" in weighed(plan, "room")
+    assert "no replica serves now, until one has started again" in plan.expected
+
+
+def test_with_a_surge_only_the_replicas_that_serve_are_said_to_stay() -> None:
+    assert "the 3 of 4 replicas that serve stay in rotation" in planned("set_flags", EDIT, with_crashes(1)).expected
+
+
+def test_the_only_replica_is_replaced_in_place_once_it_is_down() -> None:
+    pods = (pod(1, is_ready=False),)
+    down = snapshot(workload=fleet(0, replicas=1), pods=pods, nodes=(node(1, gpus=1),), endpoint_slices=())
+    assert strategies(planned("set_flags", EDIT, down), fleet(0, replicas=1))[0] == without_surge(1)
+
+
+def test_replicas_without_a_node_end_with_the_first_that_was_emptied() -> None:
+    seen = with_two_pending(workload=fleet(4, replicas=6, pod_template=template(lifecycle={})))
+    plan = planned("set_flags", EDIT, seen)
+    assert [one["rollingUpdate"]["maxUnavailable"] for one in strategies(plan, seen.workload or {})] == [3, 4, 5, 6, 0]
+    assert [set(call.ends) for call in plan.calls if call.ends] == [
+        {"llm-5-uid", "llm-6-uid", "llm-1-uid"},
+        {"llm-2-uid"},
+        {"llm-3-uid"},
+        {"llm-4-uid"},
+    ]
+    ready = [step.parameters["ready"] for step in plan.steps if isinstance(step, Wait) and "ready" in step.parameters]
+    assert ready == [1, 2, 3, 4]
+
+
+def rolled(*pods: Obj, ready: int, nodes: tuple[Obj, ...] = FULL) -> ClusterSnapshot:
+    """After `set_flags` on six replicas, four of which have room."""
+    workload = applied(planned("set_flags", EDIT, with_two_pending()).calls[0].body, fleet(4, replicas=6))
+    workload["status"] |= {"availableReplicas": ready}
+    sets = (*snapshot().replica_sets, replica_set(3, workload["spec"]["template"]))
+    return with_two_pending(workload=workload, pods=pods, replica_sets=sets, nodes=nodes)
+
+
+NEW = tuple(pod(number, revision=3) for number in (11, 12, 13, 14))
+WAITING = tuple(pending(number, revision=3) for number in (15, 16, 17))
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        pytest.param(
+            rolled(*NEW, *WAITING[:2], ready=4),
+            "done",
+            "4 of 6 replicas run the new template, 2 without room on a node",
+            id="all-that-have-room",
+        ),
+        pytest.param(rolled(*NEW[:3], *WAITING[:2], pod(4), ready=4), "pending", "3 of 6", id="an-old-one-serves"),
+        pytest.param(rolled(*NEW[:3], *WAITING, ready=3), "pending", "3 of 6", id="the-last-one-gets-the-room-soon"),
+        pytest.param(
+            rolled(*NEW[:3], *WAITING, ready=3, nodes=(node(1, gpus=1), node(2, gpus=1))),
+            "failed",
+            "cannot be scheduled",
+            id="one-more-has-no-room",
+        ),
+    ],
+)
+def test_replicas_that_had_no_node_before_may_stay_pending(seen: ClusterSnapshot, state: str, text: str) -> None:
+    wait = next(step for step in planned("set_flags", EDIT, with_two_pending()).steps if isinstance(step, Wait))
+    assert wait.title == "4 of 6 replicas of llm run it and are Ready"
+    found = progress(wait, seen)
+    assert (found.state, text in found.text) == (state, True), found.text

@@ -30,7 +30,7 @@ from bot.domain.cluster.rollout import (
     same_template,
     strategy_of,
 )
-from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, replicas_present
+from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, ready_replicas, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, NUMBERED, kind_of, pod_templates
 from bot.domain.kernel.errors import impossible
@@ -106,11 +106,11 @@ def no_surge(snapshot: ClusterSnapshot, template: Obj) -> str:
     """Returns why a rollout to `template` has to go in place: a replica ends before its successor starts.
 
     Empty if a surge pod fits, if that is not known, if a pod that ends anyway makes room for one, or if the only
-    replica would be down. Numbered replicas always go in place.
+    replica serves and would be down. Numbered replicas always go in place.
     """
     workload = workload_of(snapshot)
     replicas = replicas_of(workload)
-    if kind_of(workload) in NUMBERED or replicas < 2:
+    if kind_of(workload) in NUMBERED or (replicas < 2 and ready_replicas(snapshot)):
         return ""
     alive = _alive(snapshot)
     staying = alive - len(replaced_by(snapshot, template))
@@ -123,16 +123,38 @@ def _alive(snapshot: ClusterSnapshot) -> int:
     return sum(not is_going_away(pod) for pod in pods_of_workload(snapshot))
 
 
+def without_node(snapshot: ClusterSnapshot) -> int:
+    """Returns how many replicas have no node: where no more pods fit, their successors have none either."""
+    placed = sum(has_node(pod) for pod in pods_of_workload(snapshot))
+    return max(0, replicas_of(workload_of(snapshot)) - placed)
+
+
+def has_node(pod: Obj) -> bool:
+    return bool(dig(pod, "spec", "nodeName"))
+
+
+def unavailable_in_place(snapshot: ClusterSnapshot) -> int:
+    """Returns the maxUnavailable of a rollout in place: with less, new pods that no node takes would stop it."""
+    return min(replicas_of(workload_of(snapshot)), 1 + without_node(snapshot))
+
+
+def _serving_in_place(snapshot: ClusterSnapshot, template: Obj) -> int:
+    """Returns how many replicas serve at least, during a rollout in place whose new replicas start."""
+    ready = ready_replicas(snapshot)
+    staying = ready - sum(map(is_ready, replaced_by(snapshot, template)))
+    return max(staying, min(ready, replicas_of(workload_of(snapshot)) - unavailable_in_place(snapshot)))
+
+
 def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     """Returns the pods that a rollout to `template` takes out of rotation and drains before each ends, in this order.
 
-    None if the engine drains itself, if no label can do it, if one after the other would take too long, or if the
-    controller decides when the next replica ends, which only a Deployment can be kept from.
+    None if the engine drains itself, if no label can do it, if no pod has a node, if one after the other would take
+    too long, or if the controller decides when the next replica ends, which only a Deployment can be kept from.
     """
     if kind_of(snapshot.workload) != "Deployment" or drain_mode(snapshot).mode != "label":
         return []
     leaving = replaced_by(snapshot, template)
-    if len(leaving) > MAX_EMPTIED:
+    if len(leaving) > MAX_EMPTIED or not any(map(has_node, leaving)):
         return []
     return in_order_of_leaving(leaving, snapshot)
 
@@ -160,7 +182,7 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
     if kind_of(workload) in NUMBERED:
         return (*_numbered_circumstances(snapshot, workload), *images)
     in_place = no_surge(snapshot, templates[0])
-    strategy = replace(strategy_of(workload), max_unavailable=1 if in_place else 0)
+    strategy = replace(strategy_of(workload), max_unavailable=unavailable_in_place(snapshot) if in_place else 0)
     return (
         _surge_room(snapshot, templates[0]),
         rolling_budget_note(snapshot, strategy),
@@ -172,7 +194,7 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
 def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
     if why := no_surge(snapshot, template):
         if replaced_by(snapshot, template):
-            return in_place_circumstance(snapshot, why)
+            return in_place_circumstance(snapshot, why, _serving_in_place(snapshot, template))
         text = f"no room for one more pod ({why}), and no replica has to end"
         return Circumstance(name="room", grade="warning", text=text)
     if runs_already(snapshot, template):
@@ -202,40 +224,60 @@ def _rollout_drain(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
     return drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, template))
 
 
-def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext) -> Wait:
-    """Replicas are replaced one after the other; each may need its whole start-up and drain time."""
+def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext, *, without_node: int = 0) -> Wait:
+    """Replicas are replaced one after the other; each may need its whole start-up and drain time.
+
+    `without_node`: so many new replicas may stay Pending.
+    """
     replicas = max(1, replicas_of(workload))
+    which = f"{replicas - without_node} of {replicas}" if without_node else f"All {replicas}"
     return Wait(
         condition="rolled_out",
         about=ref_of(workload, kind_of(workload)),
-        parameters={"template": digest_of(templates)},
+        parameters={"template": digest_of(templates)} | pending_allowed(without_node),
         within_seconds=replicas * (context.startup_seconds + MARGIN_SECONDS),
-        title=f"All {replicas} replicas of {name_of(workload)} run it and are Ready",
+        title=f"{which} replicas of {name_of(workload)} run it and are Ready",
     )
+
+
+def pending_allowed(without_node: int) -> dict[str, int]:
+    """The parameter of a wait that lets so many new replicas stay Pending."""
+    return {"without_node": without_node} if without_node else {}
 
 
 def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     """Starts with `none` only if no request is cut and no capacity is lost."""
     workload = workload_of(snapshot)
-    replicas, cut = replicas_of(workload), _what_is_cut(snapshot, template)
+    replicas, ready, cut = replicas_of(workload), ready_replicas(snapshot), _what_is_cut(snapshot, template)
     none = "" if cut else "none: "
     if kind_of(workload) in NUMBERED:
         if replicas == 1:
             return f"all of it, until the only replica has started again{cut}"
-        return f"{none}{replicas - strategy_of(workload).max_unavailable} of {replicas} replicas stay in rotation{cut}"
+        staying = max(0, min(replicas, ready) - strategy_of(workload).max_unavailable)
+        return f"{none}{staying} of {replicas} replicas stay in rotation{cut}"
     if runs_already(snapshot, template):
         names = ", ".join(name_of(pod) for pod in replaced_by(snapshot, template)) or "nothing"
         return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
+    if no_surge(snapshot, template) and not replaced_by(snapshot, template):
+        return "none: no replica has to end"
+    if ready == 0:
+        return f"{none}no replica serves now, until one has started again{cut}"
     if no_surge(snapshot, template):
-        if not replaced_by(snapshot, template):
-            return "none: no replica has to end"
-        if _alive(snapshot) == 1:
-            return f"all of it, until a replica has started again{cut}"
-        return (
-            f"{replicas - 1} of {replicas} replicas serve until {replicas} have started, one after the other:"
-            f" {100 / replicas:.0f} % of the capacity is missing{cut}"
-        )
-    return f"{none}{replicas} replicas stay in rotation while they are replaced one by one{cut}"
+        return _lost_in_place(snapshot, template) + cut
+    staying_ones = f"{replicas} replicas" if ready >= replicas else f"the {ready} of {replicas} replicas that serve"
+    return f"{none}{staying_ones} stay in rotation while they are replaced one by one{cut}"
+
+
+def _lost_in_place(snapshot: ClusterSnapshot, template: Obj) -> str:
+    replicas, stay = replicas_of(workload_of(snapshot)), _serving_in_place(snapshot, template)
+    if stay == 0:
+        return "all of it, until a replica has started again"
+    lost, already = replicas - stay, replicas - ready_replicas(snapshot)
+    text = (
+        f"{stay} of {replicas} replicas serve until {replicas - without_node(snapshot)} have started, one after the"
+        f" other: {100 * lost / replicas:.0f} % of the capacity is missing"
+    )
+    return text + (f", {100 * already / replicas:.0f} % already now" if already else "")
 
 
 def _what_is_cut(snapshot: ClusterSnapshot, template: Obj) -> str:

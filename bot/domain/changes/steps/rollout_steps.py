@@ -6,7 +6,7 @@ quarter of the replicas at a time where so many new ones fit. If the bot stops i
 nothing else ends.
 
 Where not one new pod fits, a rollout goes in place: surge 0, one replica at a time ends before its successor starts,
-and the last call puts the strategy back.
+and the last call puts the strategy back. Replicas that no node takes are replaced with the first: they stay Pending.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.plan import Call, Difference, Step, Wait
 from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
-from bot.domain.changes.steps.rolling import emptied_first, no_surge, rolled_out, workload_of
+from bot.domain.changes.steps.rolling import (
+    emptied_first,
+    has_node,
+    no_surge,
+    pending_allowed,
+    rolled_out,
+    unavailable_in_place,
+    without_node,
+    workload_of,
+)
 from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
 from bot.domain.cluster.objects import grace_seconds, is_going_away, name_of, ref_of, uid_of
@@ -34,7 +43,6 @@ MIN_READY, DEADLINE, STRATEGY = "/spec/minReadySeconds", "/spec/progressDeadline
 MAX_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
 AT_A_TIME = 0.25
 """Share of the replicas that are replaced together, where capacity allows; at least one."""
-IN_PLACE = Difference(path=STRATEGY, text="in place: no surge, one replica at a time ends before its successor starts")
 ORDINARY: dict[str, Any] = {
     MIN_READY: ABSENT,
     DEADLINE: 600,
@@ -64,29 +72,37 @@ def rollout_steps(snapshot: ClusterSnapshot, change: TemplateChange, context: Pl
     if leaving:
         return _Held(snapshot, context, change, leaving).steps()
     if no_surge(snapshot, change.template):
-        return _in_place(workload, change, context)
+        return _in_place(snapshot, change, context)
     call = patch_call(workload, kind_of(workload), change.edits, change.wording, guards=change.guards)
     return call, rolled_out(workload, change.templates, context)
 
 
-def _in_place(workload: Obj, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
+def _in_place(snapshot: ClusterSnapshot, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:
     """Kubernetes replaces one after the other; the strategy that the workload ends with follows afterwards."""
+    workload, pending = workload_of(snapshot), without_node(snapshot)
     wanted = applied([op for edit in change.edits for op in edit.operations()], workload)
     others = [edit for edit in change.edits if not edit.path.startswith(STRATEGY)]
-    strategy = edit_of(workload, STRATEGY, without_surge(1))
+    strategy = edit_of(workload, STRATEGY, without_surge(unavailable_in_place(snapshot)))
     begin = [*others, *([strategy] if strategy.before != strategy.after else [])]
-    wording = replace(change.wording, differences=(*change.wording.differences, IN_PLACE))
+    wording = replace(change.wording, differences=(*change.wording.differences, _in_place_line(pending)))
     call = patch_call(workload, "Deployment", begin, wording, guards=change.guards)
     so_far = applied(call.body, workload)
     back = edit_of(so_far, STRATEGY, value_at(wanted, STRATEGY))
     line = Difference(path=STRATEGY, text="rollout strategy as it was before")
     wording = Wording(f"Put the rollout strategy of {name_of(workload)} back", "Roll out in place again", (line,))
+    seen = rolled_out(workload, change.templates, context, without_node=pending)
     if back.before == back.after:
-        return call, rolled_out(workload, change.templates, context)
+        return call, seen
     # Until its strategy is back, each later rollout of the workload would cost capacity: that must not be forgotten.
     last = patch_call(so_far, "Deployment", [back], wording).model_copy(update={"holds": False})
     held = call.model_copy(update={"holds": True})
-    return held, rolled_out(workload, change.templates, context), last
+    return held, seen, last
+
+
+def _in_place_line(pending: int) -> Difference:
+    also = f"; the {pending} without a node end with the first" if pending else ""
+    text = f"in place: no surge, one replica at a time ends before its successor starts{also}"
+    return Difference(path=STRATEGY, text=text)
 
 
 def without_surge(unavailable: int) -> dict[str, Any]:
@@ -99,13 +115,16 @@ class _Held:
     def __init__(
         self, snapshot: ClusterSnapshot, context: PlanContext, change: TemplateChange, leaving: list[Obj]
     ) -> None:
-        self._world, self._context, self._change, self._leaving = snapshot, context, change, leaving
+        self._world, self._context, self._change = snapshot, context, change
         self._workload = workload_of(snapshot)
         replicas = replicas_of(self._workload)
         self._kept = max(0, replicas - len(leaving))
         """Pods that already run the template when a rollout is reversed; they also stop counting as available."""
         self._is_turned_round = len(self._alive()) > replicas > len(leaving)
         self._is_in_place = bool(no_surge(snapshot, change.template))
+        self._pending = [pod for pod in leaving if self._is_in_place and not has_node(pod)]
+        """Pods that end with the first drained one; no node takes their successors."""
+        self._leaving = [pod for pod in leaving if pod not in self._pending]
         size = 1 if self._is_turned_round or self._is_in_place else self._at_a_time(replicas)
         self._batches = [leaving[at : at + size] for at in range(0, len(leaving), size)]
         self._surge = size
@@ -131,7 +150,8 @@ class _Held:
             steps += self._emptied(pod)
             steps.append(self._begin(pod) if gone == 1 else self._release(gone, [pod]))
             steps += [self._released(gone, pod), self._surge_ready(gone)]
-        seen = rolled_out(self._workload, self._change.templates, self._context)
+        pending = len(self._pending)
+        seen = rolled_out(self._workload, self._change.templates, self._context, without_node=pending)
         return (*steps, self._finish(), seen)
 
     def _with_surge(self) -> tuple[Step, ...]:
@@ -167,18 +187,22 @@ class _Held:
             "rollingUpdate": {"maxSurge": self._surge, "maxUnavailable": 0},
         }
         if first is not None:
-            strategy = without_surge(self._kept + 1)
+            strategy = without_surge(self._kept + len(self._pending) + 1)
         held = {MIN_READY: HELD_SECONDS, DEADLINE: HELD_SECONDS + 1, STRATEGY: strategy}
         settings = [edit_of(self._workload, path, value) for path, value in held.items()]
         line = Difference(path=MIN_READY, text="rollout held: no old replica ends before it is empty")
-        lines = (*self._change.wording.differences, line, *([IN_PLACE] if first is not None else []))
+        lines = (
+            *self._change.wording.differences,
+            line,
+            *([_in_place_line(len(self._pending))] if first is not None else []),
+        )
         wording = replace(self._change.wording, differences=lines)
         begun = self._call([*templates, *settings], wording, guards=self._change.guards)
-        ends = () if first is None else (uid_of(first),)
+        ends = () if first is None else (*map(uid_of, self._pending), uid_of(first))
         return begun.model_copy(update={"holds": True, "ends": ends})
 
     def _release(self, gone: int, batch: Sequence[Obj]) -> Call:
-        wanted, names = self._kept + gone, _names(batch)
+        wanted, names = self._kept + len(self._pending) + gone, _names(batch)
         ends = "ends, its successor is" if len(batch) == 1 else "end, their successors are"
         wording = Wording(
             title=f"Let {names} end, {_empty(batch)}",
@@ -216,7 +240,8 @@ class _Held:
         return Wait(
             condition="surge_ready",
             about=ref_of(self._workload, "Deployment"),
-            parameters={"template": template_digest(self._change.template), "ready": ready},
+            parameters={"template": template_digest(self._change.template), "ready": ready}
+            | pending_allowed(len(self._pending)),
             within_seconds=self._context.startup_seconds + MARGIN_SECONDS,
             title=f"{ready} new replica{'s are' if ready > 1 else ' is'} Ready",
         )

@@ -23,6 +23,7 @@ from bot.domain.changes.steps.rolling import (
     rollout_circumstances,
     strategy_difference,
     strategy_edits,
+    unavailable_in_place,
     workload_of,
 )
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps, without_surge
@@ -119,7 +120,7 @@ def _owners_part(snapshot: ClusterSnapshot, workload: Obj, edited: EditedTemplat
     owner = owner_of(workload, snapshot)
     if owner is None or not owner.reverts or not no_surge(snapshot, edited.template):
         return edited.owners_part
-    return edited.owners_part | {"strategy": without_surge(1)}
+    return edited.owners_part | {"strategy": without_surge(unavailable_in_place(snapshot))}
 
 
 def _config_maps_first(edited: tuple[EditedConfigMap, ...], rollout: tuple[Step, ...]) -> tuple[Step, ...]:
