@@ -164,3 +164,15 @@ async def test_a_rollout_in_place_goes_on_beside_replicas_that_no_node_takes(lab
     after = await lab.snapshot()
     assert len(lab.serving(after)) == 12
     assert all("--max-num-seqs=6" in pod["spec"]["containers"][0]["args"] for pod in after.pods)
+
+
+async def test_a_recreated_fleet_that_is_down_is_rolled_back(lab: Lab) -> None:
+    recreate = {"type": "Recreate", "rollingUpdate": None}
+    broken = {"metadata": {"annotations": {"sandbox/ready": "false"}}}
+    await lab.somebody_patches(LLM, {"spec": {"strategy": recreate, "template": broken}})
+    await lab.until_seen("nothing is available", lambda seen: available(seen) == 0)
+    await lab.carry_out(await lab.plan("rollback"))
+    after = await lab.snapshot()
+    assert len(lab.serving(after)) == 4
+    assert after.workload is not None
+    assert after.workload["spec"]["strategy"] == {"type": "Recreate"}

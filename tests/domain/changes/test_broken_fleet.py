@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.domain.changes.snapshots import (
 from tests.domain.changes.test_in_place import BUSY, EDIT, FULL, strategies
 from tests.domain.changes.test_kinds import numbered_world, stateful_set
 from tests.domain.changes.test_progress import unscheduled
+from tests.domain.changes.test_rollback_and_undo import after, entry, with_ledger
 
 pytestmark = pytest.mark.fast
 ROLLED = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
@@ -206,3 +208,34 @@ def test_replicas_that_had_no_node_before_may_stay_pending(seen: ClusterSnapshot
     assert wait.title == "4 of 6 replicas of llm run it and are Ready"
     found = progress(wait, seen)
     assert (found.state, text in found.text) == (state, True), found.text
+
+
+# --- Recreate ---------------------------------------------------------------------------------------------------------
+
+
+def recreated(crashing: int) -> ClusterSnapshot:
+    """A full cluster, so that neither a surge nor a replica after the other would be possible."""
+    return with_crashes(crashing, workload=fleet(4 - crashing, strategy={"type": "Recreate"}), nodes=FULL)
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [("rollback", {}), ("set_flags", EDIT), ("restart", {})])
+def test_a_recreated_fleet_of_which_nothing_is_available_loses_nothing(verb: str, arguments: Any) -> None:
+    plan = planned(verb, arguments, recreated(4))
+    assert strategies(plan, recreated(4).workload or {}) == [{"type": "Recreate"}]
+    assert "no replica serves now, until one has started again" in plan.expected
+    assert weighed(plan, "capacity") == "Recreate ends all 4 replicas before the first new one starts; 0 serve now"
+    assert "no room is needed" in weighed(plan, "room")
+    assert "at most 4 replicas less" in weighed(plan, "disruption_budget")
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [("rollback", {}), ("set_flags", EDIT), ("restart", {})])
+def test_a_recreated_fleet_that_serves_would_be_down_at_once(verb: str, arguments: Any) -> None:
+    assert "every replica would be down at once" in declined(verb, arguments, recreated(3)).reason
+
+
+def test_taking_a_recreated_fleet_back_says_that_all_replicas_are_down_meanwhile() -> None:
+    done = planned("rollback", {}, recreated(4))
+    serves = replace(after(recreated(4), done), pods=tuple(pod(number, revision=1) for number in (5, 6, 7, 8)))
+    plan = planned("undo", {}, serves, with_ledger(entry(done.calls[0])))
+    assert plan.expected.startswith("all of it, until a replica has started again")
+    assert "4 serve now" in weighed(plan, "capacity")

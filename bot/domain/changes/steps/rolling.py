@@ -58,7 +58,7 @@ def only_for(snapshot: ClusterSnapshot, kinds: Sequence[str], why: str) -> Obj:
 
 
 def refuse_if_not_rollable(workload: Obj) -> None:
-    """Raise if a template edit would not become a rolling update."""
+    """Raise if a template edit would not be rolled out, or would end all replicas that serve at once."""
     kind, named = kind_of(workload), f"{kind_of(workload)} {name_of(workload)}"
     if dig(workload, "spec", "paused"):
         raise impossible(f"{named} is paused", "resume it first")
@@ -69,11 +69,16 @@ def refuse_if_not_rollable(workload: Obj) -> None:
         )
     if kind in NUMBERED and (first := partition_of(workload)) > 0:
         raise impossible(f"{named} is partitioned: replicas below {first} would keep the old template", "set it to 0")
-    if kind == "Deployment" and strategy_of(workload).kind != "RollingUpdate":
+    if is_recreated(workload) and any(dig(workload, "status", key) for key in ("readyReplicas", "availableReplicas")):
         raise impossible(
             f"{named} is recreated, not rolled: every replica would be down at once",
             "its strategy has to be RollingUpdate",
         )
+
+
+def is_recreated(workload: Obj) -> bool:
+    """Whether every replica ends before the first of the new template starts."""
+    return kind_of(workload) == "Deployment" and strategy_of(workload).kind != "RollingUpdate"
 
 
 def partition_of(workload: Obj) -> int:
@@ -98,19 +103,20 @@ def strategy_difference(edit: FieldEdit) -> Difference:
 
 
 def strategy_edits(snapshot: ClusterSnapshot, template: Obj) -> list[FieldEdit]:
-    """Returns the lasting edits of the strategy: none if the rollout goes in place, which puts its own back."""
-    return [] if no_surge(snapshot, template) else capacity_keeping_edits(workload_of(snapshot))
+    """Returns the lasting edits of the strategy: none if it is Recreate, or in place, which puts its own back."""
+    workload = workload_of(snapshot)
+    return [] if is_recreated(workload) or no_surge(snapshot, template) else capacity_keeping_edits(workload)
 
 
 def no_surge(snapshot: ClusterSnapshot, template: Obj) -> str:
     """Returns why a rollout to `template` has to go in place: a replica ends before its successor starts.
 
     Empty if a surge pod fits, if that is not known, if a pod that ends anyway makes room for one, or if the only
-    replica serves and would be down. Numbered replicas always go in place.
+    replica serves and would be down. Numbered replicas always go in place, and recreated ones end all at once.
     """
     workload = workload_of(snapshot)
     replicas = replicas_of(workload)
-    if kind_of(workload) in NUMBERED or (replicas < 2 and ready_replicas(snapshot)):
+    if kind_of(workload) in NUMBERED or is_recreated(workload) or (replicas < 2 and ready_replicas(snapshot)):
         return ""
     alive = _alive(snapshot)
     staying = alive - len(replaced_by(snapshot, template))
@@ -151,7 +157,8 @@ def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     None if the engine drains itself, if no label can do it, if no pod has a node, if one after the other would take
     too long, or if the controller decides when the next replica ends, which only a Deployment can be kept from.
     """
-    if kind_of(snapshot.workload) != "Deployment" or drain_mode(snapshot).mode != "label":
+    workload = workload_of(snapshot)
+    if kind_of(workload) != "Deployment" or is_recreated(workload) or drain_mode(snapshot).mode != "label":
         return []
     leaving = replaced_by(snapshot, template)
     if len(leaving) > MAX_EMPTIED or not any(map(has_node, leaving)):
@@ -181,6 +188,8 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
     images = image_notes(snapshot, [each.template for each in pod_templates(workload)], templates)
     if kind_of(workload) in NUMBERED:
         return (*_numbered_circumstances(snapshot, workload), *images)
+    if is_recreated(workload):
+        return (*_recreated_circumstances(snapshot, workload, templates[0]), *images)
     in_place = no_surge(snapshot, templates[0])
     strategy = replace(strategy_of(workload), max_unavailable=unavailable_in_place(snapshot) if in_place else 0)
     return (
@@ -201,6 +210,18 @@ def _surge_room(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
         return Circumstance(name="room", grade="fine", text="no room is needed: nothing has to start")
     # A stuck rollout is reverted by ending its new pods, which needs no capacity.
     return room_for(snapshot, template, 1, "surge pod", is_needed=rollout_state(workload_of(snapshot)).is_over)
+
+
+def _recreated_circumstances(snapshot: ClusterSnapshot, workload: Obj, template: Obj) -> tuple[Circumstance, ...]:
+    replicas, ready = replicas_of(workload), ready_replicas(snapshot)
+    room = "no room is needed: every replica ends before the first new one starts"
+    text = f"Recreate ends all {replicas} replicas before the first new one starts; {ready} serve now"
+    return (
+        Circumstance(name="room", grade="fine", text=room),
+        Circumstance(name="capacity", grade="warning", text=text),
+        rolling_budget_note(snapshot, replace(strategy_of(workload), max_unavailable=replicas)),
+        drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, template)),
+    )
 
 
 def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj) -> tuple[Circumstance, ...]:
@@ -262,6 +283,8 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
         return "none: no replica has to end"
     if ready == 0:
         return f"{none}no replica serves now, until one has started again{cut}"
+    if is_recreated(workload):
+        return f"all of it, until a replica has started again{cut}"
     if no_surge(snapshot, template):
         return _lost_in_place(snapshot, template) + cut
     staying_ones = f"{replicas} replicas" if ready >= replicas else f"the {ready} of {replicas} replicas that serve"
