@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.domain.cluster.objects import dig, labels_of, name_of, selects
+from bot.domain.cluster.objects import dig, is_ready, labels_of, name_of, selects
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 Verdict = Literal["allowed", "not_now", "never", "unknown"]
@@ -26,6 +26,8 @@ def budget_for(pod: Obj, snapshot: ClusterSnapshot) -> Budget:
     names = ", ".join(name_of(pdb) for pdb in found)
     if len(found) > 1:
         return Budget("never", f"{len(found)} disruption budgets cover it ({names}): the API server refuses to evict")
+    if not is_ready(pod) and dig(found[0], "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return Budget("allowed", f"budget {names} allows the eviction of any pod that is not Ready")
     status = dig(found[0], "status") or {}
     allowed, healthy = int(status.get("disruptionsAllowed") or 0), status.get("currentHealthy")
     wanted, expected = status.get("desiredHealthy"), status.get("expectedPods")

@@ -223,6 +223,29 @@ def test_a_budget_that_says_never_makes_it_impossible(pdbs: tuple[Obj, ...], rea
     assert (result.outcome, reason in result.reason) == ("impossible", True), result.reason
 
 
+def always_allowing() -> Obj:
+    """Wants all four, and lets one go that is not Ready."""
+    found = budget(allowed=0, healthy=3, desired=4)
+    found["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
+    return found
+
+
+def test_a_replica_that_is_not_ready_may_go_where_its_budget_always_allows_that() -> None:
+    crashed = (pod(1), pod(2, is_ready=False), pod(3), pod(4))
+    plan = planned("replace_replica", ONE, snapshot(pods=crashed, pdbs=(always_allowing(),)))
+    assert weighed(plan, "disruption_budget") == "budget llm allows the eviction of any pod that is not Ready"
+
+
+def test_a_replica_that_is_ready_stays_within_such_a_budget() -> None:
+    assert "never allows" in declined("replace_replica", ONE, snapshot(pdbs=(always_allowing(),))).reason
+
+
+def test_a_drained_node_is_held_by_the_budget_of_its_ready_replicas() -> None:
+    pods = (pod(1, is_ready=False), pod(2), pod(3), pod(4))
+    seen = snapshot(pods=pods, pdbs=(always_allowing(),))
+    assert "never allows" in declined("drain_node", {"node": "gpu-node-1"}, seen).reason
+
+
 def test_the_replacement_may_take_the_gpu_of_the_one_that_leaves() -> None:
     full = tuple(pod(number) for number in (1, 2, 3, 4))
     tight = replace(

@@ -71,22 +71,32 @@ async def test_a_pod_that_cannot_pull_its_image_is_evicted_whatever_the_budget_s
     assert (await cluster.evict("stuck"))[0] == 201
 
 
-async def test_an_unready_pod_stays_while_its_budget_is_not_met(cluster: Cluster) -> None:
+async def unready_pod(cluster: Cluster) -> str:
     # The stand-in's kubelet runs no probes and reads the annotation; a real one finds nobody on port 9.
     body = cluster.deployment_body(replicas=1)
     body["spec"]["template"]["metadata"]["annotations"] = {"sandbox/ready": "false"}
     probe = {"tcpSocket": {"port": 9}, "periodSeconds": 1}
     body["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = probe
     await cluster.create_deployment(body, settled=False)
-    await cluster.create_budget(minAvailable=1)
 
-    async def unready_pod() -> str | None:
+    async def look() -> str | None:
         pods = [pod for pod in await cluster.pods() if pod["status"]["phase"] == "Running"]
         return pods[0]["metadata"]["name"] if pods and not is_ready(pods[0]) else None
 
-    name = await eventually("a pod runs and is not ready", unready_pod)
+    return await eventually("a pod runs and is not ready", look)
+
+
+async def test_an_unready_pod_stays_while_its_budget_is_not_met(cluster: Cluster) -> None:
+    name = await unready_pod(cluster)
+    await cluster.create_budget(minAvailable=1)
     async with refused(429):
         await cluster.evict(name)
+
+
+async def test_an_unready_pod_may_go_where_its_budget_always_allows_that(cluster: Cluster) -> None:
+    name = await unready_pod(cluster)
+    await cluster.create_budget(minAvailable=1, unhealthyPodEvictionPolicy="AlwaysAllow")
+    assert (await cluster.evict(name))[0] == 201
 
 
 async def test_an_unready_pod_may_go_while_its_budget_is_met(cluster: Cluster) -> None:

@@ -93,7 +93,8 @@ def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> 
     drain = drain_mode(snapshot)
     return [
         room_for(_cordoned(snapshot, node), template, len(ours), what),
-        budget_circumstance(budget_for(ours[0], snapshot)),
+        # The last to leave is Ready if any is, and a budget may be stricter with those.
+        budget_circumstance(budget_for(ours[-1], snapshot)),
         drain_circumstance(snapshot, drain, ours, is_empty=drain.mode == "label"),
     ]
 
