@@ -1,6 +1,7 @@
 """Pods that must not share a node: required anti-affinity by host, of the pod itself and of existing pods.
 
-Stricter rules (zones, required topology spread, required affinity) are named, and make the capacity unknown.
+Stricter rules (zones, required topology spread, required affinity) are named. They make the capacity unknown, unless no
+accelerator is free.
 """
 
 from __future__ import annotations

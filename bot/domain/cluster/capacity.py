@@ -90,7 +90,9 @@ def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> 
     kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
     if not kinds:
         return "the workload asks for no accelerator, so its room is not known"
-    if beyond := next(filter(None, (not_worked_out(template) for template, _ in replica)), ""):
+    # The rules that are not evaluated can only lower the count: without a free accelerator it is 0 all the same.
+    beyond = next(filter(None, (not_worked_out(template) for template, _ in replica)), "")
+    if beyond and _Room(snapshot).count(replica, is_plain=True):
         return f"{beyond}, so its room is not known"
     room = _Room(snapshot)
     waiting = sum(1 for pod in _waiting(snapshot, kinds) if room.place(pod))
@@ -144,14 +146,17 @@ class _Room:
         """Places a pending pod wherever the plain rules allow it, so that no accelerator is claimed twice."""
         return self._place(accelerators_of(pod), [node for node in self._nodes if not why_not(node, pod)])
 
-    def shut(self, template: Obj) -> dict[str, str]:
-        """Maps each node to why it would reject such a pod, for its own reasons or because of pods there."""
-        shunned = nodes_shunned(self._world, template)
+    def shut(self, template: Obj, *, is_plain: bool = False) -> dict[str, str]:
+        """Maps each node to why it would reject such a pod, for its own reasons or because of pods there.
+
+        `is_plain`: without the rules by which pods are kept apart.
+        """
+        shunned = {} if is_plain else nodes_shunned(self._world, template)
         plain = {name_of(node): why for node in self._nodes if (why := why_not(node, template))}
         return {node: f"its pods must be apart from {other}" for node, other in shunned.items()} | plain
 
-    def _nodes_for(self, template: Obj) -> list[Obj]:
-        shut = self.shut(template)
+    def _nodes_for(self, template: Obj, *, is_plain: bool) -> list[Obj]:
+        shut = self.shut(template, is_plain=is_plain)
         return [node for node in self._nodes if name_of(node) not in shut]
 
     def _place(self, wanted: Mapping[str, int], nodes: list[Obj], *, alone: bool = False) -> bool:
@@ -165,10 +170,18 @@ class _Room:
             nodes.remove(chosen)
         return True
 
-    def count(self, replica: Sequence[tuple[Obj, int]]) -> int:
-        """Returns how many replicas have a place for all of their pods; groups are counted up to one hundred."""
+    def count(self, replica: Sequence[tuple[Obj, int]], *, is_plain: bool = False) -> int:
+        """Returns how many replicas have a place for all of their pods; groups are counted up to one hundred.
+
+        `is_plain`: without the rules by which pods are kept apart.
+        """
         asked = [
-            (accelerators_of(template), self._nodes_for(template), shuns_its_like(template), count)
+            (
+                accelerators_of(template),
+                self._nodes_for(template, is_plain=is_plain),
+                not is_plain and shuns_its_like(template),
+                count,
+            )
             for template, count in replica
         ]
         pods = [(wanted, nodes, alone) for wanted, nodes, alone, count in asked for _ in range(count)]

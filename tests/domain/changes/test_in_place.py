@@ -182,3 +182,12 @@ def test_a_surge_pod_that_crashes_makes_room_by_ending() -> None:
     """The replicas that serve already run the template: nothing has to start, so none of them has to end first."""
     seen = replace(stuck(), nodes=(node(1, gpus=2), node(2, gpus=2), node(3, gpus=1)))
     assert len(planned("rollback", {}, seen).calls) == 1
+
+
+def test_with_a_rule_that_is_not_worked_out_a_full_cluster_is_full() -> None:
+    spread = [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    spreading = template()
+    spreading["spec"]["topologySpreadConstraints"] = spread
+    seen = full(workload=deployment(spreading))
+    assert strategies(planned("set_flags", EDIT, seen), seen.workload or {})[0] == ONE_AT_A_TIME
+    assert "cannot be scheduled: 0 free accelerators" in declined("canary", EDIT, seen).reason

@@ -77,28 +77,41 @@ def test_the_rule_of_a_pod_that_is_there_keeps_new_ones_away_too(there: Obj, cou
     assert fits(room(there)) == count
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        pytest.param(
-            {"topologySpreadConstraints": [{"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
-            f"its pods must spread over {ZONE}",
-            id="spread",
-        ),
-        pytest.param(apart(term(key=ZONE)), f"apart from others by {ZONE}", id="by-zone"),
-        pytest.param(apart(term(matchLabelKeys=["pod-template-hash"])), f"apart from others by {HOST}", id="by-keys"),
-        pytest.param(
-            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("cache")]}}},
-            "its pods must be near other pods",
-            id="near",
-        ),
-    ],
-)
+NOT_WORKED_OUT = [
+    pytest.param(
+        {"topologySpreadConstraints": [{"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
+        f"its pods must spread over {ZONE}",
+        id="spread",
+    ),
+    pytest.param(apart(term(key=ZONE)), f"apart from others by {ZONE}", id="by-zone"),
+    pytest.param(apart(term(matchLabelKeys=["pod-template-hash"])), f"apart from others by {HOST}", id="by-keys"),
+    pytest.param(
+        {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("cache")]}}},
+        "its pods must be near other pods",
+        id="near",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "reason"), NOT_WORKED_OUT)
 def test_what_is_not_worked_out_makes_room_unknown(spec: Obj, reason: str) -> None:
     found = room(**spec)
     assert isinstance(found, str)
     assert reason in found
     assert found.endswith("so its room is not known")
+
+
+@pytest.mark.parametrize(("spec", "reason"), NOT_WORKED_OUT)
+def test_where_no_accelerator_is_free_no_rule_makes_room(spec: Obj, reason: str) -> None:
+    full = [pod(f"llm-{name}", name, app="llm", gpus=4, **spec) for name in ("n1", "n2", "n3")]
+    assert fits(room(*full, **spec)) == 0, reason
+
+
+def test_rules_that_are_not_worked_out_are_not_taken_for_a_lack_of_room() -> None:
+    """Only pods of the same revision must be apart, so that a new revision fits beside them."""
+    rule = apart(term(matchLabelKeys=["pod-template-hash"]))
+    taken = [pod(f"llm-{name}", name, app="llm", **rule) for name in ("n1", "n2", "n3")]
+    assert isinstance(room(*taken, **rule), str)
 
 
 def test_a_wish_is_no_rule() -> None:
