@@ -1,7 +1,7 @@
 """How many more replicas could be scheduled now: free accelerators on nodes that would accept such a pod.
 
-Terminating pods still hold theirs, and pending pods take theirs first. Pods that must not share a node are kept apart.
-CPU and memory are ignored: accelerators run out first.
+Terminating pods still hold theirs, and pending pods take theirs first. Pods that must not share a node, or need the
+same port of it, are kept apart. CPU and memory are ignored: accelerators run out first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.cluster.anti_affinity import nodes_shunned, not_worked_out, shuns_its_like
+from bot.domain.cluster.host_ports import host_ports, nodes_without_port
 from bot.domain.cluster.node_autoscaler import Growth, growth_of
 from bot.domain.cluster.objects import (
     condition,
@@ -149,11 +150,12 @@ class _Room:
     def shut(self, template: Obj, *, is_plain: bool = False) -> dict[str, str]:
         """Maps each node to why it would reject such a pod, for its own reasons or because of pods there.
 
-        `is_plain`: without the rules by which pods are kept apart.
+        `is_plain`: without the affinity rules.
         """
         shunned = {} if is_plain else nodes_shunned(self._world, template)
+        apart = {node: f"its pods must be apart from {other}" for node, other in shunned.items()}
         plain = {name_of(node): why for node in self._nodes if (why := why_not(node, template))}
-        return {node: f"its pods must be apart from {other}" for node, other in shunned.items()} | plain
+        return apart | nodes_without_port(self._world, template) | plain
 
     def _nodes_for(self, template: Obj, *, is_plain: bool) -> list[Obj]:
         shut = self.shut(template, is_plain=is_plain)
@@ -173,13 +175,13 @@ class _Room:
     def count(self, replica: Sequence[tuple[Obj, int]], *, is_plain: bool = False) -> int:
         """Returns how many replicas have a place for all of their pods; groups are counted up to one hundred.
 
-        `is_plain`: without the rules by which pods are kept apart.
+        `is_plain`: without the affinity rules.
         """
         asked = [
             (
                 accelerators_of(template),
                 self._nodes_for(template, is_plain=is_plain),
-                not is_plain and shuns_its_like(template),
+                bool(host_ports(template)) or (not is_plain and shuns_its_like(template)),
                 count,
             )
             for template, count in replica
