@@ -48,7 +48,7 @@ class Capacity:
     growth: Growth = field(default_factory=Growth)
     """Whether a Pending pod would get a node that is not there yet."""
     unread: tuple[str, ...] = ()
-    """Pods and nodes whose accelerators cannot be counted, each with the reason: the real capacity may be lower."""
+    """Pods, nodes and kinds of accelerators that cannot be counted, with reasons: the real capacity may be lower."""
 
     @property
     def free_total(self) -> int:
@@ -91,22 +91,26 @@ def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> 
     kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
     if not kinds:
         return "the workload asks for no accelerator, so its room is not known"
+    unlisted = _unlisted(snapshot, kinds)
+    if unlisted.keys() == kinds:
+        return f"{next(iter(unlisted.values()))}, so its room is not known"
+    kinds -= unlisted.keys()
     # The rules that are not evaluated can only lower the count: without a free accelerator it is 0 all the same.
     beyond = next(filter(None, (not_worked_out(template) for template, _ in replica)), "")
-    if beyond and _Room(snapshot).count(replica, is_plain=True):
+    if beyond and _Room(snapshot, unlisted).count(replica, is_plain=True):
         return f"{beyond}, so its room is not known"
-    room = _Room(snapshot)
+    room = _Room(snapshot, unlisted)
     waiting = sum(1 for pod in _waiting(snapshot, kinds) if room.place(pod))
     first = replica[0][0]
     shut = room.shut(first)
     free = {
-        name_of(node): max(0, min(room.left(node, kind) for kind in accelerators_of(first) or kinds))
+        name_of(node): max(0, min(room.left(node, kind) for kind in room.wanted(first) or kinds))
         for node in snapshot.nodes
         if name_of(node) not in shut
     }
     having = {name_of(node) for node in snapshot.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    unread = _unread(snapshot, kinds)
+    unread = (*unlisted.values(), *_unread(snapshot, kinds))
     found = Capacity(room.count(replica), free, kept_out, waiting, growth=growth_of(snapshot), unread=unread)
     return _within_quota(found, quota_room(snapshot, replica))
 
@@ -120,6 +124,19 @@ def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
     if quota is None or quota.replicas >= found.replicas_that_fit:
         return found
     return replace(found, replicas_that_fit=quota.replicas, quota=quota.text)
+
+
+def _unlisted(snapshot: ClusterSnapshot, kinds: Collection[str]) -> dict[str, str]:
+    """Maps each kind that no node lists although running pods hold it to this reason.
+
+    A scheduler of its own counts it, as HAMi does `nvidia.com/gpumem`.
+    """
+    nodes = {name_of(node): dig(node, "status", "allocatable") or {} for node in snapshot.nodes}
+    listed = {kind for amounts in nodes.values() for kind in amounts}
+    running = [pod for pod in snapshot.all_pods if dig(pod, "status", "phase") == "Running"]
+    held = {kind for pod in running if dig(pod, "spec", "nodeName") in nodes for kind in accelerators_of(pod)}
+    found = sorted(kind for kind in kinds if kind in held - listed)
+    return {kind: f"no node lists {kind}, although running pods hold it" for kind in found}
 
 
 def _unread(snapshot: ClusterSnapshot, kinds: Collection[str]) -> tuple[str, ...]:
@@ -136,16 +153,20 @@ def _unread(snapshot: ClusterSnapshot, kinds: Collection[str]) -> tuple[str, ...
 class _Room:
     """Free accelerators by node. Places each pod on the node with the smallest sufficient rest."""
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, uncounted: Collection[str]) -> None:
+        """`uncounted`: kinds of accelerators that are left out."""
         self._world, self._nodes = snapshot, snapshot.nodes
-        self._taken = _taken(snapshot)
+        self._taken, self._uncounted = _taken(snapshot), uncounted
+
+    def wanted(self, pod: Obj) -> dict[str, int]:
+        return {kind: count for kind, count in accelerators_of(pod).items() if kind not in self._uncounted}
 
     def left(self, node: Obj, kind: str) -> int:
         return allocatable(node, kind) - self._taken[name_of(node), kind]
 
     def place(self, pod: Obj) -> bool:
         """Places a pending pod wherever the plain rules allow it, so that no accelerator is claimed twice."""
-        return self._place(accelerators_of(pod), [node for node in self._nodes if not why_not(node, pod)])
+        return self._place(self.wanted(pod), [node for node in self._nodes if not why_not(node, pod)])
 
     def shut(self, template: Obj, *, is_plain: bool = False) -> dict[str, str]:
         """Maps each node to why it would reject such a pod, for its own reasons or because of pods there.
@@ -179,7 +200,7 @@ class _Room:
         """
         asked = [
             (
-                accelerators_of(template),
+                self.wanted(template),
                 self._nodes_for(template, is_plain=is_plain),
                 bool(host_ports(template)) or (not is_plain and shuns_its_like(template)),
                 count,

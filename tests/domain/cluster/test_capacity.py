@@ -1,0 +1,44 @@
+"""Accelerators that another scheduler counts: no node lists them, although running pods hold them."""
+
+import pytest
+
+from bot.domain.cluster.capacity import Capacity, capacity_of
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.cluster.test_anti_affinity import fits, node
+
+pytestmark = pytest.mark.fast
+SHARE = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "20k"}
+
+
+def asking(limits: dict[str, str]) -> Obj:
+    return {"spec": {"containers": [{"name": "vllm", "resources": {"limits": limits}}]}}
+
+
+def room(limits: dict[str, str], *pods: Obj) -> Capacity | str:
+    workload = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": asking(limits)}}
+    return capacity_of(ClusterSnapshot(at=0.0, workload=workload, nodes=(node("n1", "a"),), all_pods=pods))
+
+
+def running(limits: dict[str, str], on: str = "n1") -> Obj:
+    spec = asking(limits)["spec"] | {"nodeName": on}
+    return {"metadata": {"name": "llm-1", "namespace": "serving"}, "spec": spec, "status": {"phase": "Running"}}
+
+
+def test_a_kind_that_no_node_lists_but_running_pods_hold_is_left_out_of_the_count() -> None:
+    found = room(SHARE, running(SHARE))
+    assert fits(found) == 3
+    assert isinstance(found, Capacity)
+    assert found.free == {"n1": 3}
+    assert found.said == (
+        "not counted, so there may be less: no node lists nvidia.com/gpumem, although running pods hold it"
+    )
+
+
+def test_where_nothing_else_can_be_counted_the_room_is_not_known() -> None:
+    found = room({"nvidia.com/gpumem": "20k"}, running(SHARE))
+    assert found == "no node lists nvidia.com/gpumem, although running pods hold it, so its room is not known"
+
+
+@pytest.mark.parametrize("pods", [(), (running(SHARE, on="gone"),)], ids=["nobody", "a-pod-of-a-node-that-is-gone"])
+def test_a_kind_that_nobody_holds_on_these_nodes_is_not_there(pods: tuple[Obj, ...]) -> None:
+    assert fits(room(SHARE, *pods)) == 0
