@@ -109,8 +109,7 @@ async def ask(
         unreadable=unreadable or {},
     )
 
-    about = {"moments": moments or {}, "entered_at": entered_at}
-    asked = request(probe, snapshot, at=OPENED, parameters=parameters, **about)
+    asked = request(probe, snapshot, at=OPENED, moments=moments or {}, parameters=parameters, entered_at=entered_at)
     return await probes.ask(asked, logs=logs or Logs({}), history=pages or Samples())
 
 
@@ -262,10 +261,12 @@ async def test_a_crash_before_the_time_that_is_asked_for_is_over() -> None:
 
 
 async def test_a_crash_before_the_state_was_entered_may_be_left_out() -> None:
-    crashed, logs = restarted("a", seconds=-60), Logs({"a/previous": OOM})
-    asked = {"logs": logs, "parameters": {"since": "state"}}
-    assert (await ask("restarts", crashed, **asked, entered_at=OPENED - 30)).fields["count"] == 0.0
-    assert (await ask("restarts", crashed, **asked, entered_at=OPENED - 90)).fields["count"] == 1.0
+    async def crashes(entered_at: float) -> Reading:
+        crashed, logs, here = restarted("a", seconds=-60), Logs({"a/previous": OOM}), {"since": "state"}
+        return await ask("restarts", crashed, logs=logs, parameters=here, entered_at=entered_at)
+
+    assert (await crashes(OPENED - 30)).fields["count"] == 0.0
+    assert (await crashes(OPENED - 90)).fields["count"] == 1.0
 
 
 async def test_a_crash_for_another_reason_is_no_oom() -> None:
