@@ -22,7 +22,7 @@ from bot.domain.cluster.rollout import Strategy, replicas_of
 from bot.domain.cluster.rotation import ready_replicas, replicas_present, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
-from bot.domain.flags.mitigations import Move
+from bot.domain.flags.mitigations import Move, number_in
 from bot.domain.kernel.errors import impossible
 from bot.domain.kernel.redaction import redacted_data
 
@@ -275,13 +275,14 @@ def binding_note(snapshot: ClusterSnapshot, moves: Iterable[Move]) -> tuple[Circ
     """A cap that does not bind restarts every replica for nothing. Counts swing, so only a note."""
     cap = next((move for move in moves if move.flag in CAPS), None)
     running = [load.running for load in snapshot.load.values() if load.running is not None]
-    if cap is None or cap.after is None or isinstance(cap.after, str) or not running:
+    if cap is None or not running or (after := number_in(cap.after)) is None:
         return ()
-    if cap.direction == "raise" and isinstance(cap.before, int | float):
-        said = "of now is reached" if max(running) >= cap.before else "may change nothing"
+    before, busiest = number_in(cap.before), max(running)
+    if before is not None and before < after:
+        said = f"the present limit of {cap.before} is reached" if before <= busiest else "the limit may change nothing"
     else:
-        said = "is below what runs" if cap.after < max(running) else "may change nothing"
-    return (Circumstance(name="binds", grade="note", text=f"the limit {said}: {_at_once(running)}"),)
+        said = "the limit is below what runs" if after < busiest else "the limit may change nothing"
+    return (Circumstance(name="binds", grade="note", text=f"{said}: {_at_once(running)}"),)
 
 
 def _at_once(running: list[float]) -> str:

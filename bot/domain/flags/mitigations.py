@@ -49,7 +49,7 @@ class Move:
     @property
     def direction(self) -> Direction | None:
         """None if it cannot be determined."""
-        numbers = [_number(value) for value in (self.before, self.after)]
+        numbers = [number_in(value) for value in (self.before, self.after)]
         before, after = numbers
         if before is not None and after is not None:
             return None if before == after else "raise" if after > before else "lower"
@@ -82,7 +82,7 @@ def refuse_what_harms(moves: Iterable[Move], diagnosis: str) -> None:
             raise impossible(f"{move.flag} from {move.before} to {move.after} is the wrong way: {effect.why}")
 
 
-def _number(value: FlagValue | None) -> float | None:
+def number_in(value: FlagValue | None) -> float | None:
     if value is None or isinstance(value, bool):
         return None
     try:
