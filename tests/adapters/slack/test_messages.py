@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -712,10 +713,21 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
     assert [each for each in ("🔔 *Still firing:* VllmKVCacheThrash", "· read ") if each in shown] == says
 
 
-@pytest.mark.parametrize(("status", "shown"), [("open", True), ("granted", True), ("refused", False)])
-def test_the_text_to_commit_goes_when_the_request_is_refused(status: str, shown: bool) -> None:
-    asked = request(status=status, plan=plan(commit="# Deployment serving/llm: helm upgrade"))
-    assert ("To commit" in str(request_blocks(run(requests={asked.request_id: asked}), asked))) is shown
+@pytest.mark.parametrize(
+    ("status", "outcome", "heading"),
+    [
+        ("open", "", "*To commit after it is applied*"),
+        ("advised", "", "*To commit after it is applied*"),
+        ("granted", "", "*To commit after it is applied*"),
+        ("granted", "done", "*To commit*"),
+        *(("granted", outcome, "") for outcome in ("failed", "unclear", "impossible")),
+        *((status, "", "") for status in ("refused", "expired", "superseded", "withdrawn")),
+    ],
+)
+def test_what_is_not_applied_is_not_to_be_committed(status: str, outcome: str, heading: str) -> None:
+    asked = request(status=status, outcome=outcome, plan=plan(commit="# Deployment serving/llm: helm upgrade"))
+    shown = str(request_blocks(run(requests={asked.request_id: asked}), asked))
+    assert re.findall(r"\*To commit.*?\*", shown) == [heading] * bool(heading)
 
 
 def test_a_handover_mentions_its_people_after_another_one_leads() -> None:

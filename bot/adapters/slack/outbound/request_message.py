@@ -137,9 +137,7 @@ def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), 
     if is_weighed:
         body += section([*_impact(request), f"*Undo:* {flags_as_code(line(_calmly(_undo_text(request)), 300))}"])
         body += context(_notes(request))
-    # What was refused is not to be committed.
-    if request.plan.commit and request.status != "refused":
-        body += section(["*To commit*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)])
+    body += section(_to_commit(request))
     return limits.fitted(body, [*_weigh(run, request, mentions), *_decide_or_decided(run, request)])
 
 
@@ -232,6 +230,16 @@ def _undo_text(request: Request) -> str:
         return request.plan.undo_text
     reasons = dict.fromkeys(call.no_undo for call in request.plan.calls if call.no_undo)
     return "; ".join(reasons) or "each call is recorded with its inverse"
+
+
+def _to_commit(request: Request) -> list[str]:
+    """The text for the owner of what changes, unless it was not applied."""
+    is_applied = request.status == "granted" and request.outcome == "done"
+    may_be_applied = request.status in ("open", "advised") or (request.status == "granted" and not request.outcome)
+    if not request.plan.commit or not (is_applied or may_be_applied):
+        return []
+    heading = "*To commit*" if is_applied else "*To commit after it is applied*"
+    return [heading, code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)]
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
