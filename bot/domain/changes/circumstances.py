@@ -230,10 +230,13 @@ def drain_circumstance(
     pods = list(pods)
     if is_empty:
         return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
-    if not drain.cuts_streams:
-        text = f"{_streams(snapshot, pods)}, and those that need longer are cut: native drain, {drain.text}"
-        return Circumstance(name="drain", grade="fine", text=text)
-    return Circumstance(name="drain", grade="warning", text=f"{_streams(snapshot, pods, 'cuts')}: {drain.text}")
+    is_open = streams_of(snapshot, pods) != 0
+    if drain.cuts_streams:
+        said = _streams(snapshot, pods, "cuts" if is_open else "")
+        return Circumstance(name="drain", grade="warning", text=f"{said}: {drain.text}")
+    cut = f"; those that need longer than {drain.seconds:.0f} s are cut" if is_open else ""
+    text = f"{_streams(snapshot, pods)}{cut}: native drain, {drain.text}"
+    return Circumstance(name="drain", grade="fine", text=text)
 
 
 def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> Circumstance:

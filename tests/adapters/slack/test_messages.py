@@ -446,21 +446,28 @@ def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
     assert "break_glass" in str(last(waiting(policy=GLASS, half_passed=True)).blocks)
 
 
-def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade() -> None:
-    text = "117 streams are open on 4 pods, and those that need longer are cut: native drain, preStop 10 s"
-    drain = Circumstance(name="drain", grade="fine", text=text)
-    asked = last(waiting(plan=plan(expected="4 replicas stay", circumstances=(drain,))))
+CUT = "117 streams are open on 4 pods; those that need longer than 20 s are cut"
+
+
+@pytest.mark.parametrize(
+    ("expected", "impact"), [pytest.param("4 replicas stay", f"4 replicas stay; {CUT}"), pytest.param("none", CUT)]
+)
+def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade(expected: str, impact: str) -> None:
+    drain = Circumstance(name="drain", grade="fine", text=f"{CUT}: native drain, preStop 10 s")
+    asked = last(waiting(plan=plan(expected=expected, circumstances=(drain,))))
     shown = json.dumps(asked.blocks, ensure_ascii=False)
-    assert "*Impact:* 4 replicas stay; 117 streams are open on 4 pods" in shown
-    nothing_else = json.dumps(
-        last(waiting(plan=plan(expected="none", circumstances=(drain,)))).blocks, ensure_ascii=False
-    )
-    assert "*Impact:* 117 streams are open on 4 pods" in nothing_else
-    assert (
-        "Impact: 117 streams are open on 4 pods."
-        in last(waiting(plan=plan(expected="none", circumstances=(drain,)))).text
-    )
+    assert f"🟡 *Impact:* {impact}\\n" in shown
+    assert f"Impact: {impact}." in asked.text
     assert "preStop" not in shown
+
+
+@pytest.mark.parametrize("grade", ["fine", "warning"])
+def test_no_sign_warns_of_streams_where_none_is_open(grade: str) -> None:
+    drain = Circumstance.model_validate(
+        {"name": "drain", "grade": grade, "text": "0 streams are open on 1 pod: native drain, preStop 10 s"}
+    )
+    asked = last(waiting(plan=plan(expected="one replica fewer", circumstances=(drain,))))
+    assert '"*Impact:* one replica fewer; 0 streams are open on 1 pod' in json.dumps(asked.blocks, ensure_ascii=False)
 
 
 def test_a_phase_that_comes_again_is_the_present_one() -> None:

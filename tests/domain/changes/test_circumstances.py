@@ -134,7 +134,7 @@ def test_who_takes_the_last_room_needs_platform(seen: ClusterSnapshot, more: int
 
 # --- those who are served ---------------------------------------------------------------------------------------------
 
-DRAINS = DrainMode("native", "it waits 20 s")
+DRAINS = DrainMode("native", "it waits 20 s", seconds=20)
 CUTS = DrainMode("none", "it has no preStop")
 
 
@@ -146,7 +146,7 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "14 streams are open (7 of them queued) on 2 pods, and those that need longer are cut: "
+            "14 streams are open (7 of them queued) on 2 pods; those that need longer than 20 s are cut: "
             "native drain, it waits 20 s",
             id="drains",
         ),
@@ -155,7 +155,7 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "there is an unknown number of streams on 2 pods, and those that need longer are cut: "
+            "there is an unknown number of streams on 2 pods; those that need longer than 20 s are cut: "
             "native drain, it waits 20 s",
             id="one-does-not-say",
         ),
@@ -166,6 +166,22 @@ CUTS = DrainMode("none", "it has no preStop")
             "warning",
             "cuts ~6 streams (3 of them queued) on 1 pod: it has no preStop",
             id="cuts",
+        ),
+        pytest.param(
+            with_load(llm_1=0),
+            DRAINS,
+            (pod(1),),
+            "fine",
+            "0 streams are open on 1 pod: native drain, it waits 20 s",
+            id="idle",
+        ),
+        pytest.param(
+            with_load(llm_1=0),
+            CUTS,
+            (pod(1),),
+            "warning",
+            "0 streams are open on 1 pod: it has no preStop",
+            id="cuts-none",
         ),
         pytest.param(
             snapshot(),

@@ -78,8 +78,11 @@ TEXT = 2_000
 IN_WORDS = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
-CUT = ", and those that"
-"""Where the number of open streams ends, and the sentence about those that are cut begins."""
+CUT = "those that need longer"
+"""In the text about a drain, if streams may be cut."""
+NONE_OPEN = "0 streams are open"
+NATIVE = ": native drain"
+"""Where that text goes on with how the drain works."""
 SIDE = 100
 """How much of either side of a difference is shown."""
 
@@ -211,12 +214,14 @@ def _calmly(said: str) -> str:
 
 def _danger(drain: str, grade: str) -> str:
     """Streams that are cut for certain, and those that may be, are never shown as harmless."""
+    if drain.startswith(NONE_OPEN):
+        return ""
     return "⚠️ " if grade == "warning" else "🟡 " if CUT in drain else ""
 
 
 def _streams(drain: str) -> str:
-    """How many streams are open or would be cut; how the drain works is in the details."""
-    return drain.partition(CUT)[0]
+    """How many streams are open, and which are cut; how the drain works is in the details."""
+    return drain.partition(NATIVE)[0]
 
 
 def _notes(request: Request) -> list[str]:
@@ -461,7 +466,7 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
     if request.plan.disrupts == "nothing" or request.plan.risk == "low":
         return None
     impact, undo = consequence(request)
-    said = f"{impact_word(request)}: {impact[:180]}. Undo: {undo[:100]}."
+    said = f"{impact_word(request)}: {impact[:200]}. Undo: {undo[:100]}."
     return confirm(f"{request_title(run, request)}?", said, yes=label, no="Cancel", style="primary")
 
 

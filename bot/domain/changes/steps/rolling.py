@@ -269,26 +269,26 @@ def pending_allowed(without_node: int) -> dict[str, int]:
 def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     """Starts with `none` only if no request is cut and no capacity is lost."""
     workload = workload_of(snapshot)
-    replicas, ready, cut = replicas_of(workload), ready_replicas(snapshot), _what_is_cut(snapshot, template)
-    none = "" if cut else "none: "
+    replicas, ready = replicas_of(workload), ready_replicas(snapshot)
+    none = "" if _cuts_requests(snapshot, template) else "none: "
     if kind_of(workload) in NUMBERED:
         if replicas == 1:
-            return f"all of it, until the only replica has started again{cut}"
+            return "all of it, until the only replica has started again"
         staying = max(0, min(replicas, ready) - strategy_of(workload).max_unavailable)
-        return f"{none}{staying} of {replicas} replicas stay in rotation{cut}"
+        return f"{none}{staying} of {replicas} replicas stay in rotation"
     if runs_already(snapshot, template):
         names = ", ".join(name_of(pod) for pod in replaced_by(snapshot, template)) or "nothing"
-        return f"{none}only {names} ends; the {replicas} replicas that serve run this template already{cut}"
+        return f"{none}only {names} ends; the {replicas} replicas that serve run this template already"
     if no_surge(snapshot, template) and not replaced_by(snapshot, template):
         return "none: no replica has to end"
     if ready == 0:
-        return f"{none}no replica serves now, until one has started again{cut}"
+        return f"{none}no replica serves now, until one has started again"
     if is_recreated(workload):
-        return f"all of it, until a replica has started again{cut}"
+        return "all of it, until a replica has started again"
     if no_surge(snapshot, template):
-        return _lost_in_place(snapshot, template) + cut
+        return _lost_in_place(snapshot, template)
     staying_ones = f"{replicas} replicas" if ready >= replicas else f"the {ready} of {replicas} replicas that serve"
-    return f"{none}{staying_ones} stay in rotation while they are replaced one by one{cut}"
+    return f"{none}{staying_ones} stay in rotation while they are replaced one by one"
 
 
 def _lost_in_place(snapshot: ClusterSnapshot, template: Obj) -> str:
@@ -303,10 +303,5 @@ def _lost_in_place(snapshot: ClusterSnapshot, template: Obj) -> str:
     return text + (f", {100 * already / replicas:.0f} % already now" if already else "")
 
 
-def _what_is_cut(snapshot: ClusterSnapshot, template: Obj) -> str:
-    drain = drain_mode(snapshot)
-    if emptied_first(snapshot, template) or streams_of(snapshot, replaced_by(snapshot, template)) == 0:
-        return ""
-    if drain.cuts_streams:
-        return "; open requests are cut"
-    return f"; requests that need longer than {drain.seconds:.0f} s are cut"
+def _cuts_requests(snapshot: ClusterSnapshot, template: Obj) -> bool:
+    return not emptied_first(snapshot, template) and streams_of(snapshot, replaced_by(snapshot, template)) != 0
