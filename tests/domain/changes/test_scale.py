@@ -93,6 +93,22 @@ def test_more_replicas_come_through_the_floor_of_the_autoscaler_that_owns_them()
     assert call.undo[0].body[-1] == {"op": "replace", "path": "/spec/minReplicas", "value": 2}
 
 
+@pytest.mark.parametrize(
+    ("most", "title", "note"),
+    [
+        pytest.param(8, "(2 to 8 before)", "its floor is raised, and it may add even more", id="within"),
+        pytest.param(5, "(2 to 5 before)", "exactly 5 replicas until its old bounds (2 to 5) are back", id="at-most"),
+        pytest.param(4, "(2 to 4 before)", "exactly 5 replicas until its old bounds (2 to 4) are back", id="above"),
+    ],
+)
+def test_an_autoscaler_with_a_raised_floor_names_its_old_bounds(most: int, title: str, note: str) -> None:
+    bounded = scaler()
+    bounded["spec"]["maxReplicas"] = most
+    plan = planned("scale", {"to": 5, "above_maximum": True}, snapshot(autoscalers=(bounded,)))
+    assert plan.calls[0].title == f"Let HorizontalPodAutoscaler llm keep at least 5 replicas {title}"
+    assert note in weighed(plan, "autoscaler")
+
+
 def test_fewer_replicas_are_the_autoscalers_own_decision() -> None:
     result = declined("scale", {"by": -1}, snapshot(autoscalers=(scaler(),)))
     assert "decides itself when fewer are enough" in result.reason

@@ -121,9 +121,9 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
     fields = (scaler.maximum_field, scaler.floor_field) if is_above else (scaler.floor_field,)
     owned = ownership_of(snapshot, scaler.obj, dict.fromkeys(fields, wanted), kind=scaler.kind)
     edits = [edit_of(scaler.obj, pointer("spec", name), wanted) for name in fields]
-    named = f"{scaler.kind} {name_of(scaler.obj)}"
+    named, bounds = f"{scaler.kind} {name_of(scaler.obj)}", f"{scaler.least} to {scaler.most}"
     wording = Wording(
-        title=f"Let {scaler.text} keep at least {wanted} replicas",
+        title=f"Let {named} keep at least {wanted} replicas ({bounds} before)",
         undo_title=f"Give {scaler.text} its old {'bounds' if is_above else 'floor'} back",
         differences=tuple(
             changed(f"{named}: {name}", edit.path, None if edit.before is ABSENT else edit.before, wanted)
@@ -137,7 +137,10 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         within_seconds=context.startup_seconds + MARGIN_SECONDS,
         title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
     )
-    note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
+    if scaler.most is not None and wanted >= scaler.most:
+        note = f"{named} stays at exactly {wanted} replicas until its old bounds ({bounds}) are back"
+    else:
+        note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
     room = _room_for_more(snapshot, wanted - now)
     return Plan(
         verb="scale",
