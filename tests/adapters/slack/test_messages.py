@@ -12,7 +12,7 @@ from bot.adapters.slack.outbound.card import card, now_line
 from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
-from bot.adapters.slack.outbound.request_message import approve_label, request_blocks
+from bot.adapters.slack.outbound.request_message import approve_label, news_line, request_blocks
 from bot.adapters.slack.outbound.words import capitalized
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
@@ -468,6 +468,18 @@ def test_no_sign_warns_of_streams_where_none_is_open(grade: str) -> None:
     )
     asked = last(waiting(plan=plan(expected="one replica fewer", circumstances=(drain,))))
     assert '"*Impact:* one replica fewer; 0 streams are open on 1 pod' in json.dumps(asked.blocks, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("Back to what?", "• *Back to what?* No change is recommended: Add a replica: no GPU is free"),
+        ("Relieve the cache", "• *Relieve the cache*: no change is recommended. Add a replica: no GPU is free"),
+    ],
+)
+def test_without_a_recommended_change_the_next_message_says_why(title: str, said: str) -> None:
+    none = News(title=title, result="none_possible", text="Add a replica: no GPU is free", at=BEGAN)
+    assert news_line(none) == said
 
 
 def test_a_phase_that_comes_again_is_the_present_one() -> None:

@@ -70,8 +70,9 @@ VERDICTS = {
     "not_held": ("❌", "No", "not confirmed"),
     "broke": ("❌", "No", "stopped"),
     "unknown": ("❓", "Not known", "not known"),
+    "none_possible": ("•", "No change is recommended", "no change is recommended"),
 }
-"""Of a watch: the sign, the answer if its title is a question, and what became of it if it is none."""
+"""Of a watch or a recommendation: the sign, the answer if its title is a question, and what became of it if not."""
 ROLLOUT_COST = "Each replica restarts then; undoing that is another rolling restart."
 STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000

@@ -30,7 +30,6 @@ RESULTS = {
     "unknown": "not known whether it is possible",
     "stopped": "stopped half-way",
     "halted": "halted before anything was changed",
-    "none_possible": "no change is possible",
 }
 """Outcomes in words; the others read as they are."""
 PHASES = {
