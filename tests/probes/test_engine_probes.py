@@ -484,7 +484,7 @@ async def test_a_flag_in_the_arguments_is_in_effect() -> None:
         "kv_cache_dtype": "auto",
         "shutdown_timeout": 20.0,
     }
-    assert "max_num_seqs 64 (its arguments)" in reading.detail
+    assert "max num seqs 64 (its arguments)" in reading.detail
 
 
 async def test_flags_hidden_in_a_shell_string_are_read_from_the_start_log(captures: Path) -> None:
@@ -585,7 +585,7 @@ def page(replica: str, blocks: float, at: float = OPENED) -> Scrape:
 async def test_the_pool_is_that_of_the_smallest_replica_without_its_null_block() -> None:
     reading = await ask("kv_budget", pages=Samples(page("a", 256), page("b", 128)))
     assert reading.fields == {"tokens": 4064.0, "block_size": 32.0, "blocks": 128.0}
-    assert reading.detail == "the smallest of pools that differ"
+    assert reading.detail == "4,064 tokens, the smallest of pools that differ"
 
 
 async def test_a_pool_that_no_page_tells_is_unknown() -> None:

@@ -60,6 +60,7 @@ async def test_the_fullest_of_our_gpus_decides() -> None:
     assert (reading.fields["least_free"], reading.fields["least_free_day"]) == (1.0, 0.5)
     assert reading.fields["total"] == 80.0
     assert "compute" in reading.unknown_parts, "one of the two GPUs does not export it"
+    assert not reading.detail, "its parts say more than a number of GPUs"
 
 
 async def test_a_day_that_nobody_remembers_is_unknown() -> None:

@@ -101,7 +101,9 @@ async def test_a_length_that_nobody_set_is_the_models_and_not_known() -> None:
 
 
 async def test_missing_limits_are_listed() -> None:
-    missing = str((await ask(pod("llm-0", "--max-num-seqs=64", "--max-model-len=8192"))).fields["missing"])
+    reading = await ask(pod("llm-0", "--max-num-seqs=64", "--max-model-len=8192"))
+    missing = str(reading.fields["missing"])
+    assert reading.detail == f"no limit of {missing}"
     assert missing.split(", ") == [
         "answer length (--override-generation-config)",
         "queue (--max-num-queued-reqs)",

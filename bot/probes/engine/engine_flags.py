@@ -49,7 +49,9 @@ class ReadEngineFlags(PodsProbe):
         known: dict[str, Any] = {name: _agreed(found, name) for name in PROBE.kinds}
         missing = {name: _why_not(found, name) for name, value in known.items() if value is None}
         detail = ", ".join(
-            f"{name} {_shown(v)} ({_from(found[0], name)})" for name, v in known.items() if v is not None
+            f"{name.replace('_', ' ')} {_shown(v)} ({_from(found[0], name)})"
+            for name, v in known.items()
+            if v is not None
         )
         return answer(request, EngineFlags(**known), missing=missing, detail=detail, source=SOURCE)
 

@@ -44,7 +44,9 @@ class ReadKvBudget(Sampled):
             return unknown(request.name, reason, at=now, source=self.history.source)
         tokens, size, blocks = min(pools)
         parts = KvBudget(tokens, size, blocks)
-        detail = "" if len({pool[0] for pool in pools}) == 1 else "the smallest of pools that differ"
+        detail = (
+            "" if len({pool[0] for pool in pools}) == 1 else f"{tokens:,.0f} tokens, the smallest of pools that differ"
+        )
         return answer(request, parts, detail=detail, source=self.history.source)
 
 

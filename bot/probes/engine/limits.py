@@ -123,7 +123,8 @@ class ReadLimits:
         parts = _agreed(found)
         reason = "neither flags nor start log say it, or the replicas differ"
         missing = dict.fromkeys(PROBE.kinds, reason)
-        return answer(request, parts, missing=missing, detail=parts.missing or "", source=SOURCE)
+        detail = f"no limit of {parts.missing}" if parts.missing else ""
+        return answer(request, parts, missing=missing, detail=detail, source=SOURCE)
 
 
 def _swap(live: Live) -> float | None:

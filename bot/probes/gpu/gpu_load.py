@@ -52,7 +52,7 @@ class ReadGpuLoad:
         day, why_not = await self._least_free_day(request, [name_of(pod) for pods in by_node.values() for pod in pods])
         parts = _parts(gpus, day)
         missing = dict.fromkeys(PROBE.kinds, "the exporter does not export it") | {"least_free_day": why_not}
-        return answer(request, parts, missing=missing, detail=f"{len(gpus)} GPUs", source=SOURCE)
+        return answer(request, parts, missing=missing, source=SOURCE)
 
     async def _least_free_day(self, request: ProbeRequest, pods: Sequence[str]) -> tuple[float | None, str]:
         if self._day is None:

@@ -224,10 +224,12 @@ def _evidence_line(draft: Draft, name: str) -> str:
 def _evidence_of(reading: Reading) -> str:
     if not reading.is_known:
         return f"unknown ({reading.unknown})"
-    if reading.fields.get("detail"):
-        return str(reading.fields["detail"])
+    sentence = reading.fields.get("detail") or reading.detail
+    if reading.fields and sentence:
+        return str(sentence)
     if reading.fields:
-        return ", ".join(f"{key} {in_words(value)}" for key, value in reading.fields.items() if value != "")
+        parts = [(name.replace("_", " "), value) for name, value in reading.fields.items() if value != ""]
+        return ", ".join(f"{name} {in_words(value)}" for name, value in parts)
     # `Requests running: 19`: its name has its unit.
     unit = "" if reading.called.lower().startswith(reading.unit.lower()) else reading.unit
     return in_words(reading.value, unit)

@@ -19,7 +19,7 @@ from bot.domain.incidents.effect import (
     ReleaseLeases,
     WatchSignals,
 )
-from bot.domain.incidents.event import AlertChanged, EffectFailed, Posted, Progressed
+from bot.domain.incidents.event import AlertChanged, EffectFailed, Posted, Progressed, SignalsRead
 from bot.domain.incidents.machine import set_aside
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
@@ -691,6 +691,22 @@ def test_evidence_that_is_older_than_a_minute_says_its_moment() -> None:
     late.at += 120
     late.chooses("grow").planned()
     assert late.run.requests[late.request].evidence == ("usage: 0.95 (at 08:00:10 UTC)",)
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        pytest.param("llm-1: 5 of 10 polls without progress", "llm-1: 5 of 10 polls without progress", id="sentence"),
+        pytest.param("", "bad polls 5, can grow no", id="parts"),
+    ],
+)
+def test_the_evidence_of_a_probe_is_its_sentence_or_its_parts_in_words(detail: str, said: str) -> None:
+    story = Story().opened()
+    parts: dict[str, float | bool | str] = {"bad_polls": 5.0, "can_grow": False, "trend": ""}
+    reading = Reading(name="usage", fields=parts, detail=detail, at=story.at)
+    story.happens(SignalsRead(event_id="parts", effect_id="v1/read", readings={"usage": reading}))
+    story.chooses("grow").planned()
+    assert story.run.requests[story.request].evidence == (f"usage: {said}",)
 
 
 def test_the_message_of_a_close_keeps_what_users_felt_at_that_moment() -> None:
