@@ -211,6 +211,23 @@ def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        pytest.param({"usage": 0.96}, "KV cache in use 0.96", id="one"),
+        pytest.param({"usage": 0.96, "thrash": 2.0}, "Preemptions 2; KV cache in use 0.96", id="each-of-two"),
+        pytest.param({"waiting": 9.0}, "Requests running 20; Requests waiting 9", id="two-compared"),
+    ],
+)
+def test_a_condition_of_many_readings_tells_those_that_keep_it_from_holding(seen: dict[str, Value], told: str) -> None:
+    signals = "".join(f"  {name}: {{metric: num_requests_{name}, over: 1m}}\n" for name in ("running", "waiting"))
+    text = PLAYBOOK.source.text.replace("signals:\n", f"signals:\n{signals}")
+    calm = "{calm: 'usage < 0.9 && thrash < 0.1 && waiting <= 0.05 * running && !restarts.oom'}"
+    loaded = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", calm))
+    good: dict[str, Value] = {"usage": 0.5, "thrash": 0.0, "waiting": 0.0, "running": 20.0, "restarts.oom": False}
+    assert loaded.watch_values("calm", ("calm",), good | seen) == told
+
+
 def test_numbers_of_a_probe_have_their_units() -> None:
     text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  scene: {probe: crash_scene}\n")
     told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{steady: scene.steady_for > 600}"))

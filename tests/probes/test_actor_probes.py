@@ -38,11 +38,16 @@ def gone(**unreadable: str) -> ClusterSnapshot:
     ],
 )
 async def test_a_rollout_runs_while_old_replicas_are_there(status: Obj, running: bool) -> None:
-    assert (await ask("rollout_progress", snapshot(OLD, status=status))).fields == {"exists": True, "running": running}
+    reading = await ask("rollout_progress", snapshot(OLD, status=status))
+    assert (reading.fields["exists"], reading.fields["running"]) == (True, running)
+    assert (
+        reading.fields["detail"] == f"{status['updatedReplicas']} of 4 updated, {status['availableReplicas']} available"
+    )
 
 
 async def test_a_workload_that_is_gone_does_not_exist() -> None:
-    assert (await ask("rollout_progress", gone())).fields == {"exists": False, "running": False}
+    reading = await ask("rollout_progress", gone())
+    assert reading.fields == {"exists": False, "running": False, "detail": "the workload is not there"}
 
 
 async def test_a_workload_that_cannot_be_read_may_exist() -> None:

@@ -50,7 +50,7 @@ from bot.domain.signals.values import Overlaid, Under, Within
 
 Data = Mapping[str, Value]
 MOST_SEEN = 4
-"""Of a part of a watch with more readings, people read its name."""
+"""Of a part of a watch that more readings keep from holding, people read its name."""
 CONCLUSIONS_KEPT = 256
 
 
@@ -328,20 +328,20 @@ class CompiledPlaybook:
 
     def _seen(self, expression: Expression, data: Data, units: Mapping[str, str]) -> str:
         """The present values of an expression's readings; settings are known and left out."""
-        seen = self._readings_in(expression, data, units)
+        seen = self._readings_in(expression.names, data, units)
         return ", ".join(f"{label}: {of} {value}" if of else f"{label} {value}" for label, of, value in seen) or (
             expression.source
         )
 
     def _readings_in(
-        self, expression: Expression, data: Data, units: Mapping[str, str], *, in_detail: bool = False
+        self, names: Iterable[str], data: Data, units: Mapping[str, str], *, in_detail: bool = False
     ) -> list[tuple[str, str, str]]:
-        """Returns of each reading in it the label, the part of a probe's answer, and its present value.
+        """Returns of each reading among them the label, the part of a probe's answer, and its present value.
 
         `in_detail`: the probe's own sentence, where it has one, in place of a yes or no.
         """
         seen = []
-        for name in sorted(name for name in expression.names if not name.startswith("settings.")):
+        for name in sorted(name for name in names if not name.startswith("settings.")):
             label, part = self._label(name)
             value = data.get(name, "?")
             sentence = data.get(f"{name.rpartition('.')[0]}.detail") if in_detail and isinstance(value, bool) else None
@@ -488,12 +488,12 @@ class CompiledPlaybook:
     def watch_values(self, name: str, parts: Iterable[str], data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the present values behind these parts of a watch, in words for people; `units` as for `text`.
 
-        A part of many readings is called by its name: nobody reads them all.
+        A part that many readings keep from holding is called by its name: nobody reads them all.
         """
         data, written = self._with_settings(data), self._derived.state(name).parts
         told: dict[str, dict[str, None]] = {}
         for part in parts:
-            seen = self._readings_in(written[part], data, units, in_detail=True)
+            seen = self._readings_in(_keeping(written[part], data), data, units, in_detail=True)
             if not 0 < len(seen) <= MOST_SEEN:
                 seen = [(part.replace("_", " "), "", "")]
             for label, of, value in seen:
@@ -683,6 +683,20 @@ class _Compiler:
 def _flag(expression: Expression, data: Data) -> bool | Unknown:
     value = expression.evaluate(data)
     return value if isinstance(value, Unknown) else value is True
+
+
+def _keeping(expression: Expression, data: Data) -> frozenset[str]:
+    """Returns the readings that each alone keep it from being true, else those that do so together."""
+
+    def is_false(known: Iterable[str]) -> bool:
+        return _flag(expression, {name: data[name] for name in known if name in data}) is False
+
+    if not is_false(expression.names):
+        return expression.names
+    settings = frozenset(name for name in expression.names if name.startswith("settings."))
+    readings = expression.names - settings
+    alone = frozenset(name for name in readings if is_false(settings | {name}))
+    return alone or frozenset(name for name in readings if not is_false(expression.names - {name}))
 
 
 def _render(value: Any, data: Data) -> Any:

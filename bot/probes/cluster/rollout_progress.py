@@ -15,6 +15,7 @@ from bot.probes.declaration import Probe
 class RolloutProgress:
     exists: bool
     running: bool
+    detail: str
 
 
 async def rollout_progress(request: ProbeRequest) -> Reading:
@@ -22,12 +23,12 @@ async def rollout_progress(request: ProbeRequest) -> Reading:
     if failed := unreadable(request, snapshot, "workload"):
         return failed
     if snapshot.workload is None:
-        return answer(request, RolloutProgress(exists=False, running=False), detail=NOT_THERE)
+        return answer(request, RolloutProgress(False, False, NOT_THERE), detail=NOT_THERE)
     state = rollout_state(snapshot.workload)
     detail = f"{state.updated} of {state.wanted} updated, {state.available} available"
     # Too few replicas, all of them new, mean a scale-out or a crash, not a rollout that an edit would overtake.
     is_running = not state.is_observed or state.updated < state.total
-    return answer(request, RolloutProgress(exists=True, running=is_running), detail=detail)
+    return answer(request, RolloutProgress(True, is_running, detail), detail=detail)
 
 
 PROBE = Probe(
