@@ -212,10 +212,19 @@ async def test_every_query_is_about_the_series_of_one_cluster(server: Answer) ->
 
 
 @pytest.mark.fast
-def test_pods_that_a_deployment_once_had_are_asked_for_too() -> None:
-    target = Target(cluster="c", namespace="serving", kind="Deployment", name="llm")
+@pytest.mark.parametrize(
+    ("kind", "former"),
+    [
+        ("Deployment", "|llm-[a-z0-9]{1,10}-[a-z0-9]{5}"),
+        ("StatefulSet", "|llm-[0-9]+"),
+        ("LeaderWorkerSet", "|llm-[0-9]+"),
+        ("Unknown", ""),
+    ],
+)
+def test_pods_that_a_workload_once_had_are_asked_for_too(kind: str, former: str) -> None:
+    target = Target(cluster="c", namespace="serving", kind=kind, name="llm")
     query = raw_query("x", "serving", ["llm-7d9f-abcde"], 60, of=target)
-    assert 'pod=~"llm\\\\-7d9f\\\\-abcde|llm-[a-z0-9]{1,10}-[a-z0-9]{5}"' in query
+    assert f'pod=~"llm\\\\-7d9f\\\\-abcde{former}"' in query
 
 
 @pytest.mark.fast

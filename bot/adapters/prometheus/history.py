@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import httpx
 
 from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, quoted, refuse_strange
+from bot.domain.cluster.workload import NUMBERED
 from bot.domain.kernel.target import Target
 from bot.domain.signals.metric import Sample
 from bot.domain.signals.scrape import Scrape
@@ -24,6 +25,8 @@ from bot.flow.ports import ReadContext, Replica, Replicas
 
 POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """The rest of a pod's name after its Deployment's: template hash and a random suffix."""
+PODS_OF: Mapping[str, str] = {"Deployment": POD_OF_IT, **dict.fromkeys(NUMBERED, "-[0-9]+")}
+"""By the kind of workload: the rest of a serving pod's name. The workers of a LeaderWorkerSet have two numbers."""
 
 
 class EngineNames(Protocol):
@@ -113,13 +116,14 @@ def raw_query(
     of: Target | None = None,
     labels: Mapping[str, str] = NO_LABELS,
 ) -> str:
-    """The selector of all samples of these series, of these pods and of those that a Deployment `of` once had.
+    """The selector of all samples of these series, of these pods and of those that the workload `of` once had.
 
     Raises `SourceError` for a name that is invalid in Kubernetes.
     """
-    former = of.name if of is not None and of.kind == "Deployment" else ""
-    refuse_strange((namespace, *pods, *filter(None, [former])))
-    names = "|".join([*(re.escape(pod) for pod in pods), *([f"{re.escape(former)}{POD_OF_IT}"] if former else [])])
+    former = [of] if of is not None and of.kind in PODS_OF else []
+    refuse_strange((namespace, *pods, *(workload.name for workload in former)))
+    patterns = [f"{re.escape(workload.name)}{PODS_OF[workload.kind]}" for workload in former]
+    names = "|".join([*(re.escape(pod) for pod in pods), *patterns])
     matchers = f'__name__=~{quoted(pattern)},namespace="{namespace}",pod=~{quoted(names)}{also(labels)}'
     return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
 
