@@ -138,6 +138,25 @@ async def test_a_pod_that_two_jobs_scrape_is_counted_once(server: Answer) -> Non
 
 
 @pytest.mark.fast
+async def test_a_pod_that_was_replaced_under_its_name_has_the_samples_of_both_addresses(server: Answer) -> None:
+    server.body = found(
+        series("vllm:num_requests_running", (40, 9), (50, 9), (60, 9), (70, 9), instance="10.0.0.1:8000"),
+        series("vllm:num_requests_running", (85, 1), (95, 2), instance="10.0.0.9:8000"),
+    )
+    running = [(scrape.at, scrape.ranks["0"]["num_requests_running"]) for scrape in await between(server)]
+    assert running == [(40, 9), (50, 9), (60, 9), (70, 9), (85, 1), (95, 2)]
+
+
+@pytest.mark.fast
+async def test_a_job_that_no_longer_scrapes_a_pod_gives_way_to_one_that_does(server: Answer) -> None:
+    server.body = found(
+        series("vllm:num_requests_running", *((at, 3) for at in range(20, 65, 5)), job="removed"),
+        series("vllm:num_requests_running", *((at, 3) for at in range(35, 100, 15)), job="pods"),
+    )
+    assert [scrape.at for scrape in await between(server)] == [35, 50, 65, 80, 95]
+
+
+@pytest.mark.fast
 async def test_a_replica_that_prometheus_does_not_know_is_unreadable_and_not_idle(server: Answer) -> None:
     server.body = found()
     (scrape,) = await between(server)

@@ -90,18 +90,16 @@ class PrometheusHistory:
 
         For a past moment that is unknown: the replica may not have existed then.
         """
-        best: list[Scrape] = []
-        for target in sorted(pages.get(replica.name, {})):
-            by_time = pages[replica.name][target]
+        targets: list[list[Scrape]] = []
+        for _, by_time in sorted(pages.get(replica.name, {}).items()):
             made = [self._engine.scrape_of(samples, replica, at) for at, samples in sorted(by_time.items())]
-            found = [scrape for scrape in made if scrape is not None]
-            # Two scrape jobs may cover one pod; adding both would count everything twice.
-            best = found if len(found) > len(best) else best
+            targets.append([scrape for scrape in made if scrape is not None])
+        found = _one_at_a_time([target for target in targets if target])
         is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
-        if is_live and (not best or end - best[-1].at > STALE_SECONDS):
+        if is_live and (not found or end - found[-1].at > STALE_SECONDS):
             reason = "Prometheus has no fresh sample of it"
-            best.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
-        return best
+            found.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
+        return found
 
 
 # --- queries and answers ----------------------------------------------------------------------------------------------
@@ -139,3 +137,23 @@ def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:
             if not math.isnan(number):
                 pages[labels.get("pod", "")][target][at].append(Sample(labels["__name__"], labels, number))
     return pages
+
+
+def _one_at_a_time(targets: Sequence[list[Scrape]]) -> list[Scrape]:
+    """The scrapes of one pod name, from the target that is scraped now and from those that had ended before it began.
+
+    A replaced pod has another address. Two scrape jobs may cover one pod: adding both would count everything twice, so
+    the one with the most samples stands for those that are scraped at the same time.
+    """
+    if not targets:
+        return []
+    newest = max(targets, key=lambda target: target[-1].at)
+    present = [target for target in targets if target is newest or _is_scraped_beside(target, newest)]
+    best = max(present, key=len)
+    return [*_one_at_a_time([target for target in targets if target[-1].at < best[0].at]), *best]
+
+
+def _is_scraped_beside(target: Sequence[Scrape], newest: Sequence[Scrape]) -> bool:
+    """Whether it overlaps with the newest and had not missed a scrape yet when that was scraped last."""
+    interval = (target[-1].at - target[0].at) / max(1, len(target) - 1)
+    return target[-1].at >= newest[0].at and newest[-1].at - target[-1].at <= interval
