@@ -1,27 +1,32 @@
 """Reads every wanted signal: one sample now, then windows from the history, with probes in parallel. Never raises.
 
-Each source has its own deadline; if it fails or is late, its signals are unknown, with its reason.
+Each source has its own deadline, and so have the windows of each length. What fails or is late is unknown, with its
+reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import structlog
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
-from bot.domain.kernel.errors import BotError
+from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.comparison import compare, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
-from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
+from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
 from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
+LENGTHS_SECONDS = (600.0, 3600.0, 6 * 3600.0)
+"""Windows up to the first of these lengths are read with one query, those up to the next one with another."""
 
 log = structlog.get_logger()
 
@@ -75,39 +80,41 @@ class ReadSignals:
         try:
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
-                now = self._now()
-                groups = [self._read_until(end, asked, wanted, context, now) for end in {one.end for one in asked}]
-                found = await asyncio.gather(*groups)
         except (BotError, TimeoutError) as error:
             reason = self._reason(error, self._history.source)
             readings |= {one.name: unknown(one.name, reason, at=self._now()) for one in asked}
-            found = []
-        readings |= {reading.name: reading for group in found for reading in group}
-        return {name: self._with_source(reading, wanted[name]) for name, reading in readings.items()}
+        else:
+            now = self._now()
+            ends = {one.end for one in asked}
+            groups = [self._read_until(end, [one for one in asked if one.end == end], context, now) for end in ends]
+            readings |= {reading.name: reading for group in await asyncio.gather(*groups) for reading in group}
+        return {name: self._with_source(readings[name], spec) for name, spec in wanted.items()}
 
     async def _read_until(
-        self,
-        end: float | None,
-        asked: Sequence[_Asked],
-        wanted: Mapping[str, SampledSpec],
-        context: ReadContext,
-        now: float,
+        self, end: float | None, asked: Sequence[_Asked], context: ReadContext, now: float
     ) -> list[Reading]:
-        """The windows that end together, from one query of the history."""
-        together = [one for one in asked if one.end == end]
+        """The windows that end together. Long ones are slow to read, so they come last and have their own deadlines."""
         until = now if end is None else min(end, now)
-        metrics = frozenset[str]().union(*(metrics_of(wanted[one.name]) for one in together))
-        longest = max(one.span for one in together)
-        try:
-            scrapes = await self._history.between(context, metrics, until - longest, until)
-        except BotError as error:
-            # A failed query of the past must not discard the present values.
-            reason = self._reason(error, self._history.source)
-            return [unknown(one.name, reason, at=self._now()) for one in together]
-        windows = {one.name: _window(one, until) for one in together}
+        readings: list[Reading] = []
+        for together in _by_length(asked):
+            longest = max(one.span for one in together)
+            try:
+                async with asyncio.timeout(self._deadline):
+                    readings += await self._read_together(together, context, until - longest, until)
+            except (BotError, TimeoutError) as error:
+                # A failed query of the past or of a long time must not discard the other values.
+                reason = self._reason_of_history(error, longest)
+                readings += [unknown(one.name, reason, at=self._now()) for one in together]
+        return readings
+
+    async def _read_together(
+        self, asked: Sequence[_Asked], context: ReadContext, start: float, until: float
+    ) -> list[Reading]:
+        """The windows from one query of the history."""
+        metrics = frozenset[str]().union(*(metrics_of(one.spec) for one in asked))
+        scrapes = await self._history.between(context, metrics, start, until)
         return [
-            read_window(name, wanted[name], scrapes, window=window, picked=context.picked)
-            for name, window in windows.items()
+            read_window(one.name, one.spec, scrapes, window=_window(one, until), picked=context.picked) for one in asked
         ]
 
     async def _compare(self, name: str, spec: ComparedSignal, context: ReadContext) -> Reading:
@@ -130,7 +137,7 @@ class ReadSignals:
         except ValueError as error:
             reading = unknown(name, str(error), at=self._now())
         except (BotError, TimeoutError) as error:
-            reading = unknown(name, self._reason(error, self._history.source), at=self._now())
+            reading = unknown(name, self._reason_of_history(error, back), at=self._now())
         return self._with_source(reading, spec)
 
     def _with_source(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
@@ -154,6 +161,12 @@ class ReadSignals:
             log.exception("probe.failed", probe=spec.probe, target=context.target.key)
             reason = f"'{spec.probe}' itself failed: {type(error).__name__}"
             return _asked_of(unknown(name, reason, at=self._now(), source=spec.probe), request)
+
+    def _reason_of_history(self, error: BotError | TimeoutError, seconds: float) -> str:
+        """The source may have answered at once: what takes the time is often to read what it answered."""
+        if isinstance(error, TimeoutError):
+            error = SourceError(f"{short(seconds)} of samples could not be read within {self._deadline:g} s")
+        return self._reason(error, self._history.source)
 
     def _reason(self, error: BotError | TimeoutError, source: str) -> str:
         if isinstance(error, TimeoutError):
@@ -199,6 +212,15 @@ class _Asked:
     spec: SampledSpec
     span: float
     end: float | None
+
+
+def _by_length(asked: Sequence[_Asked]) -> list[list[_Asked]]:
+    """The shortest windows first."""
+
+    def length(one: _Asked) -> int:
+        return bisect_left(LENGTHS_SECONDS, one.span)
+
+    return [list(together) for _, together in groupby(sorted(asked, key=length), key=length)]
 
 
 def _asked(

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -163,6 +163,58 @@ async def test_a_past_that_is_refused_does_not_take_the_present_with_it() -> Non
     before = USAGE.model_copy(update={"ending": "incident.starts_at"})
     found = await signals.read({"now": USAGE, "before": before}, ENDED)
     assert (found["now"].value, found["before"].unknown) == (0.9, "direct scrapes: too many samples")
+
+
+async def hangs() -> None:
+    await asyncio.Event().wait()
+
+
+async def refuses() -> None:
+    raise SourceError("too many samples")
+
+
+class ShortSighted(SampledHistory):
+    """`fails` where it is asked for more than ten minutes; `asked` are the lengths."""
+
+    def __init__(self, scene: Scene, fails: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(replicas=scene, scraper=scene, store=scene.store, now=lambda: scene.now)
+        self._fails, self.asked = fails, list[float]()
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+    ) -> Sequence[Scrape]:
+        self.asked.append(end - start)
+        if end - start > 600:
+            await self._fails()
+        return await super().between(context, metrics, start, end)
+
+    def signals(self, scene: Scene) -> ReadSignals:
+        return ReadSignals(history=self, probes={}, cluster=scene, now=lambda: scene.now, deadline_seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason"),
+    [(hangs, "6 h of samples could not be read within 0.2 s"), (refuses, "too many samples")],
+)
+async def test_a_long_window_that_cannot_be_read_leaves_the_short_ones_known(
+    fails: Callable[[], Awaitable[None]], reason: str
+) -> None:
+    scene = Scene()
+    history = ShortSighted(scene, fails)
+    signals = history.signals(scene)
+    await sampled(scene, signals, 12)
+    wanted = {over: USAGE.model_copy(update={"over": over}) for over in ("6h", "5m", "30s", "90m")}
+    found = await signals.read(wanted, CONTEXT)
+    assert (found["30s"].value, found["5m"].value) == (0.4, 0.4)
+    assert found["90m"].unknown == found["6h"].unknown == f"direct scrapes: {reason}"
+    assert history.asked == [300, 21600]
+
+
+async def test_a_comparison_that_takes_too_long_says_how_much_there_was_to_read() -> None:
+    scene = Scene()
+    signals = ShortSighted(scene, hangs).signals(scene)
+    reading = (await signals.read({"then": ComparedSignal(compared=USAGE)}, CONTEXT))["then"]
+    assert reading.unknown == "direct scrapes: 24 h of samples could not be read within 0.2 s"
 
 
 async def test_a_window_that_ends_at_what_was_not_read_yet_is_unknown() -> None:
