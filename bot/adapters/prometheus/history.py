@@ -131,11 +131,12 @@ def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:
     pages: Pages = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for one in result:
         labels: dict[str, str] = one["metric"]
-        target = f"{labels.get('job', '')} {labels.get('instance', '')}"
+        name, target = labels["__name__"], f"{labels.get('job', '')} {labels.get('instance', '')}"
+        by_time = pages[labels.get("pod", "")][target]
         for at, value in one.get("values", ()):
             number = float(value)
             if not math.isnan(number):
-                pages[labels.get("pod", "")][target][at].append(Sample(labels["__name__"], labels, number))
+                by_time[at].append(Sample(name, labels, number))
     return pages
 
 

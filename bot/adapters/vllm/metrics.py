@@ -10,6 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from bot.domain.signals.metric import METRICS, Sample, on_pages, on_the_page
@@ -29,6 +30,7 @@ CONFIG = "cache_config_info"
 CONFIG_LABELS = ("block_size", "num_gpu_blocks", "cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
 """The labels to keep: there are 45 by now, and they change with every release."""
 GAUGES, COUNTERS, HISTOGRAMS = on_pages("gauge"), on_pages("counter"), on_pages("histogram")
+NUMBERS = GAUGES | COUNTERS
 START = "process_start_time_seconds"
 MODEL_LABELS = ("model_name", "lora_name")
 """What a page may tell apart: most name one model, and no adapter."""
@@ -128,11 +130,10 @@ class _Found:
         if "server" in sample.labels:
             return
         rank = sample.labels.get("engine", "0")
-        name = re.sub(f"^{PREFIX}", "", sample.name)
-        if name == CONFIG:
+        base, suffix = _split(sample.name)
+        if base == CONFIG:
             self._take_config(sample.labels, rank)
             return
-        base, suffix = _split(name)
         resolved = ALIASES.get(base, base)
         if resolved in HISTOGRAMS:
             key = f"le={sample.labels['le']}" if suffix == "bucket" and "le" in sample.labels else suffix
@@ -141,7 +142,7 @@ class _Found:
             if resolved == BY_MODEL and suffix in ("sum", "count"):
                 model = "/".join(filter(None, (sample.labels.get(label, "") for label in MODEL_LABELS)))
                 self.models[model][suffix] = self.models[model].get(suffix, 0.0) + sample.value
-        elif resolved in GAUGES | COUNTERS:
+        elif resolved in NUMBERS:
             self._add(rank, base, sample.value)
             reason = sample.labels.get("finished_reason", "")
             if f"{base}_{reason}" in COUNTERS:
@@ -171,8 +172,13 @@ class _Found:
         return {name: _histogram(parts) for name, parts in self.models.items()} if len(self.models) > 1 else {}
 
 
-def _split(name: str) -> tuple[str, str]:
-    """The name without the suffix of its kind of series; `_created` is a time, not a value, and stays unknown."""
+@lru_cache(maxsize=1024)
+def _split(series: str) -> tuple[str, str]:
+    """The name without its prefix and the suffix of its kind of series, and the suffix. Of many samples few names.
+
+    `_created` is a time, not a value, and stays unknown.
+    """
+    name = re.sub(f"^{PREFIX}", "", series)
     found = SUFFIX.search(name)
     return (name[: found.start()], found[1]) if found else (name, "")
 
