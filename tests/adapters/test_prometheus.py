@@ -102,8 +102,9 @@ def series(name: str, *values: tuple[float, float], pod: str = "llm-0", job: str
     return {"metric": metric, "values": [[at, str(value)] for at, value in values]}
 
 
-def found(*result: Any) -> bytes:
-    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+def found(*result: Any, warnings: Sequence[str] = ()) -> bytes:
+    data = {"resultType": "matrix", "result": result}
+    return json.dumps({"status": "success", "data": data, "warnings": list(warnings)}).encode()
 
 
 async def between(server: Answer, *replicas: Replica, end: float = 100.0, now: float = 100.0) -> Sequence[Scrape]:
@@ -171,6 +172,7 @@ async def test_a_replica_that_prometheus_does_not_know_is_unreadable_and_not_idl
         pytest.param(502, b"<html>bad gateway</html>", "HTTP 502", id="proxy"),
         pytest.param(200, b"hello", "answered no JSON", id="not-json"),
         pytest.param(200, b'{"status":"success"}', "not in the form", id="another-form"),
+        pytest.param(200, found(warnings=["store b is away"]), "only in part: store b is away", id="in-part"),
     ],
 )
 async def test_an_answer_that_is_none_is_an_error_with_its_reason(
@@ -179,6 +181,14 @@ async def test_an_answer_that_is_none_is_an_error_with_its_reason(
     server.status, server.body = status, body
     with pytest.raises(SourceError, match=reason):
         await between(server)
+
+
+@pytest.mark.fast
+async def test_a_note_about_the_query_itself_does_not_make_the_answer_partial(server: Answer) -> None:
+    server.body = found(
+        series("vllm:num_requests_running", (95, 4)), warnings=["PromQL info: metric might not be a counter"]
+    )
+    assert [scrape.at for scrape in await between(server)] == [95]
 
 
 @pytest.mark.fast

@@ -15,6 +15,8 @@ from bot.domain.kernel.errors import SourceError
 
 DEADLINE_SECONDS = 4.0
 MAX_BYTES = 64 * 1024 * 1024
+NOTES = ("PromQL info", "PromQL warning")
+"""How a note begins that is about the query, not about absent samples."""
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes allows as the name of a pod or namespace; nothing else goes into a query."""
@@ -52,11 +54,15 @@ class PrometheusQueries:
         return bytes(body)
 
     def data_of(self, body: bytes) -> dict[str, Any]:
-        """The `data` of an answer; raises `SourceError` if it has none."""
+        """The `data` of a whole answer; raises `SourceError` if there is none."""
         try:
             answer = json.loads(body)
             if answer["status"] != "success":
                 raise SourceError(f"{self._about}refused the query: {str(answer.get('error', ''))[:300]}")
+            # Where a store is away, Thanos answers with what the others have, and warns.
+            warnings = [str(warning) for warning in answer.get("warnings") or ()]
+            if absent := [warning for warning in warnings if not warning.startswith(NOTES)]:
+                raise SourceError(f"{self._about}answered only in part: {absent[0][:300]}")
             return dict(answer["data"])
         except json.JSONDecodeError as error:
             raise SourceError(f"{self._about}answered no JSON") from error
