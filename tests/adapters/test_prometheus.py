@@ -139,6 +139,19 @@ async def test_a_pod_that_two_jobs_scrape_is_counted_once(server: Answer) -> Non
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("label", ["prometheus_replica", "replica"])
+async def test_what_a_pair_of_prometheus_servers_sampled_at_one_moment_is_counted_once(
+    server: Answer, label: str
+) -> None:
+    server.body = found(
+        series("vllm:num_requests_running", (80, 3), (95, 4), **{label: "a"}),
+        series("vllm:num_requests_running", (80, 3), (95, 4), **{label: "b"}),
+    )
+    running = [(scrape.at, scrape.ranks["0"]["num_requests_running"]) for scrape in await between(server)]
+    assert running == [(80, 3), (95, 4)]
+
+
+@pytest.mark.fast
 async def test_a_pod_that_was_replaced_under_its_name_has_the_samples_of_both_addresses(server: Answer) -> None:
     server.body = found(
         series("vllm:num_requests_running", (40, 9), (50, 9), (60, 9), (70, 9), instance="10.0.0.1:8000"),

@@ -27,6 +27,8 @@ POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """The rest of a pod's name after its Deployment's: template hash and a random suffix."""
 PODS_OF: Mapping[str, str] = {"Deployment": POD_OF_IT, **dict.fromkeys(NUMBERED, "-[0-9]+")}
 """By the kind of workload: the rest of a serving pod's name. The workers of a LeaderWorkerSet have two numbers."""
+TARGET_LABELS = ("job", "instance", "prometheus_replica", "replica")
+"""What tells scrape targets apart, and the two servers of a highly available pair that both scrape one target."""
 
 
 class EngineNames(Protocol):
@@ -131,7 +133,7 @@ def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:
     pages: Pages = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for one in result:
         labels: dict[str, str] = one["metric"]
-        name, target = labels["__name__"], f"{labels.get('job', '')} {labels.get('instance', '')}"
+        name, target = labels["__name__"], " ".join(labels.get(label, "") for label in TARGET_LABELS)
         by_time = pages[labels.get("pod", "")][target]
         for at, value in one.get("values", ()):
             number = float(value)
