@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import lt
 from typing import TypeVar
 
-from bot.domain.signals.metric import value_of
+from bot.domain.signals.metric import on_pages, value_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import STALE_SECONDS, Point, Window, counted_seconds, increase, short
+
+COUNTERS = tuple(sorted(on_pages("counter")))
 
 Reader = Callable[[Scrape, str], float | None]
 """One value of a scrape for an engine rank; None when the page does not have it."""
@@ -73,20 +76,36 @@ def nobody(of: str, *, is_past: bool = False) -> str:
     return f"{who} was scraped in the last {short(STALE_SECONDS)}"
 
 
-def series(scrapes: Sequence[Scrape], rank: str, read: Reader) -> list[Point]:
-    """Returns one rank's values over time; a new pod or process start begins a new life."""
-    points: list[Point] = []
+def lives_of(scrapes: Sequence[Scrape], rank: str) -> list[int]:
+    """Returns the number of the process behind each scrape: a new pod, a new start or a counter that falls is another.
+
+    Every counter of the rank on the page is compared: the page may lack its process's start time, and the value that is
+    read may fall by itself.
+    """
+    lives: list[int] = []
     life, uid, born = 0, "", None
+    before = [0.0] * len(COUNTERS)
     for scrape in scrapes:
-        # Without a start time on the page, only a falling counter reveals a restart.
         another_pod = bool(uid and scrape.uid and scrape.uid != uid)
         another_start = born is not None and scrape.started_at is not None and abs(scrape.started_at - born) > 1
-        life += another_pod or another_start
-        uid, born = scrape.uid or uid, scrape.started_at if scrape.started_at is not None else born
-        value = read(scrape, rank)
-        if value is not None:
-            points.append(Point(scrape.at, value, life, scrape.started_at))
-    return points
+        page = scrape.ranks.get(rank, {})
+        # A counter that is not on this page keeps its last value.
+        counted = list(map(page.get, COUNTERS, before))
+        if another_pod or another_start or any(map(lt, counted, before)):
+            life += 1
+            counted = [page.get(name, 0.0) for name in COUNTERS]
+        uid, born, before = scrape.uid or uid, scrape.started_at if scrape.started_at is not None else born, counted
+        lives.append(life)
+    return lives
+
+
+def series(scrapes: Sequence[Scrape], rank: str, read: Reader, *, lives: Sequence[int] | None = None) -> list[Point]:
+    """Returns one rank's values over time. `lives`: of these scrapes, from a caller that reads many of their values."""
+    return [
+        Point(scrape.at, value, life, scrape.started_at)
+        for scrape, life in zip(scrapes, lives_of(scrapes, rank) if lives is None else lives, strict=True)
+        if (value := read(scrape, rank)) is not None
+    ]
 
 
 def ranks_with(scrapes: Sequence[Scrape], read: Reader) -> list[str]:
@@ -121,10 +140,16 @@ def short_history(covered: float, window: Window) -> Missing | None:
 
 
 def rise(
-    scrapes: Sequence[Scrape], rank: str, window: Window, read: Reader, *, may_fall: bool = False
+    scrapes: Sequence[Scrape],
+    rank: str,
+    window: Window,
+    read: Reader,
+    *,
+    may_fall: bool = False,
+    lives: Sequence[int] | None = None,
 ) -> tuple[float, float] | Missing:
     """Returns how much a counter rose in the window, and the seconds over which that was counted."""
-    points = series(scrapes, rank, read)
+    points = series(scrapes, rank, read, lives=lives)
     counted = counted_seconds(points, window)
     if len(points) < 2 and counted <= 0:
         return Missing(f"only one sample in {short(window.seconds)}; a counter needs two")

@@ -15,6 +15,7 @@ from bot.domain.signals.history import (
     Missing,
     Reader,
     gather,
+    lives_of,
     measured,
     nobody,
     ranks_with,
@@ -400,13 +401,14 @@ def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, floa
 
 def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
     rises: dict[str, float] = {}
+    lives = lives_of(scrapes, rank)
     for bound in scrapes[-1].histograms[rank][histogram].buckets:
 
         def read(scrape: Scrape, rank: str, bound: str = bound) -> float | None:
             found = scrape.histograms.get(rank, {}).get(histogram)
             return None if found is None else found.buckets.get(bound)
 
-        risen = rise(scrapes, rank, window, read)
+        risen = rise(scrapes, rank, window, read, lives=lives)
         if isinstance(risen, Missing):
             return risen
         rises[bound] = risen[0]

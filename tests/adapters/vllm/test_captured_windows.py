@@ -70,6 +70,25 @@ def test_a_restart_in_the_window_neither_loses_what_was_counted_nor_counts_backw
     assert 507 + 362 <= float(str(whole.value)) <= 507 + 362 + 5
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MetricSignal(metric="arrivals", take="rate", across="sum"),
+        MetricSignal(metric="num_preemptions", take="increase", across="sum"),
+        MeanSignal(mean="e2e_request_latency_seconds"),
+    ],
+    ids=lambda spec: spec.model_dump_json(exclude_defaults=True),
+)
+def test_a_page_without_its_start_time_leads_to_the_same_verdict_over_a_restart(
+    capture: Captures, spec: SampledSpec
+) -> None:
+    a = capture(A)
+    both = Window(a.phase("thrash").start, a.phase("capped").end)
+    unstamped = [scrape.model_copy(update={"started_at": None}) for scrape in a.scrapes]
+    known, guessed = (read_window("it", spec, each, window=both, picked={}).value for each in (a.scrapes, unstamped))
+    assert guessed == pytest.approx(known, rel=0.01)
+
+
 def test_while_the_server_is_down_nothing_is_known_and_nothing_is_zero(capture: Captures) -> None:
     a = capture(A)
     down = next(scrape for scrape in a.scrapes if scrape.error)

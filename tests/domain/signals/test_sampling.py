@@ -215,6 +215,36 @@ def test_arrivals_are_what_finished_and_what_now_runs_or_waits() -> None:
     assert read(spec, [before, after]).value == 10 + 10
 
 
+def test_arrivals_count_over_a_restart_that_only_a_falling_counter_reveals() -> None:
+    old = [scrape(NOW - 60 + 10 * i, request_success=1000 + 20 * i, started_at=None) for i in range(4)]
+    new = [scrape(NOW - 20 + 10 * i, request_success=20 + 20 * i, started_at=None) for i in range(3)]
+    assert read(STEADY, [*old, *new]).value == pytest.approx(2.0)
+    assert read(STEADY.model_copy(update={"take": "increase"}), [*old, *new]).value == 60 + 20 + 40
+
+
+def test_arrivals_that_fall_while_no_counter_does_are_no_restart() -> None:
+    """A finished request has left the engine before it is counted."""
+    samples = series("num_requests_running", [9, 7, 9], every=20, started_at=None, request_success=50)
+    assert read(STEADY.model_copy(update={"take": "increase"}), samples).value == 0
+
+
+@pytest.mark.parametrize(
+    "page_between",
+    [
+        pytest.param({}, id="at-once"),
+        pytest.param({"kv_cache_usage_perc": 0.0}, id="after-a-page-without-counters"),
+    ],
+)
+def test_any_counter_of_the_page_that_falls_reveals_a_restart(page_between: dict[str, float]) -> None:
+    def page(at: float, **values: float) -> Scrape:
+        return Scrape(replica="a", uid="u", at=at, ranks={"0": values})
+
+    before = page(NOW - 60, num_preemptions=3, generation_tokens=90_000)
+    between = [page(NOW - 30, **page_between)] if page_between else []
+    after = page(NOW, num_preemptions=5, generation_tokens=800)
+    assert read(PREEMPTIONS, [before, *between, after]).value == 5, "the new process counted five itself"
+
+
 def test_tokens_are_those_of_prompts_and_of_answers() -> None:
     before, after = (scrape(NOW - 60 * i, prompt_tokens=900 - 600 * i, generation_tokens=90 - 60 * i) for i in (1, 0))
     assert read(MetricSignal(metric="tokens", take="rate"), [before, after]).value == 11.0
