@@ -175,6 +175,7 @@ async def test_a_replica_that_prometheus_does_not_know_is_unreadable_and_not_idl
     server.body = found()
     (scrape,) = await between(server)
     assert (scrape.replica, scrape.error) == ("llm-0", "Prometheus has no fresh sample of it")
+    assert scrape.in_rotation is True
 
 
 @pytest.mark.fast

@@ -100,7 +100,16 @@ class PrometheusHistory:
         is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
         if is_live and (not found or end - found[-1].at > STALE_SECONDS):
             reason = "Prometheus has no fresh sample of it"
-            found.append(Scrape(replica=replica.name, uid=replica.uid, at=end, role=replica.role, error=reason))
+            found.append(
+                Scrape(
+                    replica=replica.name,
+                    uid=replica.uid,
+                    at=end,
+                    role=replica.role,
+                    in_rotation=replica.in_rotation,
+                    error=reason,
+                )
+            )
         return found
 
 

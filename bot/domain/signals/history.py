@@ -32,6 +32,8 @@ class History:
     window: Window
     scrapes: Mapping[str, Sequence[Scrape]] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    due: frozenset[str] = frozenset()
+    """Replicas that should have samples of enough of the window: neither too young nor silent out of rotation."""
 
     @property
     def newest(self) -> float:
@@ -46,6 +48,7 @@ def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], win
             by_replica[scrape.replica].append(scrape)
     good: dict[str, Sequence[Scrape]] = {}
     unreadable: dict[str, str] = {}
+    due: set[str] = set()
     for replica, said in by_replica.items():
         newest = said[-1]
         if not _is_asked_for(newest, of, picked) or window.end - newest.at > STALE_SECONDS:
@@ -53,9 +56,19 @@ def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], win
         answers = [scrape for scrape in said if not scrape.error]
         if answers and window.end - answers[-1].at <= STALE_SECONDS and not _is_reborn(answers[-1], newest):
             good[replica] = answers
+            is_due = window.is_covered(window.end - _up_since(said))
         else:
             unreadable[replica] = newest.error
-    return History(window, good, unreadable)
+            # One that loads its model or starts over and over serves nobody.
+            is_due = newest.in_rotation is not False
+        if is_due:
+            due.add(replica)
+    return History(window, good, unreadable, frozenset(due))
+
+
+def _up_since(said: Sequence[Scrape]) -> float:
+    """When it first answered, or was in rotation and should have."""
+    return next(scrape.at for scrape in said if not scrape.error or scrape.in_rotation is not False)
 
 
 def _is_asked_for(scrape: Scrape, of: str, picked: Mapping[str, str]) -> bool:

@@ -209,6 +209,10 @@ def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
     unit = unit_of(spec)
     if spec.across == "each":
         return _answer(name, by_replica, by_replica, missing, unit)
+    if spec.across == "sum" and found and (unread := {r: why for r, why in missing.items() if r in history.due}):
+        # Most replicas show the fleet's shares and maxima; their sum is only a part of its sum.
+        reason = f"{len(unread)} of {len(found.keys() | unread)} replicas could not be read: {_reasons(unread)}"
+        return unknown(name, reason, at=history.newest)
     value = across_all([value for values in found.values() for value in values], spec.across) if found else None
     return _answer(name, value, by_replica, missing, unit)
 

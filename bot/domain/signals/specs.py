@@ -35,6 +35,10 @@ class MetricSignal(_Signal):
     """When the window ends: now where it is empty, else `incident.starts_at` or `results.<state>.<signal>`."""
     take: Take = "p90"
     across: Across = "max"
+    """How the replicas' values are combined: the worst (`max`), `sum` …; `each` keeps one value per replica.
+
+    A `sum` is unknown while a replica that should have samples has none.
+    """
     of: str = "target"
     """`target`: replicas of the workload; `canary`: our canary; `picked.<name>`: that one replica."""
     unit: str = ""

@@ -300,6 +300,49 @@ def test_a_minority_of_the_replicas_does_not_speak_for_the_others() -> None:
     assert read(MetricSignal(metric=USAGE), samples).unknown == "timeout (b, c)"
 
 
+WAITING = MetricSignal(metric="num_requests_waiting", take="p90", across="sum")
+
+
+def out_of_rotation(*scrapes: Scrape) -> list[Scrape]:
+    return [scrape.model_copy(update={"in_rotation": False}) for scrape in scrapes]
+
+
+def test_a_sum_without_one_of_the_replicas_is_not_the_fleets() -> None:
+    samples = [each for name in "abc" for each in series("num_requests_waiting", [5] * 7, name)]
+    samples.append(failed(NOW, "d", "timeout"))
+    assert read(WAITING, samples).unknown == "1 of 4 replicas could not be read: timeout (d)"
+    assert read(WAITING.model_copy(update={"across": "max"}), samples).value == 5
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        pytest.param(series("num_requests_waiting", [2, 2], "b"), "only 10 s of 60 s of history (b)", id="too-young"),
+        pytest.param(
+            [*out_of_rotation(failed(NOW - 30, "b")), *series("num_requests_waiting", [2, 2], "b")],
+            "only 10 s of 60 s of history (b)",
+            id="has-just-loaded-its-model",
+        ),
+        pytest.param(
+            out_of_rotation(failed(NOW - 60, "b"), failed(NOW, "b")), "connection refused (b)", id="loads-its-model"
+        ),
+    ],
+)
+def test_a_replica_that_was_not_there_for_the_window_is_missing_in_no_sum(other: list[Scrape], why: str) -> None:
+    reading = read(WAITING, [*series("num_requests_waiting", [5] * 7), *other])
+    assert (reading.value, reading.detail) == (5, f"not counted: {why}")
+
+
+def test_a_replica_in_rotation_that_was_silent_until_a_moment_ago_is_missing_in_a_sum() -> None:
+    back = [failed(NOW - 50, "b", "timeout"), *series("num_requests_waiting", [2, 2], "b")]
+    reading = read(WAITING, [*series("num_requests_waiting", [5] * 7), *back])
+    assert reading.unknown == "1 of 2 replicas could not be read: only 10 s of 60 s of history (b)"
+
+
+def test_a_ratio_of_sums_is_a_share_and_needs_only_most_of_the_replicas() -> None:
+    assert read(THRASH, [*pair(30, 10), failed(NOW, "b", "timeout")]).value == 3.0
+
+
 def test_a_replica_that_is_gone_is_not_counted_any_more() -> None:
     gone = [scrape(NOW - 90 + 5 * i, "b", kv_cache_usage_perc=1.0) for i in range(5)]
     reading = read(MetricSignal(metric=USAGE), series(USAGE, [0.2] * 13) + gone, seconds=120)
