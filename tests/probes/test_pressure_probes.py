@@ -277,3 +277,81 @@ async def test_the_worst_replica_is_named() -> None:
 async def test_too_few_polls_say_nothing() -> None:
     found: Sequence[Scrape] = scrapes(60, stands_after(0), every=5)
     assert (await ask("no_progress", *found)).unknown == "fewer than half of the polls are there"
+
+
+STANDS, MOVES = stands_after(0), stands_after(DAY)
+
+
+@pytest.mark.parametrize("counter", ["request_success", "generation_tokens"])
+async def test_a_page_without_what_moves_does_not_say_that_nothing_moves(counter: str) -> None:
+    def without(past: float) -> dict[str, float]:
+        return {name: value for name, value in STANDS(past).items() if name != counter}
+
+    reading = await ask("no_progress", *scrapes(300, without, every=5))
+    assert reading.unknown == (
+        "no num_requests_running, num_requests_waiting, request_success or generation_tokens on its page"
+    )
+
+
+async def test_one_counter_that_moves_is_progress_whatever_the_page_lacks() -> None:
+    def tokens(past: float) -> dict[str, float]:
+        return {name: value for name, value in MOVES(past).items() if name != "request_success"}
+
+    assert (await ask("no_progress", *scrapes(300, tokens, every=5))).fields["bad"] == 0
+
+
+def silent(replica: str, *, in_rotation: bool | None = None) -> list[Scrape]:
+    return [
+        Scrape(replica=replica, at=OPENED - past, in_rotation=in_rotation, error="timeout") for past in range(0, 300, 5)
+    ]
+
+
+async def test_a_fleet_of_which_most_is_not_readable_does_not_stand_still() -> None:
+    one = scrapes(300, STANDS, every=5)
+    reading = await ask("no_progress", *one, *silent("llm-1"), *silent("llm-2"), *silent("llm-3"))
+    assert reading.fields == {"bad": 10, "worst": "llm-0"}
+    assert reading.unknown_parts == {"least": "3 of 4 replicas could not be read"}
+    assert (await ask("no_progress", *one, *silent("llm-1"))).fields["least"] == 10, "half of it is enough"
+
+
+async def test_a_replica_that_is_not_up_does_not_hide_that_all_others_stand_still() -> None:
+    starting = [each for name in ("llm-1", "llm-2") for each in silent(name, in_rotation=False)]
+    assert (await ask("no_progress", *scrapes(300, STANDS, every=5), *starting)).fields["least"] == 10
+
+
+async def test_a_young_replica_that_moves_shows_that_not_the_whole_fleet_stands_still() -> None:
+    young = scrapes(90, MOVES, every=5, replica="llm-1")
+    reading = await ask("no_progress", *scrapes(300, STANDS, every=5), *young)
+    assert reading.fields == {"bad": 10, "worst": "llm-0", "least": 0}
+    assert reading.by_replica == {"llm-0": 10}
+
+
+@pytest.mark.parametrize(
+    ("second", "bad"),
+    [
+        pytest.param(STANDS, 10, id="hangs"),
+        pytest.param(stands_after(180), 4, id="hangs-since-two-minutes"),
+        pytest.param(MOVES, 0, id="moves"),
+        pytest.param(lambda _: {"admission_rejections": 1}, 0, id="is-no-rank"),
+    ],
+)
+async def test_a_replica_is_as_bad_as_its_worst_rank(second: Callable[[float], dict[str, float]], bad: float) -> None:
+    pages = [
+        one.model_copy(update={"ranks": {"0": MOVES(past), "1": second(past)}})
+        for past, one in zip(range(0, 301, 5), scrapes(300, MOVES, every=5), strict=True)
+    ]
+    reading = await ask("no_progress", *pages)
+    assert (reading.fields["bad"], reading.by_replica) == (bad, {"llm-0": bad})
+    assert reading.fields["least"] == 0, "the first rank moves"
+
+
+@pytest.mark.parametrize(("values", "bad"), [(STANDS, 10), (MOVES, 0), (stands_after(180), 4)])
+async def test_a_sample_every_poll_is_enough(values: Callable[[float], dict[str, float]], bad: float) -> None:
+    """A poll begins with the last sample before it, as its own is the only one in it."""
+    pages = scrapes(330, lambda past: values(past - 30), every=30, end=OPENED - 12)
+    assert (await ask("no_progress", *pages)).fields == {"bad": bad, "worst": "llm-0", "least": bad}
+
+
+async def test_samples_rarer_than_polls_say_nothing() -> None:
+    pages = scrapes(360, STANDS, every=60, end=OPENED - 12)
+    assert (await ask("no_progress", *pages)).unknown == "fewer than half of the polls are there"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.domain.signals.history import gather, reader_of, series
+from bot.domain.signals.history import Missing, gather, measured, reader_of
+from bot.domain.signals.metric import value_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import Window, quantile
@@ -16,15 +17,33 @@ from bot.probes.engine.sampled import Sampled
 
 OVER = "5m"
 POLLS = 10
+HELD = ("num_requests_running", "num_requests_waiting")
+MOVED = ("request_success", "generation_tokens")
+"""A long answer finishes late, but makes tokens all the time."""
+WHAT = f"{HELD[0]}, {HELD[1]}, {MOVED[0]} or {MOVED[1]}"
 
 
 @dataclass(frozen=True)
 class NoProgress:
     bad: float
-    """Of the worst replica."""
+    """Of the worst replica, which is as bad as its worst rank."""
     worst: str
+    least: float | None
+    """Of the best rank of any replica: if its polls are bad too, the whole fleet stands still.
+
+    Unknown if fewer of the replicas that were up for the time could be read than could not.
+    """
+
+
+@dataclass(frozen=True)
+class _Polls:
+    """Of one rank, or of a replica's ranks together."""
+
+    judged: int
+    bad: float
+    """Of the worst rank."""
     least: float
-    """Of the best replica: if its polls are bad too, the whole fleet stands still."""
+    """Of the best rank."""
 
 
 class ReadNoProgress(Sampled):
@@ -36,50 +55,75 @@ class ReadNoProgress(Sampled):
         if isinstance(seconds, str):
             return unknown(request.name, seconds, at=now, source=self.history.source)
         window = Window(now - seconds, now)
-        metrics = frozenset({"num_requests_running", "num_requests_waiting", "request_success", "generation_tokens"})
-        said = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
-        bad = {replica: _bad_polls(scrapes, window) for replica, scrapes in said.scrapes.items()}
-        known = {replica: count for replica, count in bad.items() if count is not None}
+        # The first poll needs the last sample before it.
+        longer = Window(window.start - seconds / POLLS, now)
+        scrapes = await self.scrapes(request, frozenset({*HELD, *MOVED}), longer)
+        said = gather(scrapes, of=request.spec.of, picked={}, window=longer)
+        by_rank, missing = measured(said, WHAT, reader_of(HELD[0]), lambda scrapes, rank: _polls(scrapes, rank, window))
+        polls = {replica: _together(ranks) for replica, ranks in by_rank.items()}
+        known = {replica: found.bad for replica, found in polls.items() if found.judged * 2 >= POLLS}
         if not known:
-            reason = next(iter(said.unreadable.values()), "fewer than half of the polls are there")
+            reason = next(iter(missing.values()), "fewer than half of the polls are there")
             return unknown(request.name, reason, at=now, source=self.history.source)
         worst = min(known, key=lambda replica: (-known[replica], replica))
-        parts = NoProgress(known[worst], worst, min(known.values()))
+        unread = said.due - known.keys()
+        # Of a replica that is too young there are few polls, but no more: they show whether it moves.
+        seen = [found.least for replica, found in polls.items() if found.judged and replica not in unread]
+        parts = NoProgress(known[worst], worst, min(seen) if len(known) >= len(unread) else None)
+        why = {"least": f"{len(unread)} of {len(known) + len(unread)} replicas could not be read"}
         detail = f"{worst}: {known[worst]:.0f} of {POLLS} polls without progress"
-        reading = answer(request, parts, detail=detail, source=self.history.source)
+        reading = answer(request, parts, missing=why, detail=detail, source=self.history.source)
         return reading.model_copy(update={"by_replica": known})
 
 
-def _bad_polls(scrapes: Sequence[Scrape], window: Window) -> float | None:
-    """None if fewer than half of the polls fell on samples."""
-    bad, judged = 0, 0
-    poll_seconds = (window.end - window.start) / POLLS
-    for poll in range(POLLS):
-        part = Window(window.start + poll * poll_seconds, window.start + (poll + 1) * poll_seconds)
-        own = [scrape for scrape in scrapes if part.start <= scrape.at <= part.end]
-        if len(own) < 2:
-            continue
-        judged += 1
-        bad += _stands_still(own)
-    return float(bad) if judged * 2 >= POLLS else None
+def _together(ranks: Sequence[_Polls]) -> _Polls:
+    return _Polls(
+        judged=min(rank.judged for rank in ranks),
+        bad=max(rank.bad for rank in ranks),
+        least=min(rank.least for rank in ranks),
+    )
 
 
-def _stands_still(scrapes: Sequence[Scrape]) -> bool:
-    """Requests are present all the time, none finishes, and no token is generated: a long answer still makes tokens."""
-    ranks = scrapes[-1].ranks
-    held = [_median(scrapes, rank, "num_requests_running", "num_requests_waiting") for rank in ranks]
-    moved = [_rose(scrapes, rank, name) for rank in ranks for name in ("request_success", "generation_tokens")]
-    return sum(held) >= 1 and not any(moved)
+def _polls(scrapes: Sequence[Scrape], rank: str, window: Window) -> _Polls | Missing:
+    """The polls with two samples, one of which may be the last before it."""
+    seconds = window.seconds / POLLS
+    starts = [window.start + number * seconds for number in range(POLLS)]
+    samples = [_samples_in(Window(start, start + seconds), scrapes) for start in starts]
+    verdicts = [_stands_still(own, rank) for own in samples if len(own) >= 2]
+    known = [verdict for verdict in verdicts if verdict is not None]
+    if len(known) < len(verdicts):
+        return Missing(f"no {WHAT} on its page")
+    bad = float(sum(known))
+    return _Polls(judged=len(known), bad=bad, least=bad)
 
 
-def _median(scrapes: Sequence[Scrape], rank: str, *names: str) -> float:
-    sums = [sum(scrape.ranks.get(rank, {}).get(name, 0.0) for name in names) for scrape in scrapes]
-    return quantile(sums, 0.5)
+def _samples_in(poll: Window, scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
+    before = [scrape for scrape in scrapes if poll.start - poll.seconds <= scrape.at <= poll.start]
+    return [*before[-1:], *(scrape for scrape in scrapes if poll.start < scrape.at <= poll.end)]
 
 
-def _rose(scrapes: Sequence[Scrape], rank: str, name: str) -> bool:
-    points = series(scrapes, rank, reader_of(name))
-    return len(points) >= 2 and points[-1].value != points[0].value
+def _stands_still(scrapes: Sequence[Scrape], rank: str) -> bool | None:
+    """Requests are present all the time, none finishes, and no token is generated. None: the pages do not say it."""
+    held, rose = _median_held(scrapes, rank), [_rose(scrapes, rank, name) for name in MOVED]
+    if any(rose) or (held is not None and held < 1):
+        return False
+    return None if held is None or None in rose else True
+
+
+def _median_held(scrapes: Sequence[Scrape], rank: str) -> float | None:
+    running, waiting = (_values(scrapes, rank, name) for name in HELD)
+    if not len(running) == len(waiting) == len(scrapes):
+        return None
+    return quantile([sum(both) for both in zip(running, waiting, strict=True)], 0.5)
+
+
+def _rose(scrapes: Sequence[Scrape], rank: str, name: str) -> bool | None:
+    values = _values(scrapes, rank, name)
+    return values[-1] != values[0] if len(values) >= 2 else None
+
+
+def _values(scrapes: Sequence[Scrape], rank: str, name: str) -> list[float]:
+    return [value for scrape in scrapes if (value := value_of(scrape, rank, name)) is not None]
 
 
 PROBE = Probe(
