@@ -526,7 +526,7 @@ states:
   renew:
     include: drain_one
     with: {still: 'value_of(running, picked.replica) > 9', reason: It is too busy.}
-    exits: {done: over, refused: over, failed: sick, hand_over: sick}
+    exits: {done: over, refused: over, failed: sick, not_empty: renew_sticky, kept: renew_back, hand_over: sick}
   sick: {divert: gpu-fault, why: Its GPU may be ill.}
   over: {end: fixed}
 """

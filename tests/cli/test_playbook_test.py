@@ -358,7 +358,7 @@ states:
   renew:
     include: drain_one
     with: {still: 'value_of(running, picked.replica) > 9', reason: It is too busy.}
-    exits: {done: over, refused: over, failed: over, hand_over: over}
+    exits: {done: over, refused: over, failed: over, not_empty: renew_sticky, kept: renew_back, hand_over: over}
   over: {end: fixed}
 """
 
