@@ -1,6 +1,6 @@
 """One hot node or the facility, how far from the limit, and whether it rises."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -75,9 +75,10 @@ async def ask(
     *nodes: Obj,
     store: FakeSampleStore | None = None,
     at: float = NOW,
+    ours: Sequence[Obj] = OURS,
     **more: Any,
 ) -> Reading:
-    seen = snapshot(nodes or [node(name, labels=RACKED) for name in cluster.pages], OURS)
+    seen = snapshot(nodes or [node(name, labels=RACKED) for name in cluster.pages], ours)
     asked = asked_of("thermal_scope", seen, at=at, **more)
     return await probes.ask(asked, finder=cluster, pages=cluster, samples=store or FakeSampleStore())
 
@@ -128,6 +129,12 @@ async def test_a_node_of_ours_without_an_exporter_may_be_hot() -> None:
     assert reading.unknown_parts["scope"] == "no exporter of NVIDIA or AMD on n1"
     assert "slowed" in reading.unknown_parts
     assert reading.fields["node"] == "n2"
+
+
+async def test_a_leader_without_a_gpu_needs_no_exporter_on_its_node() -> None:
+    ours = (pod("llm-leader", "n1"), pod("llm-worker", "n2", gpus=8))
+    reading = await ask(Cluster({"n2": gpu(0, "llm-worker")}), node("n1"), node("n2", gpus=8), ours=ours)
+    assert reading.fields["scope"] == "none"
 
 
 async def test_nodes_with_gpus_and_without_an_exporter_may_make_it_the_facility() -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.cluster.capacity import allocatable
+from bot.domain.cluster.capacity import accelerators_of, allocatable
 from bot.domain.cluster.objects import ZONE_LABEL, dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -162,8 +162,10 @@ def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
 
 
 def _nodes_with_gpus(snapshot: ClusterSnapshot) -> set[str]:
-    """The nodes of our replicas too: a resource of another name may be their GPUs."""
-    ours = {str(node) for pod in pods_of_workload(snapshot) if (node := dig(pod, "spec", "nodeName"))}
+    """Also those of our replicas, whose GPUs may have another name, without leaders that ask for none."""
+    pods = pods_of_workload(snapshot)
+    with_gpus = [pod for pod in pods if accelerators_of(pod)] or pods
+    ours = {str(node) for pod in with_gpus if (node := dig(pod, "spec", "nodeName"))}
     return ours | {name_of(node) for node in snapshot.nodes if _has_gpus(node)}
 
 
