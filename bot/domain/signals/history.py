@@ -56,7 +56,8 @@ def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], win
         answers = [scrape for scrape in said if not scrape.error]
         if answers and window.end - answers[-1].at <= STALE_SECONDS and not _is_reborn(answers[-1], newest):
             good[replica] = answers
-            is_due = window.is_covered(window.end - _up_since(said))
+            # One that has ended is not scraped any more, and need not have covered the window.
+            is_due = window.is_covered(newest.at - _up_since(said))
         else:
             unreadable[replica] = newest.error
             # One that loads its model or starts over and over serves nobody.

@@ -303,6 +303,12 @@ def test_a_minority_of_the_replicas_does_not_speak_for_the_others() -> None:
 WAITING = MetricSignal(metric="num_requests_waiting", take="p90", across="sum")
 
 
+def ended(name: str, seconds: float) -> list[Scrape]:
+    """A replica that was replaced so many seconds after the window began."""
+    samples = [scrape(NOW - 60 + at, num_requests_waiting=2) for at in (0, seconds)]
+    return [each.model_copy(update={"replica": name}) for each in samples]
+
+
 def out_of_rotation(*scrapes: Scrape) -> list[Scrape]:
     return [scrape.model_copy(update={"in_rotation": False}) for scrape in scrapes]
 
@@ -326,6 +332,7 @@ def test_a_sum_without_one_of_the_replicas_is_not_the_fleets() -> None:
         pytest.param(
             out_of_rotation(failed(NOW - 60, "b"), failed(NOW, "b")), "connection refused (b)", id="loads-its-model"
         ),
+        pytest.param(ended("b", 20), "only 20 s of 60 s of history (b)", id="ended-in-the-window"),
     ],
 )
 def test_a_replica_that_was_not_there_for_the_window_is_missing_in_no_sum(other: list[Scrape], why: str) -> None:
