@@ -67,12 +67,20 @@ def progress(wait: Wait, snapshot: ClusterSnapshot, *, waited_seconds: float = 0
     return seen
 
 
-def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+def _rolling(wait: Wait, snapshot: ClusterSnapshot) -> Obj | str:
+    """The workload while it has the template that the change wrote; else why it has not."""
     workload = snapshot.workload
     if workload is None or uid_of(workload) != wait.about.uid:
-        return Progress("failed", f"{wait.about} was deleted")
+        return f"{wait.about} was deleted"
     if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
-        return Progress("failed", "somebody else changed the template while it rolled out")
+        return "somebody else changed the template while it rolled out"
+    return workload
+
+
+def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
+    workload = _rolling(wait, snapshot)
+    if isinstance(workload, str):
+        return Progress("failed", workload)
     state, parted = rollout_state(workload), new_and_old_pods(snapshot)
     if not state.is_observed or parted is None:
         return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
@@ -93,11 +101,9 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 def _observed(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """The controller has seen the new template: whichever pod it creates next is of it."""
-    workload = snapshot.workload
-    if workload is None or uid_of(workload) != wait.about.uid:
-        return Progress("failed", f"{wait.about} was deleted")
-    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
-        return Progress("failed", "somebody else changed the template while it rolled out")
+    workload = _rolling(wait, snapshot)
+    if isinstance(workload, str):
+        return Progress("failed", workload)
     if not rollout_state(workload).is_observed:
         return Progress("pending", f"the {kind_of(workload)} controller has not seen the change yet")
     return Progress("done", f"the {kind_of(workload)} controller has seen the change")
@@ -129,11 +135,9 @@ def _without(snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> ClusterSnapshot:
 
 def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """Enough new replicas serve for the next old one to leave."""
-    workload = snapshot.workload
-    if workload is None or uid_of(workload) != wait.about.uid:
-        return Progress("failed", f"{wait.about} was deleted")
-    if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
-        return Progress("failed", "somebody else changed the template while it rolled out")
+    workload = _rolling(wait, snapshot)
+    if isinstance(workload, str):
+        return Progress("failed", workload)
     newest, parted = current_replica_set(snapshot), new_and_old_pods(snapshot)
     if newest is None or parted is None:
         return Progress("pending", "the Deployment controller has not seen the change yet")

@@ -129,7 +129,7 @@ def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:
 def _unlisted(snapshot: ClusterSnapshot, kinds: Collection[str]) -> dict[str, str]:
     """Maps each kind that no node lists although running pods hold it to this reason.
 
-    A scheduler of its own counts it, as HAMi does `nvidia.com/gpumem`.
+    A custom scheduler counts it, as HAMi counts `nvidia.com/gpumem`.
     """
     nodes = {name_of(node): dig(node, "status", "allocatable") or {} for node in snapshot.nodes}
     listed = {kind for amounts in nodes.values() for kind in amounts}

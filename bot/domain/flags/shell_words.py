@@ -132,7 +132,7 @@ class _Scanner:
         self._tokens: list[_Token] = []
         self._commands: list[list[_Token]] = []
         self._blocks: list[bool] = []
-        """The open `{ }`: whether each is the body of a function, which has a `$@` of its own."""
+        """For each open `{`: whether it begins a function body, where `$@` means the arguments of the function."""
         self._sets_positional = False
         self._sets_any_variable = False
 

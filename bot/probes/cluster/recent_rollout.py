@@ -231,7 +231,7 @@ def _ready_at(pod: Obj) -> float | None:
     ready = condition(pod, "Ready")
     if ready.get("status") != "True":
         return None
-    # A sidecar that restarts makes its pod Ready anew, too.
+    # A sidecar that restarts also makes its pod Ready again.
     restarted = any(one.get("restartCount") for one in dig(pod, "status", "containerStatuses") or [])
     return _started_at(pod) if restarted else seconds_of(ready.get("lastTransitionTime"))
 
