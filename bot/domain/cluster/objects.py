@@ -112,6 +112,11 @@ def is_finished(pod: Obj) -> bool:
     return dig(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
+def is_staying(pod: Obj) -> bool:
+    """Whether it has neither ended nor begun to end."""
+    return not is_finished(pod) and not is_going_away(pod)
+
+
 def condition(obj: Obj, kind: str) -> Obj:
     return next((c for c in dig(obj, "status", "conditions") or [] if c.get("type") == kind), {})
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.changes.steps.node_steps import others_on
-from bot.domain.cluster.objects import dig, name_of, uid_of
+from bot.domain.cluster.objects import dig, is_staying, name_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
@@ -21,7 +21,7 @@ from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu.alerted import alerted_xids
 from bot.probes.gpu.exporters import Exporters, Gpu, NodeGpus
-from bot.probes.gpu.held import gpus_of, holder_of, is_there, missing_gpus
+from bot.probes.gpu.held import gpus_of, holder_of, missing_gpus
 from bot.probes.gpu.history import NO_RECORD, Record, RegisterHistory, place_of, recorded_xids, start_of
 from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
@@ -289,7 +289,7 @@ def _nodes_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> frozen
 
 def _ours_on(snapshot: ClusterSnapshot, node: str) -> list[Obj]:
     mine = {uid_of(pod): pod for pod in pods_of_workload(snapshot)}.values()
-    here = [pod for pod in mine if dig(pod, "spec", "nodeName") == node and is_there(pod)]
+    here = [pod for pod in mine if dig(pod, "spec", "nodeName") == node and is_staying(pod)]
     return sorted(here, key=name_of)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bot.domain.cluster.capacity import accelerators_of
-from bot.domain.cluster.objects import is_finished, is_going_away, name_of, namespace_of
+from bot.domain.cluster.objects import is_staying, name_of, namespace_of
 from bot.domain.cluster.snapshot import Obj
 from bot.probes.gpu.exporters import Gpu, Holder
 
@@ -30,13 +30,9 @@ def missing_gpus(gpus: Sequence[Gpu], pods: Sequence[Obj], gone: Iterable[str]) 
     """What is missing from the page of a node, for people. `gone`: GPUs of the node that were on an earlier page."""
     notes = [f"GPU {gpu} is no longer on the exporter's page" for gpu in gone]
     are_mapped = any(holder_of(pod) in gpu.holders for pod in pods for gpu in gpus)
-    for pod in filter(is_there, pods):
+    for pod in filter(is_staying, pods):
         limit = sum(accelerators_of(pod).get(kind, 0) for kind in WHOLE_GPUS)
         shown = [gpu for gpu in gpus if holder_of(pod) in gpu.holders] if are_mapped else gpus
         if len(shown) < limit:
             notes.append(f"the exporter's page shows {len(shown)} of the {limit} GPUs of {name_of(pod)}")
     return notes
-
-
-def is_there(pod: Obj) -> bool:
-    return not is_finished(pod) and not is_going_away(pod)

@@ -17,8 +17,7 @@ from bot.domain.cluster.objects import (
     annotations_of,
     controller_of,
     dig,
-    is_finished,
-    is_going_away,
+    is_staying,
     name_of,
     namespace_of,
     ref_of,
@@ -94,7 +93,7 @@ def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
 def on_node(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], list[Obj], str]:
     """Returns our replicas, movable pods of others, and a line about the pods that stay in any case."""
     here = [pod for pod in snapshot.all_pods if dig(pod, "spec", "nodeName") == name_of(node)]
-    here = sorted((pod for pod in here if not is_finished(pod) and not is_going_away(pod)), key=name_of)
+    here = sorted(filter(is_staying, here), key=name_of)
     mine = {uid_of(pod) for pod in pods_of_workload(snapshot)}
     canary = {uid_of(pod) for pod in pods_of_canary(snapshot)}
     ours = [pod for pod in here if uid_of(pod) in mine]
