@@ -359,7 +359,7 @@ class SlackMessenger:
         if message is not None:
             entry = replace(entry, hash=message.hash, lasting=message.lasting, edited_at=self._clock.now())
         slots.put(slot, entry)
-        log.info("slack.posted", incident=run.incident_id, slot=slot, ts=ts)
+        log.debug("slack.posted", incident=run.incident_id, slot=slot, ts=ts)
         return _posted(slot, slots.shown[slot])
 
     async def _permalink(self, channel: str, ts: str) -> str:
