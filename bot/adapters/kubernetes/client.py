@@ -76,6 +76,17 @@ class NoAnswerError(BotError):
     """The request was sent and no answer came back: it may or may not have been carried out."""
 
 
+class _RedirectedError(Exception):
+    """The API server redirects nothing: a proxy before it does, as to its login page."""
+
+    def __init__(self, status: int, location: str) -> None:
+        super().__init__()
+        where = urlsplit(location)
+        # What follows the path may hold a session.
+        to = f"{where.scheme}://{where.hostname}{where.path}" if where.hostname else where.path
+        self.answer = Answer(status, f"a redirect to {to}, which the bot does not follow")
+
+
 @dataclass(frozen=True)
 class _Wanted:
     """One request, kept so that it can be sent again."""
@@ -218,7 +229,10 @@ class KubernetesClient:
         )
         try:
             with self._circuit.asking(insists=wanted.insists, counts=not wanted.passed_on):
-                response = await api.call_api(*sent, _request_timeout=wanted.timeout)
+                try:
+                    response = await api.call_api(*sent, _request_timeout=wanted.timeout)
+                except _RedirectedError as redirected:
+                    return redirected.answer
                 raw = await (response.read() if most_bytes is None else _at_most(response.response, most_bytes))
         except CircuitOpenError as error:
             raise NotSentError(str(error)) from error
@@ -332,6 +346,18 @@ async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
     return bytes(body)
 
 
+def _without_redirects() -> aiohttp.TraceConfig:
+    """The client has no other way to keep aiohttp from sending a request, with its body, to another address."""
+
+    async def refuse(_session: object, _context: object, found: aiohttp.TraceRequestRedirectParams) -> None:
+        found.response.close()
+        raise _RedirectedError(found.response.status, found.response.headers.get("Location", ""))
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(refuse)
+    return trace
+
+
 def _decoded(raw: bytes, headers: Mapping[str, str]) -> Any:
     """JSON if the server declares it, else the text: a log may be one line of JSON and is still a log."""
     text = raw.decode("utf-8", errors="replace")
@@ -362,6 +388,7 @@ async def _transport(credentials: Credentials) -> ApiClient:
     configuration.retries = None
     # With `trust_env` aiohttp reads the proxy and ~/.netrc again for each request, each in a thread.
     configuration.client_session_kwargs = {"trust_env": False}
+    configuration.trace_configs = [_without_redirects()]
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     try:
         api = transport.ApiClient(configuration)

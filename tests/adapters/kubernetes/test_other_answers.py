@@ -1,0 +1,58 @@
+"""Answers that the API server did not write: a proxy before it redirects, shows a page, or knows no such path."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.credentials import Connection
+
+pytestmark = pytest.mark.fast
+EVICTION = "/api/v1/namespaces/serving/pods/llm-1/eviction"
+
+
+@dataclass
+class Proxy:
+    """Answers each request to the API with `says`; any other path is its login page."""
+
+    url: str = ""
+    says: tuple[int, str] = (302, "")
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append((request.method, request.path))
+        if request.path.startswith("/login"):
+            return web.Response(text="<h1>Log in</h1>", content_type="text/html")
+        code, text = self.says
+        headers = {"Location": f"{self.url}/login?session=s3cret"} if 300 <= code < 400 else {}
+        return web.Response(status=code, text=text, content_type="text/html", headers=headers)
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    found = Proxy()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", found.answer)
+    running = web.AppRunner(app)
+    await running.setup()
+    site = web.TCPSite(running, "127.0.0.1", 0)
+    await site.start()
+    found.url = f"http://127.0.0.1:{running.addresses[0][1]}"
+    yield found
+    await running.cleanup()
+
+
+@pytest.mark.parametrize(("method", "code"), [("GET", 301), ("POST", 302), ("PATCH", 307), ("DELETE", 308)])
+async def test_a_redirect_is_an_answer_and_nothing_is_sent_to_another_address(
+    proxy: Proxy, method: str, code: int
+) -> None:
+    proxy.says = code, ""
+    async with KubernetesClient(Connection(url=proxy.url, token="t")) as client:
+        answer = await client.request(method, EVICTION, body=[] if method != "GET" else None)
+    assert proxy.asked == [(method, EVICTION)]
+    assert (answer.status, answer.is_ok) == (code, False)
+    assert answer.message == f"{code} a redirect to http://127.0.0.1/login, which the bot does not follow"
