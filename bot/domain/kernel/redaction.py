@@ -41,6 +41,8 @@ def is_secret_name(name: str) -> bool:
         return False
     if parts[-1] == "key" and before in _PLAIN_KEYS:
         return False
+    if parts[-2:] == ["key", "data"]:  # of a kubeconfig
+        return True
     return parts[-1] in _ENDS_SECRET or any(part in _IS_SECRET or part.endswith(_WITHIN) for part in parts)
 
 
@@ -53,21 +55,35 @@ def is_written_secret(name: str) -> bool:
 # Every pattern takes linear time on any text: after a failed match, the next one starts behind the scanned part.
 
 _BY_PREFIX = {
-    "xox": r"xox[abeprs]-[\w-]{4,}",
+    "xox": r"xox[a-z]-[\w%-]{4,}",
     "xapp-": r"xapp-[\w-]{4,}",
     "hf_": r"\bhf_\w{6,}",
+    "api_org_": r"\bapi_org_\w{10,}",
     "sk-": r"\bsk-[\w-]{6,}",
-    **{f"gh{kind}_": rf"\bgh{kind}_\w{{10,}}" for kind in "opsu"},
+    "_live_": r"\b[rs]k_live_\w{10,}",
+    "gsk_": r"\bgsk_\w{20,}",
+    "r8_": r"\br8_\w{20,}",
+    "pplx-": r"\bpplx-\w{20,}",
+    **{f"gh{kind}_": rf"\bgh{kind}_\w{{10,}}" for kind in "oprsu"},
     "github_pat_": r"\bgithub_pat_\w{10,}",
-    "glpat-": r"\bglpat-[\w-]{8,}",
+    **{f"gl{kind}-": rf"\bgl{kind}-[\w-]{{8,}}" for kind in ("pat", "rt", "dt", "cbt", "ptt", "ft", "soat", "agent")},
+    "dckr_": r"\bdckr_[op]at_[\w-]{10,}",
     "nvapi-": r"\bnvapi-[\w-]{8,}",
     "AKIA": r"\bAKIA[0-9A-Z]{16}\b",
     "ASIA": r"\bASIA[0-9A-Z]{16}\b",
     "AIza": r"\bAIza[\w-]{30,}",
+    "ya29.": r"\bya29\.[\w-]{20,}",
+    "hvs.": r"\bhvs\.[\w-]{20,}",
+    "glsa_": r"\bglsa_\w{20,}",
+    "glc_": r"\bglc_[\w+/=]{20,}",
+    "SG.": r"\bSG\.[\w-]{16,}\.[\w-]{16,}",
+    "tskey-": r"\btskey-[\w-]{16,}",
     "npm_": r"\bnpm_\w{20,}",
     "pypi-": r"\bpypi-[\w-]{16,}",
-    "eyJ": r"(?<![\w-])eyJ[\w-]{10,}\.[\w-]+\.[\w-]+",
-    "-----BEGIN ": r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    "AGE-SECRET-KEY-": r"\bAGE-SECRET-KEY-\w{20,}",
+    "eyJ": r"(?<![\w-])eyJ[\w-]{10,}(?:\.[\w-]*){2,4}",
+    "-----BEGIN ": r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
 }
 _PREFIX = re.compile("|".join(map(re.escape, _BY_PREFIX)))
 """Few texts have one, and to look for it is thirty times cheaper than to try every pattern."""
@@ -86,13 +102,22 @@ _HEADER = re.compile(
 )
 _BEARER = re.compile(r"\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{6,})", re.IGNORECASE)
 _WORDS = ("authentication", "authorization", "header", "headers", "information", "tokens")
-_IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^@\s/'\"]+@|(://)[\w.~%-]{16,}@")
+_IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^\s/'\"]+@|(://)[\w.~%-]{16,}@")
+_SIGNED_URL = re.compile(r"([?&](?:X-(?:Amz|Goog)-Signature|Signature|sig)=)[^&\s'\"<>|()]+")
+"""Of a bucket: who has it may read. The bot's own links have `signature`, and are for who reads them."""
 _USER = re.compile(r"(?<![\w-])(-u|-U|--user|--proxy-user)(\\?['\"]?[\s=,]{0,3}\\?['\"]?)([^\s:'\"=,]+):([^\s'\"\\]+)")
 _OPTION = re.compile(r"(?<![\w-])--[\w.-]+")
 _AFTER_OPTION = re.compile(r"['\"]?\s{0,3}[=, ]\s{0,3}(?!-)")
 _NAME = re.compile(r"(?<![\w-])[A-Za-z_][\w-]*")
-_AFTER_NAME = re.compile(r"(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,3}(?!//)")
-_VALUE = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|\\{1,3}\"[^\"]*\"?|[^\s'\",;)}\]]+", re.DOTALL)
+_AFTER_NAME = re.compile(r"(?:\\{0,3}['\"])?\s{0,3}[=:](?:[ \t]{1,3}[|>][+-]?[ \t]{0,3}\n\s{0,80}|\s{0,3})(?!//)")
+_VALUE = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|'[^']*'?|\\{1,3}\"[^\"]*\"?|\[[^\]]*\]?|[^\s'\",;)}\]]+", re.DOTALL)
+_PAIR = re.compile(
+    r"\b(name(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,3}(?:\\{0,3}['\"])?)([\w.-]{1,100})"
+    r"((?:\\{0,3}['\"])?\s{0,3},?\s{0,80}(?:\\{0,3}['\"])?value(?:\\{0,3}['\"])?\s{0,3}[=:]\s{0,3})"
+    rf"({_VALUE.pattern})",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A variable in the text of a manifest, in JSON, YAML, or as Go prints it."""
 _SMALL_NUMBER = re.compile(r"-?\d{0,7}(?:\.\d{1,6})?[a-zA-Z%/]{0,12}")
 
 
@@ -125,6 +150,10 @@ def _redacted(text: str) -> str:
     if has_colon:
         text = _IN_URL.sub(lambda found: f"{found[1]}:{MASK}@" if found[1] else f"{found[2]}{MASK}@", text)
         text = _USER.sub(_without_password, text)
+    if "alue" in text:
+        text = _PAIR.sub(_without_value, text)
+    if "=" in text:
+        text = _SIGNED_URL.sub(rf"\1{MASK}", text)
     if "--" in text:
         text = _without_values(text, _OPTION, _AFTER_OPTION)
     return _without_values(text, _NAME, _AFTER_NAME) if has_colon or "=" in text else text
@@ -142,6 +171,12 @@ def _without_values(text: str, names: re.Pattern[str], after: re.Pattern[str]) -
         fragments.append(text[end:upto] + (MASK if masks else ""))
         end = value.end() if value is not None else name.end()
     return "".join([*fragments, text[end:]])
+
+
+def _without_value(found: re.Match[str]) -> str:
+    before, name, between, value = found.groups()
+    masks = is_secret_name(name) and not _is_open(name, value)
+    return f"{before}{name}{between}{MASK}" if masks else found[0]
 
 
 def _says_secret(name: str, between: str) -> bool:
@@ -222,10 +257,15 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("name")
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
-    return {
-        key: MASK if isinstance(item, str) and item and _holds_secret(key, item) else redacted_data(item)
-        for key, item in data.items()
-    }
+    return {key: _redacted_field(key, item) for key, item in data.items()}
+
+
+def _redacted_field(key: str, item: Any) -> Any:
+    if isinstance(item, str):
+        return MASK if item and _holds_secret(key, item) else redacted(item)
+    if isinstance(item, list | tuple) and is_written_secret(key):  # several keys, as vLLM takes them
+        return [MASK if isinstance(each, str) else redacted_data(each) for each in item]
+    return redacted_data(item)
 
 
 def _holds_secret(key: str, item: str) -> bool:

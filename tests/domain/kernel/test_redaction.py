@@ -107,6 +107,26 @@ def test_a_name_that_only_sounds_like_it_is_none(name: str) -> None:
         pytest.param(f'{{\\"password\\": \\"{SECRET}\\"}}', id="json-in-json"),
         pytest.param(f'"password": "{SECRET} and more, cut off', id="cut-off-string"),
         pytest.param(f'token="{SECRET}, it\'s more"', id="long-string"),
+        pytest.param(f"non-default args: {{'api_key': ['{SECRET}', '{SECRET}'], 'port': 1}}", id="vllm-arguments"),
+        pytest.param(f"Namespace(api_key=['{SECRET}'], port=8000)", id="namespace"),
+        pytest.param(f'{{"name":"HF_TOKEN","value":"{SECRET}"}}', id="variable-in-json"),
+        pytest.param(f'{{\\"name\\":\\"HF_TOKEN\\",\\"value\\":\\"{SECRET}\\"}}', id="variable-in-json-in-json"),
+        pytest.param(f"- name: HF_TOKEN\n  value: {SECRET}", id="variable-in-yaml"),
+        pytest.param(f'Invalid value: core.EnvVar{{Name:"HF_TOKEN", Value:"{SECRET}"}}', id="variable-in-go"),
+        pytest.param(f"api_key: |-\n  {SECRET}\n", id="yaml-block"),
+        pytest.param(f"redis://:a@b{SECRET}@redis:6379", id="url-with-at-in-the-password"),
+        pytest.param(f"s3.example/m?X-Amz-Date=1&X-Amz-Signature={SECRET}", id="signed-url-of-s3"),
+        pytest.param(f"blob.core.windows.net/m?sp=r&sig={SECRET}&sv=1", id="signed-url-of-azure"),
+        pytest.param(f"storage.googleapis.com/m?X-Goog-Signature={SECRET}", id="signed-url-of-google"),
+        pytest.param(f"client-key-data: {SECRET}", id="kubeconfig"),
+        pytest.param(f"ghr_{SECRET.replace('-', '')}", id="github-refresh"),
+        pytest.param(f"xoxd-{SECRET}", id="slack-cookie"),
+        pytest.param(f"glrt-{SECRET}", id="gitlab-runner"),
+        pytest.param(f"api_org_{SECRET.replace('-', '')}", id="hugging-face-organization"),
+        pytest.param(f"dckr_pat_{SECRET}", id="docker"),
+        pytest.param(f"hvs.CAESI{SECRET}{SECRET}", id="vault"),
+        pytest.param(f"ya29.{SECRET}{SECRET}", id="google"),
+        pytest.param(f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{SECRET}\n-----END PGP PRIVATE KEY BLOCK-----", id="pgp"),
     ],
 )
 def test_a_secret_in_a_text_is_masked(text: str) -> None:
@@ -139,6 +159,10 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
         "git@github.com:vllm-project/vllm.git https://github.com/vllm-project/vllm",
         "eos_token='</s>' pad_token: none",
         "https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks",
+        "https://incidents.example.com/incidents/INC-7?until=1800000000&signature=0a1b2c",
+        '{"name":"VLLM_PORT","value":"8000"} - name: token_ids\n  value: 3',
+        "certificate-authority-data: LS0t",
+        "eyJhbGci is cut off",
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
@@ -154,6 +178,7 @@ def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
             id="env",
         ),
         pytest.param(["--api-key", SECRET, SECRET, "--seed", "1"], ["--api-key", MASK, MASK, "--seed", "1"], id="args"),
+        pytest.param({"api_key": [SECRET], "stop_token": ["x"]}, {"api_key": [MASK], "stop_token": ["x"]}, id="list"),
         pytest.param({"a": {"password": SECRET}}, {"a": {"password": MASK}}, id="nested"),
         pytest.param(
             {"auths": {"registry": {"auth": "YWRtaW46czNjcjN0"}}, "auth": "enabled"},
@@ -185,6 +210,7 @@ HOSTILE = (
     "--x ", " ", "a=", "token: ", "'", '"', "://", "\\", "eyJ", "-eyJ", "eyJ" + "a" * 12 + ".", "token=\"", "token='",
     "token=\\\"", "-u ", "-u a", "Bearer ", "Basic  ", "://a:", "Cookie:", "-----BEGIN PRIVATE KEY-----",
     "hooks.slack.com/services/", "a-", "--", "auth=", "PASS=", "_", "sk-", "xoxb-", "\n", "Authorization",
+    "api_key=[", "name: token value: ", 'name:"a",value:"', "name: a ", "?sig=", "&sig", "api_key: |\n", "://a:@",
 )  # fmt: skip
 
 
