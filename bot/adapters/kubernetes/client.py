@@ -58,9 +58,15 @@ class Answer:
         return 200 <= self.status < 300
 
     @property
+    def is_of_server(self) -> bool:
+        """Whether the API server wrote it, as JSON: a proxy before it answers with pages of its own."""
+        return isinstance(self.body, dict)
+
+    @property
     def message(self) -> str:
         """The server's message, for people."""
-        said = self.body.get("message") if isinstance(self.body, dict) else self.body
+        # A text is a proxy's, or a kubelet's: it may be a whole page.
+        said = self.body.get("message") if isinstance(self.body, dict) else str(self.body or "").strip()[:200]
         text = f"{self.status} {said or 'without a reason'}"
         return f"{text}: {NOT_KNOWN}" if self.status == UNAUTHORIZED else text
 

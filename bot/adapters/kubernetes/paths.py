@@ -47,6 +47,11 @@ KINDS: dict[str, Resource] = {
 }
 
 
+def is_built_in(kind: str) -> bool:
+    """Whether every cluster has this API."""
+    return KINDS[kind].group in ("", "apps", "batch", "autoscaling", "policy", "discovery.k8s.io")
+
+
 def path_of(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The path of one object, or of a list without a name. Without a namespace, the list covers all namespaces."""
     resource = KINDS[kind]

@@ -64,7 +64,7 @@ class KubernetesPodLogs:
         query = {**asked, "limitBytes": str(MAX_BYTES)}
         answer = await self._reader.read_text(path_of("Pod", namespace, pod, "log"), query)
         # 400: no previous container, or it is still waiting to start. 404: the pod has gone since.
-        if answer.status in (400, 404):
+        if answer.status in (400, 404) and answer.is_of_server:
             return None
         if not answer.is_ok:
             raise ClusterError(answer.message)

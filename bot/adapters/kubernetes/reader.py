@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from bot.adapters.kubernetes.client import Answer, KubernetesClient, NoAnswerError
+from bot.adapters.kubernetes.client import FORBIDDEN, Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
-from bot.adapters.kubernetes.paths import OLDER_POOL, path_of
+from bot.adapters.kubernetes.paths import OLDER_POOL, is_built_in, path_of
 from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, labels_of, name_of, uid_of
 from bot.domain.cluster.owner import APPLICATIONS, argo_application
@@ -80,6 +80,7 @@ OURS: Mapping[str, Labelled] = {
     "jobs": Labelled("Job", JOB_LABEL),
 }
 """What the bot made or labelled."""
+NO_SUCH_API = "404 page not found\n"
 MATCHES_NOTHING: Mapping[str, str] = {"labelSelector": "incident-bot/none=none"}
 
 
@@ -213,9 +214,7 @@ class KubernetesReader:
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
         """One object, None if it does not exist. Raises `ClusterError` on anything else."""
         answer = await self._get(path_of(kind, namespace, name), insists=insists)
-        if answer.status == 404:
-            return None
-        return _object(answer)
+        return None if _is_absent(kind, answer) else _object(answer)
 
     async def shared_find(self, kind: str, namespace: str, name: str) -> Obj | None:
         """As `find`, and it may be a second old: alerts, samples and readings of one moment share the answer."""
@@ -236,12 +235,12 @@ class KubernetesReader:
     async def listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> tuple[Obj, ...]:
         """Raises `ClusterError` if the list cannot be read."""
         answer = await self._get(path_of(kind, namespace), query)
-        return tuple(_object(answer).get("items") or [])
+        return _items(answer)
 
     async def listed_if_any(self, kind: str, namespace: str) -> tuple[Obj, ...]:
         """As `listed`; if the cluster or the role lacks this kind, there are none that the bot could change."""
         answer = await self._get(path_of(kind, namespace))
-        return () if answer.status in (403, 404) else tuple(_object(answer).get("items") or [])
+        return () if answer.status == FORBIDDEN or _is_absent(kind, answer) else _items(answer)
 
     async def pods_labelled(self, labels: Mapping[str, str]) -> tuple[Obj, ...]:
         """Pods of any namespace with these labels."""
@@ -271,9 +270,7 @@ class KubernetesReader:
         try:
             answer = await self._get(path_of(kind, namespace), query)
             # A cluster without this API has no such objects; neither does a missing namespace.
-            if answer.status == 404:
-                return Part()
-            return Part(tuple(_object(answer).get("items") or []))
+            return Part() if _is_absent(kind, answer) else Part(_items(answer))
         except ClusterError as error:
             return Part(unreadable=str(error))
 
@@ -317,8 +314,21 @@ def _is_over(kept: tuple[float, asyncio.Future[Part]], seconds: float) -> bool:
     return failed or time.monotonic() - asked_at >= seconds
 
 
+def _is_absent(kind: str, answer: Answer) -> bool:
+    """Whether the API server says that there is none: a proxy before it may know no such path."""
+    lacks_api = answer.body == NO_SUCH_API and not is_built_in(kind)
+    return answer.status == 404 and (answer.is_of_server or lacks_api)
+
+
+def _items(answer: Answer) -> tuple[Obj, ...]:
+    found = _object(answer)
+    if "items" not in found:
+        raise ClusterError("the answer of the API server is no list")
+    return tuple(found["items"] or [])
+
+
 def _object(answer: Answer) -> Obj:
-    if not answer.is_ok or not isinstance(answer.body, dict):
+    if not answer.is_ok or not answer.is_of_server:
         raise ClusterError(answer.message)
     return answer.body
 

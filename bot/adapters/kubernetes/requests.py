@@ -139,9 +139,14 @@ def _shown(value: Any) -> str:
 def outcome(call: Call, answer: Answer) -> Sent:
     """What an answer to a mutating request means; `unclear` only if the server itself may not know."""
     if answer.is_ok:
-        return Sent("done", answer.headers.get("Warning", ""))
+        said = answer.headers.get("Warning", "")
+        return (
+            Sent("done", said)
+            if answer.is_of_server
+            else Sent("unclear", f"not the API server's answer: {answer.message}")
+        )
     match answer.status:
-        case 404 if call.method in ("delete", "evict"):
+        case 404 if call.method in ("delete", "evict") and answer.is_of_server:
             return Sent("done", f"{call.target} was gone already")
         case 429:
             return Sent("failed", _with_causes(answer), retry_after_seconds=retry_after(answer))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from bot.adapters.kubernetes import reader
-from bot.adapters.kubernetes.client import KubernetesClient
+from bot.adapters.kubernetes.client import Answer, KubernetesClient
 from bot.adapters.kubernetes.reader import STATUS_SECONDS, KubernetesReader
 
 pytestmark = pytest.mark.fast
@@ -19,14 +18,9 @@ class Answers:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def request(self, method: str, path: str, **how: Any) -> Any:
+    async def request(self, method: str, path: str, **how: Any) -> Answer:
         self.asked.append(path)
-
-        class Answer:
-            status, is_ok, message = 200, True, ""
-            body: Mapping[str, Any] = {"items": []}
-
-        return Answer()
+        return Answer(200, {"items": []})
 
 
 async def test_a_list_is_read_once_for_all_and_forgotten_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:

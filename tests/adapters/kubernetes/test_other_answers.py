@@ -10,6 +10,9 @@ from aiohttp import web
 
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import Connection
+from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
+from bot.adapters.kubernetes.reader import KubernetesReader
+from bot.domain.kernel.errors import ClusterError
 
 pytestmark = pytest.mark.fast
 EVICTION = "/api/v1/namespaces/serving/pods/llm-1/eviction"
@@ -56,3 +59,33 @@ async def test_a_redirect_is_an_answer_and_nothing_is_sent_to_another_address(
     assert proxy.asked == [(method, EVICTION)]
     assert (answer.status, answer.is_ok) == (code, False)
     assert answer.message == f"{code} a redirect to http://127.0.0.1/login, which the bot does not follow"
+
+
+PAGES = [
+    pytest.param(404, "<h1>No such route</h1>", id="no-route"),
+    pytest.param(404, "404 page not found\n", id="as-the-API-server-says-of-an-API-that-it-lacks"),
+    pytest.param(200, "<h1>Log in</h1>", id="login"),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), PAGES)
+async def test_a_page_of_a_proxy_does_not_say_that_there_is_nothing(proxy: Proxy, code: int, text: str) -> None:
+    proxy.says = code, text
+    async with KubernetesClient(Connection(url=proxy.url)) as client:
+        reader = KubernetesReader(client)
+        with pytest.raises(ClusterError):
+            await reader.find("Deployment", "serving", "llm")
+        with pytest.raises(ClusterError):
+            await reader.listed_if_any("StatefulSet", "serving")
+        with pytest.raises(ClusterError):
+            await KubernetesPodLogs(reader).read("serving", "llm-1")
+        assert (await reader.part("PodDisruptionBudget", "serving")).unreadable != ""
+
+
+async def test_a_cluster_without_an_api_has_none_of_its_objects(proxy: Proxy) -> None:
+    proxy.says = 404, "404 page not found\n"
+    async with KubernetesClient(Connection(url=proxy.url)) as client:
+        reader = KubernetesReader(client)
+        assert await reader.find("ScaledObject", "serving", "llm") is None
+        assert await reader.listed_if_any("LeaderWorkerSet", "serving") == ()
+        assert (await reader.part("InferencePool", "serving")).unreadable == ""

@@ -28,6 +28,7 @@ def status(code: int, message: str = "said", **headers: str) -> Answer:
     return Answer(code, {"kind": "Status", "message": message}, headers)
 
 
+NOT_OURS = "not the API server's answer"
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 
@@ -51,6 +52,10 @@ TWO = "This pod has more than one PodDisruptionBudget, which the eviction subres
             Sent("failed", "401 said: the API server does not accept the bot's credentials"),
             id="401",
         ),
+        pytest.param(
+            "evict", Answer(200, "<h1>Log in</h1>"), Sent("unclear", f"{NOT_OURS}: 200 <h1>Log in</h1>"), id="login"
+        ),
+        pytest.param("delete", Answer(404, "no route"), Sent("failed", "404 no route"), id="404-of-a-proxy"),
         pytest.param("patch", status(403), Sent("failed", "403 said"), id="403"),
         pytest.param("patch", status(415), Sent("failed", "415 said"), id="415"),
     ],

@@ -20,7 +20,7 @@ from tests import builders
 
 pytestmark = pytest.mark.fast
 CALL_ID = "INC-1/R1/0"
-OK, CONFLICT = Answer(200), Answer(409, {"message": "conflict"})
+OK, CONFLICT = Answer(200, {}), Answer(409, {"message": "conflict"})
 LLM = builders.call().target
 
 
@@ -192,7 +192,7 @@ async def test_what_is_there_already_is_ours_only_with_our_stamp(present: Any, e
 
 
 async def test_what_is_new_is_created_without_a_look() -> None:
-    server = Server(answers=[Answer(201)], present=ClusterError("must not be read"))
+    server = Server(answers=[Answer(201, {})], present=ClusterError("must not be read"))
     assert await sent(server, NEW) == Sent("done")
 
 
