@@ -16,6 +16,7 @@ from bot.domain.kernel.errors import (
     ClusterError,
     LostRunError,
     NewerFormError,
+    RefusedError,
     StorageUnavailableError,
     UnknownClusterError,
 )
@@ -229,7 +230,9 @@ class RouteAlerts:
             async with asyncio.timeout(RESOLVE_WITHIN_SECONDS):
                 return await self._clusters[cluster].resolve(alert)
         except (ClusterError, TimeoutError) as error:
-            self._slow_until[cluster] = asyncio.get_running_loop().time() + REST_SECONDS
+            # A namespace that the bot may not read says nothing about the next alert.
+            if not isinstance(error, RefusedError):
+                self._slow_until[cluster] = asyncio.get_running_loop().time() + REST_SECONDS
             reason = str(error) or "no answer within two seconds"
             log.warning("target.unresolved", target=named_by(alert.labels, cluster).key, reason=reason)
             return None

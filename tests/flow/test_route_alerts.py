@@ -14,7 +14,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, RefusedError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -351,6 +351,30 @@ async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: R
     await route()
     assert len(await store.open_incidents()) == len(storm)
     assert cluster.asked == 1
+
+
+class RefusingCluster(MemoryCluster):
+    """One that does not let the bot read the namespace `hidden`."""
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        if alert.labels["namespace"] == "hidden":
+            raise RefusedError("403 pods is forbidden")
+        return builders.TARGET
+
+
+async def test_a_namespace_that_the_bot_may_not_read_keeps_no_other_alert_from_its_workload(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    clusters = {"test": RefusingCluster(time.now)}
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, clusters, restrictions=FREE, wake=lambda *_: None)
+    hidden = builders.alert(fingerprint="f1", namespace="hidden", deployment="", pod="dcgm-1")
+    for alert in (hidden, builders.alert(fingerprint="f2", deployment="", pod="llm-1")):
+        await store.accept([alert], truncated=0)
+        await route()
+    run = await store.load("INC-2")
+    assert run is not None
+    assert run.target == builders.TARGET
 
 
 async def test_an_index_that_changed_meanwhile_is_looked_at_again(

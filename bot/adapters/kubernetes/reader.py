@@ -24,7 +24,7 @@ from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.flags.flags_in_spec import config_maps_named
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, RefusedError
 from bot.domain.kernel.target import Target
 
 SNAPSHOT_SECONDS = 10.0
@@ -90,6 +90,8 @@ class Part:
 
     items: tuple[Obj, ...] = ()
     unreadable: str = ""
+    is_refused: bool = False
+    """Whether the API server answered, and forbids it."""
 
 
 @contextlib.asynccontextmanager
@@ -212,7 +214,7 @@ class KubernetesReader:
         )
 
     async def find(self, kind: str, namespace: str, name: str, *, insists: bool = False) -> Obj | None:
-        """One object, None if it does not exist. Raises `ClusterError` on anything else."""
+        """One object, None if it does not exist. Raises `ClusterError` on anything else, `RefusedError` on a 403."""
         answer = await self._get(path_of(kind, namespace, name), insists=insists)
         return None if _is_absent(kind, answer) else _object(answer)
 
@@ -222,14 +224,14 @@ class KubernetesReader:
         part = await self._kept_for(self._shared_seconds, key, lambda: self._one(kind, namespace, name))
         if part.unreadable:
             self._kept.pop(key, None)
-            raise ClusterError(part.unreadable)
+            raise (RefusedError if part.is_refused else ClusterError)(part.unreadable)
         return next(iter(part.items), None)
 
     async def _one(self, kind: str, namespace: str, name: str) -> Part:
         try:
             found = await self.find(kind, namespace, name)
         except ClusterError as error:
-            return Part(unreadable=str(error))
+            return Part(unreadable=str(error), is_refused=isinstance(error, RefusedError))
         return Part((found,) if found is not None else ())
 
     async def listed(self, kind: str, namespace: str = "", query: Mapping[str, str] | None = None) -> tuple[Obj, ...]:
@@ -328,7 +330,9 @@ def _items(answer: Answer) -> tuple[Obj, ...]:
 
 
 def _object(answer: Answer) -> Obj:
-    if not answer.is_ok or not answer.is_of_server:
+    if answer.status == FORBIDDEN:
+        raise RefusedError(answer.message)
+    if not answer.is_ok or not isinstance(answer.body, dict):
         raise ClusterError(answer.message)
     return answer.body
 

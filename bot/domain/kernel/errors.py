@@ -95,6 +95,10 @@ class ClusterError(BotError):
     """Kubernetes refused or did not answer a read; the reason is for people."""
 
 
+class RefusedError(ClusterError):
+    """Look at the bot's role: the API server answered, and forbids this read."""
+
+
 class CutLogError(ClusterError):
     """Ask for fewer lines: the newest of those that were asked for are missing."""
 

@@ -17,7 +17,7 @@ from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.planning import plan_change
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.errors import ClusterError, RefusedError
 from bot.domain.kernel.target import Target
 from tests.adapters.kubernetes.lab import CONTEXT, LLM, PODS, TARGET, Lab
 from tests.builders import alert
@@ -109,6 +109,12 @@ async def test_without_the_workload_there_is_no_world(lab: Lab) -> None:
     await lab.fault("get deployments", "403")
     with pytest.raises(ClusterError, match="403"):
         await lab.snapshot()
+
+
+async def test_a_read_that_the_role_forbids_is_told_from_a_server_that_does_not_answer(lab: Lab) -> None:
+    await lab.fault("get deployments", "403")
+    with pytest.raises(RefusedError, match="403"):
+        await lab.cluster.resolve(alert())
 
 
 async def test_a_workload_that_does_not_exist_is_none(lab: Lab) -> None:
