@@ -17,6 +17,7 @@ import httpx
 from bot.domain.approvals.configuration import Team
 from bot.domain.kernel.errors import PagerError
 from bot.domain.kernel.finding import Finding, broken, fine
+from bot.domain.kernel.retry_after import retry_after
 from bot.domain.kernel.signature import SIGNATURE, TIMESTAMP, signature
 from bot.flow.ports import PageCall
 
@@ -26,6 +27,7 @@ MAX_SUMMARY = 1024
 MAX_MESSAGE = 130
 """Opsgenie refuses a longer `message`."""
 PASSING = frozenset({408, 425, 429})
+MAX_REST_SECONDS = 60.0
 
 
 class _Pager(Protocol):
@@ -53,7 +55,8 @@ class Pagers:
             return pager.name
         lasting = 400 <= response.status_code < 500 and response.status_code not in PASSING
         why = f"{pager.name} answers HTTP {response.status_code}: {_said(response)}"
-        raise PagerError(why, lasting=lasting, retry_after_seconds=_retry_after(response))
+        rest = retry_after(response.headers.get("Retry-After", ""), otherwise=0.0, at_most=MAX_REST_SECONDS)
+        raise PagerError(why, lasting=lasting, retry_after_seconds=rest)
 
 
 class PagerDuty:
@@ -166,10 +169,3 @@ def _said(response: httpx.Response) -> str:
     errors = body.get("errors")
     said = [str(body.get("message") or ""), *(map(str, errors) if isinstance(errors, list) else ())]
     return "; ".join(filter(None, said))[:200] or "no reason"
-
-
-def _retry_after(response: httpx.Response) -> float:
-    try:
-        return float(response.headers.get("Retry-After", ""))
-    except ValueError:
-        return 0.0

@@ -111,7 +111,15 @@ async def test_the_end_of_a_page_that_never_arrived_is_accepted(lab: Lab, kind: 
 
 @pytest.mark.parametrize(
     ("status", "retry_after", "lasting", "seconds"),
-    [(429, "17", False, 17.0), (503, "", False, 0.0), (500, "", False, 0.0), (403, "", True, 0.0)],
+    [
+        (429, "17", False, 17.0),
+        (429, "86400", False, 60.0),
+        (429, "inf", False, 60.0),
+        (429, "nan", False, 0.0),
+        (503, "", False, 0.0),
+        (500, "", False, 0.0),
+        (403, "", True, 0.0),
+    ],
 )
 async def test_what_is_tried_again_and_when(
     lab: Lab, status: int, retry_after: str, lasting: bool, seconds: float

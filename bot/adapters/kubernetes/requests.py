@@ -14,6 +14,7 @@ from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, dig, is_
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.redaction import redacted_data
+from bot.domain.kernel.retry_after import retry_after
 from bot.flow.ports import Sent
 
 RETRY_SECONDS = 10.0
@@ -149,7 +150,9 @@ def outcome(call: Call, answer: Answer) -> Sent:
         case 404 if call.method in ("delete", "evict") and answer.is_of_server:
             return Sent("done", f"{call.target} was gone already")
         case 429:
-            return Sent("failed", _with_causes(answer), retry_after_seconds=retry_after(answer))
+            asked = next((value for name, value in answer.headers.items() if name.lower() == "retry-after"), "")
+            rest = retry_after(asked, otherwise=RETRY_SECONDS, at_most=MAX_RETRY_SECONDS)
+            return Sent("failed", _with_causes(answer), retry_after_seconds=rest)
         case 500 if call.method == "evict" and TWO_BUDGETS in answer.message:
             return Sent("failed", answer.message)
         case 409 | 422:
@@ -164,11 +167,6 @@ def _with_causes(answer: Answer) -> str:
     """The causes contain a budget's details: how many are healthy and needed, or that it is not computed yet."""
     causes = [str(one.get("message") or "") for one in dig(answer.body, "details", "causes") or []]
     return " ".join([answer.message, *filter(None, causes)])
-
-
-def retry_after(answer: Answer) -> float:
-    header = next((value for key, value in answer.headers.items() if key.lower() == "retry-after"), "")
-    return min(float(header), MAX_RETRY_SECONDS) if header.isdecimal() else RETRY_SECONDS
 
 
 Looked = Literal["done", "not_done", "unclear"]

@@ -19,8 +19,11 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.retry_after import retry_after
 
 TIMEOUT_SECONDS = 10.0
+MAX_REST_SECONDS = 300.0
+"""A proxy before Slack may ask for any time."""
 SLACK_API = "https://slack.com/api/"
 PASSING = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "accesslimited"}
@@ -136,17 +139,12 @@ def _refusal(refused: SlackApiError) -> Refusal:
     data = getattr(response, "data", None)
     error = str(data.get("error", "")) if isinstance(data, dict) else ""
     if status == 429 or error in RATE_LIMITED:
-        return Refusal(error or "ratelimited", lasting=False, happened="no", retry_after_seconds=_retry_after(response))
+        asked = str(response.headers.get("Retry-After", ""))
+        rest = retry_after(asked, otherwise=1.0, at_most=MAX_REST_SECONDS)
+        return Refusal(error or "ratelimited", lasting=False, happened="no", retry_after_seconds=rest)
     if status >= 500 or error in PASSING or not error:
         return Refusal(error or f"HTTP {status}", lasting=False, happened="unknown")
     return Refusal(error, lasting=True, happened="no")
-
-
-def _retry_after(response: Any) -> float:
-    try:
-        return max(0.0, float(response.headers.get("Retry-After", 1.0)))
-    except ValueError:
-        return 1.0
 
 
 def _is_loopback(host: str) -> bool:

@@ -201,6 +201,11 @@ async def test_another_deployment_in_the_channel_is_not_mistaken_for_us(bench: B
     assert len(await bench.slack.messages()) == 2
 
 
+async def test_a_429_does_not_keep_the_bot_silent_for_long(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 86_400})
+    assert (await refused(bench, run())).retry_after_seconds == 300.0
+
+
 async def test_a_429_is_honoured_and_is_no_lost_reply(bench: Bench) -> None:
     await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 7})
     error = await refused(bench, run())
