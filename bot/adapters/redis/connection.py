@@ -11,7 +11,7 @@ from typing import Any
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 
 from bot.adapters.redis.primary import client_of
 from bot.domain.kernel.errors import StorageUnavailableError
@@ -86,7 +86,7 @@ class Connection:
             except NoScriptError:
                 return await self.heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
         except (RedisError, OSError, TimeoutError) as error:
-            raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
+            raise _unavailable(f" '{name}'", error) from error
 
     async def _run(self, *command: Any) -> Any:
         """Like redis-py's `execute_command`, for an answer that needs no conversion, at three quarters of its CPU.
@@ -116,7 +116,7 @@ class Connection:
         try:
             answer, _, confirmed = await self.heard(sent.execute())
         except (RedisError, OSError, TimeoutError) as error:
-            raise StorageUnavailableError(f"Redis did not answer '{name}': {error}") from error
+            raise _unavailable(f" '{name}'", error) from error
         if confirmed < replicas:
             raise StorageUnavailableError(f"fewer than {replicas} replicas confirmed '{name}'")
         return answer
@@ -126,7 +126,7 @@ class Connection:
         try:
             return await self.heard(command)
         except (RedisError, OSError, TimeoutError) as error:
-            raise StorageUnavailableError(f"Redis did not answer: {error}") from error
+            raise _unavailable("", error) from error
 
     async def heard(self, command: Any) -> Any:
         """The answer to one redis-py command, or its own failure, unless this task was cancelled meanwhile.
@@ -144,6 +144,8 @@ class Connection:
         except (RedisError, OSError, TimeoutError) as error:
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError from error
+            if isinstance(error, ReadOnlyError):
+                await self._leave()
             if timeout.expired():
                 raise TimeoutError(f"no answer within {self._silent_seconds:g} s") from error
             raise
@@ -151,9 +153,19 @@ class Connection:
             raise asyncio.CancelledError
         return answer
 
+    async def _leave(self) -> None:
+        """Closes what is open to a server that has become a replica: behind its address may be another one by now."""
+        for connection in tuple(self.client.connection_pool._available_connections):
+            await connection.disconnect(nowait=True)
+
     async def now(self) -> float:
         """The storage's time in epoch seconds."""
         return float(await self.script("now", [], []))
 
     async def close(self) -> None:
         await self.client.aclose()
+
+
+def _unavailable(what: str, error: Exception) -> StorageUnavailableError:
+    did = "refused" if isinstance(error, ResponseError) else "did not answer"
+    return StorageUnavailableError(f"Redis {did}{what}: {error}")

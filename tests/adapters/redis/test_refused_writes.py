@@ -1,0 +1,36 @@
+"""A server that answers and takes no writes: it is full, its disk is, or it has become a replica."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import redis.asyncio as aioredis
+
+from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
+from bot.domain.kernel.errors import StorageUnavailableError
+from bot.sandbox import valkey
+from tests import builders
+
+
+@pytest.fixture
+async def server(redis_server: valkey.Embedded) -> AsyncIterator[aioredis.Redis]:
+    """For the test to change; as it was afterwards."""
+    client = aioredis.from_url(redis_server.url, decode_responses=True)
+    yield client
+    await client.replicaof("NO", "ONE")
+    await client.config_set("maxmemory", 0)
+    await client.aclose()
+
+
+async def test_a_server_that_has_become_a_replica_is_left_for_the_one_behind_its_address(
+    connection: Connection, server: aioredis.Redis
+) -> None:
+    store = RedisStore(connection, owner="one")
+    await store.accept([builders.alert(fingerprint="before")], truncated=0)
+    opened = await connection.client.client_id()
+    await server.replicaof("127.0.0.1", 1)
+    with pytest.raises(StorageUnavailableError, match="Redis refused 'accept': You can't write against a read only"):
+        await store.accept([builders.alert(fingerprint="after")], truncated=0)
+    assert await connection.client.client_id() != opened
