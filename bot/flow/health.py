@@ -14,7 +14,9 @@ log = structlog.get_logger()
 
 
 class Levels(Protocol):
-    async def now(self) -> float: ...
+    async def keep_time(self) -> None:
+        """Writes. Raises `StorageUnavailableError`."""
+        ...
 
     async def levels(self) -> Mapping[str, int]:
         """The number of incidents, alerts and effects. Raises `StorageUnavailableError`."""
@@ -38,7 +40,8 @@ class Health:
     async def not_ready(self) -> Mapping[str, str]:
         """What is not ready, with the reason: without the storage nothing can be accepted."""
         try:
-            await self._store.now()
+            # A storage that is full, or that has become a replica, still answers what only reads.
+            await self._store.keep_time()
         except StorageUnavailableError as error:
             return {"redis": str(error)}
         return {}

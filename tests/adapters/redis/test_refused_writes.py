@@ -12,6 +12,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.sandbox import valkey
 from tests import builders
+from tests.kit.health import health
 
 
 @pytest.fixture
@@ -34,3 +35,17 @@ async def test_a_server_that_has_become_a_replica_is_left_for_the_one_behind_its
     with pytest.raises(StorageUnavailableError, match="Redis refused 'accept': You can't write against a read only"):
         await store.accept([builders.alert(fingerprint="after")], truncated=0)
     assert await connection.client.client_id() != opened
+
+
+async def test_a_storage_that_takes_no_writes_is_not_ready_and_accepts_nothing(
+    connection: Connection, server: aioredis.Redis
+) -> None:
+    store = RedisStore(connection, owner="one")
+    assert await health(store).not_ready() == {}
+    await server.config_set("maxmemory", 1)
+    assert "maxmemory" in (await health(store).not_ready())["redis"]
+    with pytest.raises(StorageUnavailableError, match="maxmemory"):
+        await store.accept([builders.alert()], truncated=0)
+    await server.config_set("maxmemory", 0)
+    assert await health(store).not_ready() == {}
+    assert await store.intake(10) == []
