@@ -17,6 +17,7 @@ import httpx
 from bot.domain.approvals.configuration import Team
 from bot.domain.kernel.errors import PagerError
 from bot.domain.kernel.finding import Finding, broken, fine
+from bot.domain.kernel.redaction import place_of
 from bot.domain.kernel.retry_after import retry_after
 from bot.domain.kernel.signature import SIGNATURE, TIMESTAMP, signature
 from bot.flow.ports import PageCall
@@ -151,12 +152,13 @@ def pager_of(team: Team, *, pagerduty_url: str, opsgenie_url: str) -> _Pager:
 
 async def reachable(http: httpx.AsyncClient, name: str, url: str) -> Finding:
     """Whether anything answers there. A key cannot be tried without paging somebody."""
+    at = place_of(url)
     try:
         answer = await http.get(url)
     except httpx.HTTPError as error:
-        what = f"{name} does not answer at {url}: {type(error).__name__}"
+        what = f"{name} does not answer at {at}: {type(error).__name__}"
         return broken("paging", what, "Let the bot reach it; until then nobody is paged through it.")
-    return fine("paging", f"{name} answers at {url} (HTTP {answer.status_code}); its keys are not tried")
+    return fine("paging", f"{name} answers at {at} (HTTP {answer.status_code}); its keys are not tried")
 
 
 def _said(response: httpx.Response) -> str:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.redaction import place_of
 from bot.domain.kernel.signature import SIGNATURE, TIMESTAMP, signature
 
 TIMEOUT_SECONDS = 30.0
@@ -59,7 +60,7 @@ class ReportWebhook:
 
     def __init__(self, http: httpx.AsyncClient, url: str, secret: str) -> None:
         self._http, self._url, self._secret = http, url, secret
-        self.name = url
+        self.name = place_of(url)
 
     async def put(self, incident_id: str, files: Mapping[str, bytes], *, at: float) -> None:
         body = {"incident": incident_id, "files": {name: content.decode() for name, content in files.items()}}

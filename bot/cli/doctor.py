@@ -26,6 +26,7 @@ from bot.dependencies import cluster_connection, one_of, open_report_sinks, oper
 from bot.domain.approvals.advice import Observing
 from bot.domain.kernel.errors import SourceError, StorageUnavailableError
 from bot.domain.kernel.finding import Finding, Grade, broken, fine, weak
+from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ChangeState, DivertState
 from bot.domain.playbooks.library import Library
@@ -298,7 +299,8 @@ def rendered(findings: Sequence[Finding]) -> str:
     widest = max((len(finding.about) for finding in findings), default=0)
     lines: list[str] = []
     for finding in findings:
-        lines.append(f"{MARKS[finding.grade]} {finding.about:<{widest}}  {finding.what}")
+        # An address of the settings may contain a login.
+        lines.append(f"{MARKS[finding.grade]} {finding.about:<{widest}}  {redacted(finding.what)}")
         if finding.remedy and finding.grade != "fine":
             lines.append(f"  {'':<{widest}}  → {finding.remedy}")
     counts = {grade: sum(1 for finding in findings if finding.grade == grade) for grade in MARKS}

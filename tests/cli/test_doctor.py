@@ -11,10 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bot.adapters import alertmanager_api
+from bot.adapters import alertmanager_api, pagers
 from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
+from bot.adapters.report_sinks import ReportWebhook
 from bot.adapters.yaml_playbooks import load_folders, load_text
 from bot.cli.doctor import (
     examine,
@@ -51,6 +52,20 @@ NOWHERE = {
 
 def about(findings: list[Finding], what: str) -> list[Finding]:
     return [finding for finding in findings if finding.about == what]
+
+
+@pytest.mark.fast
+async def test_no_login_and_no_key_of_an_address_is_shown() -> None:
+    async with httpx.AsyncClient() as client:
+        webhook = await pagers.reachable(
+            client, "the webhook of serving", "http://u:s3cret@127.0.0.1:1/s3cret?t=s3cret"
+        )
+        prometheus = await reachable(client, "http://u:s3cret@127.0.0.1:1")
+        sink = ReportWebhook(client, "https://u:s3cret@wiki.example/s3cret", "k")
+    shown = rendered([webhook, prometheus, fine("reports", f"are kept at {sink.name}")])
+    assert "s3cret" not in shown
+    assert "the webhook of serving does not answer at http://127.0.0.1:1: ConnectError" in shown
+    assert "are kept at https://wiki.example\n" in shown
 
 
 @pytest.mark.fast

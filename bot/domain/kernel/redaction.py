@@ -12,6 +12,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 MASK = "(masked)"
 
@@ -220,6 +221,12 @@ def _without_password(found: re.Match[str]) -> str:
     option, between, user, password = found.groups()
     is_uid = user.isdigit() and password.isdigit()
     return found[0] if is_uid else f"{option}{between}{user}:{MASK}"
+
+
+def place_of(url: str) -> str:
+    """Where an address leads, without its login, path and query: in a webhook's, any of them may be the key."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
