@@ -24,7 +24,17 @@ from pydantic import (
 
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import Approvals, UserGroup, Users
-from bot.domain.kernel.configured import Duration, Hours, Pairs, Secret, Section, TargetPatterns, WebAddress, listed
+from bot.domain.kernel.configured import (
+    Address,
+    Duration,
+    Hours,
+    Pairs,
+    Secret,
+    Section,
+    TargetPatterns,
+    WebAddress,
+    listed,
+)
 from bot.domain.kernel.links import Dashboards, dashboard_address
 from bot.domain.kernel.planned_window import WindowKind, WindowRule
 from bot.domain.kernel.redis_address import redis_address
@@ -84,7 +94,7 @@ class Http(Section):
     """Loopback, so that nothing listens to the network by accident; in a container set 0.0.0.0."""
     port: int = Field(8080, ge=0, le=65535)
     """The port that Alertmanager, Slack, probes and Prometheus talk to."""
-    public_url: str = Field("", pattern=r"^(https?://[^\s?#]+)?$", examples=["https://incidents.example.com"])
+    public_url: Address = Field("", pattern=r"^(https?://[^\s?#]+)?$", examples=["https://incidents.example.com"])
     """The address at which people's browsers reach this bot; with it, cards link a live page of the incident."""
     body_limit_bytes: int = Field(2 * 1024 * 1024, ge=1024)
     """The largest webhook that is read. A larger one is refused with 413."""
@@ -101,7 +111,7 @@ class Alertmanager(Section):
     """The password that Alertmanager sends with basic authentication."""
     open: bool = False
     """Accept alerts from anybody who reaches the port."""
-    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
+    url: Address = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
     """Its own address, for silences; without it nobody can silence from Slack."""
 
     @model_validator(mode="after")
@@ -197,7 +207,7 @@ class Kubernetes(Section):
 class Prometheus(Section):
     """Where readings come from when it is set; else every replica is scraped."""
 
-    url: str = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
+    url: Address = Field("", pattern=r"^(https?://.+)?$", examples=["http://prometheus.monitoring:9090"])
     """Read the history of metrics from this Prometheus. Empty: scrape the pods."""
     bearer_token: Secret | None = None
     """The token for Prometheus."""
@@ -342,7 +352,7 @@ class Reports(Section):
 
     An S3-compatible store also needs `AWS_ENDPOINT_URL`.
     """
-    webhook: str = Field("", pattern=r"^(https?://\S+)?$", examples=["https://wiki.example.com/incident-reports"])
+    webhook: Address = Field("", pattern=r"^(https?://\S+)?$", examples=["https://wiki.example.com/incident-reports"])
     """Gets each report as JSON in a signed POST."""
     webhook_secret: Secret | None = Field(None, validate_default=True)
     """The key of the signature, which the receiver checks as a page's."""

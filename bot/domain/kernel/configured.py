@@ -61,12 +61,27 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _address(raw: str) -> str:
+    """Empty, or what an HTTP client accepts: it would refuse any other when it is used."""
+    if raw and not _is_address(raw):
+        raise ValueError("is not a web address")
+    return raw
+
+
+def _is_address(raw: str) -> bool:
+    try:
+        parts = urlsplit(raw)
+        return parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _web_address(raw: str) -> str:
     """`https`, or `http` on this machine only: a token must not travel in clear."""
-    parts = urlsplit(raw)
-    if parts.scheme not in ("https", "http") or not parts.hostname:
+    if not _is_address(raw):
         raise ValueError("is not a web address")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    parts = urlsplit(raw)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         raise ValueError("would send a token in clear; use https:// (http:// is for loopback addresses only)")
     return raw
 
@@ -82,4 +97,5 @@ Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Pairs = Annotated[dict[str, str], BeforeValidator(pairs)]
 TargetPatterns = Annotated[tuple[Annotated[str, AfterValidator(checked_pattern)], ...], BeforeValidator(listed)]
+Address = Annotated[str, AfterValidator(_address)]
 WebAddress = Annotated[str, AfterValidator(_web_address)]

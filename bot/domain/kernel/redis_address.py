@@ -47,6 +47,7 @@ def redis_address(text: str) -> RedisAddress:
     if not separator or scheme not in SCHEMES:
         raise ValueError("is not a Redis address")
     if "+" not in scheme:
+        _check_server(scheme, text)
         return RedisAddress("server", text)
     kind: Kind = "sentinel" if scheme.endswith("sentinel") else "cluster"
     # Split by hand: `urlsplit` refuses several hosts of which one is an IPv6 address.
@@ -68,6 +69,19 @@ def redis_address(text: str) -> RedisAddress:
         sentinel_password=query.get("sentinel_password", [""])[-1],
         is_encrypted=scheme.startswith("rediss"),
     )
+
+
+def _check_server(scheme: str, text: str) -> None:
+    """Raises `ValueError` where redis-py would fail later, and quote what may be a part of the password."""
+    try:
+        found = urlsplit(text)
+        is_cut = found.port is not None and not found.hostname
+    except ValueError:
+        is_cut = True
+    if is_cut and scheme != "unix":
+        raise ValueError(
+            "has a host or a port that is not valid; in a password, / is written %2F, ? is %3F, # is %23 and [ is %5B"
+        )
 
 
 def _path(kind: Kind, path: str) -> tuple[str, int]:
