@@ -8,6 +8,7 @@ from __future__ import annotations
 import aiohttp
 
 from bot.domain.kernel.errors import SourceError
+from bot.flow.bounded import TooLargeError, at_most
 from bot.flow.ports import MAX_PAGE_BYTES, PodPage
 
 KEPT_SECONDS = 30.0
@@ -36,12 +37,8 @@ class AddressPages:
             async with self._opened().get(f"http://{host}:{page.port}{page.path}", allow_redirects=False) as response:
                 if response.status >= 300:
                     raise SourceError(f"{page.path} answered HTTP {response.status}")
-                body = bytearray()
-                async for fragment in response.content.iter_any():
-                    body += fragment
-                    if len(body) > MAX_PAGE_BYTES:
-                        raise SourceError(f"{page.path} is larger than {MAX_PAGE_BYTES >> 20} MiB")
-        except (aiohttp.ClientError, OSError) as error:
+                body = await at_most(response.content.iter_any(), MAX_PAGE_BYTES)
+        except (aiohttp.ClientError, OSError, TooLargeError) as error:
             raise SourceError(f"{page.path}: {error or type(error).__name__}") from error
         return body.decode("utf-8", errors="replace")
 

@@ -24,6 +24,7 @@ import structlog
 from bot.adapters.kubernetes.credentials import Connection, Credentials, NotSentError, load
 from bot.adapters.kubernetes.library import library
 from bot.domain.kernel.errors import BotError, CircuitOpenError
+from bot.flow.bounded import TooLargeError, at_most
 from bot.flow.circuit import Circuit
 
 log = structlog.get_logger()
@@ -343,13 +344,11 @@ async def _upgraded(
 
 
 async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    body = bytearray()
-    async for fragment in response.content.iter_any():
-        body += fragment
-        if len(body) > most_bytes:
-            response.close()
-            raise NoAnswerError(f"the answer is larger than {most_bytes >> 20} MiB")
-    return bytes(body)
+    try:
+        return await at_most(response.content.iter_any(), most_bytes)
+    except TooLargeError as error:
+        response.close()
+        raise NoAnswerError(f"the answer is {error}") from error
 
 
 def _without_redirects() -> aiohttp.TraceConfig:

@@ -6,6 +6,7 @@ caller sets the deadline: closing the connection makes vLLM drop the request.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import aiohttp
@@ -13,12 +14,14 @@ import aiohttp
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ApprovalError
+from bot.flow.bounded import at_most
 from bot.flow.ports import Generated, Replica
 
 PROMPT = "Count upwards from one, every number in words, separated by commas: one, two, three,"
 CONNECT_SECONDS = 5.0
 MODELS_SECONDS = 10.0
 MAX_ERROR_LETTERS = 300
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class VllmGenerations:
@@ -47,7 +50,7 @@ class VllmGenerations:
         base = f"http://{host}:{replica.port}/v1"
         try:
             model = await self._model(base)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
             return Generated("refused", detail=f"{base}/models: {error or type(error).__name__}")
         return await self._complete(f"{base}/completions", model, int(call.body["max_tokens"]))
 
@@ -56,7 +59,7 @@ class VllmGenerations:
         async with self._opened().get(f"{base}/models", timeout=timeout, allow_redirects=False) as answer:
             if answer.status != 200:
                 raise ValueError(f"HTTP {answer.status}")
-            served = await answer.json(content_type=None)
+            served = json.loads(await at_most(answer.content.iter_any(), MAX_ANSWER_BYTES))
         try:
             return str(served["data"][0]["id"])
         except (TypeError, LookupError):
@@ -66,15 +69,16 @@ class VllmGenerations:
         asked = {"model": model, "prompt": PROMPT, "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0}
         try:
             async with self._opened().post(url, json=asked, allow_redirects=False) as answer:
+                body = await at_most(answer.content.iter_any(), MAX_ANSWER_BYTES)
                 if answer.status != 200:
-                    said = (await answer.text())[:MAX_ERROR_LETTERS]
+                    said = body.decode("utf-8", errors="replace")[:MAX_ERROR_LETTERS]
                     # A full queue (503) and a malformed request were rejected before anything began.
                     is_turned_away = answer.status < 500 or answer.status == 503
                     return Generated("refused" if is_turned_away else "broken", detail=f"HTTP {answer.status}: {said}")
-                return _ended(await answer.json(content_type=None), max_tokens)
+                return _ended(json.loads(body), max_tokens)
         except aiohttp.ClientConnectorError as error:
             return Generated("refused", detail=f"{url}: {error}")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
             return Generated("broken", detail=f"{url}: {error or type(error).__name__}")
 
     def _opened(self) -> aiohttp.ClientSession:

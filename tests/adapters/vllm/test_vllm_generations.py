@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fast
 PLAN = planned("probe_request", ASK, isolated_world())
 APPROVED, CALL = granted(PLAN), PLAN.calls[0]
 MODELS: Any = {"data": [{"id": "tiny-llama"}]}
-Answer = Callable[[web.Request], Awaitable[web.Response]]
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Engine:
@@ -37,7 +37,7 @@ class Engine:
     async def get_models(self, _: web.Request) -> web.Response:
         return web.json_response(self.models)
 
-    async def post_completion(self, request: web.Request) -> web.Response:
+    async def post_completion(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(await request.json())
         try:
             return await self.completion(request)
@@ -71,6 +71,18 @@ async def hangs_up(request: web.Request) -> web.Response:
 async def never(_: web.Request) -> web.Response:
     await asyncio.Event().wait()
     return web.Response()
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    for _ in range(200):
+        await answer.write(b" " * (1 << 20))
+    return answer
+
+
+async def nested(_: web.Request) -> web.Response:
+    return web.Response(text="[" * 100_000)
 
 
 def status(code: int) -> Answer:
@@ -119,6 +131,8 @@ async def test_the_served_model_is_asked_for_exactly_that_many_tokens(
         pytest.param(hangs_up, "broken", "Server disconnected", id="hung-up"),
         pytest.param(short, "broken", "it ended after 7 of 4096 tokens", id="short"),
         pytest.param(silent, "broken", "does not say how many tokens", id="no-usage"),
+        pytest.param(endless, "broken", "larger than 8 MiB", id="endless"),
+        pytest.param(nested, "broken", "recursion", id="nested"),
     ],
 )
 async def test_what_became_of_it_is_told_apart(

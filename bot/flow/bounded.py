@@ -1,0 +1,19 @@
+"""Reads bodies that a pod wrote, which may be of any size."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable
+
+
+class TooLargeError(ValueError):
+    """The rest of the body was not read."""
+
+
+async def at_most(fragments: AsyncIterable[bytes], most_bytes: int) -> bytes:
+    """The whole body. Raises `TooLargeError` as soon as it is larger."""
+    body = bytearray()
+    async for fragment in fragments:
+        body += fragment
+        if len(body) > most_bytes:
+            raise TooLargeError(f"larger than {most_bytes >> 20} MiB")
+    return bytes(body)
