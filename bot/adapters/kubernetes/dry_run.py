@@ -39,6 +39,8 @@ class DryRun:
             )
         except (NotSentError, NoAnswerError) as error:
             raise ClusterError(str(error)) from error
+        if not answer.is_of_server:
+            raise ClusterError(answer.message)
         if answer.is_ok or answer.status == 429:
             return ""
         if answer.status >= 500 and TWO_BUDGETS not in answer.message:

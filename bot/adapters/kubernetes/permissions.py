@@ -174,7 +174,7 @@ async def _check(client: KubernetesClient, permission: Permission, namespace: st
         answer = await client.request("POST", REVIEWS, body=review)
     except (NotSentError, NoAnswerError) as error:
         raise ClusterError(str(error)) from error
-    if not answer.is_ok:
+    if not answer.is_ok or not answer.is_of_server:
         raise ClusterError(answer.message)
     status = answer.body["status"]
     return Checked(permission, bool(status.get("allowed")), str(status.get("reason") or ""))

@@ -10,9 +10,12 @@ from aiohttp import web
 
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.credentials import Connection
+from bot.adapters.kubernetes.dry_run import DryRun
+from bot.adapters.kubernetes.permissions import Permissions
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.reader import KubernetesReader
 from bot.domain.kernel.errors import ClusterError
+from tests import builders
 
 pytestmark = pytest.mark.fast
 EVICTION = "/api/v1/namespaces/serving/pods/llm-1/eviction"
@@ -80,6 +83,17 @@ async def test_a_page_of_a_proxy_does_not_say_that_there_is_nothing(proxy: Proxy
         with pytest.raises(ClusterError):
             await KubernetesPodLogs(reader).read("serving", "llm-1")
         assert (await reader.part("PodDisruptionBudget", "serving")).unreadable != ""
+
+
+@pytest.mark.parametrize(("code", "text"), PAGES)
+async def test_a_page_of_a_proxy_accepts_no_call_and_refuses_none(proxy: Proxy, code: int, text: str) -> None:
+    proxy.says = code, text
+    call = builders.call(method="evict", body={})
+    async with KubernetesClient(Connection(url=proxy.url)) as client:
+        with pytest.raises(ClusterError):
+            await DryRun(client, KubernetesReader(client)).dry_run(call)
+        with pytest.raises(ClusterError):
+            await Permissions(client).lacking([call])
 
 
 async def test_a_cluster_without_an_api_has_none_of_its_objects(proxy: Proxy) -> None:
