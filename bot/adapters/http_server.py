@@ -1,8 +1,9 @@
 """uvicorn with limits for clients without a token: time for headers and body, bytes, connections.
 
-uvicorn waits forever for the end of a request, so a thousand unfinished ones used up the file descriptors. If there are
+uvicorn waits forever for the end of a request, and for a client that does not read its answer, so a thousand of either
+used up the file descriptors; and it keeps every request that is sent before the answer to an earlier one. If there are
 too many connections, the one that has kept the server waiting longest is closed, never one that is being answered: a
-client that sends its request at once is always served.
+client that sends its request at once, and reads, is always served.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 MAX_FILES = 65_536
 LINES_APART_SECONDS = 1.0
 STOP_SECONDS = 3
+READING, ANOTHER = "its answer to be read", "another request"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class ClientLimits:
     """From the connection, or the first byte of a further request, to the end of the headers."""
     body_seconds: float = 20.0
     """From the headers to the end of the body."""
+    reading_seconds: float = 20.0
+    """How long a client may read nothing of an answer that waits for it."""
+    requests_ahead: int = 8
+    """How many requests may be sent before the answer to an earlier one; nobody who calls the bot sends any."""
     header_bytes: int = 64 * 1024
     connections: int = 1000
 
@@ -59,6 +65,7 @@ class BoundedProtocol(HttpToolsProtocol):
     waiting: ClassVar[Waiting]
 
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _header_bytes = 0
 
     # --- the connection -------------------------------------------------------------------------------------------
@@ -71,11 +78,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._heard()
+        self._read()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         is_between = self.cycle is None or self.cycle.response_complete
-        if is_between and self.waiting.on.get(self) in (None, "another request"):
+        if is_between and self.waiting.on.get(self) in (None, ANOTHER, READING):
             self._wait_for("headers", self.limits.headers_seconds)
         if self.waiting.on.get(self) == "headers":
             self._header_bytes += len(data)
@@ -83,9 +91,21 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.waiting.on.get(self) == "headers" and self._header_bytes > self.limits.header_bytes:
             self.close("headers too large")
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._wait_for_reader()
+        self._wait_for_another()
+
     # --- the request ----------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= self.limits.requests_ahead:
+            self.close("too many requests at once")
+            raise ConnectionAbortedError  # ends the parsing: one piece of data may hold thousands
         super().on_message_begin()
         if self.waiting.on.get(self) != "headers":
             self._wait_for("headers", self.limits.headers_seconds)
@@ -100,16 +120,46 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # uvicorn itself closes a connection that sends nothing more; until then it may be closed to make room.
-        if self not in self.waiting.on and not self.transport.is_closing():
-            self.waiting.on[self] = "another request"
+        self._wait_for_reader()
+        self._wait_for_another()
 
     # --- deadlines ------------------------------------------------------------------------------------------------
 
     def close(self, why: str) -> None:
         self.waiting.count(f"{why}, waited for {self.waiting.on.get(self)}", now=self.loop.time())
         self._heard()
-        self.transport.close()
+        if self._unread is not None:
+            self.transport.abort()  # else it stays until the client has read what was sent
+        else:
+            self.transport.close()
+
+    def _wait_for_reader(self) -> None:
+        """Starts the time in which the client has to read what was sent."""
+        self._read()
+        if self.transport.get_write_buffer_size():
+            self._unread = self.loop.call_later(self.limits.reading_seconds, self._is_read)
+            self.waiting.on.setdefault(self, READING)
+
+    def _is_read(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.close("too slow")
+        else:
+            self._read()
+            self._wait_for_another()
+
+    def _wait_for_another(self) -> None:
+        """uvicorn itself closes a connection that sends nothing more; until then it may be closed to make room."""
+        is_over = self.cycle is not None and self.cycle.response_complete
+        if is_over and self not in self.waiting.on and not self.transport.is_closing():
+            self.waiting.on[self] = ANOTHER
+
+    def _read(self) -> None:
+        """No longer waits for the client to read."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        if self.waiting.on.get(self) == READING:
+            del self.waiting.on[self]
 
     def _wait_for(self, what: str, seconds: float) -> None:
         self._heard()
@@ -122,6 +172,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        if self._unread is not None:
+            self.waiting.on[self] = READING
 
 
 def bounded(limits: ClientLimits) -> type[BoundedProtocol]:

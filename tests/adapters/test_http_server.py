@@ -21,6 +21,7 @@ from bot.domain.kernel.alert import Alert
 from bot.settings import load_settings
 from tests.adapters.test_web import BODY
 from tests.test_settings import ENOUGH
+from tests.waiting import until_awaited
 
 UNFINISHED = b"POST /alertmanager HTTP/1.1\r\nHost: bot\r\nX-Padding: "
 NO_BODY = b"POST /alertmanager HTTP/1.1\r\nHost: bot\r\nContent-Length: 1000\r\n\r\n"
@@ -71,12 +72,14 @@ class Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: ClientLimits) -> AsyncIterator[Door]:
+async def serving(limits: ClientLimits, *, page: str = "") -> AsyncIterator[Door]:
+    """`page`: what `/metrics` shows."""
+
     async def nothing() -> dict[str, str]:
         return {}
 
     async def metrics() -> str:
-        return ""
+        return page
 
     stored = Stored()
     endpoints = Endpoints(read=read_webhook, accept=stored.accept, not_ready=nothing, metrics=metrics)
@@ -178,6 +181,45 @@ async def test_many_closed_connections_do_not_fill_the_log() -> None:
             for _, writer in slow:
                 writer.close()
     assert len([one for one in said if one["event"] == "connections.closed"]) < 5
+
+
+PAGE = b"GET /metrics HTTP/1.1\r\nHost: bot\r\n\r\n"
+LONG = "x" * (16 << 20)
+"""More than the buffers of both sides hold."""
+
+
+async def test_a_client_that_does_not_read_its_answer_is_closed() -> None:
+    with capture_logs() as said:
+        async with serving(ClientLimits(reading_seconds=SOON), page=LONG) as door:
+            _, writer = await door.connect(PAGE)
+
+            async def is_said() -> bool:
+                return any("too slow, waited for its answer to be read" in one.get("reason", "") for one in said)
+
+            await until_awaited(is_said, "the connection is closed", MAX_SECONDS)
+            writer.close()
+
+
+async def test_clients_that_do_not_read_make_room_for_others() -> None:
+    limits = ClientLimits(headers_seconds=NEVER, reading_seconds=NEVER, connections=5)
+    async with serving(limits, page=LONG) as door, httpx.AsyncClient(base_url=door.url) as http:
+        stuck = [await door.connect(PAGE) for _ in range(5)]
+        for reader, _ in stuck:
+            assert await reader.read(1)
+        assert (await http.get("/healthz")).status_code == 200
+        assert await is_closed(stuck[0][0])
+        for _, writer in stuck:
+            writer.close()
+
+
+async def test_who_sends_many_requests_before_the_first_answer_is_closed() -> None:
+    async with serving(PATIENT) as door:
+        reader, writer = await door.connect(HEALTH * 5)
+        for _ in range(5):
+            assert b"200 OK" in await reader.readuntil(b"ok\n")
+        writer.write(HEALTH * 1000)
+        assert (await reader.read()).count(b"200 OK") <= 1
+        writer.close()
 
 
 def test_serve_uses_it() -> None:
