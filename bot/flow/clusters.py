@@ -59,6 +59,7 @@ class AbsentCluster:
     """Every port of a cluster that is not in the settings."""
 
     source = "the settings"
+    has_whole_pages = True
 
     def __init__(self, why: str, now: Callable[[], Awaitable[float]]) -> None:
         self._why, self._now = why, now

@@ -626,6 +626,8 @@ class Scraper(Protocol):
 
 class History(Protocol):
     source: str
+    has_whole_pages: bool
+    """Whether `between` returns every metric, whichever it is asked for."""
 
     async def sample(self, context: ReadContext) -> None:
         """Adds the replicas' present values to the history, if the history does not record them by itself."""

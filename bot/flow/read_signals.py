@@ -19,6 +19,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.comparison import compare, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
+from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
@@ -96,26 +97,28 @@ class ReadSignals:
         """The windows that end together. Long ones are slow to read, so they come last and have their own deadlines."""
         until = now if end is None else min(end, now)
         readings: list[Reading] = []
+        scrapes, since = list[Scrape](), until
         for together in _by_length(asked):
             longest = max(one.span for one in together)
+            start = until - longest
+            metrics = frozenset[str]().union(*(metrics_of(one.spec) for one in together))
             try:
                 async with asyncio.timeout(self._deadline):
-                    readings += await self._read_together(together, context, until - longest, until)
+                    if scrapes and self._history.has_whole_pages:
+                        before = math.nextafter(since, -math.inf)
+                        scrapes = [*await self._history.between(context, metrics, start, before), *scrapes]
+                    else:
+                        scrapes = list(await self._history.between(context, metrics, start, until))
+                since = start
+                readings += [
+                    read_window(one.name, one.spec, scrapes, window=_window(one, until), picked=context.picked)
+                    for one in together
+                ]
             except (BotError, TimeoutError) as error:
                 # A failed query of the past or of a long time must not discard the other values.
                 reason = self._reason_of_history(error, longest)
                 readings += [unknown(one.name, reason, at=self._now()) for one in together]
         return readings
-
-    async def _read_together(
-        self, asked: Sequence[_Asked], context: ReadContext, start: float, until: float
-    ) -> list[Reading]:
-        """The windows from one query of the history."""
-        metrics = frozenset[str]().union(*(metrics_of(one.spec) for one in asked))
-        scrapes = await self._history.between(context, metrics, start, until)
-        return [
-            read_window(one.name, one.spec, scrapes, window=_window(one, until), picked=context.picked) for one in asked
-        ]
 
     async def _compare(self, name: str, spec: ComparedSignal, context: ReadContext) -> Reading:
         try:

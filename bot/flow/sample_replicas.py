@@ -37,6 +37,7 @@ class SampledHistory:
     """The `History` port over direct scrapes."""
 
     source = "direct scrapes"
+    has_whole_pages = True
 
     def __init__(
         self,

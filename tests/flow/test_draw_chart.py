@@ -31,6 +31,7 @@ class Sampled:
     """A history with a sample in five seconds, since the incident began."""
 
     source = "samples"
+    has_whole_pages = True
 
     async def sample(self, read_context: ReadContext) -> None:
         raise AssertionError("a line is about the past")

@@ -72,6 +72,7 @@ class NoHistory:
     """`History` of a fleet that was never sampled."""
 
     source = "nothing"
+    has_whole_pages = True
 
     async def sample(self, read_context: ReadContext) -> None: ...
 

@@ -207,7 +207,40 @@ async def test_a_long_window_that_cannot_be_read_leaves_the_short_ones_known(
     found = await signals.read(wanted, CONTEXT)
     assert (found["30s"].value, found["5m"].value) == (0.4, 0.4)
     assert found["90m"].unknown == found["6h"].unknown == f"direct scrapes: {reason}"
-    assert history.asked == [300, 21600]
+    assert history.asked == pytest.approx([300, 21300])
+
+
+class CountedSamples(FakeSampleStore):
+    """`read`: the time of each sample of the first replica that was read, as often as it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[float] = []
+
+    async def between(self, workload: str, start: float, end: float) -> Sequence[Scrape]:
+        found = await super().between(workload, start, end)
+        self.read += [scrape.at for scrape in found if scrape.replica == "llm-0"]
+        return found
+
+
+class OnlyWhatIsAskedFor(SampledHistory):
+    has_whole_pages = False
+
+
+@pytest.mark.parametrize(("kind", "times_read"), [(SampledHistory, 1), (OnlyWhatIsAskedFor, 3)])
+async def test_a_longer_window_reads_only_what_the_shorter_ones_have_not(
+    kind: type[SampledHistory], times_read: int
+) -> None:
+    scene, store = Scene(), CountedSamples()
+    history = kind(replicas=scene, scraper=scene, store=store, now=lambda: scene.now)
+    signals = ReadSignals(history=history, probes={}, cluster=scene, now=lambda: scene.now)
+    for _ in range(10):
+        await signals.sample(CONTEXT)
+        scene.now += 60
+    wanted = {over: USAGE.model_copy(update={"over": over}) for over in ("30s", "5m", "12m", "90m")}
+    found = await signals.read(wanted, CONTEXT)
+    assert {over: reading.value for over, reading in found.items()} == {"30s": None, "5m": 0.4, "12m": 0.4, "90m": 0.4}
+    assert store.read.count(scene.now) == times_read
 
 
 async def test_a_comparison_that_takes_too_long_says_how_much_there_was_to_read() -> None:

@@ -50,6 +50,7 @@ class IdleReplica:
     """The `History` port over one replica that finished its last request long ago."""
 
     source = "test"
+    has_whole_pages = True
 
     def __init__(self) -> None:
         self._store, self.now = FakeSampleStore(), START

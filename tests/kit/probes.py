@@ -19,6 +19,7 @@ class Samples:
     """A history that holds these scrapes."""
 
     source = "pages"
+    has_whole_pages = True
 
     def __init__(self, *scrapes: Scrape) -> None:
         self._scrapes = scrapes

@@ -51,6 +51,7 @@ class PrometheusHistory:
     """The `History` port. Prometheus scrapes by itself, so `sample` has nothing to do."""
 
     source = "Prometheus"
+    has_whole_pages = False
 
     def __init__(
         self,

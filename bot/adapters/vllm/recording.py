@@ -39,6 +39,7 @@ class RecordedHistory:
     """The `History` port over a recording: it grows as virtual time passes, without scrapes."""
 
     source = "recorded scrapes"
+    has_whole_pages = True
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
