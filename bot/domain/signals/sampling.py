@@ -404,19 +404,40 @@ def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, floa
 
 
 def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
-    rises: dict[str, float] = {}
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(histogram)
+        return None if found is None else found.count
+
     lives = lives_of(scrapes, rank)
+    risen = rise(scrapes, rank, window, count, lives=lives)
+    if isinstance(risen, Missing):
+        return risen
+    ends = _ends_of_lives([(scrape, life) for scrape, life in zip(scrapes, lives, strict=True)], rank, count)
+    rises: dict[str, float] = {}
     for bound in scrapes[-1].histograms[rank][histogram].buckets:
-
-        def read(scrape: Scrape, rank: str, bound: str = bound) -> float | None:
-            found = scrape.histograms.get(rank, {}).get(histogram)
-            return None if found is None else found.buckets.get(bound)
-
-        risen = rise(scrapes, rank, window, read, lives=lives)
-        if isinstance(risen, Missing):
-            return risen
-        rises[bound] = risen[0]
+        points = [
+            Point(scrape.at, value, life, scrape.started_at)
+            for scrape, life in ends
+            if (value := scrape.histograms[rank][histogram].buckets.get(bound)) is not None
+        ]
+        rises[bound] = increase(points, window)
     return rises
+
+
+def _ends_of_lives(scrapes: Sequence[tuple[Scrape, int]], rank: str, count: Reader) -> Sequence[tuple[Scrape, int]]:
+    """The first and the last scrape of each process that have a count, and those around each fall of it.
+
+    What a histogram counts only rises in between, and a day has thousands of scrapes with dozens of buckets each.
+    """
+    counted = [(scrape, life, value) for scrape, life in scrapes if (value := count(scrape, rank)) is not None]
+    last = len(counted) - 1
+
+    def is_end(place: int) -> bool:
+        _, life, value = counted[place]
+        begins = place == 0 or counted[place - 1][1] != life or value < counted[place - 1][2]
+        return begins or place == last or counted[place + 1][1] != life or counted[place + 1][2] < value
+
+    return [(scrape, life) for place, (scrape, life, _) in enumerate(counted) if is_end(place)]
 
 
 def _add_buckets(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
