@@ -83,7 +83,7 @@ class AbsentCluster:
         self._no_answer()
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         self._no_answer()
 

@@ -627,16 +627,19 @@ class Scraper(Protocol):
 class History(Protocol):
     source: str
     has_whole_pages: bool
-    """Whether `between` returns every metric, whichever it is asked for."""
+    """Whether `between` returns all values of every metric, whatever it is asked for."""
 
     async def sample(self, context: ReadContext) -> None:
         """Adds the replicas' present values to the history, if the history does not record them by itself."""
         ...
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
-        """The stored values of these metrics in this time. Raises `SourceError` or `ClusterError` without an answer."""
+        """The stored values of these metrics in this time. Raises `SourceError` or `ClusterError` without an answer.
+
+        `step`: how many seconds may lie between two of them, where fewer are faster to read; 0: all there are.
+        """
         ...
 
 

@@ -21,13 +21,16 @@ from bot.domain.signals.comparison import compare, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
-from bot.domain.signals.specs import ComparedSignal, ProbeSignal, SignalSpec
-from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
+from bot.domain.signals.specs import ComparedSignal, MetricSignal, ProbeSignal, SignalSpec
+from bot.domain.signals.window import FEWEST_POINTS, FIRST_LOOK_SECONDS, SLICES, STALE_SECONDS, Window, coarse, short
 from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
 LENGTHS_SECONDS = (600.0, 3600.0, 6 * 3600.0)
 """Windows up to the first of these lengths are read with one query, those up to the next one with another."""
+COARSE_FROM_SECONDS = 3600.0
+"""A longer window is read at a few samples, where the history can choose."""
+PEAKS = ("max", "min", "p99")
 
 log = structlog.get_logger()
 
@@ -100,7 +103,7 @@ class ReadSignals:
         scrapes, since = list[Scrape](), until
         for together in _by_length(asked):
             longest = max(one.span for one in together)
-            start = until - longest
+            start, step = until - longest, self._step(together)
             metrics = frozenset[str]().union(*(metrics_of(one.spec) for one in together))
             try:
                 async with asyncio.timeout(self._deadline):
@@ -108,10 +111,10 @@ class ReadSignals:
                         before = math.nextafter(since, -math.inf)
                         scrapes = [*await self._history.between(context, metrics, start, before), *scrapes]
                     else:
-                        scrapes = list(await self._history.between(context, metrics, start, until))
+                        scrapes = list(await self._history.between(context, metrics, start, until, step=step))
                 since = start
                 readings += [
-                    read_window(one.name, one.spec, scrapes, window=_window(one, until), picked=context.picked)
+                    read_window(one.name, one.spec, scrapes, window=_window(one, until, step), picked=context.picked)
                     for one in together
                 ]
             except (BotError, TimeoutError) as error:
@@ -120,17 +123,27 @@ class ReadSignals:
                 readings += [unknown(one.name, reason, at=self._now()) for one in together]
         return readings
 
+    def _step(self, together: Sequence[_Asked]) -> float:
+        """Between two samples of windows that are read together. A peak that lasts for seconds needs all of them."""
+        shortest = min(one.span for one in together)
+        has_peaks = any(isinstance(one.spec, MetricSignal) and one.spec.take in PEAKS for one in together)
+        return 0.0 if has_peaks or shortest <= COARSE_FROM_SECONDS else self._coarse(shortest)
+
+    def _coarse(self, seconds: float, points: int = FEWEST_POINTS) -> float:
+        return 0.0 if self._history.has_whole_pages else coarse(seconds, points)
+
     async def _compare(self, name: str, spec: ComparedSignal, context: ReadContext) -> Reading:
         try:
             span, back = span_of(spec.over, context.settings), span_of(spec.past, context.settings)
             end = end_of(spec.ending, context.moments)
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
-                now = Window(self._now() - span, self._now())
+                step = self._coarse(span, SLICES)
+                now = Window(self._now() - span, self._now(), longest_gap=max(step, STALE_SECONDS))
                 past_end = now.start if end is None else min(end, now.start)
                 past, metrics = Window(past_end - back, past_end), metrics_compared(spec)
                 then, present = await asyncio.gather(
-                    self._history.between(context, metrics, past.start, past.end),
+                    self._history.between(context, metrics, past.start, past.end, step=step),
                     self._history.between(context, metrics, now.start, now.end),
                 )
                 # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
@@ -202,9 +215,9 @@ class _ReadOnce:
             await asyncio.wait([self._task])
 
 
-def _window(asked: _Asked, until: float) -> Window:
+def _window(asked: _Asked, until: float, step: float) -> Window:
     needed = FIRST_LOOK_SECONDS if asked.end is None else math.inf
-    return Window(until - asked.span, until, needed)
+    return Window(until - asked.span, until, needed, max(step, STALE_SECONDS))
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class SampledHistory:
         self._slot_kept[workload] = slot.start
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         return await self._store.between(context.target.key, start, end)
 

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.adapters.prometheus.history import PrometheusHistory, raw_query
+from bot.adapters.prometheus.history import PrometheusHistory, ranged, selector_of
 from bot.adapters.prometheus.memory import PrometheusMemory
 from bot.adapters.prometheus.registers import PrometheusRegisters
 from bot.adapters.vllm import metrics as vllm_metrics
@@ -77,6 +77,8 @@ class Answer:
     status: int = 200
     port: int = 0
     asked: str = ""
+    each: dict[str, str] = field(default_factory=dict)
+    """The times of the last query that was asked at each step."""
 
 
 @pytest.fixture
@@ -88,7 +90,13 @@ async def server() -> AsyncIterator[Answer]:
         return web.Response(body=answer.body, status=answer.status, content_type="application/json")
 
     app = web.Application()
+
+    async def query_range(request: web.Request) -> web.Response:
+        answer.each = {name: str(value) for name, value in (await request.post()).items() if name != "query"}
+        return web.Response(body=found(), content_type="application/json")
+
     app.router.add_post("/prom/api/v1/query", query)
+    app.router.add_post("/prom/api/v1/query_range", query_range)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -215,7 +223,7 @@ async def test_a_prometheus_that_is_away_is_an_error() -> None:
 @pytest.mark.parametrize("name", ['a"} or vector(1) #', "a|.*", "A", "", "a\n", "x" * 300])
 async def test_a_name_that_kubernetes_cannot_have_given_is_never_put_into_a_query(server: Answer, name: str) -> None:
     with pytest.raises(SourceError, match="is no name"):
-        raw_query("up", name, ["llm-0"], 60)
+        selector_of("up", name, ["llm-0"])
     with pytest.raises(SourceError, match="is no name"):
         await between(server, Replica(name=name, uid="u", address="10.0.0.1"))
     assert server.asked == ""
@@ -223,7 +231,7 @@ async def test_a_name_that_kubernetes_cannot_have_given_is_never_put_into_a_quer
 
 @pytest.mark.fast
 def test_names_are_matched_literally() -> None:
-    query = raw_query("(?:vllm:x)", "serving", ["a.b", "c"], 1.5)
+    query = ranged(selector_of("(?:vllm:x)", "serving", ["a.b", "c"]), 1.5)
     assert query == '{__name__=~"(?:vllm:x)",namespace="serving",pod=~"a\\\\.b|c"}[1500ms]'
 
 
@@ -266,7 +274,7 @@ async def test_every_query_is_about_the_series_of_one_cluster(server: Answer) ->
 )
 def test_pods_that_a_workload_once_had_are_asked_for_too(kind: str, former: str) -> None:
     target = Target(cluster="c", namespace="serving", kind=kind, name="llm")
-    query = raw_query("x", "serving", ["llm-7d9f-abcde"], 60, of=target)
+    query = selector_of("x", "serving", ["llm-7d9f-abcde"], of=target)
     assert f'pod=~"llm\\\\-7d9f\\\\-abcde{former}"' in query
 
 
@@ -387,6 +395,48 @@ async def test_a_real_prometheus_leads_to_the_same_verdict_as_our_own_scrapes(
     assert from_prometheus.value == pytest.approx(direct.value, rel=1e-3, abs=1e-9)
     assert (from_prometheus.unknown, from_prometheus.unit) == (direct.unknown, direct.unit)
     assert from_prometheus.is_known
+
+
+@pytest.mark.needs_server("prometheus", "promtool")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MetricSignal(metric="kv_cache_usage_perc", take="avg"),
+        MetricSignal(metric="num_requests_running", take="avg"),
+        MetricSignal(metric="arrivals", take="increase", across="sum"),
+        RatioSignal(ratio=("num_preemptions", "request_success")),
+        MeanSignal(mean="request_generation_tokens"),
+        QuantileSignal(quantile=0.95, histogram="e2e_request_latency_seconds"),
+    ],
+    ids=lambda spec: spec.model_dump_json(exclude_defaults=True),
+)
+async def test_fewer_samples_of_a_real_prometheus_lead_to_the_same_verdict(
+    prometheus: str, captured: Path, spec: SampledSpec
+) -> None:
+    capture = Capture(captured)
+    # With the restart in it.
+    window = Window(round(capture.phase("healthy").start, 3), round(capture.phase("capped").end, 3))
+    async with httpx.AsyncClient() as client:
+        history = PrometheusHistory(client, prometheus, replicas=Replicas(REPLICA), engine=vllm_metrics)
+        every = await history.between(CONTEXT, metrics_of(spec), window.start, window.end)
+        fewer = await history.between(CONTEXT, metrics_of(spec), window.start, window.end, step=10.0)
+    assert len(fewer) <= 2 + window.seconds / 10
+    expected = read_window("it", spec, every, window=window, picked={})
+    reading = read_window("it", spec, fewer, window=window, picked={})
+    assert reading.is_known
+    assert reading.value == pytest.approx(expected.value, rel=0.1)
+
+
+@pytest.mark.fast
+async def test_with_a_step_the_newest_sample_is_read_as_it_is(server: Answer) -> None:
+    server.body = found(series("vllm:num_requests_running", (9960, 3), (9975, 4)))
+    async with httpx.AsyncClient() as client:
+        url = f"http://127.0.0.1:{server.port}/prom/"
+        history = PrometheusHistory(client, url, replicas=Replicas(REPLICA), engine=vllm_metrics, now=lambda: 10000.0)
+        scrapes = await history.between(CONTEXT, frozenset({"num_requests_running"}), 1000, 10000, step=300)
+    assert server.asked.endswith("[60000ms]")
+    assert server.each == {"start": "1240.000", "end": "9940.000", "step": "300"}
+    assert [scrape.at for scrape in scrapes] == [9975]
 
 
 @pytest.mark.needs_server("prometheus")

@@ -37,7 +37,7 @@ class Sampled:
         raise AssertionError("a line is about the past")
 
     async def between(
-        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         assert metrics == {"kv_cache_usage_perc"}
         times = [BEGAN + after for after in range(0, 600, 5)]
@@ -74,7 +74,7 @@ async def test_a_history_that_does_not_answer_leaves_the_page_its_readings_and_s
 
 class Silent(Sampled):
     async def between(
-        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         raise SourceError("nobody answers")
 

@@ -77,7 +77,7 @@ class NoHistory:
     async def sample(self, read_context: ReadContext) -> None: ...
 
     async def between(
-        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, read_context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         return ()
 

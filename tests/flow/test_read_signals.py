@@ -2,7 +2,8 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 
@@ -152,7 +153,7 @@ async def test_a_past_that_is_refused_does_not_take_the_present_with_it() -> Non
 
     class Forgetful(SampledHistory):
         async def between(
-            self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+            self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
         ) -> Sequence[Scrape]:
             if end < scene.now:
                 raise SourceError("too many samples")
@@ -181,7 +182,7 @@ class ShortSighted(SampledHistory):
         self._fails, self.asked = fails, list[float]()
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         self.asked.append(end - start)
         if end - start > 600:
@@ -224,7 +225,16 @@ class CountedSamples(FakeSampleStore):
 
 
 class OnlyWhatIsAskedFor(SampledHistory):
+    """`steps`: by the length that was asked for."""
+
     has_whole_pages = False
+    steps: Mapping[float, float] = MappingProxyType({})
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
+    ) -> Sequence[Scrape]:
+        self.steps = {**self.steps, round(end - start): step}
+        return await super().between(context, metrics, start, end)
 
 
 @pytest.mark.parametrize(("kind", "times_read"), [(SampledHistory, 1), (OnlyWhatIsAskedFor, 3)])
@@ -241,6 +251,23 @@ async def test_a_longer_window_reads_only_what_the_shorter_ones_have_not(
     found = await signals.read(wanted, CONTEXT)
     assert {over: reading.value for over, reading in found.items()} == {"30s": None, "5m": 0.4, "12m": 0.4, "90m": 0.4}
     assert store.read.count(scene.now) == times_read
+
+
+async def test_a_long_window_is_read_at_fewer_samples_which_cover_it() -> None:
+    scene = Scene()
+    history = OnlyWhatIsAskedFor(replicas=scene, scraper=scene, store=scene.store, now=lambda: scene.now)
+    signals = ReadSignals(history=history, probes={}, cluster=scene, now=lambda: scene.now)
+    for _ in range(150):
+        await signals.sample(CONTEXT)
+        scene.now += 300
+    context = dataclasses.replace(CONTEXT, moments={"incident.starts_at": scene.now - 300})
+    level = USAGE.model_copy(update={"take": "p50", "ending": "incident.starts_at"})
+    wanted = {over: level.model_copy(update={"over": over}) for over in ("5m", "1h", "90m", "6h", "12h")}
+    found = await signals.read(wanted, context)
+    assert history.steps == {300: 0, 3600: 0, 21600: 180, 43200: 300}
+    assert found["12h"].value == 0.4
+    peak = await signals.read({"12h": level.model_copy(update={"over": "12h", "take": "max"})}, context)
+    assert (history.steps[43200], peak["12h"].unknown[:29]) == (0, "only 2.4 h of 12 h of history")
 
 
 async def test_a_comparison_that_takes_too_long_says_how_much_there_was_to_read() -> None:

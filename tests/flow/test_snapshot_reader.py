@@ -61,7 +61,7 @@ class IdleReplica:
         await self._store.add(context.target.key, [page])
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         return await self._store.between(context.target.key, start, end)
 

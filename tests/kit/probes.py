@@ -28,7 +28,7 @@ class Samples:
         return
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         return [scrape for scrape in self._scrapes if start <= scrape.at <= end]
 

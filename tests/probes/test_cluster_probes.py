@@ -204,7 +204,7 @@ async def test_a_rollout_belongs_to_the_time_of_the_first_bad_sample() -> None:
 
 async def test_a_history_that_does_not_answer_leaves_the_alerts_start() -> None:
     class Silent(Samples):
-        async def between(self, *window: object) -> list[Scrape]:
+        async def between(self, *window: object, step: float = 0.0) -> list[Scrape]:
             raise SourceError("Prometheus: connection refused")
 
     pods = (started("a", minutes_before=18, ready_before=10),)

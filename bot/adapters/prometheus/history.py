@@ -10,7 +10,7 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import httpx
@@ -71,18 +71,33 @@ class PrometheusHistory:
         return
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         replicas = await self._replicas.replicas(context.target, incident_id=context.incident_id)
-        pattern, target = self._engine.series_pattern(metrics), context.target
         pods = [replica.name for replica in replicas]
-        query = raw_query(pattern, target.namespace, pods, end - start, of=target, labels=self._labels)
-        body = await self._queries.ask(query, at=end)
+        pattern = self._engine.series_pattern(metrics)
+        selector = selector_of(pattern, context.target.namespace, pods, of=context.target, labels=self._labels)
+        bodies = await asyncio.gather(*self._asked(selector, start, end, step))
         # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
-        return await asyncio.to_thread(self._made_of, body, replicas, end)
+        return await asyncio.to_thread(self._made_of, bodies, replicas, end)
 
-    def _made_of(self, body: bytes, replicas: Sequence[Replica], end: float) -> list[Scrape]:
-        pages = _by_target(self._queries.series_of(body))
+    def _asked(self, selector: str, start: float, end: float, step: float) -> list[Awaitable[bytes]]:
+        """With a step, the values at each step, and the newest samples as they are, since their age counts."""
+        if step <= 0:
+            return [self._queries.ask(ranged(selector, end - start), at=end)]
+        newest = end - STALE_SECONDS
+        first = newest - math.floor((newest - start) / step) * step
+        return [
+            self._queries.ask_each(selector, start=first, end=newest, step=step),
+            self._queries.ask(ranged(selector, STALE_SECONDS), at=end),
+        ]
+
+    def _made_of(self, bodies: Sequence[bytes], replicas: Sequence[Replica], end: float) -> list[Scrape]:
+        *at_each_step, newest = map(self._queries.series_of, bodies)
+        if at_each_step:
+            # More of them would give the last minute more weight than the others.
+            newest = [{**one, "values": one.get("values", ())[-1:]} for one in newest]
+        pages = _by_target(one for series in (*at_each_step, newest) for one in series)
         # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
         gone = sorted(pages.keys() - {replica.name for replica in replicas} - {""})
         fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
@@ -117,16 +132,15 @@ class PrometheusHistory:
 # --- queries and answers ----------------------------------------------------------------------------------------------
 
 
-def raw_query(
+def selector_of(
     pattern: str,
     namespace: str,
     pods: Sequence[str],
-    seconds: float,
     *,
     of: Target | None = None,
     labels: Mapping[str, str] = NO_LABELS,
 ) -> str:
-    """The selector of all samples of these series, of these pods and of those that the workload `of` once had.
+    """The selector of these series, of these pods and of those that the workload `of` once had.
 
     Raises `SourceError` for a name that is invalid in Kubernetes.
     """
@@ -134,8 +148,12 @@ def raw_query(
     refuse_strange((namespace, *pods, *(workload.name for workload in former)))
     patterns = [f"{re.escape(workload.name)}{PODS_OF[workload.kind]}" for workload in former]
     names = "|".join([*(re.escape(pod) for pod in pods), *patterns])
-    matchers = f'__name__=~{quoted(pattern)},namespace="{namespace}",pod=~{quoted(names)}{also(labels)}'
-    return f"{{{matchers}}}[{math.ceil(seconds * 1000)}ms]"
+    return f'{{__name__=~{quoted(pattern)},namespace="{namespace}",pod=~{quoted(names)}{also(labels)}}}'
+
+
+def ranged(selector: str, seconds: float) -> str:
+    """All samples of this time, as they were scraped."""
+    return f"{selector}[{math.ceil(seconds * 1000)}ms]"
 
 
 def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:

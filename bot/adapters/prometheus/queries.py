@@ -1,4 +1,4 @@
-"""One instant query to Prometheus: limited in time and size, and naming nothing but Kubernetes objects."""
+"""One query to Prometheus: limited in time and size, and naming nothing but Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -33,16 +33,24 @@ class PrometheusQueries:
         `at`: in epoch seconds; None: now.
         """
         form = {"query": query} if at is None else {"query": query, "time": f"{at:.3f}"}
+        return await self._asked("query", form)
+
+    async def ask_each(self, query: str, *, start: float, end: float, step: float) -> bytes:
+        """As `ask`, at each step of a time in the past."""
+        form = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+        return await self._asked("query_range", form)
+
+    async def _asked(self, what: str, form: Mapping[str, str]) -> bytes:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._post(form)
+                return await self._post(what, form)
         except TimeoutError as error:
             raise SourceError(f"{self._about}did not answer within {DEADLINE_SECONDS:g} s") from error
         except httpx.HTTPError as error:
             raise SourceError(f"{self._about}{error or type(error).__name__}") from error
 
-    async def _post(self, form: Mapping[str, str]) -> bytes:
-        async with self._client.stream("POST", f"{self._url}/api/v1/query", data=dict(form)) as response:
+    async def _post(self, what: str, form: Mapping[str, str]) -> bytes:
+        async with self._client.stream("POST", f"{self._url}/api/v1/{what}", data=dict(form)) as response:
             body = bytearray()
             async for fragment in response.aiter_bytes():
                 body += fragment

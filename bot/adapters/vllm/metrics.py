@@ -42,7 +42,7 @@ SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 def series_pattern(metrics: frozenset[str]) -> str:
     """A regular expression (RE2 too) for the series names of these metrics, and of those that are always needed."""
     bases = {CONFIG} | {_page_name(metric) for metric in on_the_page(metrics)}
-    bases |= {old for old, new in ALIASES.items() if new in bases}
+    bases |= {old + part for old, new in ALIASES.items() for part in ("", "_sum", "_count") if new + part in bases}
     return f"(?:{PREFIX}(?:{'|'.join(sorted(bases))})(?:_total|_bucket|_sum|_count)?|{START})"
 
 

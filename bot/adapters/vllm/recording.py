@@ -48,7 +48,7 @@ class RecordedHistory:
         """There is nothing to scrape."""
 
     async def between(
-        self, context: ReadContext, metrics: frozenset[str], start: float, end: float
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         return [scrape for scrape in self._recording.scrapes if start <= scrape.at <= end]
 

@@ -67,7 +67,7 @@ def _compared(
         return unknown(name, f"no request arrived in {short(now.seconds)}: there is no load to compare at", at=now.end)
     low, high = load.value * (1 - spec.load_within), load.value * (1 + spec.load_within)
     loads, then = list[float](), list[float]()
-    for window, inside in _windows(scrapes, past, now.seconds):
+    for window, inside in _windows(scrapes, past, now):
         was = read_window(name, ARRIVALS, inside, window=window, picked={}).value
         if not isinstance(was, float):
             continue
@@ -82,12 +82,13 @@ def _compared(
     return Reading(name=name, value=present.value / median(then), at=present.at, detail=said)
 
 
-def _windows(scrapes: Sequence[Scrape], past: Window, seconds: float) -> Iterator[tuple[Window, Sequence[Scrape]]]:
+def _windows(scrapes: Sequence[Scrape], past: Window, now: Window) -> Iterator[tuple[Window, Sequence[Scrape]]]:
     """Returns the whole windows of the past, newest first, each with its own scrapes."""
     ordered = sorted(scrapes, key=lambda scrape: scrape.at)
     times = [scrape.at for scrape in ordered]
-    for back in range(int(past.seconds // seconds)):
-        window = Window(past.end - (back + 1) * seconds, past.end - back * seconds)
+    for back in range(int(past.seconds // now.seconds)):
+        end = past.end - back * now.seconds
+        window = Window(end - now.seconds, end, longest_gap=now.longest_gap)
         yield window, ordered[bisect_left(times, window.start) : bisect_right(times, window.end)]
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window, unit_of
+from bot.domain.signals.sampling import SampledSpec, read_window, unit_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import MeanSignal, MetricSignal
@@ -29,7 +29,6 @@ def load_specs(over: str) -> dict[str, SampledSpec]:
     }
 
 
-METRICS = frozenset[str]().union(*map(metrics_of, load_specs("5m").values()))
 _FINISHED = MetricSignal(metric="request_success", take="increase", across="sum")
 
 

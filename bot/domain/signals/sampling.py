@@ -144,14 +144,14 @@ def unit_of(spec: SampledSpec) -> str:
 
 
 def metrics_of(spec: SampledSpec) -> frozenset[str]:
-    """Returns the metrics that this spec reads."""
+    """Returns the metrics that this spec reads. A mean needs no buckets, which are most of a histogram."""
     match spec:
         case MetricSignal():
             return frozenset({spec.metric})
         case RatioSignal():
             return frozenset({*spec.ratio, "num_requests_running"})
         case MeanSignal():
-            return frozenset({spec.mean})
+            return frozenset({f"{spec.mean}_sum", f"{spec.mean}_count"})
         case QuantileSignal() | ShareSignal():
             return frozenset({spec.histogram})
         case StallSignal():
@@ -232,7 +232,7 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
         return found[-1].value
     if spec.take == "slope":
         return _slope(found, window)
-    if few := short_history(sampled_seconds(found), window):
+    if few := short_history(sampled_seconds(found, window), window):
         return few
     if spec.take in QUANTILES and len(found) < MIN_SAMPLES:
         return Missing(f"only {len(found)} samples in {short(window.seconds)}; a {spec.take} needs {MIN_SAMPLES}")
@@ -242,7 +242,7 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
 def _slope(found: Sequence[Point], window: Window) -> float | Missing:
     """Uses the newest process alone: the step to another process's first value is not a trend."""
     own = [point for point in found if point.life == found[-1].life]
-    return short_history(sampled_seconds(own), window) or slope(own)
+    return short_history(sampled_seconds(own, window), window) or slope(own)
 
 
 def _over_time(values: Sequence[float], take: str) -> float:

@@ -14,12 +14,15 @@ from itertools import pairwise
 from statistics import median
 
 STALE_SECONDS = 60.0
-"""A sample older than this is no evidence about now; a longer gap between two samples counts as this much."""
+"""A sample older than this is no evidence about now."""
 
 NEEDED_SHARE = 0.5
 """How much of a window its samples must cover before it may be read."""
 FIRST_LOOK_SECONDS = 40.0
 """Enough samples for a window that ends now: people read the first diagnosis within a minute of the alert."""
+
+FEWEST_POINTS, COARSEST_SECONDS = 30, 300.0
+"""A long window is read from a store at so many samples or more, and so often: Prometheus looks back no further."""
 
 SLICES = 5
 """Number of slices of a window in the search for a steady rate."""
@@ -33,6 +36,8 @@ class Window:
     end: float
     needed_seconds: float = math.inf
     """How much of it must have been sampled, if that is less than `NEEDED_SHARE` of it."""
+    longest_gap: float = STALE_SECONDS
+    """A longer gap between two samples counts as this much."""
 
     @property
     def seconds(self) -> float:
@@ -106,9 +111,18 @@ def _between(times: Sequence[float], totals: Sequence[float], at: float) -> floa
     return totals[after - 1] + share * (totals[after] - totals[after - 1])
 
 
-def sampled_seconds(points: Sequence[Point]) -> float:
+def sampled_seconds(points: Sequence[Point], window: Window) -> float:
     """Returns the time that a gauge's samples cover: the middle of a long gap is unknown."""
-    return sum(min(after.at - before.at, STALE_SECONDS) for before, after in pairwise(points))
+    return sum(min(after.at - before.at, window.longest_gap) for before, after in pairwise(points))
+
+
+def coarse(seconds: float, points: int = FEWEST_POINTS) -> float:
+    """Returns how far apart the samples of so long a window may be; 0: all are needed.
+
+    For a mean, a rise, or a quantile that is no peak.
+    """
+    step = min(seconds / points, COARSEST_SECONDS)
+    return step if step >= STALE_SECONDS else 0.0
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -43,7 +43,7 @@ class ReadPressureSymptoms(Sampled):
         if isinstance(past := seconds_asked_for(request, "past", self.PAST), str):
             return unknown(request.name, past, at=now, source=self.history.source)
         recent = await self.read(request, _SIGNS, Window(now - span, now))
-        before = await self.read(request, _SIGNS, Window(now - past, now - span))
+        before = await self.read(request, _BEFORE, Window(now - past, now - span))
         signs = {
             "fewer run at once": _collapsed(recent, before),
             "latency doubled": _doubled(recent, before),
@@ -71,12 +71,15 @@ class ReadPressureSymptoms(Sampled):
         return any(end is not None and request.at - end <= RESTARTED_SECONDS for end in ends)
 
 
-_SIGNS: dict[str, SampledSpec] = {
+_BEFORE: dict[str, SampledSpec] = {
     "running": MetricSignal(metric="num_requests_running", take="p50", across="sum"),
-    "waiting": MetricSignal(metric="num_requests_waiting", take="p90", across="sum"),
-    "rising": MetricSignal(metric="num_requests_waiting", take="slope", across="sum"),
     "arrivals": MetricSignal(metric="arrivals", take="steady", across="sum"),
     "latency": QuantileSignal(histogram="e2e_request_latency_seconds", quantile=0.95),
+}
+_SIGNS: dict[str, SampledSpec] = {
+    **_BEFORE,
+    "waiting": MetricSignal(metric="num_requests_waiting", take="p90", across="sum"),
+    "rising": MetricSignal(metric="num_requests_waiting", take="slope", across="sum"),
 }
 QUEUE_FLOOR = 2.0
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bot.domain.signals.history import History, Missing, gather, rise
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
-from bot.domain.signals.window import Window, short
+from bot.domain.signals.window import COARSEST_SECONDS, Window, short
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
@@ -40,7 +40,8 @@ class ReadRequestLengths(Sampled):
         now = self.now()
         window = Window(now - DAY_SECONDS, now)
         metrics = frozenset({self.PROMPT, self.ASKED})
-        history = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
+        scrapes = await self.scrapes(request, metrics, window, step=COARSEST_SECONDS)
+        history = gather(scrapes, of=request.spec.of, picked={}, window=window)
         if not history.scrapes:
             return unknown(request.name, "no replica was scraped", at=now, source=self.history.source)
         counts = {name: _bucket_counts(history, name) for name in sorted(metrics)}

@@ -49,7 +49,7 @@ class ReadSlowPart(Sampled):
         if isinstance(span, str):
             return unknown(request.name, span, at=now, source=self.history.source)
         window = Window(now - span, now, FIRST_LOOK_SECONDS)
-        scrapes = await self.scrapes(request, frozenset({BY_MODEL}), window)
+        scrapes = await self.scrapes(request, frozenset({f"{BY_MODEL}_sum", f"{BY_MODEL}_count"}), window)
         history = gather(scrapes, of=request.spec.of, picked={}, window=window)
         found = [slow for parts in (_ranks(history), _models(history)) if (slow := _slowest(parts)) is not None]
         if not found:

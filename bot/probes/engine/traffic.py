@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.domain.signals.load_log import METRICS, load_of, load_specs
-from bot.domain.signals.sampling import SampledSpec, read_window
+from bot.domain.signals.load_log import load_of, load_specs
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Window
-from bot.flow.ports import History, LoadLog, ProbeRequest
+from bot.flow.ports import LoadLog, ProbeRequest
 from bot.probes.answers import answer, no_answer, seconds_asked_for
 from bot.probes.declaration import Probe
+from bot.probes.engine.sampled import Sampled
 
 OVER, AGO = "30m", "24h"
 
@@ -24,7 +24,8 @@ class Traffic:
     arrivals: float | None
 
 
-class ReadTraffic:
+@dataclass(frozen=True)
+class ReadTraffic(Sampled):
     """Arrivals and lengths relative to the same time yesterday; unknown if no history reaches that far.
 
     Parameters: `over` is the length of the windows, `ago` the distance to yesterday's window.
@@ -33,34 +34,26 @@ class ReadTraffic:
     long.
     """
 
-    def __init__(self, history: History, now: Callable[[], float], loads: LoadLog | None = None) -> None:
-        self._history, self._now, self._loads = history, now, loads
+    loads: LoadLog | None = None
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         specs = load_specs(str(request.spec.parameters.get("over", OVER)))
         if isinstance(span := seconds_asked_for(request, "over", OVER), str):
-            return no_answer(request, span, source=self._history.source)
+            return no_answer(request, span, source=self.history.source)
         if isinstance(ago := seconds_asked_for(request, "ago", AGO), str):
-            return no_answer(request, ago, source=self._history.source)
-        await self._history.sample(request.context)
-        now = self._now()
-        today = await self._read(specs, request, Window(now - span, now))
+            return no_answer(request, ago, source=self.history.source)
+        now = self.now()
+        today = await self.read(request, specs, Window(now - span, now))
         then = Window(now - span - ago, now - ago)
-        kept, sampled = await self._kept(request, then, ago), await self._read(specs, request, then)
+        kept, sampled = await self._kept(request, then, ago), await self.read(request, specs, then)
         # Samples are finer, and mostly do not reach that far; then the reason comes from the bot's own day.
         yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
         return self._reading(request, today, yesterday, span)
 
-    async def _read(
-        self, specs: Mapping[str, SampledSpec], request: ProbeRequest, window: Window
-    ) -> Mapping[str, Reading]:
-        scrapes = await self._history.between(request.context, METRICS, window.start, window.end)
-        return {name: read_window(name, spec, scrapes, window=window, picked={}) for name, spec in specs.items()}
-
     async def _kept(self, request: ProbeRequest, window: Window, ago: float) -> Mapping[str, Reading]:
-        if self._loads is None:
+        if self.loads is None:
             return {}
-        points = await self._loads.all(request.context.target.key)
+        points = await self.loads.all(request.context.target.key)
         return load_of(points, window, since=points[0].start if points else None, ago=ago)
 
     def _reading(
@@ -81,7 +74,7 @@ class ReadTraffic:
             for name, now in today.items()
             if isinstance(now.value, float) and isinstance((then := yesterday[name]).value, float)
         ]
-        reading = answer(request, parts, missing=missing, detail="; ".join(shown), source=self._history.source)
+        reading = answer(request, parts, missing=missing, detail="; ".join(shown), source=self.history.source)
         return reading.model_copy(update={"window_seconds": span})
 
 
