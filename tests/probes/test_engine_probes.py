@@ -706,6 +706,7 @@ async def test_the_words_of_an_engine_come_before_what_ended_its_container(code:
 
 async def test_the_cause_in_another_log_comes_before_a_failed_probe() -> None:
     logs = Logs({"llm-0/previous": "INFO", "llm-1/previous": OOM, "llm-0": "", "llm-1": ""})
+        pytest.param([kill(LIVENESS.replace("vllm", "vllm-proxy"))], id="of another container"),
     pods = (stopped(137), restarted("llm-1", seconds=-60))
     reading = await ask("last_words", *pods, logs=logs, kills=[kill(LIVENESS)])
     assert (reading.fields["why"], reading.fields["oom"]) == ("serving", True)

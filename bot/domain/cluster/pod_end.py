@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from bot.domain.cluster.objects import condition, dig, last_seen_of, name_of, seconds_of, uid_of
 from bot.domain.cluster.snapshot import Obj
 
-_FAILED_PROBE = re.compile(r"failed (?:liveness|startup) probe")
+_FAILED_PROBE = re.compile(r"Container (\S+) failed (?:liveness|startup) probe")
 """As in `Container vllm failed liveness probe, will be restarted`."""
 
 
@@ -34,10 +34,19 @@ def was_told_to_end(pod: Obj, ended: Obj) -> bool:
     return bool(asked) and (finished is None or finished >= min(asked))
 
 
-def failed_probe_of(pod: Obj, ended: Obj, kills: Iterable[Obj]) -> str:
-    """What the kubelet wrote as it ended this container for a failed probe; empty without such an event."""
+def failed_probe_of(pod: Obj, container: str, ended: Obj, kills: Iterable[Obj]) -> str:
+    """What the kubelet wrote as it ended this container for a failed probe; empty without such an event.
+
+    `ended`: the container's `terminated` state.
+    """
     began = seconds_of(ended.get("startedAt")) or 0.0
-    own = [event for event in kills if _is_about(event, pod) and _FAILED_PROBE.search(event.get("message") or "")]
+    own = [
+        event
+        for event in kills
+        if _is_about(event, pod)
+        and (found := _FAILED_PROBE.search(event.get("message") or ""))
+        and found[1] == container
+    ]
     latest = max(own, key=last_seen_of, default=None)
     return str(latest["message"]) if latest is not None and last_seen_of(latest) >= began else ""
 

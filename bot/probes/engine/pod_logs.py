@@ -134,7 +134,7 @@ def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended
             count=_count(pod, status, ended, since),
             is_previous=is_previous,
             was_told=was_told_to_end(pod, ended),
-            failed_probe=failed_probe_of(pod, ended, kills),
+            failed_probe=failed_probe_of(pod, str(status["name"]), ended, kills),
             at=seconds_of(ended.get("finishedAt")),
         )
 
