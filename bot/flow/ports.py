@@ -691,9 +691,9 @@ class PodLogs(Protocol):
         tail_lines: int | None = None,
         since: float | None = None,
     ) -> str | None:
-        """The log of the pod's engine container: its first MiB, also from the second `since` on, or its last lines.
+        """The log of the pod's engine container: its first MiB, or all from the second `since` on, or its last lines.
 
-        None if there is none: no such container yet, or no previous one. Raises `CutLogError` if the last lines are
+        None if there is none: no such container yet, or no previous one. Raises `CutLogError` if what is asked for is
         larger than a MiB, and `ClusterError` if there is no answer.
         """
         ...

@@ -43,11 +43,13 @@ class Logs:
         if name in self._logs and self._logs[name] is None:
             raise ClusterError("the kubelet did not answer")
         log = self._logs.get(name)
+        if log is not None and since is not None and len(log) >= 1024 * 1024:
+            raise CutLogError(f"its lines since {at(since - OPENED)} are larger than 1 MiB", log[: 1024 * 1024])
         if log is None or tail_lines is None:
             return log
         last = "\n".join(log.splitlines()[-tail_lines:])
         if len(last) >= 1024 * 1024:
-            raise CutLogError(f"its last {tail_lines} lines are larger than 1 MiB")
+            raise CutLogError(f"its last {tail_lines} lines are larger than 1 MiB", last[: 1024 * 1024])
         return last
 
 
@@ -151,6 +153,28 @@ async def test_a_death_without_a_cause_above_its_tracebacks_stays_a_death() -> N
     reading = await ask("restarts", restarted("a", seconds=-60, code=0), logs=Logs({"a/previous": "\n".join(FLOOD)}))
     assert (reading.fields["crashed"], reading.fields["oom"]) == (True, False)
     assert "engine_died" in str(reading.fields["last_reason"])
+
+
+LINES_OF_A_BUSY_ENGINE = ["INFO: 10.0.0.9:4321 - POST /v1/completions HTTP/1.1 200 OK " + "x" * 400] * 3000
+"""More than a MiB within the time in which a cause is looked for."""
+
+
+@pytest.mark.parametrize(
+    ("log", "oom", "last_reason"),
+    [
+        pytest.param([*LINES_OF_A_BUSY_ENGINE, OOM, *FLOOD], None, "Error (exit 0) of a", id="cut off"),
+        pytest.param([OOM, *LINES_OF_A_BUSY_ENGINE, *FLOOD], True, "serving: torch.OutOfMemoryError", id="read"),
+    ],
+)
+async def test_a_cause_that_may_be_in_what_is_cut_off_is_unknown(
+    log: list[str], oom: bool | None, last_reason: str
+) -> None:
+    crashed, logs = restarted("a", seconds=-60, code=0), Logs({"a/previous": "\n".join(log)})
+    reading = await ask("restarts", crashed, logs=logs)
+    assert (reading.fields["crashed"], reading.fields.get("oom")) == (True, oom)
+    assert last_reason in str(reading.fields["last_reason"])
+    words = await ask("last_words", crashed, logs=logs)
+    assert (words.fields.get("why"), words.fields.get("oom")) == ("serving" if oom else None, oom)
 
 
 async def test_a_cause_above_many_tracebacks_that_cannot_be_read_is_unknown() -> None:
@@ -682,6 +706,7 @@ async def test_a_container_whose_probe_failed_is_a_class_of_its_own(code: int, l
         pytest.param([], id="without events"),
         pytest.param([kill("Stopping container vllm")], id="the pod was ended"),
         pytest.param([kill(LIVENESS, of="llm-1")], id="of another pod"),
+        pytest.param([kill(LIVENESS.replace("vllm", "vllm-proxy"))], id="of another container"),
         pytest.param([kill(LIVENESS, seconds=-7200)], id="of an earlier container"),
     ],
 )
@@ -706,7 +731,6 @@ async def test_the_words_of_an_engine_come_before_what_ended_its_container(code:
 
 async def test_the_cause_in_another_log_comes_before_a_failed_probe() -> None:
     logs = Logs({"llm-0/previous": "INFO", "llm-1/previous": OOM, "llm-0": "", "llm-1": ""})
-        pytest.param([kill(LIVENESS.replace("vllm", "vllm-proxy"))], id="of another container"),
     pods = (stopped(137), restarted("llm-1", seconds=-60))
     reading = await ask("last_words", *pods, logs=logs, kills=[kill(LIVENESS)])
     assert (reading.fields["why"], reading.fields["oom"]) == ("serving", True)

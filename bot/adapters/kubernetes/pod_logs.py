@@ -28,9 +28,9 @@ class KubernetesPodLogs:
         tail_lines: int | None = None,
         since: float | None = None,
     ) -> str | None:
-        """The first MiB, also from the second `since` on, or the last lines; None if there is no such log.
+        """The first MiB, or all from the second `since` on, or the last lines; None if there is no such log.
 
-        Raises `CutLogError` if the last lines are larger than that, and `ClusterError` without an answer.
+        Raises `CutLogError` if these are larger than a MiB, and `ClusterError` without an answer.
         """
         found = await self._reader.find("Pod", namespace, pod)
         engine = engine_container(found) if found else None
@@ -69,7 +69,8 @@ class KubernetesPodLogs:
         if not answer.is_ok:
             raise ClusterError(answer.message)
         log = answer.body if isinstance(answer.body, str) else str(answer.body)
-        # A kubelet goes to the first of the last lines, and stops after the limit.
-        if "tailLines" in asked and len(log.encode()) >= MAX_BYTES:
-            raise CutLogError(f"its last {asked['tailLines']} lines are larger than {MAX_BYTES >> 20} MiB")
+        # A kubelet goes to the first line that is asked for, and stops after the limit.
+        if asked.keys() & {"tailLines", "sinceTime"} and len(log.encode()) >= MAX_BYTES:
+            what = f"last {asked['tailLines']} lines" if "tailLines" in asked else f"lines since {asked['sinceTime']}"
+            raise CutLogError(f"its {what} are larger than {MAX_BYTES >> 20} MiB", log)
         return log

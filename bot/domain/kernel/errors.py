@@ -100,7 +100,11 @@ class RefusedError(ClusterError):
 
 
 class CutLogError(ClusterError):
-    """Ask for fewer lines: the newest of those that were asked for are missing."""
+    """Ask for fewer lines: the newest of those that were asked for are missing. `beginning`: those that are there."""
+
+    def __init__(self, reason: str, beginning: str) -> None:
+        self.beginning = beginning
+        super().__init__(reason)
 
 
 class UnknownClusterError(ClusterError):

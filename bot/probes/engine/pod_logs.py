@@ -21,9 +21,8 @@ BEFORE_SECONDS = 600.0
 SIGKILL_EXIT, SIGTERM_EXIT = 137, 143
 ENDED_BY_ITSELF = "the container ended with exit code 0, and nobody had ended its pod"
 MAX_LOGS = 8
-TAIL_LINES = 2000
-FEWER_LINES = TAIL_LINES // 10
-"""If those are too large to be read: up to vLLM 0.9, an engine logs the prompt of each request."""
+TAIL_LINES = (2000, 400, 200)
+"""Fewer if those before are too large to be read: up to vLLM 0.9, an engine logs the prompt of each request."""
 CAUSE_WITHIN_SECONDS = 30.0
 """How long before its end an engine logs why it dies: the API server notices within a second, and writes for a few."""
 GONE = "it is gone"
@@ -79,22 +78,33 @@ async def words_of(logs: PodLogs, pod: Obj, end: Ended | None) -> LastWords | No
     `ClusterError` if the kubelet does not answer, or if even a few lines are too large.
     """
     where, is_previous = (namespace_of(pod), name_of(pod)), end is not None and end.is_previous
-    lines = TAIL_LINES
-    try:
-        log = await logs.read(*where, previous=is_previous, tail_lines=lines)
-    except CutLogError:
-        lines = FEWER_LINES
-        log = await logs.read(*where, previous=is_previous, tail_lines=lines)
+    log, lines = await _last_lines(logs, *where, is_previous)
     if log is None:
         return None
     words = last_words(log)
     if end is None:
         return words
     if end.at is not None and words.why in NAMES_NO_CAUSE and len(log.splitlines()) >= lines:
-        whole = await logs.read(*where, previous=is_previous, since=end.at - CAUSE_WITHIN_SECONDS)
-        above = last_words(whole or "")
+        try:
+            above = last_words(await logs.read(*where, previous=is_previous, since=end.at - CAUSE_WITHIN_SECONDS) or "")
+        except CutLogError as cut:
+            above = last_words(cut.beginning)
+            if above.why == "none":
+                # The cause may be in what is missing.
+                raise
         words = words if above.why in ("none", "killed") else above
     return why_silent(end, words)
+
+
+async def _last_lines(logs: PodLogs, namespace: str, pod: str, is_previous: bool) -> tuple[str | None, int]:
+    """The last lines, and how many were asked for."""
+    *more, fewest = TAIL_LINES
+    for lines in more:
+        try:
+            return await logs.read(namespace, pod, previous=is_previous, tail_lines=lines), lines
+        except CutLogError:
+            continue
+    return await logs.read(namespace, pod, previous=is_previous, tail_lines=fewest), fewest
 
 
 def why_silent(end: Ended, words: LastWords) -> LastWords:

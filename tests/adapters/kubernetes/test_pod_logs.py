@@ -64,6 +64,15 @@ async def test_last_lines_whose_newest_are_cut_off_are_refused(serve: Serve) -> 
     assert str(await logs.read("serving", "llm-0", tail_lines=200)).endswith("last\n")
 
 
+async def test_lines_since_a_moment_whose_newest_are_cut_off_are_refused_with_the_oldest(serve: Serve) -> None:
+    logs, _ = await serve("first\n" + f"{LONG}\n" * 600)
+    with pytest.raises(CutLogError, match="its lines since 1970-01-01T00:01:00Z are larger than 1 MiB") as refused:
+        await logs.read("serving", "llm-0", since=60.0)
+    assert refused.value.beginning.startswith("first\n")
+    short, _ = await serve("first\nlast\n")
+    assert await short.read("serving", "llm-0", since=60.0) == "first\nlast\n"
+
+
 async def test_the_beginning_of_a_log_is_given_however_long_the_log_is(serve: Serve) -> None:
     logs, _ = await serve("first\n" + f"{LONG}\n" * 600)
     begun = await logs.read("serving", "llm-0")
