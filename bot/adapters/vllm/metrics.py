@@ -1,7 +1,7 @@
 """From vLLM's `/metrics` text to a scrape: one name for each metric, versions 0.5 to 0.33, V0 and V1, Ray and KServe.
 
-A metric that the page lacks is absent. A deprecated twin of a metric never adds to it, and neither does a router's
-copy.
+A metric that the page lacks is absent. A twin of a metric under another name never adds to it, and neither does a
+router's copy.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ MODEL_LABELS = ("model_name", "lora_name")
 """What a page may tell apart: most name one model, and no adapter."""
 
 T = TypeVar("T")
+_PREFIX = re.compile(PREFIX)
 SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 
 
@@ -93,12 +94,14 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def scrape_of(samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
     """One replica's scrape at one moment; None if none of the samples is vLLM's."""
+    samples = list(samples)
+    counted = _counted(frozenset(sample.name for sample in samples))
     found = _Found()
     started_at: float | None = None
     for sample in samples:
         if sample.name == START:
             started_at = sample.value
-        else:
+        elif sample.name in counted:
             found.take(sample)
     if not found.values and not found.histograms:
         return None
@@ -130,7 +133,7 @@ class _Found:
         if "server" in sample.labels:
             return
         rank = sample.labels.get("engine", "0")
-        base, suffix = _split(sample.name)
+        _, base, suffix = _split(sample.name)
         if base == CONFIG:
             self._take_config(sample.labels, rank)
             return
@@ -173,14 +176,30 @@ class _Found:
 
 
 @lru_cache(maxsize=1024)
-def _split(series: str) -> tuple[str, str]:
-    """The name without its prefix and the suffix of its kind of series, and the suffix. Of many samples few names.
+def _split(series: str) -> tuple[str, str, str]:
+    """The prefix, the name, and the suffix of its kind of series. Of many samples few names.
 
     `_created` is a time, not a value, and stays unknown.
     """
-    name = re.sub(f"^{PREFIX}", "", series)
-    found = SUFFIX.search(name)
-    return (name[: found.start()], found[1]) if found else (name, "")
+    found = _PREFIX.match(series)
+    prefix, name = (found[0], series[found.end() :]) if found else ("", series)
+    kind = SUFFIX.search(name)
+    return (prefix, name[: kind.start()], kind[1]) if kind else (prefix, name, "")
+
+
+@lru_cache(maxsize=256)
+def _counted(names: frozenset[str]) -> frozenset[str]:
+    """One of the series that have the same values under several names.
+
+    Ray exports each counter with `_total` and, as a gauge, without; a relabelling may copy a series to another prefix.
+    """
+    best: dict[tuple[str, str], tuple[bool, int, str]] = {}
+    for name in names:
+        prefix, base, suffix = _split(name)
+        same = (base, "" if suffix == "total" else suffix)
+        spelled = (suffix != "total", len(prefix), name)
+        best[same] = min(spelled, best.get(same, spelled))
+    return frozenset(name for _, _, name in best.values())
 
 
 def _histogram(parts: Mapping[str, float]) -> Histogram:

@@ -50,6 +50,44 @@ def test_a_deprecated_twin_on_the_same_page_is_not_counted_twice() -> None:
     assert both.histograms["0"]["inter_token_latency_seconds"].count == 3.0
 
 
+@pytest.mark.parametrize("rows", [slice(None), slice(None, None, -1)])
+def test_a_counter_that_ray_exports_as_a_gauge_too_is_counted_once(rows: slice) -> None:
+    """Ray 2.10 and newer, unless `RAY_EXPORT_COUNTER_AS_GAUGE` is 0."""
+    lines = [
+        'ray_vllm_num_preemptions{ReplicaId="a",WorkerId="w"} 7.0',
+        'ray_vllm_num_preemptions_total{ReplicaId="a",WorkerId="w"} 7.0',
+        'ray_vllm_request_success{finished_reason="stop",ReplicaId="a"} 5.0',
+        'ray_vllm_request_success{finished_reason="error",ReplicaId="a"} 1.0',
+        'ray_vllm_request_success_total{finished_reason="stop",ReplicaId="a"} 5.0',
+        'ray_vllm_request_success_total{finished_reason="error",ReplicaId="a"} 1.0',
+        'ray_vllm_num_requests_running{ReplicaId="a"} 2.0',
+        'ray_vllm_e2e_request_latency_seconds_count{ReplicaId="a"} 6.0',
+    ]
+    found = page(*lines[rows])
+    assert found.ranks["0"] == {
+        "num_preemptions": 7.0,
+        "request_success": 6.0,
+        "request_success_error": 1.0,
+        "num_requests_running": 2.0,
+    }
+    assert found.histograms["0"]["e2e_request_latency_seconds"].count == 6.0
+
+
+def test_a_counter_without_total_is_counted() -> None:
+    assert page("ray_vllm_num_preemptions 7.0").ranks["0"] == {"num_preemptions": 7.0}
+
+
+def test_series_that_are_copied_to_another_prefix_are_counted_once() -> None:
+    found = page(
+        "vllm:num_requests_running 2.0",
+        "kserve_vllm:num_requests_running 2.0",
+        "vllm:e2e_request_latency_seconds_count 6.0",
+        "kserve_vllm:e2e_request_latency_seconds_count 6.0",
+    )
+    assert found.ranks["0"] == {"num_requests_running": 2.0}
+    assert found.histograms["0"]["e2e_request_latency_seconds"].count == 6.0
+
+
 def test_the_old_latency_histogram_becomes_the_new_one() -> None:
     old = page(
         'vllm:time_per_output_token_seconds_bucket{le="0.01"} 2.0',
