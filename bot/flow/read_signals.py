@@ -18,7 +18,7 @@ import structlog
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.comparison import compare, metrics_compared
-from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, read_window, span_of, with_target
+from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, reach_of, read_window, span_of, with_target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal, ProbeSignal, SignalSpec
@@ -102,7 +102,7 @@ class ReadSignals:
         readings: list[Reading] = []
         scrapes, since = list[Scrape](), until
         for together in _by_length(asked):
-            longest = max(one.span for one in together)
+            longest = max(one.span + reach_of(one.spec) for one in together)
             start, step = until - longest, self._step(together)
             metrics = frozenset[str]().union(*(metrics_of(one.spec) for one in together))
             try:

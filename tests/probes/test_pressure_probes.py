@@ -352,6 +352,16 @@ async def test_a_sample_every_poll_is_enough(values: Callable[[float], dict[str,
     assert (await ask("no_progress", *pages)).fields == {"bad": bad, "worst": "llm-0", "least": bad}
 
 
-async def test_samples_rarer_than_polls_say_nothing() -> None:
-    pages = scrapes(360, STANDS, every=60, end=OPENED - 12)
+@pytest.mark.parametrize("late", [0, 12, 31, 48])
+@pytest.mark.parametrize(("values", "least", "most"), [(STANDS, 9, 10), (MOVES, 0, 0), (stands_after(180), 2, 4)])
+async def test_a_sample_a_minute_is_enough(
+    values: Callable[[float], dict[str, float]], least: float, most: float, late: float
+) -> None:
+    """A poll without a sample of its own lies between two: who made no progress between them made none in it."""
+    pages = scrapes(420, lambda past: values(past - 120), every=60, end=OPENED - late)
+    assert least <= float((await ask("no_progress", *pages)).fields["bad"]) <= most
+
+
+async def test_samples_rarer_than_that_say_nothing() -> None:
+    pages = scrapes(720, STANDS, every=240, end=OPENED - 12)
     assert (await ask("no_progress", *pages)).unknown == "fewer than half of the polls are there"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bot.domain.kernel.durations import seconds
 from bot.domain.signals.history import (
@@ -40,6 +41,7 @@ from bot.domain.signals.specs import (
     StallSignal,
 )
 from bot.domain.signals.window import (
+    REACH_SECONDS,
     Point,
     Window,
     counted_seconds,
@@ -158,6 +160,11 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
             return METRICS["arrivals"].inputs
 
 
+def reach_of(spec: SampledSpec) -> float:
+    """Returns how long before its window its samples may lie: where one a minute is taken, the sign needs the last."""
+    return REACH_SECONDS if isinstance(spec, StallSignal) else 0.0
+
+
 def read_window(
     name: str, spec: SampledSpec, scrapes: Sequence[Scrape], *, window: Window, picked: Mapping[str, str]
 ) -> Reading:
@@ -178,7 +185,8 @@ def _read(
 ) -> Reading:
     if window.seconds <= 0:
         return unknown(name, "a window must be longer than 0 s", at=window.end)
-    history = gather(scrapes, of=spec.of, picked=picked, window=window)
+    reached = replace(window, start=window.start - reach_of(spec))
+    history = gather(scrapes, of=spec.of, picked=picked, window=reached)
     if not history.scrapes and not history.unreadable:
         return unknown(name, nobody(spec.of, is_past=bool(spec.ending)), at=window.end)
     match spec:
@@ -193,7 +201,7 @@ def _read(
         case ShareSignal():
             reading = _share_above(name, spec, history)
         case StallSignal():
-            reading = _stall(name, spec, history)
+            reading = _stall(name, history, window)
     return reading.model_copy(update={"at": history.newest})
 
 
@@ -448,19 +456,21 @@ def _add_buckets(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {bound: sum(buckets[bound] for buckets in several) for bound in common}
 
 
-def _stall(name: str, spec: StallSignal, history: History) -> Reading:
+def _stall(name: str, history: History, window: Window) -> Reading:
     """The preemption counter is silent in a full stall, so running, waiting and finished requests decide."""
     found, missing = measured(
         history,
         "request_success, num_requests_running or num_requests_waiting",
         reader_of("arrivals"),
-        lambda scrapes, rank: _rank_stalls(scrapes, rank, history.window),
+        lambda scrapes, rank: _rank_stalls(scrapes, rank, window),
     )
     signs = {replica: float(any(verdicts)) for replica, verdicts in found.items()}
     return _answer(name, any(signs.values()), signs, missing, "")
 
 
 def _rank_stalls(scrapes: Sequence[Scrape], rank: str, window: Window) -> bool | Missing:
+    inside = [scrape for scrape in scrapes if scrape.at >= window.start]
+    scrapes = inside if len(inside) >= 2 else scrapes[-2:]
     finished = rise(scrapes, rank, window, reader_of("request_success"))
     if isinstance(finished, Missing):
         return finished

@@ -21,6 +21,9 @@ NEEDED_SHARE = 0.5
 FIRST_LOOK_SECONDS = 40.0
 """Enough samples for a window that ends now: people read the first diagnosis within a minute of the alert."""
 
+REACH_SECONDS = 1.5 * STALE_SECONDS
+"""How far the nearest sample outside of a short window may be, where it counts because samples are rare."""
+
 FEWEST_POINTS, COARSEST_SECONDS = 30, 300.0
 """A long window is read from a store at so many samples or more, and so often: Prometheus looks back no further."""
 

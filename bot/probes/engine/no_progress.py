@@ -9,7 +9,7 @@ from bot.domain.signals.history import Missing, gather, measured, reader_of
 from bot.domain.signals.metric import value_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
-from bot.domain.signals.window import Window, quantile
+from bot.domain.signals.window import REACH_SECONDS, Window, quantile
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, seconds_asked_for
 from bot.probes.declaration import Probe
@@ -56,7 +56,7 @@ class ReadNoProgress(Sampled):
             return unknown(request.name, seconds, at=now, source=self.history.source)
         window = Window(now - seconds, now)
         # The first poll needs the last sample before it.
-        longer = Window(window.start - seconds / POLLS, now)
+        longer = Window(window.start - max(seconds / POLLS, REACH_SECONDS), now)
         scrapes = await self.scrapes(request, frozenset({*HELD, *MOVED}), longer)
         said = gather(scrapes, of=request.spec.of, picked={}, window=longer)
         by_rank, missing = measured(said, WHAT, reader_of(HELD[0]), lambda scrapes, rank: _polls(scrapes, rank, window))
@@ -85,7 +85,7 @@ def _together(ranks: Sequence[_Polls]) -> _Polls:
 
 
 def _polls(scrapes: Sequence[Scrape], rank: str, window: Window) -> _Polls | Missing:
-    """The polls with two samples, one of which may be the last before it."""
+    """The polls with two samples, one of which may be the last before it, and one the next after it."""
     seconds = window.seconds / POLLS
     starts = [window.start + number * seconds for number in range(POLLS)]
     samples = [_samples_in(Window(start, start + seconds), scrapes) for start in starts]
@@ -98,8 +98,12 @@ def _polls(scrapes: Sequence[Scrape], rank: str, window: Window) -> _Polls | Mis
 
 
 def _samples_in(poll: Window, scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
-    before = [scrape for scrape in scrapes if poll.start - poll.seconds <= scrape.at <= poll.start]
-    return [*before[-1:], *(scrape for scrape in scrapes if poll.start < scrape.at <= poll.end)]
+    reach = max(poll.seconds, REACH_SECONDS)
+    before = [scrape for scrape in scrapes if poll.start - reach <= scrape.at <= poll.start]
+    inside = [scrape for scrape in scrapes if poll.start < scrape.at <= poll.end]
+    # Who made no progress in a longer time made none in the poll.
+    after = [] if inside else [scrape for scrape in scrapes if poll.end < scrape.at <= poll.end + reach]
+    return [*before[-1:], *inside, *after[:1]]
 
 
 def _stands_still(scrapes: Sequence[Scrape], rank: str) -> bool | None:

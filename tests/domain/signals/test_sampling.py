@@ -471,6 +471,19 @@ def test_a_stall_is_running_down_waiting_up_and_nothing_finished(samples: list[S
     assert read(StallSignal(stall="engine"), samples).value is stalled
 
 
+@pytest.mark.parametrize("late", [1, 20, 55])
+@pytest.mark.parametrize(("finished", "stalled"), [(5, True), (6, False)])
+def test_where_one_sample_a_minute_is_taken_a_stall_shows_between_the_last_two(
+    late: float, finished: float, stalled: bool
+) -> None:
+    values = [(27, 13, 3), (27, 13, 5), (7, 32, finished)]
+    samples = [
+        scrape(NOW - late - 60 * (2 - i), num_requests_running=r, num_requests_waiting=w, request_success=f)
+        for i, (r, w, f) in enumerate(values)
+    ]
+    assert read(StallSignal(stall="engine"), samples).value is stalled
+
+
 # --- specs ------------------------------------------------------------------------------------------------------------
 
 
