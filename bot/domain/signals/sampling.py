@@ -218,9 +218,11 @@ def _metric(name: str, spec: MetricSignal, history: History) -> Reading:
     if spec.across == "each":
         return _answer(name, by_replica, by_replica, missing, unit)
     if spec.across == "sum" and found and (unread := {r: why for r, why in missing.items() if r in history.due}):
-        # Most replicas show the fleet's shares and maxima; their sum is only a part of its sum.
+        # Most replicas show the fleet's shares and maxima; their sum is only a part of its sum, for people.
         reason = f"{len(unread)} of {len(found.keys() | unread)} replicas could not be read: {_reasons(unread)}"
-        return unknown(name, reason, at=history.newest)
+        part = across_all([value for values in found.values() for value in values], "sum")
+        others = f"the other {len(found)} together" if len(found) > 1 else "the other one"
+        return unknown(name, f"{reason}; {others}: {round(part, 2):g} {unit}", at=history.newest)
     value = across_all([value for values in found.values() for value in values], spec.across) if found else None
     return _answer(name, value, by_replica, missing, unit)
 

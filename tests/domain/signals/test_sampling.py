@@ -316,7 +316,9 @@ def out_of_rotation(*scrapes: Scrape) -> list[Scrape]:
 def test_a_sum_without_one_of_the_replicas_is_not_the_fleets() -> None:
     samples = [each for name in "abc" for each in series("num_requests_waiting", [5] * 7, name)]
     samples.append(failed(NOW, "d", "timeout"))
-    assert read(WAITING, samples).unknown == "1 of 4 replicas could not be read: timeout (d)"
+    assert read(WAITING, samples).unknown == (
+        "1 of 4 replicas could not be read: timeout (d); the other 3 together: 15 requests"
+    )
     assert read(WAITING.model_copy(update={"across": "max"}), samples).value == 5
 
 
@@ -343,7 +345,9 @@ def test_a_replica_that_was_not_there_for_the_window_is_missing_in_no_sum(other:
 def test_a_replica_in_rotation_that_was_silent_until_a_moment_ago_is_missing_in_a_sum() -> None:
     back = [failed(NOW - 50, "b", "timeout"), *series("num_requests_waiting", [2, 2], "b")]
     reading = read(WAITING, [*series("num_requests_waiting", [5] * 7), *back])
-    assert reading.unknown == "1 of 2 replicas could not be read: only 10 s of 60 s of history (b)"
+    assert reading.unknown == (
+        "1 of 2 replicas could not be read: only 10 s of 60 s of history (b); the other one: 5 requests"
+    )
 
 
 def test_a_ratio_of_sums_is_a_share_and_needs_only_most_of_the_replicas() -> None:
