@@ -105,7 +105,7 @@ async def server() -> AsyncIterator[Answer]:
     await runner.cleanup()
 
 
-def series(name: str, *values: tuple[float, float], pod: str = "llm-0", job: str = "vllm", **labels: str) -> Any:
+def series(name: str, *values: tuple[float, float | str], pod: str = "llm-0", job: str = "vllm", **labels: str) -> Any:
     metric = {"__name__": name, "pod": pod, "job": job, "instance": "10.0.0.1:8000", "namespace": "serving", **labels}
     return {"metric": metric, "values": [[at, str(value)] for at, value in values]}
 
@@ -135,6 +135,13 @@ async def test_series_of_one_moment_become_one_scrape(server: Answer) -> None:
     assert [scrape.at for scrape in scrapes] == [80, 95]
     assert scrapes[1].ranks == {"0": {"num_requests_running": 4.0}, "1": {"num_requests_running": 2.0}}
     assert (scrapes[1].started_at, scrapes[1].uid, scrapes[1].in_rotation) == (7, "u0", True)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+async def test_what_is_no_number_is_absent(server: Answer, value: str) -> None:
+    server.body = found(series("vllm:num_requests_running", (95, 4)), series("vllm:num_requests_waiting", (95, value)))
+    assert [scrape.ranks for scrape in await between(server)] == [{"0": {"num_requests_running": 4.0}}]
 
 
 @pytest.mark.fast

@@ -54,6 +54,7 @@ async def test_a_query_is_about_the_incidents_workload() -> None:
         pytest.param(vector(), "gave 0 series", id="no-series-is-no-zero"),
         pytest.param(vector("1", "2"), "gave 2 series", id="several"),
         pytest.param(vector("NaN"), "gave no number", id="nothing-per-nothing"),
+        pytest.param(vector("+Inf"), "gave no number", id="something-per-nothing"),
         pytest.param({"status": "error", "error": "parse error"}, "refused the query: parse error", id="refused"),
         pytest.param("<html>", "answered no JSON", id="no-json"),
         pytest.param({"status": "success"}, "not in the form", id="no-data"),

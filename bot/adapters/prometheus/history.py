@@ -165,7 +165,7 @@ def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:
         by_time = pages[labels.get("pod", "")][target]
         for at, value in one.get("values", ()):
             number = float(value)
-            if not math.isnan(number):
+            if math.isfinite(number):
                 by_time[at].append(Sample(name, labels, number))
     return pages
 

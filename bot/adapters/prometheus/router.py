@@ -56,6 +56,6 @@ def _number(queries: PrometheusQueries, answer: bytes, setting: str) -> float:
         raise queries.strange() from error
     if len(numbers) != 1:
         raise SourceError(f"{setting}: gave {len(numbers)} series, and one is needed")
-    if math.isnan(numbers[0]):
+    if not math.isfinite(numbers[0]):
         raise SourceError(f"{setting}: gave no number")
     return numbers[0]

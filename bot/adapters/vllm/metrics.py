@@ -61,12 +61,12 @@ _WANTED_LINE = re.compile(rf"^{series_pattern(GAUGES | COUNTERS | HISTOGRAMS)}[{
 
 
 def parse(text: str) -> list[Sample]:
-    """The samples that the bot reads, without NaN. Raises `ValueError` for a line that is not in the text format.
+    """The finite samples that the bot reads. Raises `ValueError` for a line that is not in the text format.
 
     A fleet of 200 has 10 MB of pages: only the wanted lines are parsed, and the library takes four times as long.
     """
     samples = (_sample(line) for line in _WANTED_LINE.findall(text))
-    return [sample for sample in samples if not math.isnan(sample.value)]
+    return [sample for sample in samples if math.isfinite(sample.value)]
 
 
 def _sample(line: str) -> Sample:

@@ -43,7 +43,13 @@ class VllmScraper:
             found = scrape_of(parse(text), replica, at)
         except ValueError as error:
             return _failed(replica, f"/metrics is not in the text format: {error}", at)
-        return found or _failed(replica, "no vLLM metrics on its page (is --disable-log-stats set?)", at)
+        return found or _failed(replica, _why_no_metrics(text), at)
+
+
+def _why_no_metrics(text: str) -> str:
+    if text.lstrip()[:1] == "<":
+        return "/metrics is a web page, not metrics: something in front of the engine answers"
+    return "no vLLM metrics on its page (is --disable-log-stats set?)"
 
 
 def _failed(replica: Replica, error: str, at: float) -> Scrape:

@@ -137,7 +137,7 @@ def test_labels_may_hold_whatever_is_written_in_a_models_name() -> None:
 
 def test_what_is_no_number_is_absent() -> None:
     assert parse("vllm:kv_cache_usage_perc NaN\n") == []
-    assert parse("vllm:num_requests_running +Inf\n")[0].value == float("inf")
+    assert parse("vllm:num_requests_running +Inf\nvllm:num_requests_waiting -Inf\n") == []
 
 
 def test_absent_is_absent_and_not_zero() -> None:

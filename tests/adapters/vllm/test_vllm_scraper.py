@@ -59,7 +59,7 @@ async def test_a_page_becomes_values(pages: dict[str, str], captures: Path) -> N
     [
         pytest.param("hangs", "did not answer within 0.2 s", id="hangs"),
         pytest.param("503", "/metrics answered HTTP 503", id="error"),
-        pytest.param("<html>", "no vLLM metrics", id="html"),
+        pytest.param("<!doctype html>\n<title>Sign in</title>", "a web page, not metrics", id="html"),
         pytest.param("process_start_time_seconds 1.0\n", "no vLLM metrics", id="log-stats-disabled"),
         pytest.param("vllm:num_requests_running{ 1.0\n", "not in the text format", id="broken"),
     ],
