@@ -17,9 +17,11 @@ pytestmark = pytest.mark.fast
 BOTH = pytest.mark.parametrize("probe", ["gpu_fault", "gpu_health"])
 
 
-async def read(probe: str, *pages: str, pods: tuple[Obj, ...] = (pod("llm-a", "n1"),)) -> Reading:
+async def read(
+    probe: str, *pages: str, pods: tuple[Obj, ...] = (pod("llm-a", "n1"),), on: Obj | None = None
+) -> Reading:
     """The reading of the last page of the node of these pods, half a minute after the one before."""
-    store, seen = FakeSampleStore(), snapshot([node("n1")], pods)
+    store, seen = FakeSampleStore(), snapshot([on or node("n1")], pods)
     for number, page in enumerate(pages):
         cluster, at = Cluster({"n1": page}), NOW + 30 * number
         reading = await probes.ask(asked_of(probe, seen, at=at), finder=cluster, pages=cluster, samples=store)
@@ -95,6 +97,24 @@ async def test_a_pod_with_fewer_gpus_on_the_page_than_its_limit_is_unknown(probe
     reading = await read(probe, page, pods=(pod("llm-a", "n1", gpus=2), pod("llm-b", "n1")))
     assert is_faulty(reading) is None
     assert "of the 2 GPUs of llm-a" in reason(reading)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED"}, id="time-slices"),
+        pytest.param({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}, id="one-kind-of-mig-slice"),
+        pytest.param({"nvidia.com/gpu.sharing-strategy": "mps"}, id="mps"),
+    ],
+)
+async def test_a_pod_with_several_slices_may_have_them_on_one_gpu(probe: str, labels: dict[str, str]) -> None:
+    shared = node("n1")
+    shared["metadata"]["labels"] = labels
+    page, pods = gpu(0, "llm-a") + gpu(1, "somebody"), (pod("llm-a", "n1", gpus=2),)
+    assert is_faulty(await read(probe, page, page, pods=pods, on=shared)) is False
+    lost = await read(probe, page, gpu(1, "somebody"), pods=pods, on=shared)
+    assert (is_faulty(lost), "GPU 0 is no longer on the exporter's page" in reason(lost)) == (None, True)
 
 
 @BOTH

@@ -123,7 +123,9 @@ class ReadGpuFault:
             record = recorded.get(gpu.uuid, NO_RECORD)
             before, back = readings.before(gpu.index), readings.reaches_back
             judged.append((gpu, judge_gpu(gpu.values, before, dated, reaches_back=back, record=record)))
-        missing = [Fault("", f"{node}: {note}", node=node) for note in missing_gpus(page.gpus, ours, readings.gone)]
+        seen = next((each for each in snapshot.nodes if name_of(each) == node), None)
+        notes = missing_gpus(page.gpus, ours, readings.gone, seen)
+        missing = [Fault("", f"{node}: {note}", node=node) for note in notes]
         return missing + [
             replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
             for gpu, fault in judged

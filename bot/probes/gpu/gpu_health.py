@@ -67,7 +67,10 @@ class ReadGpuHealth:
             self._records, [gpu.uuid for page in pages.values() for gpu in page.gpus], request
         )
         gpus = await asyncio.gather(
-            *(self._judge_gpus(node, pages[node], pods, request, recorded) for node, pods in replicas.items())
+            *(
+                self._judge_gpus(node, nodes.get(node), pages[node], pods, request, recorded)
+                for node, pods in replicas.items()
+            )
         )
         verdicts = {
             node: [judge_node(node, nodes.get(node), start_of(request)), judge_events_of(node), *found]
@@ -85,14 +88,21 @@ class ReadGpuHealth:
         return lambda node: judge_events(node, events.get(node, ()), start_of(request))
 
     async def _judge_gpus(
-        self, node: str, page: NodeGpus, pods: Sequence[Obj], request: ProbeRequest, recorded: Mapping[str, Record]
+        self,
+        node: str,
+        seen: Obj | None,
+        page: NodeGpus,
+        pods: Sequence[Obj],
+        request: ProbeRequest,
+        recorded: Mapping[str, Record],
     ) -> list[Verdict]:
-        """By the node's exporter, else by the replicas themselves if that is allowed."""
+        """By the node's exporter, else by the replicas themselves if that is allowed. `seen`: the node's object."""
         place, since = place_of(request, node), start_of(request)
         gpus = gpus_of(page.gpus, pods)
         if any(gpu.values for gpu in gpus):
             readings = await self._history.add(place, {gpu.index: gpu.values for gpu in page.gpus}, since)
-            missing = [Verdict.on(node, None, None, note) for note in missing_gpus(page.gpus, pods, readings.gone)]
+            notes = missing_gpus(page.gpus, pods, readings.gone, seen)
+            missing = [Verdict.on(node, None, None, note) for note in notes]
             fastest = max(gpu.values.get("sm_clock", 0.0) for gpu in gpus)
             return missing + [
                 _judge(f"{node}/{gpu.index}", gpu, readings, fastest, recorded.get(gpu.uuid, NO_RECORD)) for gpu in gpus
