@@ -380,9 +380,13 @@ def _pairs(
 def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
     buckets, missing = _buckets(history, spec.histogram)
     each = {r: own for r, counts in buckets.items() if (own := histogram_quantile(counts, spec.quantile)) is not None}
-    value = histogram_quantile(_add_buckets(list(buckets.values())), spec.quantile)
+    together = _add_buckets(list(buckets.values()))
+    value = histogram_quantile(together, spec.quantile)
     if buckets and value is None:
-        return unknown(name, f"no {spec.histogram} observed in {short(history.window.seconds)}", at=history.newest)
+        nothing = f"no {spec.histogram} observed in {short(history.window.seconds)}"
+        no_bound = f"the replicas' {spec.histogram} have no bound in common"
+        reason = no_bound if any(count > 0 for count in together.values()) else nothing
+        return unknown(name, reason, at=history.newest)
     return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
 
 

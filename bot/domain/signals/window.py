@@ -145,12 +145,13 @@ def slope(points: Sequence[Point]) -> float:
 
 
 def histogram_quantile(buckets: Mapping[str, float], q: float) -> float | None:
-    """Returns the `q`-quantile from cumulative counts by upper bound, like PromQL's; None without observations.
+    """Returns the `q`-quantile from cumulative counts by upper bound, like PromQL's.
 
-    Beyond the highest finite bound it returns that bound: more cannot be known.
+    None without observations or without a finite bound. Beyond the highest finite bound it returns that bound: more
+    cannot be known.
     """
     bounds = sorted((float(bound), count) for bound, count in buckets.items())
-    if not bounds or bounds[-1][1] <= 0:
+    if not bounds or bounds[-1][1] <= 0 or math.isinf(bounds[0][0]):
         return None
     wanted = q * bounds[-1][1]
     below, count_below = 0.0, 0.0

@@ -436,6 +436,17 @@ def test_a_quantile_is_over_all_replicas_at_the_bounds_that_all_have() -> None:
     assert reading.by_replica["a"] == pytest.approx(0.05)
 
 
+def test_replicas_without_a_bound_in_common_have_no_quantile_together() -> None:
+    name = "time_to_first_token_seconds"
+    samples = [
+        scrape(at, replica, histograms={name: observed({bound: count, "+Inf": count}, count)})
+        for replica, bound in (("a", "0.1"), ("b", "0.5"))
+        for at, count in ((NOW - 60, 0.0), (NOW, 10.0))
+    ]
+    reading = read(QuantileSignal(quantile=0.5, histogram=name), samples)
+    assert (reading.value, reading.unknown) == (None, f"the replicas' {name} have no bound in common")
+
+
 @pytest.mark.parametrize(
     ("q", "expected"),
     [(0.25, 0.05), (0.5, 0.1), (0.75, 0.55), (0.99, 1.0)],
@@ -448,6 +459,7 @@ def test_a_histogram_quantile_lies_between_two_bounds_and_never_beyond_the_last(
 def test_an_empty_histogram_has_no_quantile() -> None:
     assert histogram_quantile({}, 0.5) is None
     assert histogram_quantile({"1.0": 0.0, "+Inf": 0.0}, 0.5) is None
+    assert histogram_quantile({"+Inf": 5.0}, 0.5) is None
 
 
 # --- stall ------------------------------------------------------------------------------------------------------------
