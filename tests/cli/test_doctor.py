@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bot.adapters import alertmanager_api, pagers
@@ -298,14 +298,26 @@ def test_refused_permissions_are_listed_together() -> None:
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize(("status", "grade"), [(200, "fine"), (401, "broken"), (503, "broken")])
-async def test_prometheus_is_asked_a_query(status: int, grade: str) -> None:
-    async def query(_request: Request) -> JSONResponse:
-        return JSONResponse({"status": "success"}, status_code=status)
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        pytest.param(200, '{"data": {"result": [1000.5, "1000.5"]}}', "answers a query", id="it-is-one"),
+        pytest.param(401, "{}", "answers a query with HTTP 401", id="no-token"),
+        pytest.param(503, "", "answers a query with HTTP 503", id="not-ready"),
+        pytest.param(200, "<html>Sign in</html>", "what answers is no Prometheus", id="a-proxy"),
+        pytest.param(200, '{"status": "success"}', "what answers is no Prometheus", id="something-else"),
+        pytest.param(200, '{"data": {"result": [700, "700"]}}', "its clock and the bot's differ by 5 min", id="clock"),
+    ],
+)
+async def test_prometheus_is_asked_a_query(status: int, body: str, said: str) -> None:
+    async def query(_request: Request) -> Response:
+        return Response(body, status_code=status)
 
     prometheus = Starlette(routes=[Route("/api/v1/query", query)])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(prometheus)) as client:
-        assert (await reachable(client, "http://prometheus/")).grade == grade
+        finding = await reachable(client, "http://prometheus/", lambda: 1000.0)
+    assert said in finding.what
+    assert (finding.grade == "fine") == (said == "answers a query")
 
 
 @pytest.mark.fast
