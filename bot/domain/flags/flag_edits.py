@@ -66,15 +66,15 @@ def with_flag(written: Written, edit: FlagEdit, pen: Pen) -> Written:
     if edit.value is None:
         return _without_flag(written, flags, edit, pen)
     present = flags.last(edit.flag)
-    if present is None or _is_out_of_reach(present, pen):
+    if present is None or _is_out_of_reach(present, flags, pen):
         return _with_new_flag(written, flags, edit, pen)
     if present.entry is not None:
         return _with_entry(written, flags, present, edit, pen.table.spec(edit.flag))
     return _with_words(written, flags, present, edit, pen)
 
 
-def _is_out_of_reach(present: WrittenFlag, pen: Pen) -> bool:
-    held = [word.inner.place.config_map for word in present.words[:1] if word.inner is not None]
+def _is_out_of_reach(present: WrittenFlag, flags: FlagsInSpec, pen: Pen) -> bool:
+    held = [_spot(word, present, flags).place.config_map for word in present.words]
     return pen.only_template and (present.entry is not None or any(held))
 
 
@@ -231,7 +231,7 @@ def _with_list(written: Written, place: Place, elements: list[str]) -> Written:
 def _without_flag(written: Written, flags: FlagsInSpec, edit: FlagEdit, pen: Pen) -> Written:
     """Removes every occurrence: otherwise an earlier one would take effect."""
     while (present := flags.last(edit.flag)) is not None:
-        if _is_out_of_reach(present, pen):
+        if _is_out_of_reach(present, flags, pen):
             raise impossible(
                 f"{edit.flag} stands in a ConfigMap that the running replicas read too", "give it another value instead"
             )

@@ -264,6 +264,30 @@ def test_a_canary_leaves_the_shared_config_map_alone() -> None:
     assert "running replicas read too" in declined("canary", {"edits": [seqs(None)]}, seen).reason
 
 
+SHARED_SCRIPT = "exec vllm serve m --max-num-seqs $SEQS --max-model-len 2048"
+
+
+def with_more_flags_in_the_value() -> ClusterSnapshot:
+    env = [{"name": "SEQS", "valueFrom": {"configMapKeyRef": {"name": "vllm-config", "key": "seqs"}}}]
+    seen = made(["sh", "-c", SHARED_SCRIPT], None, env=env)
+    seen.config_maps["vllm-config"]["data"]["seqs"] = "64 --enable-prefix-caching"
+    return seen
+
+
+def test_a_canary_overrides_a_value_whose_config_map_holds_more_flags() -> None:
+    seen = with_more_flags_in_the_value()
+    (call,) = change(seen, seqs(6), verb="canary").calls
+    canary = call.body["spec"]["template"]
+    assert canary["spec"]["containers"][0]["command"] == ["sh", "-c", f"{SHARED_SCRIPT} --max-num-seqs 6"]
+    flags = flags_of_template(canary, config_maps=seen.config_maps).values
+    assert (flags["--max-num-seqs"], flags["--enable-prefix-caching"]) == ("6", True)
+
+
+def test_a_canary_does_not_remove_a_value_from_a_shared_config_map() -> None:
+    reason = declined("canary", {"edits": [seqs(None)]}, with_more_flags_in_the_value()).reason
+    assert "running replicas read too" in reason
+
+
 def other_pod(*, labels: Obj | None = None, namespace: str = "serving", phase: str = "Running", **spec: Any) -> Obj:
     """A pod of Deployment chat."""
     other = pod(9)
