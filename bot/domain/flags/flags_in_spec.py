@@ -35,6 +35,10 @@ ENGINE_WORDS = ("vllm", "api_server", "openai")
 ADDITIONAL_ARGS = "VLLM_ADDITIONAL_ARGS"
 """Images whose own entrypoint starts the engine append this variable's words."""
 CONFIG = "--config"
+_PROGRAM = re.compile(
+    rf"(?:.*/)?(?:{'|'.join(SHELLS)}|env|exec|nohup|tini|dumb-init|numactl|torchrun|ray|python[\d.]*)|.*\.(?:sh|py)"
+)
+"""A first argument that is a program and not the engine's model: what it starts the engine with is not written here."""
 _BETWEEN_WORDS = re.compile(r"[\s;&|()'\"\\]+")
 _NUMBER = re.compile(r"^-\d+(\.\d+)?$")
 
@@ -193,11 +197,21 @@ def _command_line(container: Obj, index: int, variables: Variables) -> list[Word
     command = container.get("command")
     if command and behind_engine_name([word.text for word in elements]) is None:
         raise ShellScriptError(f"its command {command[0]} does not name the engine, so its flags are not known")
+    return elements if command else _behind_entrypoint(elements, index, variables)
+
+
+def _behind_entrypoint(arguments: list[Word], index: int, variables: Variables) -> list[Word]:
+    """Without a command, the image's entrypoint gets the arguments: for its engine, or as a program to run."""
+    texts = [word.text for word in arguments]
+    if texts and behind_engine_name(texts) is None and _PROGRAM.fullmatch(texts[0]):
+        raise ShellScriptError(f"its first argument {texts[0]} is another program, so its flags are not known")
     extra = variables.by_name.get(ADDITIONAL_ARGS)
-    if extra is not None and extra.text is not None and not command:
-        end = Spot(_list_place(index, "args"), len(elements), len(elements))
-        elements += split_words(extra, variables, end, in_shell=False)
-    return elements
+    if extra is None and not arguments:
+        raise ShellScriptError("only its image says how the engine is started, so its flags are not known")
+    if extra is not None and extra.text is None:
+        raise ShellScriptError(f"its variable {ADDITIONAL_ARGS} cannot be read, so its flags are not known")
+    end = Spot(_list_place(index, "args"), len(arguments), len(arguments))
+    return [*arguments, *(split_words(extra, variables, end, in_shell=False) if extra else ())]
 
 
 def _script_at(container: Obj) -> int | None:

@@ -196,6 +196,44 @@ def test_the_flags_of_a_command_that_does_not_name_the_engine_are_not_known(comm
     assert f"its command {command[0]} does not name the engine" in flags_of_template(made).unparsable
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(["bash", "/start.sh"], id="shell"),
+        pytest.param(["/bin/bash", "-x", "/start.sh", "--max-num-seqs=64"], id="shell-with-options"),
+        pytest.param(["/start.sh", "--max-num-seqs=64"], id="script"),
+        pytest.param(["python3", "/app/serve.py"], id="python"),
+        pytest.param(["tini", "--", "/start.sh"], id="init"),
+        pytest.param([], id="the-image-alone"),
+    ],
+)
+def test_the_flags_behind_a_program_that_the_image_starts_are_not_known(args: list[str]) -> None:
+    made = template(command=None)
+    made["spec"]["containers"][0]["args"] = args
+    assert "so its flags are not known" in flags_of_template(made).unparsable
+
+
+def test_additional_arguments_that_cannot_be_read_leave_the_flags_unknown() -> None:
+    secret = {"name": "VLLM_ADDITIONAL_ARGS", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    read = flags_of_template(template("--max-num-seqs=64", command=None, env=[secret]))
+    assert "VLLM_ADDITIONAL_ARGS cannot be read" in read.unparsable
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(["--model=m", "--max-num-seqs=64"], id="flags"),
+        pytest.param(["/models/llama", "--max-num-seqs=64"], id="a-model-by-its-path"),
+        pytest.param(["serve", "m", "--max-num-seqs=64"], id="the-engines-own-command"),
+        pytest.param(["bash", "-c", "vllm serve m --max-num-seqs=64"], id="script-in-the-template"),
+        pytest.param(["vllm", "serve", "m", "--max-num-seqs=64"], id="engine"),
+    ],
+)
+def test_the_flags_of_an_engine_that_the_image_starts_are_known(args: list[str]) -> None:
+    read = flags_of_template(template(*args, command=None))
+    assert (read.values.get("--max-num-seqs"), read.unparsable) == ("64", "")
+
+
 def with_config(text: str, *args: str, **mount: str) -> dict[str, Any]:
     made = template("--config=/etc/vllm/config.yaml", *args)
     made["spec"]["volumes"] = [{"name": "c", "configMap": {"name": "vllm-config"}}]
