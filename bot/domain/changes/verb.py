@@ -158,10 +158,8 @@ def everywhere(*access: Access) -> Mapping[str, tuple[Access, ...]]:
 
 
 def rolled(*kinds: str, besides: tuple[Access, ...] = ()) -> Mapping[str, tuple[Access, ...]]:
-    """Returns the permissions to roll out a workload. A Deployment's old pods are marked and drained before they end;
-    for other kinds the controller sets the order.
+    """Returns the permissions to roll out a workload. A Deployment's old pods are marked and drained before they end,
+    a StatefulSet's are evicted where its controller would wait for them; else the controller sets the order.
     """
-    return {
-        kind: (Access("patch", kind), *besides, *FLOORS_OF_AUTOSCALERS, *([PATCH_POD] if kind == "Deployment" else []))
-        for kind in kinds
-    }
+    of_pods = {"Deployment": (PATCH_POD,), "StatefulSet": (EVICT,)}
+    return {kind: (Access("patch", kind), *besides, *FLOORS_OF_AUTOSCALERS, *of_pods.get(kind, ())) for kind in kinds}

@@ -19,6 +19,7 @@ from bot.domain.cluster.objects import (
     dig,
     is_owned_by,
     labels_of,
+    name_of,
     uid_of,
 )
 from bot.domain.cluster.rotation import pods_of_workload
@@ -201,6 +202,8 @@ class Revision:
 
     number: int
     template: Obj
+    name: str
+    """The name of the object that keeps it."""
 
 
 def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
@@ -209,9 +212,12 @@ def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
     if workload is None or kind_of(workload) == "LeaderWorkerSet":
         return []
     if kind_of(workload) == "Deployment":
-        return [Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template"))) for rs in replica_sets_of(snapshot)]
+        return [
+            Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template")), name_of(rs))
+            for rs in replica_sets_of(snapshot)
+        ]
     kept = [one for one in snapshot.revisions if is_owned_by(one, workload)]
-    found = [Revision(int(one.get("revision") or 0), _kept_template(one)) for one in kept]
+    found = [Revision(int(one.get("revision") or 0), _kept_template(one), name_of(one)) for one in kept]
     return sorted(found, key=lambda one: one.number, reverse=True)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.changes.plan import Call, Wait
+from bot.domain.changes.context import PlanContext
+from bot.domain.changes.plan import Call, LedgerEntry, Plan, Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.capacity import Capacity, capacity_for, capacity_of
 from bot.domain.cluster.json_patch import applied
@@ -19,6 +20,8 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from tests.domain.changes.snapshots import (
     ARGS,
+    NOW,
+    budget,
     container,
     declined,
     endpoint_slice,
@@ -70,10 +73,10 @@ def ready_pod(name: str, labels: dict[str, str], owners: list[Obj], spec: Obj | 
 
 
 def kept(number: int, pod_template: Obj) -> Obj:
-    """A ControllerRevision: a patch of the template, in the words of the API server."""
+    """A ControllerRevision, `llm-a` or `llm-b`: a patch of the template, in the words of the API server."""
     stored = copy.deepcopy(pod_template) | {"$patch": "replace"}
     stored["metadata"]["creationTimestamp"] = None
-    metadata = {"name": f"llm-{number}", "ownerReferences": owner("StatefulSet", "llm", "sts-uid")}
+    metadata = {"name": f"llm-{'_ab'[number]}", "ownerReferences": owner("StatefulSet", "llm", "sts-uid")}
     return {"metadata": metadata, "revision": number, "data": {"spec": {"template": stored}}}
 
 
@@ -177,11 +180,53 @@ def failing(number: int, *, revision: str = "llm-b") -> Obj:
 STUCK = (member(0, revision="llm-a"), member(1, revision="llm-a"), failing(2))
 
 
-def test_a_rollback_ends_the_pod_that_its_ordered_controller_would_wait_for_for_ever() -> None:
-    plan = planned("rollback", {}, numbered_world(pods=STUCK))
-    steps = [step.condition if isinstance(step, Wait) else f"{step.method} {step.target.name}" for step in plan.steps]
-    assert steps == ["patch llm", "observed", "evict llm-2", "rolled_out"]
-    assert plan.expected.endswith("; llm-2, which is not Ready and runs the abandoned template, is evicted")
+def steps_of(plan: Plan) -> list[str]:
+    return [step.condition if isinstance(step, Wait) else f"{step.method} {step.target.name}" for step in plan.steps]
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [("rollback", {}), ("set_flags", {"edits": CAP}), ("restart", {})])
+def test_a_pod_that_its_ordered_controller_would_wait_for_for_ever_is_ended(verb: str, arguments: Any) -> None:
+    settled = stateful_set() | {"status": stateful_set()["status"] | {"currentRevision": "llm-b"}}
+    pods = STUCK if verb == "rollback" else (member(0), member(1), failing(2))
+    plan = planned(verb, arguments, numbered_world(settled, pods=pods))
+    assert steps_of(plan) == ["patch llm", "observed", "evict llm-2", "rolled_out"]
+    assert plan.expected.endswith("; llm-2, which is not Ready, is evicted")
+
+
+def test_a_set_of_which_every_pod_crashes_is_replaced() -> None:
+    settled = stateful_set() | {"status": stateful_set()["status"] | {"currentRevision": "llm-b"}}
+    plan = planned("set_flags", {"edits": CAP}, numbered_world(settled, pods=tuple(map(failing, range(3)))))
+    assert steps_of(plan) == ["patch llm", "observed", "evict llm-0", "evict llm-1", "evict llm-2", "rolled_out"]
+
+
+@pytest.mark.parametrize(
+    ("last", "steps"),
+    [
+        pytest.param(failing(2), ["patch llm", "observed", "evict llm-2", "rolled_out"], id="of-the-edit"),
+        pytest.param(failing(2, revision="llm-a"), ["patch llm", "rolled_out"], id="of-before"),
+    ],
+)
+def test_an_undo_ends_the_pod_of_the_edit_that_its_ordered_controller_would_wait_for(
+    last: Obj, steps: list[str]
+) -> None:
+    edit = planned("set_flags", {"edits": CAP}, numbered_world()).calls[0]
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0", state="s", verb="set_flags", title=edit.title, target=edit.target, undo=edit.undo,
+        applied_at=1.0,
+    )  # fmt: skip
+    edited = applied(edit.body, stateful_set())
+    revisions = (kept(1, template()), kept(2, edited["spec"]["template"]))
+    seen = numbered_world(edited, pods=(*STUCK[:2], last), revisions=revisions)
+    plan = planned("undo", {}, seen, PlanContext(incident_id="INC-42", now=NOW, ledger=(entry,)))
+    assert steps_of(plan) == steps
+    assert all(call.restores for call in plan.calls)
+
+
+def test_a_budget_that_keeps_the_pod_from_being_evicted_is_said() -> None:
+    refusing = budget(allowed=0, healthy=0, desired=2)
+    plan = planned("rollback", {}, numbered_world(pods=(*STUCK[:2], failing(2)), pdbs=(refusing,)))
+    assert grade(plan, "disruption_budget") == "warning"
+    assert "somebody has to delete llm-2" in weighed(plan, "disruption_budget")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from bot.domain.cluster.objects import (
     ROTATION_ANNOTATION,
     TAKEN_FROM_LABEL,
     annotations_of,
+    dig,
     is_going_away,
     labels_of,
     name_of,
@@ -100,6 +101,21 @@ def _release_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, key
     )
     call = patch_call(pod, "Pod", [_label_edit(pod, key), mark, *_notes(pod, context, key)], wording)
     return call.model_copy(update={"undo": (), "no_undo": f"its replacement takes over; end {name} when it is empty"})
+
+
+def evict_call(pod: Obj, called: str = "") -> Call:
+    """`called`: name of what ends, if it is more than the pod."""
+    called = called or name_of(pod)
+    return Call(
+        method="evict",
+        target=ref_of(pod, "Pod"),
+        title=f"Evict {name_of(pod)}",
+        differences=(Difference(path="", before=name_of(pod), text=f"{called} ends and is replaced"),),
+        no_undo="its replacement runs the same template; there is nothing to put back",
+        stamped=False,
+        ends=(uid_of(pod),),
+        node=dig(pod, "spec", "nodeName") or "",
+    )
 
 
 def unready_now(snapshot: ClusterSnapshot) -> dict[str, list[str]]:

@@ -19,20 +19,31 @@ from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.images import image_notes
 from bot.domain.changes.plan import Circumstance, Difference, Wait
+from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit
-from bot.domain.cluster.objects import controller_of, dig, is_going_away, is_ready, name_of, ref_of, uid_of
+from bot.domain.cluster.objects import (
+    controller_of,
+    dig,
+    is_going_away,
+    is_ready,
+    labels_of,
+    name_of,
+    ref_of,
+    uid_of,
+)
 from bot.domain.cluster.rollout import (
     capacity_keeping_edits,
     digest_of,
     replica_sets_of,
     replicas_of,
+    revisions_of,
     rollout_state,
     same_template,
     strategy_of,
 )
 from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, ready_replicas, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import KINDS, NUMBERED, kind_of, pod_templates
+from bot.domain.cluster.workload import KINDS, NUMBERED, REVISION_HASH_LABEL, kind_of, pod_templates
 from bot.domain.kernel.errors import impossible
 
 MAX_EMPTIED = 20
@@ -175,6 +186,22 @@ def replaced_by(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     return [pod for pod in old if not is_going_away(pod)]
 
 
+def in_the_way(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
+    """Returns the pods that a rollout to `template` has to end, because their controller waits until they are Ready.
+
+    A StatefulSet's controller replaces none while one of its pods is not Ready, whatever that pod runs, unless its
+    pods are managed in parallel ("forced rollback" in the Kubernetes documentation).
+    """
+    workload = workload_of(snapshot)
+    is_ordered = kind_of(workload) == "StatefulSet" and dig(workload, "spec", "podManagementPolicy") != "Parallel"
+    # Before the controller has seen the present template, its pods may be starting.
+    if not is_ordered or not rollout_state(workload).is_observed:
+        return []
+    kept = {each.name for each in revisions_of(snapshot) if same_template(each.template, template)}
+    unready = [pod for pod in pods_of_workload(snapshot) if not is_ready(pod) and not is_going_away(pod)]
+    return [pod for pod in unready if labels_of(pod).get(REVISION_HASH_LABEL) not in kept]
+
+
 def runs_already(snapshot: ClusterSnapshot, template: Obj) -> bool:
     """Whether enough replicas serve with `template` that a rollout to it starts none: it reverts a stuck one."""
     leaving = {uid_of(pod) for pod in replaced_by(snapshot, template)}
@@ -187,7 +214,7 @@ def rollout_circumstances(snapshot: ClusterSnapshot, templates: Sequence[Obj]) -
     workload = workload_of(snapshot)
     images = image_notes(snapshot, [each.template for each in pod_templates(workload)], templates)
     if kind_of(workload) in NUMBERED:
-        return (*_numbered_circumstances(snapshot, workload), *images)
+        return (*_numbered_circumstances(snapshot, workload, templates[0]), *images)
     if is_recreated(workload):
         return (*_recreated_circumstances(snapshot, workload, templates[0]), *images)
     in_place = no_surge(snapshot, templates[0])
@@ -224,9 +251,10 @@ def _recreated_circumstances(snapshot: ClusterSnapshot, workload: Obj, template:
     )
 
 
-def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj) -> tuple[Circumstance, ...]:
+def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj, template: Obj) -> tuple[Circumstance, ...]:
     strategy, replicas = strategy_of(workload), replicas_of(workload)
     room = "no room is needed: each replica ends before its successor starts"
+    evicted = in_the_way(snapshot, template)
     text = (
         f"a {kind_of(workload)} ends a replica before its successor starts:"
         f" {strategy.max_unavailable} of {replicas} is down at a time"
@@ -234,9 +262,18 @@ def _numbered_circumstances(snapshot: ClusterSnapshot, workload: Obj) -> tuple[C
     return (
         Circumstance(name="room", grade="fine", text=room),
         Circumstance(name="capacity", grade="warning", text=text),
-        rolling_budget_note(snapshot, strategy),
+        _budget_of_evicted(snapshot, evicted) if evicted else rolling_budget_note(snapshot, strategy),
         drain_circumstance(snapshot, drain_mode(snapshot), replicas_present(snapshot)),
     )
+
+
+def _budget_of_evicted(snapshot: ClusterSnapshot, evicted: Sequence[Obj]) -> Circumstance:
+    budgets = [budget_for(pod, snapshot) for pod in evicted]
+    refused = next((budget.text for budget in budgets if budget.verdict != "allowed"), "")
+    if not refused:
+        return Circumstance(name="disruption_budget", grade="fine", text=budgets[0].text)
+    text = f"{refused}; if that stays so, somebody has to delete {', '.join(map(name_of, evicted))}"
+    return Circumstance(name="disruption_budget", grade="warning", text=text)
 
 
 def _rollout_drain(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
@@ -272,10 +309,11 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     replicas, ready = replicas_of(workload), ready_replicas(snapshot)
     none = "" if _cuts_requests(snapshot, template) else "none: "
     if kind_of(workload) in NUMBERED:
+        evicted = _evicted(in_the_way(snapshot, template))
         if replicas == 1:
-            return "all of it, until the only replica has started again"
+            return f"all of it, until the only replica has started again{evicted}"
         staying = max(0, min(replicas, ready) - strategy_of(workload).max_unavailable)
-        return f"{none}{staying} of {replicas} replicas stay in rotation"
+        return f"{none}{staying} of {replicas} replicas stay in rotation{evicted}"
     if runs_already(snapshot, template):
         names = ", ".join(name_of(pod) for pod in replaced_by(snapshot, template)) or "nothing"
         return f"{none}only {names} ends; the {replicas} replicas that serve run this template already"
@@ -289,6 +327,11 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
         return _lost_in_place(snapshot, template)
     staying_ones = f"{replicas} replicas" if ready >= replicas else f"the {ready} of {replicas} replicas that serve"
     return f"{none}{staying_ones} stay in rotation while they are replaced one by one"
+
+
+def _evicted(pods: Sequence[Obj]) -> str:
+    are = "is" if len(pods) == 1 else "are"
+    return f"; {', '.join(map(name_of, pods))}, which {are} not Ready, {are} evicted" if pods else ""
 
 
 def _lost_in_place(snapshot: ClusterSnapshot, template: Obj) -> str:

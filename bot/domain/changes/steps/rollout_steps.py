@@ -7,6 +7,8 @@ nothing else ends.
 
 Where not one new pod fits, a rollout goes in place: surge 0, one replica at a time ends before its successor starts,
 and the last call puts the strategy back. Replicas that no node takes are replaced with the first: they stay Pending.
+
+A StatefulSet's pods that are not Ready are evicted: its controller would wait for them for ever.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from typing import Any
 from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.plan import Call, Difference, Step, Wait
-from bot.domain.changes.steps.replica_steps import emptied_steps, victim_call
+from bot.domain.changes.steps.replica_steps import emptied_steps, evict_call, victim_call
 from bot.domain.changes.steps.rolling import (
     emptied_first,
     has_node,
+    in_the_way,
     no_surge,
     pending_allowed,
     rolled_out,
@@ -31,8 +34,8 @@ from bot.domain.changes.steps.rolling import (
 )
 from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
-from bot.domain.cluster.objects import grace_seconds, is_going_away, name_of, ref_of, uid_of
-from bot.domain.cluster.rollout import replicas_of, template_digest
+from bot.domain.cluster.objects import ObjectRef, grace_seconds, is_going_away, name_of, ref_of, uid_of
+from bot.domain.cluster.rollout import digest_of, replicas_of, template_digest
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
@@ -74,7 +77,27 @@ def rollout_steps(snapshot: ClusterSnapshot, change: TemplateChange, context: Pl
     if no_surge(snapshot, change.template):
         return _in_place(snapshot, change, context)
     call = patch_call(workload, kind_of(workload), change.edits, change.wording, guards=change.guards)
-    return call, rolled_out(workload, change.templates, context)
+    return (
+        call,
+        *ended_in_the_way(snapshot, call.target, change.templates),
+        rolled_out(workload, change.templates, context),
+    )
+
+
+def ended_in_the_way(snapshot: ClusterSnapshot, target: ObjectRef, templates: Sequence[Obj]) -> tuple[Step, ...]:
+    """Evicts the pods that the controller would wait for, once their successors are of the new template."""
+    pods = in_the_way(snapshot, templates[0])
+    if not pods:
+        return ()
+    seen = Wait(
+        condition="observed",
+        about=target,
+        parameters={"template": digest_of(templates)},
+        within_seconds=MARGIN_SECONDS,
+        title=f"The controller of {target.name} has seen it",
+    )
+    # They do not fail because of their node.
+    return seen, *(evict_call(pod).model_copy(update={"node": ""}) for pod in pods)
 
 
 def _in_place(snapshot: ClusterSnapshot, change: TemplateChange, context: PlanContext) -> tuple[Step, ...]:

@@ -14,10 +14,10 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, r
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Circumstance, Plan, Step, Wait
 from bot.domain.changes.steps.node_steps import cordon_call, listed, node_of, node_seen, on_node, schedulable_without
-from bot.domain.changes.steps.replica_steps import emptied_steps, isolate_call, others_in_rotation
+from bot.domain.changes.steps.replica_steps import emptied_steps, evict_call, isolate_call, others_in_rotation
 from bot.domain.changes.steps.rolling import only_for
 from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
-from bot.domain.changes.verbs.replace_replica import evict_call, replaced
+from bot.domain.changes.verbs.replace_replica import replaced
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.objects import dig, grace_seconds, name_of, namespace_of, ref_of, uid_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation

@@ -18,8 +18,15 @@ from bot.domain.changes.circumstances import (
 )
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Step, Wait
-from bot.domain.changes.steps.replica_steps import called, others_in_rotation, replica_of, unready_now, victim_call
+from bot.domain.changes.plan import Circumstance, LedgerEntry, Plan, Step, Wait
+from bot.domain.changes.steps.replica_steps import (
+    called,
+    evict_call,
+    others_in_rotation,
+    replica_of,
+    unready_now,
+    victim_call,
+)
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.scale import scaled
@@ -118,21 +125,6 @@ def _scaled_away(snapshot: ClusterSnapshot, pod: Obj, added: LedgerEntry, contex
     )
     fewer = replicas_of(workload) - 1
     return victim_call(snapshot, pod, context, out=False), back, scaled(snapshot, fewer, context, (uid_of(pod),))
-
-
-def evict_call(pod: Obj, called: str = "") -> Call:
-    """`called`: name of what ends, if it is more than the pod."""
-    called = called or name_of(pod)
-    return Call(
-        method="evict",
-        target=ref_of(pod, "Pod"),
-        title=f"Evict {name_of(pod)}",
-        differences=(Difference(path="", before=name_of(pod), text=f"{called} ends and is replaced"),),
-        no_undo="its replacement runs the same template; there is nothing to put back",
-        stamped=False,
-        ends=(uid_of(pod),),
-        node=dig(pod, "spec", "nodeName") or "",
-    )
 
 
 def refuse_if_group_survives(workload: Obj) -> None:

@@ -1,19 +1,14 @@
-"""rollback: restore an earlier revision's template, as `kubectl rollout undo` does; every difference is listed.
-
-The controller of a StatefulSet waits for ever for a pod that never becomes Ready, even if the template has changed
-since ("forced rollback" in the Kubernetes documentation). Such a pod of the abandoned template is evicted.
-"""
+"""rollback: restore an earlier revision's template, as `kubectl rollout undo` does; every difference is listed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import ownership_of
-from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
+from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.deployer import deployer_circumstance, deployers_of
-from bot.domain.changes.plan import Call, Circumstance, Difference, Plan, Step, Wait
+from bot.domain.changes.plan import Circumstance, Difference, Plan
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.rolling import (
     expected_downtime,
@@ -22,26 +17,21 @@ from bot.domain.changes.steps.rolling import (
     rollout_circumstances,
     strategy_difference,
     strategy_edits,
-    workload_of,
 )
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.template_differences import template_differences
-from bot.domain.changes.verb import EVICT, Argument, ChangeKind, Verb, rolled
-from bot.domain.changes.verbs.replace_replica import evict_call
-from bot.domain.cluster.json_patch import applied, edit_of, pointer
-from bot.domain.cluster.objects import CONFIG_ANNOTATION, dig, is_going_away, is_ready, name_of
+from bot.domain.changes.verb import Argument, ChangeKind, Verb, rolled
+from bot.domain.cluster.json_patch import edit_of, pointer
+from bot.domain.cluster.objects import CONFIG_ANNOTATION, name_of
 from bot.domain.cluster.rollout import (
     TEMPLATE,
     Revision,
     current_revision,
-    new_and_old_pods,
     revisions_of,
-    rollout_state,
     same_template,
-    template_digest,
 )
-from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import kind_of, template_of
+from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.cluster.workload import template_of
 from bot.domain.flags.flag_table import text_of
 from bot.domain.kernel.errors import impossible, not_needed
 
@@ -63,13 +53,11 @@ def plan_rollback(situation: Situation) -> Plan:
         differences=(*differences, *map(strategy_difference, edits)),
     )
     change = TemplateChange([edit_of(workload, TEMPLATE, template), *edits], [template], wording)
-    in_the_way = _in_the_way(snapshot)
-    steps = _forced(rollout_steps(snapshot, change, context), in_the_way, snapshot)
     return Plan(
         verb="rollback",
         title=f"Roll {name_of(workload)} back to revision {revision}",
         choices={"revision": revision},
-        steps=without_scale_in(snapshot, steps),
+        steps=without_scale_in(snapshot, rollout_steps(snapshot, change, context)),
         circumstances=(
             owned.circumstance,
             deployer_circumstance(snapshot, deployers),
@@ -81,45 +69,10 @@ def plan_rollback(situation: Situation) -> Plan:
         ),
         risk=VERB.risk,
         told=deployers,
-        expected=expected_downtime(snapshot, template) + _evicted(in_the_way),
+        expected=expected_downtime(snapshot, template),
         undo_text="put the present template back, which is another rolling restart",
         commit=owned.commit,
     )
-
-
-def _in_the_way(snapshot: ClusterSnapshot) -> list[Obj]:
-    """Returns the pods of the present template that are not Ready, where the controller goes on in order only."""
-    workload = workload_of(snapshot)
-    is_ordered = kind_of(workload) == "StatefulSet" and dig(workload, "spec", "podManagementPolicy") != "Parallel"
-    parted = new_and_old_pods(snapshot)
-    if not is_ordered or not rollout_state(workload).is_observed or parted is None:
-        return []
-    return [pod for pod in parted[0] if not is_ready(pod) and not is_going_away(pod)]
-
-
-def _forced(steps: tuple[Step, ...], in_the_way: Sequence[Obj], snapshot: ClusterSnapshot) -> tuple[Step, ...]:
-    """Evicts them between the patch and its rollout, and not before their successors are of the new template."""
-    patch, *rest = steps
-    if not in_the_way or not isinstance(patch, Call):
-        return steps
-    workload = workload_of(snapshot)
-    seen = Wait(
-        condition="observed",
-        about=patch.target,
-        parameters={"template": template_digest(template_of(applied(patch.body, workload)))},
-        within_seconds=MARGIN_SECONDS,
-        title=f"The controller of {name_of(workload)} has seen it",
-    )
-    # They do not fail because of their node.
-    return patch, seen, *(evict_call(pod).model_copy(update={"node": ""}) for pod in in_the_way), *rest
-
-
-def _evicted(in_the_way: Sequence[Obj]) -> str:
-    if not in_the_way:
-        return ""
-    are, run = ("is", "runs") if len(in_the_way) == 1 else ("are", "run")
-    names = ", ".join(map(name_of, in_the_way))
-    return f"; {names}, which {are} not Ready and {run} the abandoned template, {are} evicted"
 
 
 def _revision_wanted(snapshot: ClusterSnapshot, wanted: Any) -> Revision:
@@ -184,7 +137,7 @@ VERB = Verb(
     help="Write an earlier revision's template back, as `kubectl rollout undo` does.",
     plan=plan_rollback,
     kinds=(ChangeKind("rollback", "high", minutes=15),),  # known state; two people at 3 a.m. cost more than they save
-    access={**rolled("Deployment"), **rolled("StatefulSet", besides=(EVICT,))},
+    access={**rolled("Deployment"), **rolled("StatefulSet")},
     arguments=(
         Argument(
             "revision",

@@ -20,9 +20,10 @@ from bot.domain.changes.steps.rolling import (
     rolled_out,
     rollout_circumstances,
 )
-from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
+from bot.domain.changes.steps.rollout_steps import TemplateChange, ended_in_the_way, rollout_steps
 from bot.domain.changes.verb import (
     DELETE,
+    EVICT,
     FLOORS_OF_AUTOSCALERS,
     PATCH_CONFIG_MAP,
     PATCH_POD,
@@ -258,7 +259,12 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
         # An autoscaler's minimum: whether fewer replicas are enough is its own decision.
         return [], [], ()
     templates = _templates(inverse)
-    return [], [rolled_out(inverse.after, templates, context)], rollout_circumstances(snapshot, templates)
+    ended = [
+        step.model_copy(update={"restores": True}) if isinstance(step, Call) else step
+        for step in ended_in_the_way(snapshot, call.target, templates)
+    ]
+    waits = [*ended, rolled_out(inverse.after, templates, context)]
+    return [], waits, rollout_circumstances(snapshot, templates)
 
 
 def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
@@ -286,7 +292,7 @@ VERB = Verb(
             PATCH_CONFIG_MAP,
             PATCH_POD,
             *FLOORS_OF_AUTOSCALERS,
-            *([DELETE] if kind == "Deployment" else []),
+            *{"Deployment": (DELETE,), "StatefulSet": (EVICT,)}.get(kind, ()),
         )
         for kind in WORKLOADS
     },
