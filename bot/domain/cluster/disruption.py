@@ -23,6 +23,8 @@ def budget_for(pod: Obj, snapshot: ClusterSnapshot) -> Budget:
     found = [pdb for pdb in snapshot.pdbs if selects(dig(pdb, "spec", "selector"), labels_of(pod))]
     if not found:
         return Budget("allowed", "no disruption budget covers it")
+    if dig(pod, "status", "phase") == "Pending":
+        return Budget("allowed", "no disruption budget counts a pod that has not started")
     names = ", ".join(name_of(pdb) for pdb in found)
     if len(found) > 1:
         return Budget("never", f"{len(found)} disruption budgets cover it ({names}): the API server refuses to evict")
@@ -31,6 +33,8 @@ def budget_for(pod: Obj, snapshot: ClusterSnapshot) -> Budget:
     status = dig(found[0], "status") or {}
     allowed, healthy = int(status.get("disruptionsAllowed") or 0), status.get("currentHealthy")
     wanted, expected = status.get("desiredHealthy"), status.get("expectedPods")
+    if not is_ready(pod) and int(healthy or 0) >= int(wanted or 0) > 0:
+        return Budget("allowed", f"budget {names} is met without it ({healthy} healthy, {wanted} needed)")
     if wanted is not None and expected is not None and int(expected) > 0 and int(wanted) >= int(expected):
         return Budget("never", f"budget {names} wants {wanted} of {expected} pods healthy: it never allows an eviction")
     if allowed > 0:

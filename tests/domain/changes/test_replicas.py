@@ -236,6 +236,23 @@ def test_a_replica_that_is_not_ready_may_go_where_its_budget_always_allows_that(
     assert weighed(plan, "disruption_budget") == "budget llm allows the eviction of any pod that is not Ready"
 
 
+@pytest.mark.parametrize(
+    ("phase", "healthy", "expected"),
+    [
+        pytest.param("Running", 3, "fine", id="the-budget-is-met-without-it"),
+        pytest.param("Running", 2, "warning", id="the-budget-is-not-met"),
+        pytest.param("Pending", 2, "fine", id="it-has-not-started"),
+    ],
+)
+def test_a_replica_that_is_not_ready_may_go_as_the_eviction_api_lets_it(
+    phase: str, healthy: int, expected: str
+) -> None:
+    crashed = pod(2, is_ready=False)
+    crashed["status"]["phase"] = phase
+    seen = snapshot(pods=(pod(1), crashed, pod(3), pod(4)), pdbs=(budget(allowed=0, healthy=healthy, desired=3),))
+    assert grade(planned("replace_replica", ONE, seen), "disruption_budget") == expected
+
+
 def test_a_replica_that_is_ready_stays_within_such_a_budget() -> None:
     assert "never allows" in declined("replace_replica", ONE, snapshot(pdbs=(always_allowing(),))).reason
 
