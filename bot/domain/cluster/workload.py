@@ -75,6 +75,11 @@ def pods_in_a_replica(workload: Obj | None) -> int:
     return int(dig(workload, *_IN_LEADER_WORKER_SET, "size") or 1) if kind_of(workload) == "LeaderWorkerSet" else 1
 
 
+def is_ordered(workload: Obj | None) -> bool:
+    """Whether it is a StatefulSet whose controller goes on with the next pod only once those before it are Ready."""
+    return kind_of(workload) == "StatefulSet" and dig(workload, "spec", "podManagementPolicy") != "Parallel"
+
+
 def number_of(pod: Obj) -> int:
     """Returns the replica number of a pod of a StatefulSet or LeaderWorkerSet; -1 without one."""
     labels = labels_of(pod)

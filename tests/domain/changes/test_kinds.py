@@ -180,6 +180,16 @@ def failing(number: int, *, revision: str = "llm-b") -> Obj:
 STUCK = (member(0, revision="llm-a"), member(1, revision="llm-a"), failing(2))
 
 
+def ledger_of(done: Plan) -> PlanContext:
+    """After the first call of this plan."""
+    call = done.calls[0]
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0", state="s", verb=done.verb, title=call.title, target=call.target, undo=call.undo,
+        applied_at=1.0,
+    )  # fmt: skip
+    return PlanContext(incident_id="INC-42", now=NOW, ledger=(entry,))
+
+
 def steps_of(plan: Plan) -> list[str]:
     return [step.condition if isinstance(step, Wait) else f"{step.method} {step.target.name}" for step in plan.steps]
 
@@ -209,15 +219,11 @@ def test_a_set_of_which_every_pod_crashes_is_replaced() -> None:
 def test_an_undo_ends_the_pod_of_the_edit_that_its_ordered_controller_would_wait_for(
     last: Obj, steps: list[str]
 ) -> None:
-    edit = planned("set_flags", {"edits": CAP}, numbered_world()).calls[0]
-    entry = LedgerEntry(
-        call_id="INC-42/R1/0", state="s", verb="set_flags", title=edit.title, target=edit.target, undo=edit.undo,
-        applied_at=1.0,
-    )  # fmt: skip
-    edited = applied(edit.body, stateful_set())
+    done = planned("set_flags", {"edits": CAP}, numbered_world())
+    edited = applied(done.calls[0].body, stateful_set())
     revisions = (kept(1, template()), kept(2, edited["spec"]["template"]))
     seen = numbered_world(edited, pods=(*STUCK[:2], last), revisions=revisions)
-    plan = planned("undo", {}, seen, PlanContext(incident_id="INC-42", now=NOW, ledger=(entry,)))
+    plan = planned("undo", {}, seen, ledger_of(done))
     assert steps_of(plan) == steps
     assert all(call.restores for call in plan.calls)
 
@@ -259,6 +265,53 @@ def test_scaling_a_stateful_set_in_ends_its_highest_number_drained() -> None:
     assert plan.choices["ends"] == ["llm-2-uid"]
     assert [call.target.name for call in plan.calls] == ["llm-2", "llm"]
     assert "deletion-cost" not in str(plan.calls[0].body)
+
+
+def test_scaling_in_names_the_replicas_that_end() -> None:
+    assert planned("scale", {"to": 1}, numbered_world()).expected == "2 fewer replicas serve: llm-2, llm-1 end"
+
+
+PARALLEL = stateful_set(podManagementPolicy="Parallel")
+
+
+def test_scaling_in_does_not_end_the_only_replicas_that_serve() -> None:
+    pods = (failing(0), failing(1), member(2))
+    result = declined(
+        "scale", {"by": -1}, numbered_world(PARALLEL, pods=pods, endpoint_slices=(endpoint_slice(pods[2]),))
+    )
+    assert result.reason == "scaling in to 2 ends the last replica in rotation: llm-2"
+
+
+def test_the_undo_of_a_scale_out_from_none_ends_all_that_serve() -> None:
+    done = planned("scale", {"to": 3}, numbered_world(stateful_set(replicas=0), pods=()))
+    assert planned("undo", {}, numbered_world(), ledger_of(done)).expected.startswith("3 fewer")
+
+
+def crashing(number: int) -> Obj:
+    made = failing(number)
+    ended = {"exitCode": 1, "reason": "Error"}
+    made["status"]["containerStatuses"] = [{"name": "vllm", "restartCount": 5, "lastState": {"terminated": ended}}]
+    return made
+
+
+BROKEN_BELOW = (member(0), crashing(1), member(2))
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [("scale", {"by": 1}), ("scale", {"by": -1}), ("replace_replica", {"replica": "llm-2"})],
+)
+def test_a_change_that_an_ordered_controller_would_not_carry_out_is_refused(verb: str, arguments: Any) -> None:
+    assert "OrderedReady" in declined(verb, arguments, numbered_world(pods=BROKEN_BELOW)).reason
+    assert planned(verb, arguments, numbered_world(PARALLEL, pods=BROKEN_BELOW))
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [("scale", {"to": 1}), ("replace_replica", {"replica": "llm-1"}), ("replace_replica", {"replica": "llm-0"})],
+)
+def test_a_broken_pod_that_the_controller_does_not_wait_for_refuses_nothing(verb: str, arguments: Any) -> None:
+    assert planned(verb, arguments, numbered_world(pods=BROKEN_BELOW))
 
 
 def test_a_numbered_replica_that_is_out_already_just_ends() -> None:

@@ -255,7 +255,7 @@ def test_the_undo_of_a_scale_out_ends_a_chosen_replica() -> None:
     chosen, back = plan.calls
     assert (chosen.title, back.title) == ("Choose llm-1 as the replica that ends", "Scale llm back to 4")
     assert back.ends == (chosen.target.uid,), "what was recorded about the pod ends with it"
-    assert plan.expected == "1 fewer replica serves"
+    assert plan.expected == "1 fewer replica serves: llm-1 ends"
 
 
 def test_going_back_from_a_stuck_rollout_needs_no_free_gpu() -> None:

@@ -6,6 +6,8 @@ calls leaves nothing that cannot be repaired.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation
 from bot.domain.changes.differences import changed
@@ -19,6 +21,7 @@ from bot.domain.cluster.objects import (
     annotations_of,
     dig,
     is_going_away,
+    is_ready,
     labels_of,
     name_of,
     ref_of,
@@ -37,7 +40,7 @@ from bot.domain.cluster.rotation import (
     whole_replica,
 )
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import NUMBERED, kind_of
+from bot.domain.cluster.workload import NUMBERED, is_ordered, kind_of, number_of
 from bot.domain.kernel.errors import impossible, not_needed
 
 OUT_SECONDS = 120.0
@@ -66,6 +69,32 @@ def others_in_rotation(snapshot: ClusterSnapshot, pod: Obj) -> list[Obj]:
     leaves = {uid_of(one) for one in whole_replica(snapshot, pod)}
     rest = [other for other in replicas_present(snapshot) if uid_of(other) not in leaves]
     return [other for other in rest if is_replica_ready(snapshot, other) and is_in_rotation(other, snapshot)]
+
+
+def refuse_if_last(snapshot: ClusterSnapshot, pod: Obj) -> None:
+    """Raise if the pod serves and no other does."""
+    if is_in_rotation(pod, snapshot) and not others_in_rotation(snapshot, pod):
+        raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+
+
+def unready_below(snapshot: ClusterSnapshot, number: int) -> list[Obj]:
+    """Returns the pods that the controller of an ordered StatefulSet waits for before it turns to pod `number`."""
+    if not is_ordered(snapshot.workload):
+        return []
+    there = sorted(pods_of_workload(snapshot), key=number_of)
+    return [pod for pod in there if number_of(pod) < number and not is_ready(pod) and not is_going_away(pod)]
+
+
+def refuse_if_not_made_again(snapshot: ClusterSnapshot, pod: Obj, leaving: Sequence[Obj] = ()) -> None:
+    """Raise if its controller would not replace the pod, unless what it waits for is among `leaving`."""
+    waited_for = [name_of(one) for one in unready_below(snapshot, number_of(pod)) if one not in leaving]
+    if waited_for:
+        are = "is" if len(waited_for) == 1 else "are"
+        raise impossible(
+            f"{', '.join(waited_for)} {are} not Ready, and before that a StatefulSet's controller does not make"
+            f" {name_of(pod)} again (podManagementPolicy OrderedReady)",
+            f"replace {waited_for[0]} first",
+        )
 
 
 def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Call:

@@ -43,7 +43,7 @@ from bot.domain.cluster.rollout import (
 )
 from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, ready_replicas, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import KINDS, NUMBERED, REVISION_HASH_LABEL, kind_of, pod_templates
+from bot.domain.cluster.workload import KINDS, NUMBERED, REVISION_HASH_LABEL, is_ordered, kind_of, pod_templates
 from bot.domain.kernel.errors import impossible
 
 MAX_EMPTIED = 20
@@ -193,9 +193,8 @@ def in_the_way(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     pods are managed in parallel ("forced rollback" in the Kubernetes documentation).
     """
     workload = workload_of(snapshot)
-    is_ordered = kind_of(workload) == "StatefulSet" and dig(workload, "spec", "podManagementPolicy") != "Parallel"
     # Before the controller has seen the present template, its pods may be starting.
-    if not is_ordered or not rollout_state(workload).is_observed:
+    if not is_ordered(workload) or not rollout_state(workload).is_observed:
         return []
     kept = {each.name for each in revisions_of(snapshot) if same_template(each.template, template)}
     unready = [pod for pod in pods_of_workload(snapshot) if not is_ready(pod) and not is_going_away(pod)]

@@ -14,7 +14,13 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, r
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Circumstance, Plan, Step, Wait
 from bot.domain.changes.steps.node_steps import cordon_call, listed, node_of, node_seen, on_node, schedulable_without
-from bot.domain.changes.steps.replica_steps import emptied_steps, evict_call, isolate_call, others_in_rotation
+from bot.domain.changes.steps.replica_steps import (
+    emptied_steps,
+    evict_call,
+    isolate_call,
+    refuse_if_last,
+    refuse_if_not_made_again,
+)
 from bot.domain.changes.steps.rolling import only_for
 from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.replace_replica import replaced
@@ -86,8 +92,8 @@ def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> 
     if not ours:
         return []
     for pod in ours:
-        if is_in_rotation(pod, snapshot) and not others_in_rotation(snapshot, pod):
-            raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+        refuse_if_last(snapshot, pod)
+        refuse_if_not_made_again(snapshot, pod, leaving=ours)
     template = {"spec": dig(snapshot.workload, "spec", "template", "spec") or {}}
     what = "replacement" if len(ours) == 1 else "replacements"
     drain = drain_mode(snapshot)

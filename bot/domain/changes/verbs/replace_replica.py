@@ -22,7 +22,8 @@ from bot.domain.changes.plan import Circumstance, LedgerEntry, Plan, Step, Wait
 from bot.domain.changes.steps.replica_steps import (
     called,
     evict_call,
-    others_in_rotation,
+    refuse_if_last,
+    refuse_if_not_made_again,
     replica_of,
     unready_now,
     victim_call,
@@ -48,8 +49,8 @@ def plan_replace(situation: Situation) -> Plan:
     together = whole_replica(snapshot, replica_of(situation))
     pod = together[0]
     serves = is_in_rotation(pod, snapshot)
-    if serves and not others_in_rotation(snapshot, pod):
-        raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+    refuse_if_last(snapshot, pod)
+    refuse_if_not_made_again(snapshot, pod)
     budget = budget_circumstance(budget_for(pod, snapshot))
     if len(together) > 1:
         refuse_if_group_survives(workload)

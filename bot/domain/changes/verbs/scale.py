@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bot.domain.changes.calls import Wording, patch_call
@@ -17,12 +17,13 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, r
 from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, Plan, Risk, Step, Wait
-from bot.domain.changes.steps.replica_steps import emptied_steps, unready_now, victim_call
+from bot.domain.changes.steps.replica_steps import emptied_steps, unready_below, unready_now, victim_call
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH_POD, Access, Argument, ChangeKind, Verb
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
-from bot.domain.cluster.objects import controller_of, is_going_away, name_of, ref_of, uid_of
+from bot.domain.cluster.objects import controller_of, dig, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.owner import Autoscaler, autoscaler_of
+from bot.domain.cluster.pod_state import first_broken
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -36,8 +37,10 @@ LAST_ACCELERATOR_TEAMS = ("serving", "platform")
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 
-def fewer_serve(count: int) -> str:
-    return f"{count} fewer replica{' serves' if count == 1 else 's serve'}"
+def fewer_serve(count: int, victims: Sequence[Obj]) -> str:
+    text = f"{count} fewer replica{' serves' if count == 1 else 's serve'}"
+    names = ", ".join(map(name_of, victims))
+    return f"{text}: {names} end{'s' if len(victims) == 1 else ''}" if names else text
 
 
 def plan_scale(situation: Situation) -> Plan:
@@ -56,6 +59,7 @@ def plan_scale(situation: Situation) -> Plan:
     unscaled = no_autoscaler(snapshot)
     call = scale_call(workload, now, wanted)
     if wanted > now:
+        _refuse_if_stuck(snapshot, wanted)
         steps: tuple[Step, ...] = (call, scaled(snapshot, wanted, context))
         room = _room_for_more(snapshot, wanted - now)
         circumstances: tuple[Circumstance, ...] = (owned.circumstance, unscaled, *room)
@@ -78,7 +82,7 @@ def plan_scale(situation: Situation) -> Plan:
         circumstances=circumstances,
         risk=_risk(now, wanted),
         approved_by=_deciders(circumstances),
-        expected=MORE_SERVE if wanted > now else fewer_serve(now - wanted),
+        expected=MORE_SERVE if wanted > now else fewer_serve(now - wanted, victims),
         undo_text=f"scale back to {now}",
         commit=owned.commit,
     )
@@ -214,7 +218,28 @@ def scaled(snapshot: ClusterSnapshot, wanted: int, context: PlanContext, ends: t
 
 
 def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
-    """Returns the replicas to end: those beyond `wanted` that exist. Numbered replicas leave no choice: the highest go.
+    """Returns the replicas to end: those beyond `wanted` that exist. Raise if none of those that stay serves."""
+    _refuse_if_stuck(snapshot, wanted)
+    victims = _victims(snapshot, wanted)
+    serving = [pod for pod in replicas_present(snapshot) if is_in_rotation(pod, snapshot)]
+    if wanted and serving and all(pod in victims for pod in serving):
+        last = f"the last replica{'s' if len(serving) > 1 else ''} in rotation: {', '.join(map(name_of, serving))}"
+        raise impossible(f"scaling in to {wanted} ends {last}", "replace those that do not serve first")
+    return victims
+
+
+def _refuse_if_stuck(snapshot: ClusterSnapshot, wanted: int) -> None:
+    """Raise if the controller of a StatefulSet makes and ends no replica, because of one that stays and is broken."""
+    first = int(dig(snapshot.workload, "spec", "ordinals", "start") or 0)
+    if broken := first_broken(unready_below(snapshot, first + wanted), snapshot.at):
+        raise impossible(
+            f"{broken}; until it is Ready, the controller makes and ends no other (podManagementPolicy OrderedReady)",
+            "replace it first",
+        )
+
+
+def _victims(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
+    """Numbered replicas leave no choice: the highest go.
 
     A replica that was requested but never created (a quota, no capacity) needs no other to end for it.
     """

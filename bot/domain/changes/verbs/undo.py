@@ -103,9 +103,9 @@ def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
     nodes = [each.call.target.name for each in inverses if each.call.target.kind == "Node"]
     if nodes:
         return f"new pods can start on {', '.join(nodes)} again, whatever is wrong there"
-    scaled_in = (each for each in inverses if each.call.subresource == "scale")
+    scaled_in = [each for each in inverses if each.call.subresource == "scale"]
     fewer = sum(replicas_of(each.before) - replicas_of(each.after) for each in scaled_in)
-    return fewer_serve(fewer) if fewer > 0 else "none"
+    return fewer_serve(fewer, victims_of(snapshot, replicas_of(scaled_in[-1].after))) if fewer > 0 else "none"
 
 
 def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any]) -> list[LedgerEntry]:
