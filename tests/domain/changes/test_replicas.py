@@ -60,6 +60,12 @@ def test_the_undo_of_isolating_gives_the_identical_pod() -> None:
     assert applied(call.undo[0].body, applied(call.body, before)) == before
 
 
+def test_where_no_replica_serves_the_one_to_isolate_is_not_called_the_last() -> None:
+    pods = (pod(1, is_ready=False), pod(2, is_ready=False))
+    reason = declined("isolate_replica", ONE, snapshot(pods=pods, endpoint_slices=())).reason
+    assert reason == "no replica is in rotation, so llm-2 takes no requests"
+
+
 SAME_AS_REPLICA_SET = (service(app="llm"),)
 
 

@@ -12,6 +12,7 @@ from bot.domain.changes.steps.replica_steps import (
     emptied_steps,
     isolate_call,
     others_in_rotation,
+    refuse_if_last,
     releases,
     replica_of,
     spare_ready,
@@ -34,8 +35,9 @@ def plan_isolate(situation: Situation) -> Plan:
     pod = together[0]
     if ROTATION_ANNOTATION in annotations_of(pod) and not is_in_rotation(pod, snapshot):
         raise not_needed(f"{name_of(pod)} is out of rotation already")
+    refuse_if_last(snapshot, pod)
     if not others_in_rotation(snapshot, pod):
-        raise impossible(f"{name_of(pod)} is the last replica in rotation", "scale out first")
+        raise impossible(f"no replica is in rotation, so {name_of(pod)} takes no requests", "replace it")
     # In a group only the pods that a Service sends requests to have to leave; the others work for them.
     listed = [one for one in together if one is pod or is_in_rotation(one, snapshot)]
     calls = [isolate_call(snapshot, one, context) for one in listed]
