@@ -105,8 +105,11 @@ class RolloutState:
     available: int
     total: int
     is_observed: bool
-    has_succeeded: bool
-    """Whether the controller has reported the end of the latest rollout. That stays so when replicas crash later."""
+    has_ended: bool
+    """Whether the controller has reported the end of the latest rollout, or that it waits no longer for Ready replicas.
+
+    That stays so when replicas crash later.
+    """
 
     @property
     def is_complete(self) -> bool:
@@ -114,10 +117,14 @@ class RolloutState:
         return self.is_over and self.available == self.wanted
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether every replica runs the present template, Ready or not."""
+        return self.is_observed and self.updated == self.total == self.wanted
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is being rolled out, although replicas may crash or wait for room."""
-        is_replaced = self.is_observed and self.updated == self.total == self.wanted
-        return is_replaced and (self.has_succeeded or self.available == self.wanted)
+        return self.is_replaced and (self.has_ended or self.available == self.wanted)
 
 
 def rollout_state(workload: Obj) -> RolloutState:
@@ -132,16 +139,16 @@ def rollout_state(workload: Obj) -> RolloutState:
         available=int(status.get(available) or 0),
         total=int(status.get("replicas") or 0),
         is_observed=int(status.get("observedGeneration") or unsaid) >= generation,
-        has_succeeded=_has_succeeded(workload),
+        has_ended=_has_ended(workload),
     )
 
 
-def _has_succeeded(workload: Obj) -> bool:
+def _has_ended(workload: Obj) -> bool:
     """A LeaderWorkerSet does not report it."""
     if kind_of(workload) == "StatefulSet":
         newest = dig(workload, "status", "updateRevision")
         return newest is not None and newest == dig(workload, "status", "currentRevision")
-    return condition(workload, "Progressing").get("reason") == "NewReplicaSetAvailable"
+    return condition(workload, "Progressing").get("reason") in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded")
 
 
 def bare(template: Obj | None) -> Obj:

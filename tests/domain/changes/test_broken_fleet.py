@@ -25,7 +25,7 @@ from tests.domain.changes.snapshots import (
 )
 from tests.domain.changes.test_in_place import BUSY, EDIT, FULL, strategies
 from tests.domain.changes.test_kinds import numbered_world, stateful_set
-from tests.domain.changes.test_progress import unscheduled
+from tests.domain.changes.test_progress import ending, unscheduled
 from tests.domain.changes.test_rollback_and_undo import after, entry, with_ledger
 
 pytestmark = pytest.mark.fast
@@ -208,6 +208,42 @@ def test_replicas_that_had_no_node_before_may_stay_pending(seen: ClusterSnapshot
     assert wait.title == "4 of 6 replicas of llm run it and are Ready"
     found = progress(wait, seen)
     assert (found.state, text in found.text) == (state, True), found.text
+
+
+def left_pending(ready: int = 4, *, progressing: Obj = ROLLING, **parts: Any) -> ClusterSnapshot:
+    """After a rollout in place of six replicas, four of which have room."""
+    pods = (*(pod(number, is_ready=number <= ready) for number in (1, 2, 3, 4)), pending(5), pending(6))
+    slices = (endpoint_slice(*pods[:ready]),)
+    workload = fleet(ready, replicas=6, progressing=progressing)
+    return with_two_pending(**{"workload": workload, "pods": pods, "endpoint_slices": slices} | parts)
+
+
+GAVE_UP = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(left_pending(), id="at-once"),
+        pytest.param(left_pending(3, progressing=GAVE_UP), id="when-a-replica-crashes-later"),
+    ],
+)
+def test_after_a_rollout_beside_replicas_without_room_the_next_one_is_planned(seen: ClusterSnapshot) -> None:
+    assert planned("set_flags", EDIT, seen)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(left_pending(3), id="the-last-one-with-room-starts"),
+        pytest.param(left_pending(nodes=(node(1, gpus=4), node(2, gpus=4))), id="room-is-there-by-now"),
+        pytest.param(
+            left_pending(pods=(*left_pending().pods, ending(pod(7, revision=1)))), id="an-old-one-releases-its-room"
+        ),
+    ],
+)
+def test_a_rollout_whose_last_replicas_get_room_soon_is_not_over(seen: ClusterSnapshot) -> None:
+    assert "not finished" in declined("set_flags", EDIT, seen).reason
 
 
 # --- Recreate ---------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from bot.domain.cluster.objects import (
     uid_of,
 )
 from bot.domain.cluster.rollout import (
+    RolloutState,
     capacity_keeping_edits,
     digest_of,
     replica_sets_of,
@@ -43,7 +44,16 @@ from bot.domain.cluster.rollout import (
 )
 from bot.domain.cluster.rotation import in_order_of_leaving, pods_of_workload, ready_replicas, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import KINDS, NUMBERED, REVISION_HASH_LABEL, is_ordered, kind_of, pod_templates
+from bot.domain.cluster.workload import (
+    KINDS,
+    NUMBERED,
+    REVISION_HASH_LABEL,
+    is_ordered,
+    kind_of,
+    pod_templates,
+    serves,
+    template_of,
+)
 from bot.domain.kernel.errors import impossible
 
 MAX_EMPTIED = 20
@@ -99,13 +109,28 @@ def partition_of(workload: Obj) -> int:
     return int(dig(workload, "spec", *rolling, "partition") or 0)
 
 
-def refuse_if_rolling(workload: Obj) -> None:
+def refuse_if_rolling(snapshot: ClusterSnapshot) -> None:
+    workload = workload_of(snapshot)
     state = rollout_state(workload)
-    if not state.is_over:
+    if not state.is_over and not _lacks_only_room(snapshot, state):
         said = f"{state.updated} of {state.wanted} updated, {state.available} available"
         if not state.is_observed:
             said = f"the {kind_of(workload)} controller has not seen its last change yet"
         raise impossible(f"a rollout of {name_of(workload)} is not finished ({said})", "wait for it or roll it back")
+
+
+def _lacks_only_room(snapshot: ClusterSnapshot, state: RolloutState) -> bool:
+    """Whether each replica runs the template, and those that are not Ready wait for room that nobody releases now.
+
+    A rollout in place leaves them behind, and its controller does not report its end before they have room.
+    """
+    pods = [pod for pod in pods_of_workload(snapshot) if serves(pod)]
+    waiting = [pod for pod in pods if not has_node(pod)]
+    if not waiting or not state.is_replaced or state.available + len(waiting) != state.wanted:
+        return False
+    rest = replace(snapshot, all_pods=tuple(pod for pod in snapshot.all_pods if pod not in waiting))
+    is_room_coming = any(map(is_going_away, pods)) or not why_no_room(rest, template_of(snapshot.workload))
+    return not is_room_coming
 
 
 def strategy_difference(edit: FieldEdit) -> Difference:

@@ -34,7 +34,7 @@ def plan_restart(situation: Situation) -> Plan:
     workload = workload_of(snapshot)
     require_readable(snapshot, "replica_sets", "pods", "services", "endpoint_slices")
     refuse_if_not_rollable(workload)
-    refuse_if_rolling(workload)
+    refuse_if_rolling(snapshot)
     # Marking the serving pods is enough: a group restarts as a whole.
     first, *others = pod_templates(workload)
     metadata, path = _marked(first.template.get("metadata") or {}, context), f"{first.path}/metadata"

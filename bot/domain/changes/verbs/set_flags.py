@@ -45,7 +45,7 @@ def plan_set_flags(situation: Situation) -> Plan:
     edited, shared = _edited(situation, workload)
     refuse_what_harms(edited.moves, context.against)
     refuse_if_not_rollable(workload)
-    refuse_if_rolling(workload)
+    refuse_if_rolling(snapshot)
     drifting = _owners(snapshot, workload, edited)
     edits = strategy_edits(snapshot, edited.template)
     wording = Wording(
