@@ -35,6 +35,8 @@ CALM_LOOK = "calm:next:look"
 """When it is read again whether the trouble is gone, while the incident waits for people."""
 PARKED_REMINDER = "parked:next:reminder"
 """When people are reminded of a parked incident."""
+HALT_HALF, HALT_UNANSWERED = "change:halted:half", "change:halted:unanswered"
+"""When people are reminded of a change that is halted half-way, and when the lead is called."""
 PostKind = Literal["diagnosis", "request", "question", "outcome", "note", "closed", "diagnostics", "verdict"]
 
 

@@ -62,10 +62,12 @@ def _by_phone(contact: Contact) -> str:
     return f"Call {contact.team} yourself: {contact.phone}." if contact.phone and not contact.has_pager else ""
 
 
-def call_lead(draft: Draft, why: str) -> None:
-    """Nobody answered: call the team above."""
+def call_lead(draft: Draft, why: str, *, always_posted: bool = False) -> None:
+    """Nobody answered: call the team above. `always_posted`: no other message of the thread says it."""
     contact = called(draft, LEAD)
-    _note(draft, " ".join(filter(None, (why, _by_phone(contact)))), mentioned(draft, contact))
+    text, mentions = " ".join(filter(None, (why, _by_phone(contact)))), mentioned(draft, contact)
+    if always_posted or mentions.get("mentions"):
+        note(draft, text, mentions)
     if draft.run.severity == "page":
         _page(draft, contact, why, again=True)
 
@@ -73,8 +75,7 @@ def call_lead(draft: Draft, why: str) -> None:
 def call_on_call(draft: Draft, why: str) -> None:
     """Post a note for the team on call and, where the severity pages, call it again: something else is wrong now."""
     contact = draft.rules.contacts.on_call_for(draft.run.target)
-    draft.record("note", why)
-    draft.post_note(why, **mentioned(draft, contact))
+    note(draft, why, mentioned(draft, contact))
     if draft.run.severity == "page":
         _page(draft, contact, why, again=True)
 
@@ -94,10 +95,7 @@ def call_the_next(draft: Draft) -> None:
             _want(draft, Page(name=name, team=team, text=text, since=draft.at, phone=contact.phone))
 
 
-def _note(draft: Draft, text: str, mentions: dict[str, Any]) -> None:
-    """Post a note for the people whom it mentions; without any, the next message of the thread says it."""
-    if not mentions.get("mentions"):
-        return
+def note(draft: Draft, text: str, mentions: dict[str, Any]) -> None:
     draft.post_note(text, **mentions)
     draft.record("note", text, data=mentions)
 
@@ -135,7 +133,10 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
     if question is None or question.status != "open" or draft.run.parked is not None:
         return
     waited = short(draft.at - question.asked_at)
-    _note(draft, f"Waiting for an answer for {waited}: {question.text}", mentioned_in(draft.run, f"question:{ref}"))
+    mentions = mentioned_in(draft.run, f"question:{ref}")
+    # Without people to mention, the question itself says it.
+    if mentions.get("mentions"):
+        note(draft, f"Waiting for an answer for {waited}: {question.text}", mentions)
 
 
 def _waits_for(run: Run) -> str:

@@ -24,15 +24,16 @@ from bot.domain.changes.plan import (
 from bot.domain.flags.flag_history import release_of, was_read
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases, WatchAdvice
-from bot.domain.incidents.event import Planned, Progressed, StepSettled
+from bot.domain.incidents.event import ALL, Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
-from bot.domain.incidents.machine import calling, entering, questions, reading, recommending, residual
+from bot.domain.incidents.machine import calling, entering, parking, questions, reading, recommending, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Run
+from bot.domain.incidents.run import HALT_HALF, HALT_UNANSWERED, ActiveChange, ActiveWatch, News, Run
 from bot.domain.playbooks.covering import covered_by
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 from bot.domain.signals.specs import ProbeSignal
+from bot.domain.signals.window import short
 
 CRITICAL = "page"
 """The severity in which one lead may break the glass."""
@@ -333,6 +334,8 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         case "halted":
             draft.record("halt", f"stopped before '{step.title if step else 'the next step'}': {event.detail}")
             draft.set(change=change.model_copy(update={"halted": True, "progress": f"halted: {event.detail}"}))
+            draft.set_deadline(HALT_HALF, draft.at + draft.rules.parks_after_seconds / 2)
+            draft.set_deadline(HALT_UNANSWERED, draft.at + draft.rules.parks_after_seconds)
         case _:
             # Withheld half-way: the applied calls remain, so the change as a whole did not succeed.
             outcome = "failed" if event.result == "withheld" else event.result
@@ -397,7 +400,26 @@ def start_step_again(draft: Draft, change: ActiveChange) -> None:
     """The step may take, or be put off, as long as the first time."""
     began = {"stopped": False, "halted": False, "step_started_at": draft.at, "progress": ""}
     draft.set(change=change.model_copy(update={**began, "attempt": change.attempt + 1}))
+    draft.clear_deadlines("change")
     want_step(draft)
+
+
+def still_halted(draft: Draft, deadline: str) -> None:
+    """Remind people of a halted change, which nothing else ends; later call the lead, and again every day."""
+    run, change = draft.run, draft.run.change
+    if change is None or not change.halted:
+        return
+    plan, waited = run.requests[change.request_id].plan, short(draft.at - change.step_started_at)
+    text = (
+        f"'{plan.title}' has been halted before '{plan.steps[change.step].title}' for {waited}."
+        f" `/incident resume {ALL if run.halted_with_all else run.incident_id}` continues it,"
+        f" `/incident undo {run.incident_id}` takes it back."
+    )
+    if deadline == HALT_HALF:
+        calling.note(draft, text, calling.mentioned(draft))
+    else:
+        draft.set_deadline(HALT_UNANSWERED, draft.at + parking.REMIND_SECONDS)
+        calling.call_lead(draft, text, always_posted=True)
 
 
 def give_up(draft: Draft) -> None:

@@ -110,6 +110,7 @@ class Draft:
     def drop_change(self) -> None:
         """No change is under way any more; the state waits for what people say."""
         self.set(change=None)
+        self.clear_deadlines("change")
         if self.run.playbook in self.bundle.playbooks:  # without its playbook a run enters no state again
             self.set(at_state=self.playbook.machine.entry(self.run.state))
 

@@ -271,8 +271,8 @@ def _gave_way(draft: Draft) -> Offer | None:
 
 
 def close(draft: Draft, ending: str, text: str) -> None:
-    draft.clear_deadlines("request")
-    draft.clear_deadlines("question")
+    for about in ("change", "request", "question"):
+        draft.clear_deadlines(about)
     draft.set_deadline(NEXT_STATUS, None)
     draft.set_deadline(PARKED_REMINDER, None)
     draft.set(parked=None)

@@ -206,6 +206,8 @@ def due(draft: Draft, event: Due) -> None:
         calling.half_of_a_question(draft, ref)
     elif about == "question":
         _question_expired(draft, ref)
+    elif about == "change":
+        changing.still_halted(draft, event.deadline)
     elif about == "parked" and draft.run.parked and draft.run.parked.unanswered and draft.other:
         supersede(draft)
     elif about == "parked":

@@ -111,6 +111,36 @@ def test_an_answered_question_mentions_nobody_again() -> None:
     assert len(answered.due("question:Q1:half").run.posts) == posts
 
 
+def halted(*teams: Contact, **fields: Any) -> Story:
+    return story(*teams, **fields).granted().says("halt").settles("halted")
+
+
+def test_at_half_of_its_time_a_halted_change_mentions_who_is_on_call() -> None:
+    asked = halted(SERVING, LEAD).due("change:halted:half")
+    assert asked.run.posts[-1].data["mentions"] == ["S0SERVING"]
+    assert (
+        "`/incident resume INC-1` continues it, `/incident undo INC-1` takes it back"
+        in (asked.run.posts[-1].data["text"])
+    )
+
+
+def test_a_change_that_stays_halted_calls_the_lead_and_again_every_day() -> None:
+    called = halted(SERVING, LEAD).due("change:halted:unanswered")
+    assert (mentions(called), wanted(called)["lead"]) == (["S0LEAD"], "trigger")
+    posts = len(called.run.posts)
+    assert len(called.due("change:halted:unanswered").run.posts) == posts + 1
+
+
+def test_a_change_that_stays_halted_is_said_where_nobody_is_configured() -> None:
+    called = halted().due("change:halted:unanswered")
+    assert "has been halted before" in called.run.posts[-1].data["text"]
+
+
+def test_a_halt_that_ended_reminds_nobody() -> None:
+    ended = halted(SERVING, LEAD).says("resume")
+    assert not [name for name in ended.run.deadlines if name.startswith("change:")]
+
+
 @pytest.mark.parametrize("of", ["question", "request"])
 def test_after_an_expiry_the_lead_is_called(of: str) -> None:
     asked = story(SERVING, LEAD).opened().reads(0.95)
