@@ -11,6 +11,7 @@ import pytest
 from bot.domain.approvals.grant import Approved
 from bot.domain.approvals.repeats import REMEMBERED_SECONDS
 from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, PlanResult, Wait
+from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import ApplyStep
@@ -699,6 +700,16 @@ async def test_what_a_job_came_back_with_is_read_once_it_has_ended() -> None:
 async def test_a_wait_that_cannot_succeed_fails() -> None:
     outside = Outside(snapshot=snapshots.snapshot(workload=None))
     assert said(await settled(outside, waiting(), step=1)) == ("failed", "Deployment serving/llm was deleted")
+
+
+async def test_what_others_add_to_the_template_does_not_end_the_wait_for_it() -> None:
+    before = snapshots.snapshot()
+    plan = snapshots.planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, before)
+    assert isinstance(plan.steps[1], Wait)
+    rolling = applied(plan.calls[0].body, before.workload or {})
+    rolling["spec"]["template"]["metadata"]["annotations"] = {"injected": "yes"}
+    outside, run = Outside(snapshot=replace(before, workload=rolling)), granted(plan, step=1)
+    assert await taken(outside, run, step=1) == Later(0.0)
 
 
 FIVE = SCALED.model_copy(update={"parameters": {"replicas": 5}, "within_seconds": 40.0})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.changes.plan import Call, LedgerEntry
+from bot.domain.cluster.additions import is_kept
 from bot.domain.cluster.json_patch import ABSENT, difference_in_words, value_at
 from bot.domain.cluster.locate import object_of, unread
 from bot.domain.cluster.objects import ObjectRef, is_going_away, uid_of, writers_of
@@ -34,6 +35,7 @@ class _Left:
 
     call_id: str
     value: Any
+    before: Any
     at: float
 
 
@@ -76,7 +78,7 @@ def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> li
     found = []
     for path, left in _left(entries).items():
         present = value_at(obj, path)
-        if present != left.value:
+        if not is_kept(path, present, left.value, left.before):
             text = f"{ref}: {difference_in_words(path, present, left.value)}{_by(obj, left.at)}"
             found.append(Interference(left.call_id, text))
     return found
@@ -86,10 +88,10 @@ def _left(entries: Sequence[LedgerEntry]) -> dict[str, _Left]:
     """Returns each field as its newest call left it; a call inside or around a field overrides earlier ones."""
     left: dict[str, _Left] = {}
     for entry in entries:
-        for path, value in _after_values(entry.undo):
+        for path, value, before in _after_values(entry.undo):
             for other in [other for other in left if _overlap(path, other)]:
                 del left[other]
-            left[path] = _Left(entry.call_id, value, entry.applied_at)
+            left[path] = _Left(entry.call_id, value, before, entry.applied_at)
     return left
 
 
@@ -97,15 +99,15 @@ def _overlap(one: str, other: str) -> bool:
     return one == other or one.startswith(other + "/") or other.startswith(one + "/")
 
 
-def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any]]:
-    """Returns what a call left behind: the fields that its inverse changes, with the values that it expects."""
-    found: list[tuple[str, Any]] = []
+def _after_values(undo: Sequence[Call]) -> list[tuple[str, Any, Any]]:
+    """Returns what a call left behind: the fields that its inverse changes, their values since then, and before."""
+    found: list[tuple[str, Any, Any]] = []
     for call in undo:
         if call.method != "patch":
             continue
         tests = {op["path"]: op["value"] for op in call.body if op["op"] == "test"}
-        changes = dict.fromkeys(op["path"] for op in call.body if op["op"] != "test")
-        found += [(path, tests.get(path, ABSENT)) for path in changes]
+        changes = {op["path"]: op.get("value", ABSENT) for op in call.body if op["op"] != "test"}
+        found += [(path, tests.get(path, ABSENT), before) for path, before in changes.items()]
     return found
 
 

@@ -12,20 +12,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.domain.changes.plan import Wait
+from bot.domain.changes.plan import Call, Wait
+from bot.domain.cluster.additions import is_kept
 from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for
 from bot.domain.cluster.job import pods_of_job
+from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.pod_state import first_broken, pod_state
 from bot.domain.cluster.refused_pods import not_created, refused_by_events
 from bot.domain.cluster.rollout import (
+    TEMPLATE,
+    comparable,
     current_replica_set,
     digest_of,
     new_and_old_pods,
     replicas_of,
+    revisions_of,
     rollout_state,
     strategy_of,
+    template_digest,
 )
 from bot.domain.cluster.rotation import (
     is_in_rotation,
@@ -36,7 +42,7 @@ from bot.domain.cluster.rotation import (
     whole_replica,
 )
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import kind_of, pod_templates, pods_in_a_replica, serves
+from bot.domain.cluster.workload import KINDS, kind_of, pod_templates, pods_in_a_replica, serves, template_of
 
 COVERED = 0.8
 """Samples never span a window from edge to edge; they must cover this share of it."""
@@ -54,17 +60,48 @@ class Progress:
     """A wait pending for longer than this, counted from its start, has failed."""
 
 
-def progress(wait: Wait, snapshot: ClusterSnapshot, *, waited_seconds: float = 0.0) -> Progress:
+def progress(
+    wait: Wait, snapshot: ClusterSnapshot, *, calls: Sequence[Call] = (), waited_seconds: float = 0.0
+) -> Progress:
+    """`calls`: those of its plan."""
     check, sources = CHECKS[wait.condition]
     missing = [
         f"{name.replace('_', ' ')} ({snapshot.unreadable[name]})" for name in sources if name in snapshot.unreadable
     ]
     if missing:
         return Progress("pending", f"cannot be read now: {', '.join(missing)}")
-    seen = check(wait, snapshot)
+    seen = check(_with_additions(wait, calls, snapshot), snapshot)
     if seen.patience_seconds is not None and waited_seconds > seen.patience_seconds:
         return Progress("failed", seen.text)
     return seen
+
+
+def _with_additions(wait: Wait, calls: Sequence[Call], snapshot: ClusterSnapshot) -> Wait:
+    """Returns it for the present template, if others have only added to what the calls wrote."""
+    present, wanted = template_of(snapshot.workload), wait.parameters.get("template")
+    if wanted in (None, template_digest(present)):
+        return wait
+    for revision in revisions_of(snapshot):
+        written = _written(revision.template, calls, wanted)
+        if written is not None and is_kept(TEMPLATE, *map(comparable, (present, written, revision.template))):
+            return wait.model_copy(update={"parameters": {**wait.parameters, "template": template_digest(present)}})
+    return wait
+
+
+def _written(before: Obj, calls: Sequence[Call], wanted: str) -> Obj | None:
+    """Returns the template with this digest that the calls make of one that was there before; None if they do not."""
+    after: Obj = {"spec": {"template": before}}
+    for call in calls:
+        if call.method != "patch" or call.target.kind not in KINDS:
+            continue
+        edits = [op for op in call.body if op["op"] != "test" and op["path"].startswith(TEMPLATE)]
+        try:
+            after = applied(edits, after)
+        except PatchError:
+            return None
+        if edits and template_digest(template_of(after)) == wanted:
+            return template_of(after)
+    return None
 
 
 def _rolling(wait: Wait, snapshot: ClusterSnapshot) -> Obj | str:

@@ -96,7 +96,7 @@ class ApplyCall:
         if isinstance(step, Wait):
             # A rollout may outlast a lease, and it changes the workload as much as its calls do.
             await self._claims.hold(context.incident_id, lease_keys(context.run, request.plan, is_first=False))
-            return await self._wait(context, effect, step)
+            return await self._wait(context, effect, step, request.plan.calls)
         try:
             approved = grant(request, request.presses)
         except ApprovalError as error:
@@ -359,7 +359,9 @@ class ApplyCall:
 
     # --- waits ------------------------------------------------------------------------------------------------------
 
-    async def _wait(self, context: EffectContext, effect: ApplyStep, wait: Wait) -> Done | Later:
+    async def _wait(
+        self, context: EffectContext, effect: ApplyStep, wait: Wait, calls: tuple[Call, ...]
+    ) -> Done | Later:
         """Checks until the wait is over, failed or late. A wait is not a call: it can be repeated without a claim."""
         change = context.run.change
         started = change.step_started_at if change else context.now
@@ -369,7 +371,8 @@ class ApplyCall:
         now, turn_ends = context.now, context.now + ONE_TURN_SECONDS
         while now < turn_ends and not context.lost.is_set():
             try:
-                seen = progress(wait, await self._see(context.run, read_context, at=now), waited_seconds=now - started)
+                snapshot = await self._see(context.run, read_context, at=now)
+                seen = progress(wait, snapshot, calls=calls, waited_seconds=now - started)
                 state, text = seen.state, seen.text
             except ClusterError as error:
                 state, text = "pending", f"the cluster cannot be read: {error}"

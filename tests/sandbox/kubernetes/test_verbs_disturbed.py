@@ -140,6 +140,21 @@ async def test_somebody_elses_edit_between_plan_and_call_is_told_and_nothing_is_
     assert await bench.writer.look(plan.calls[0], call_id=CALL_ID) == "unclear"
 
 
+async def test_what_a_reloader_adds_during_a_rollout_is_rolled_out_too_and_stays_after_the_undo(bench: Bench) -> None:
+    plan = await bench.plan("set_flags", edits=CAP)
+    await bench.send(plan)
+    added = {"reloader.stakater.com/last-reloaded-from": "1"}
+    await bench.somebody_patches({"spec": {"template": {"metadata": {"annotations": added}}}})
+    await bench.until_seen(
+        "it is rolled out", lambda world: progress(waited_for(plan), world, calls=plan.calls).state == "done"
+    )
+    assert await told(bench, plan) == []
+    result = plan_change("undo", {"of": "last"}, await bench.snapshot(), with_ledger(plan))
+    assert result.plan is not None
+    await bench.carry_out(result.plan)
+    assert (await spec(bench))["template"]["metadata"]["annotations"] == added
+
+
 async def test_somebody_elses_edit_during_a_rollout_ends_the_wait_and_is_not_undone(bench: Bench) -> None:
     plan = await bench.plan("set_flags", edits=CAP)
     await bench.send(plan)

@@ -34,7 +34,9 @@ from bot.domain.changes.verb import (
     Verb,
 )
 from bot.domain.changes.verbs.scale import drained_first, fewer_serve, scaled, victims_of
+from bot.domain.cluster.additions import is_kept, without_ours
 from bot.domain.cluster.json_patch import (
+    ABSENT,
     Broken,
     FieldEdit,
     applied,
@@ -160,6 +162,7 @@ class _Replay:
             return _Inverse(call.model_copy(update={**named, "target": target}), obj, {})
         if uid_of(obj) != call.target.uid:
             raise impossible(f"{call.target} was deleted and made again by somebody else")
+        call = _beside_additions(call, obj)
         broken = broken_tests(call.body, obj)
         if broken and is_in_force(call.body, obj):
             return None
@@ -171,6 +174,21 @@ class _Replay:
     def _find(self, target: ObjectRef) -> Obj | None:
         found = object_of(target, self._world)
         return self._objects.get(uid_of(found), found) if found else None
+
+
+def _beside_additions(call: Call, obj: Obj) -> Call:
+    """Returns an inverse that leaves alone what others added to what it takes back."""
+    written = {op["path"]: op["value"] for op in call.body if op["op"] == "test"}
+    body: list[Obj] = []
+    for op in call.body:
+        path, before = op["path"], op.get("value", ABSENT)
+        present, left = value_at(obj, path), written.get(path, ABSENT)
+        if op["op"] == "test" or present == left or not is_kept(path, present, left, before):
+            body.append(op)
+            continue
+        body = [other for other in body if other["path"] != path]
+        body += FieldEdit(path, present, without_ours(present, left, before)).operations()
+    return call if body == call.body else call.model_copy(update={"body": body})
 
 
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
