@@ -19,7 +19,7 @@ from bot.domain.cluster.owner import Owner, owner_of, patch_text, unknown_manage
 from bot.domain.cluster.pod_state import is_loading
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import Strategy, replicas_of
-from bot.domain.cluster.rotation import ready_replicas, replicas_present, whole_replica
+from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary, ready_replicas, replicas_present, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.flags.mitigations import Move, number_in
@@ -133,13 +133,20 @@ def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
 
 
 def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Circumstance:
-    """What a rollout without a surge costs: the load that the `stay` replicas carry which serve meanwhile, if any."""
-    pods = [pod for pod in replicas_present(snapshot) if not is_going_away(pod)]
-    now, found = ready_replicas(snapshot), _open_on(snapshot, pods)
+    """What a rollout without a surge costs: the load that the `stay` replicas carry which serve meanwhile, if any.
+
+    A canary that serves replaces the one that is down: that costs nothing that was there before the canary.
+    """
+    canary = serving_canary(snapshot)
+    pods = [*(pod for pod in replicas_present(snapshot) if not is_going_away(pod)), *canary]
+    ready = ready_replicas(snapshot)
+    now, found, of_workload = ready + len(canary), _open_on(snapshot, pods), stay
+    stay = stay + len(canary) if stay > 0 else 0
     text = f"no room for a surge pod ({why}), so each replica ends before its successor starts: "
     if stay > 0:
         each = f"each with {100 * (now - stay) / stay:.0f} % more" if stay < now else "as now"
-        text += f"{stay} of {replicas_of(snapshot.workload or {})} serve meanwhile, {each}"
+        beside = " beside the canary" if canary else ""
+        text += f"{of_workload} of {replicas_of(snapshot.workload or {})} serve meanwhile{beside}, {each}"
     else:
         text += "none serves meanwhile"
     if found is None:
@@ -150,7 +157,13 @@ def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Cir
         running, waiting = found
         then = f", then up to {running / stay:.0f}" if stay < now else ""
         text += f"; {running / now:.0f} requests run on each now{then}; {waiting:.0f} wait"
-    return Circumstance(name="room", grade="warning", text=text)
+    return Circumstance(name="room", grade="note" if canary and stay >= ready else "warning", text=text)
+
+
+def serving_canary(snapshot: ClusterSnapshot) -> list[Obj]:
+    """Returns the pods of this incident's canary that get requests."""
+    pods = [pod for pod in pods_of_canary(snapshot) if is_ready(pod) and not is_going_away(pod)]
+    return [pod for pod in pods if is_in_rotation(pod, snapshot)]
 
 
 def _refuse_beyond_quota(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], more: int, what: str) -> None:

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from bot.domain.approvals.announced import covered
+from bot.domain.approvals.grant import Covered
 from bot.domain.changes.plan import Call, Plan
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests import builders
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
+    endpoint_slice,
     grade,
     load,
     node,
@@ -22,6 +26,7 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
+from tests.domain.changes.test_canary import with_canary
 from tests.domain.changes.test_rollback_and_undo import after, entry, stuck, with_ledger
 
 pytestmark = pytest.mark.fast
@@ -81,6 +86,35 @@ def test_the_request_shows_what_is_lost_meanwhile_and_the_load_on_the_others() -
     assert plan.expected.startswith("3 of 4 replicas serve until 4 have started")
     assert "25 % of the capacity is missing" in plan.expected
     assert "at most 1 replicas less" in weighed(plan, "disruption_budget")
+
+
+def with_the_last_gpu(**parts: Any) -> ClusterSnapshot:
+    """A canary that serves has taken the only GPU that was free."""
+    seen = with_canary(nodes=(node(1, gpus=2), node(2, gpus=1), node(3, gpus=2)))
+    return replace(seen, all_pods=seen.pods, load={**BUSY, "llm-9": load(running=30)}, **parts)
+
+
+def test_a_canary_that_serves_replaces_the_replica_that_is_down_meanwhile() -> None:
+    plan = planned("promote", {}, with_the_last_gpu())
+    assert grade(plan, "room") == "note"
+    assert weighed(plan, "room").endswith(
+        "3 of 4 serve meanwhile beside the canary, each with 25 % more; 30 requests run on each now, then up to 38;"
+        " 48 wait"
+    )
+    assert plan.expected == "3 of 4 replicas and the canary serve while the replicas are replaced one by one"
+
+
+def test_a_canary_that_serves_nobody_replaces_none() -> None:
+    plan = planned("promote", {}, with_the_last_gpu(endpoint_slices=(endpoint_slice(*snapshot().pods),)))
+    assert grade(plan, "room") == "warning"
+    assert "25 % of the capacity is missing" in plan.expected
+
+
+def test_an_approval_of_the_canary_and_its_rollout_covers_a_rollout_in_place_beside_it() -> None:
+    rollout = Covered(state="roll", verb="promote", title="Roll it out", risk="high")
+    shown = planned("canary", EDIT, snapshot()).model_copy(update={"risk": "high"})
+    request = builders.request(plan=shown, status="granted", covers=(rollout,))
+    assert covered(planned("promote", {}, with_the_last_gpu()), "high", "roll", [request]) == "R1 covers it"
 
 
 def test_a_load_that_is_not_known_is_said() -> None:

@@ -11,6 +11,7 @@ from bot.domain.changes.circumstances import (
     in_place_circumstance,
     rolling_budget_note,
     room_for,
+    serving_canary,
     streams_of,
     why_no_room,
 )
@@ -348,7 +349,7 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     if is_recreated(workload):
         return "all of it, until a replica has started again"
     if no_surge(snapshot, template):
-        return _lost_in_place(snapshot, template)
+        return _lost_in_place(snapshot, template, none)
     staying_ones = f"{replicas} replicas" if ready >= replicas else f"the {ready} of {replicas} replicas that serve"
     return f"{none}{staying_ones} stay in rotation while they are replaced one by one"
 
@@ -358,10 +359,12 @@ def _evicted(pods: Sequence[Obj]) -> str:
     return f"; {', '.join(map(name_of, pods))}, which {are} not Ready, {are} evicted" if pods else ""
 
 
-def _lost_in_place(snapshot: ClusterSnapshot, template: Obj) -> str:
+def _lost_in_place(snapshot: ClusterSnapshot, template: Obj, none: str) -> str:
     replicas, stay = replicas_of(workload_of(snapshot)), _serving_in_place(snapshot, template)
     if stay == 0:
         return "all of it, until a replica has started again"
+    if stay + len(serving_canary(snapshot)) >= replicas:
+        return f"{none}{stay} of {replicas} replicas and the canary serve while the replicas are replaced one by one"
     lost, already = replicas - stay, replicas - ready_replicas(snapshot)
     text = (
         f"{stay} of {replicas} replicas serve until {replicas - without_node(snapshot)} have started, one after the"
