@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 ENDINGS: Mapping[str, str] = MappingProxyType(
@@ -22,8 +22,12 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def ending_in_words(ending: str, *, by_the_bot: bool) -> str:
-    """`by_the_bot`: whether it changed anything."""
-    if ending == "fixed" and not by_the_bot:
-        return "verified without a change by the bot"
+TRIALS = frozenset({"canary", "remove_canary", "run_job", "probe_request", "undo"})
+"""Verbs that leave nothing once the canary is gone."""
+
+
+def ending_in_words(ending: str, *, verbs: Collection[str], holds: bool) -> str:
+    """`verbs`: of the changes that the bot made; `holds`: whether one of them is still in place."""
+    if ending == "fixed" and not holds and TRIALS.issuperset(verbs):
+        return "verified without a lasting change" if verbs else "verified without a change by the bot"
     return ENDINGS.get(ending) or ending.replace("_", " ")

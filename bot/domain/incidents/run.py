@@ -378,7 +378,11 @@ class Run(_Frozen):
 
     @property
     def ending_in_words(self) -> str:
-        return ending_in_words(self.ending, by_the_bot=bool(self.ledger))
+        return self.end_called(self.ending)
+
+    def end_called(self, ending: str) -> str:
+        """What people call this ending of it."""
+        return ending_in_words(ending, verbs=[entry.verb for entry in self.ledger], holds=bool(self.held))
 
     @property
     def reads_alerts(self) -> bool:

@@ -112,6 +112,8 @@ class Called(_Fact):
     text: str
     done: bool
     call_id: str = ""
+    verb: str = ""
+    """Empty where an earlier version of the bot recorded it."""
     detail: str = ""
     differences: tuple[str, ...] = ()
 
@@ -191,8 +193,8 @@ class Report(_Fact):
 
     @property
     def ending_in_words(self) -> str:
-        by_the_bot = any(call.done for call in self.calls) or bool(self.held)
-        return ending_in_words(self.ending, by_the_bot=by_the_bot)
+        verbs = [call.verb for call in self.calls if call.done]
+        return ending_in_words(self.ending, verbs=verbs, holds=bool(self.held))
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorator above a property
     @property
@@ -521,6 +523,7 @@ def _calls(entries: Sequence[Entry]) -> Iterator[Called]:
                 text=entry.text,
                 done="call" in entry.data,
                 call_id=_str(entry.data, "call"),
+                verb=_str(entry.data, "verb"),
                 detail=_str(entry.data, "detail"),
                 differences=tuple(_difference(raw) for raw in _list(entry.data, "differences")),
             )

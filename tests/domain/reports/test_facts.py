@@ -113,6 +113,17 @@ def test_only_a_call_that_was_done_is_a_change_by_the_bot() -> None:
     assert reported(at(20, "call", "done: cap", call="INC-1/R1/0"), closed).ending_in_words == "fixed and verified"
 
 
+def test_a_canary_that_was_removed_fixed_nothing() -> None:
+    closed = at(99, "closed", "closed", ending="fixed", held=[])
+    kept = at(99, "closed", "closed", ending="fixed", held=["Start a canary"])
+    began = at(20, "call", "done: Start a canary", call="INC-1/R1/0", verb="canary")
+    ended = at(30, "call", "done: Remove the canary", call="INC-1/R2/0", verb="remove_canary")
+    rolled = at(25, "call", "done: Set the flags", call="INC-1/R3/0", verb="promote")
+    assert reported(began, ended, closed).ending_in_words == "verified without a lasting change"
+    assert reported(began, kept).ending_in_words == "fixed and verified"
+    assert reported(began, rolled, ended, closed).ending_in_words == "fixed and verified"
+
+
 def test_a_silence_is_recorded_as_notes() -> None:
     story = silenced().says("unsilence")
     story.happens(SilencesEnded(event_id="e", ids=("s1",)))

@@ -49,6 +49,17 @@ def test_what_was_fixed_without_a_change_is_counted_apart() -> None:
     assert found.outcomes == {FIRST.playbook: {"fixed and verified": 1, "verified without a change by the bot": 1}}
 
 
+def test_a_canary_that_was_removed_fixed_nothing() -> None:
+    removed = [
+        CHANGED.model_copy(update={"undone_by": "INC-6/R2/0"}),
+        builders.ledger_entry(verb="remove_canary", undo=()),
+    ]
+    tried = incident("INC-6", 1).model_copy(update={"ledger": tuple(removed)})
+    lasting = tried.model_copy(update={"ledger": (*removed, builders.ledger_entry(verb="scale", undo=()))})
+    assert tried.ending_in_words == "verified without a lasting change"
+    assert lasting.ending_in_words == "fixed and verified"
+
+
 def test_a_mitigation_is_counted_by_target_with_how_long_it_held() -> None:
     (row,) = statistics([FIRST, SECOND], START, START + 11 * DAY).mitigations
     assert (row.target, row.what, row.done, row.went_well) == ("serving/llm", "--max-num-seqs", 2, 1)

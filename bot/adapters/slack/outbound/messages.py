@@ -31,7 +31,6 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
-from bot.domain.incidents.endings import ending_in_words
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
@@ -252,7 +251,7 @@ def _closed(run: Run, post: Post) -> Message:
     # An incident may have been closed, reopened and closed again: each message is about its own end.
     is_last = post.at >= max((each.at for each in run.posts if each.kind == "closed"), default=post.at)
     closed_at = run.closed_at if is_last and run.closed_at is not None else post.at
-    called = capitalized(ending_in_words(ending, by_the_bot=bool(run.ledger)))
+    called = capitalized(run.end_called(ending))
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
     sign = "✅" if ending in ENDED else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")

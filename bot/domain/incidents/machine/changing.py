@@ -493,7 +493,8 @@ def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
     undone |= set(request.plan.choices.get("of", ())) if request.plan.verb == "undo" else set()
     draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
     draft.record(
-        "call", f"done: {step.title}", data={"call": event.call_id, "detail": event.detail, **event.evidence,
+        "call", f"done: {step.title}", data={"call": event.call_id, "verb": entry.verb,
+        "detail": event.detail, **event.evidence,
         "differences": [d.model_dump(mode="json") for d in step.differences],
         "held": list(draft.run.in_place)},
     )  # fmt: skip
