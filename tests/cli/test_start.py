@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -47,3 +48,23 @@ def imported() -> frozenset[str]:
 def test_what_may_never_be_needed_is_not_imported_at_the_start(name: str, imported: frozenset[str]) -> None:
     assert "bot.wiring" in imported
     assert name not in imported, f"import it where it is used: {MAY_BE_NEVER_NEEDED[name]}"
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["incident-bot", {command!r}]
+from bot.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("command", "module"), [("demo", "bot.cli.app"), ("serve", "bot.cli.serve")])
+def test_ctrl_c_while_modules_are_imported_ends_the_command_without_a_traceback(command: str, module: str) -> None:
+    code = INTERRUPTED.format(command=command, module=module)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
