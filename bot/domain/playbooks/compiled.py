@@ -305,9 +305,15 @@ class CompiledPlaybook:
         return True if still is None else _flag(still, self._with_settings(data))
 
     def no_longer(self, name: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
-        """Returns the present values behind the `still` of a change, in words for people; `units` as for `text`."""
+        """Returns the present values behind the `still` of a change, in words for people; `units` as for `text`.
+
+        Of signals that are one value, where there is one: `count 0` or `early no` tells a reader little beside them.
+        """
         still = self._derived.state(name).still
-        return self._seen(still, self._with_settings(data), units) if still else ""
+        if still is None:
+            return ""
+        plain = [each for each in still.names if each in self.playbook.signals]
+        return self._seen(still, self._with_settings(data), units, plain)
 
     def in_words(self, unknown: Unknown, readings: Mapping[str, Reading] | None = None) -> str:
         """Returns what could not be read, by the names that people know, and why each of these readings is missing."""
@@ -326,9 +332,9 @@ class CompiledPlaybook:
         why = "; ".join(dict.fromkeys(filter(None, causes)))
         return said + (f" ({why})" if why else "")
 
-    def _seen(self, expression: Expression, data: Data, units: Mapping[str, str]) -> str:
-        """The present values of an expression's readings; settings are known and left out."""
-        seen = self._readings_in(expression.names, data, units)
+    def _seen(self, expression: Expression, data: Data, units: Mapping[str, str], names: Iterable[str] = ()) -> str:
+        """The present values of an expression's readings, or of these; settings are known and left out."""
+        seen = self._readings_in([*names] or expression.names, data, units)
         return ", ".join(f"{label}: {of} {value}" if of else f"{label} {value}" for label, of, value in seen) or (
             expression.source
         )

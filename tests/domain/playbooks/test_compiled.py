@@ -49,6 +49,18 @@ def test_of_an_answer_that_came_the_part_that_is_missing_is_named_with_its_reaso
     assert PLAYBOOK.in_words(missing, silent) == "Restarts could not be read (no answer)"
 
 
+@pytest.mark.parametrize(
+    ("still", "told"),
+    [
+        pytest.param('restarts.oom || (picked.replica == "a" && thrash > 1)', "Preemptions 0", id="whole-readings"),
+        pytest.param("restarts.oom", "Restarts: oom no", id="only-a-part"),
+    ],
+)
+def test_a_reason_that_is_gone_is_told_by_what_people_read(still: str, told: str) -> None:
+    playbook = load_text(SMALL.replace("still: thrash > settings.ratio", f"still: '{still}'"))
+    assert playbook.no_longer("cap", {**CALM, "picked.replica": "b"}) == told
+
+
 def test_a_choice_says_what_it_saw() -> None:
     chosen = PLAYBOOK.choose("look", {**CALM, "thrash": 2.8071, "usage": 0.99}, {"usage": "ratio"})
     assert chosen == Chosen(
