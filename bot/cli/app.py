@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ from bot.cli.timeline import timelines
 from bot.sandbox.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
+    from bot.domain.incidents.series import Series
     from bot.settings import Settings, StorageSettings
 
 app = typer.Typer(
@@ -93,7 +95,7 @@ def export(
     from bot import dependencies
     from bot.cli import stored
     from bot.cli.printed import as_pdf
-    from bot.domain.reports import Roles, as_json, html, markdown
+    from bot.domain.reports import Report, Roles, as_json, html, markdown
 
     redis_url, incident = wanted.redis_url.get_secret_value(), stored.incident_id(incident)
     timeline, head = stored.loaded(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
@@ -107,8 +109,8 @@ def export(
         case ReportFormat.json:
             content = as_json(timeline, head, roles)
         case ReportFormat.html | ReportFormat.pdf:
-            # The chart of an open incident is read from Prometheus.
-            lines = stored.loaded(stored.load_lines(_settings(settings), incident))
+            is_open = Report.of(timeline).closed_at is None
+            lines = _lines_of_open(incident, settings) if is_open else ()
             content = html(timeline, dependencies.chart_svg, lines, head, roles)
             for line in filter(lambda line: line.unknown, lines):
                 typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
@@ -126,6 +128,20 @@ def export(
     except OSError as error:
         raise CommandError(f"{out} cannot be written: {error.strerror}") from error
     typer.echo(f"{out}: {len(timeline)} entries", err=True)
+
+
+def _lines_of_open(incident: str, file: Path | None) -> Sequence[Series]:
+    """The chart of an open incident is read from Prometheus or from the samples: that needs all settings."""
+    from bot.cli import stored
+    from bot.domain.kernel.errors import SettingsError
+
+    try:
+        wanted = _settings(file)
+    except SettingsError as error:
+        why = f"the settings are not complete ({error.problems[0]})"
+        typer.echo(f"{incident} is open, and its chart ends before now: {why}", err=True)
+        return ()
+    return stored.loaded(stored.load_lines(wanted, incident))
 
 
 Which = Annotated[str, typer.Argument(metavar="INC-1|all", help="The incident, or all incidents.")]

@@ -72,6 +72,33 @@ def test_a_history_that_does_not_answer_is_named_and_the_page_is_made(sampled: d
     assert "usage: the history could not be read" in result.stderr
 
 
+def test_a_page_needs_no_settings_but_those_of_redis(
+    sampled: dict[str, str], redis_server: valkey.Embedded, tag: str
+) -> None:
+    only_redis = {"REDIS_URL": redis_server.url, "INCIDENT_BOT_REDIS_TAG": tag}
+
+    async def close() -> None:
+        connection = Connection.open(redis_server.url, tag=tag)
+        store = RedisStore(connection, owner="a test")
+        run = await store.load("INC-1")
+        assert run is not None
+        ended = Entry(kind="closed", at=time.time(), text="closed: fixed", data={"ending": "fixed"})
+        entries = chain([ended], head=run.timeline_head, length=run.timeline_length)
+        moved = run.with_(
+            version=run.version + 1, closed_at=ended.at, ending="fixed",
+            timeline_head=entries[-1].hash, timeline_length=run.timeline_length + 1,
+        )  # fmt: skip
+        await store.commit(moved, consumed=0, entries=entries, effects=())
+        await connection.close()
+
+    opened = incident_bot("export", "INC-1", "--format", "html", **only_redis)
+    assert (opened.exit_code, opened.stdout[:9]) == (0, "<!doctype")
+    assert "INC-1 is open, and its chart ends before now: the settings are not complete" in opened.stderr
+    asyncio.run(close())
+    closed = incident_bot("export", "INC-1", "--format", "html", **only_redis)
+    assert (closed.exit_code, closed.stdout[:9], closed.stderr) == (0, "<!doctype", "")
+
+
 @pytest.mark.parametrize("wanted", ["md", "json", "html"])
 def test_every_format_says_whether_the_timeline_ends_as_the_run_says(
     sampled: dict[str, str], redis_server: valkey.Embedded, tag: str, wanted: str
