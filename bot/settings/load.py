@@ -73,7 +73,7 @@ class _Gathered:
     sources: dict[Location, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     is_file_known: bool = True
-    """False if there is a file that is not YAML."""
+    """False if there is a file that cannot be read as YAML."""
 
     def put(self, path: Location, value: Any, source: str) -> None:
         inner = self.values
@@ -125,6 +125,7 @@ class _Gathered:
             root = YAML(typ="safe", pure=True).compose(text)
             content = YAML(typ="safe", pure=True).load(text)
         except (OSError, UnicodeDecodeError) as unreadable:
+            self.is_file_known = False
             reason = unreadable.strerror if isinstance(unreadable, OSError) else "it is not UTF-8"
             self.problems.append(f"{path} cannot be read: {reason}; correct --settings or {FILE_VARIABLE}")
         except MarkedYAMLError as wrong:
