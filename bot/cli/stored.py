@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import StoredPlaybooks
+from bot.cli.failures import CommandError
 from bot.dependencies import Circuits, OneCluster, Storage, open_clusters, open_storage
 from bot.domain.incidents.machine import Rules
 from bot.domain.incidents.run import Run
@@ -27,12 +28,15 @@ from bot.flow.receive_input import ReceiveInput
 from bot.settings import Settings, StorageSettings
 
 T = TypeVar("T")
-_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+_INCIDENT = re.compile(r"(?:INC-)?(\d+)", re.ASCII | re.IGNORECASE)
 
 
 def incident_id(text: str) -> str:
     """The incident that a person names: `INC-7`, or as in Slack `inc-7` or `7`."""
-    return f"INC-{int(text)}" if _NUMBER.fullmatch(text) else text.upper()
+    found = _INCIDENT.fullmatch(text)
+    if found is None:
+        raise CommandError(f"'{text}' is not an incident such as INC-7")
+    return f"INC-{int(found[1])}"
 
 
 def loaded(loading: Coroutine[Any, Any, T]) -> T:

@@ -18,7 +18,7 @@ from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.kernel.timeline_check import Compared, Verdict, of_chain, of_slack, of_store
 from bot.domain.reports import Report
 from bot.domain.reports.page import Exported
-from bot.settings import Settings, load_settings
+from bot.settings import StorageSettings, load_settings, load_storage_settings
 
 MARKS: dict[Verdict, str] = {"agrees": "✔", "differs": "✖", "not_compared": "?"}
 MATCHES, DIFFERS, NOT_CHECKED = 0, 1, 2
@@ -35,24 +35,21 @@ class Given:
 
 
 async def verified(incident: str, file: Path | None) -> tuple[Given, list[Compared]]:
-    settings = load_settings(os.environ, file)
+    settings = load_storage_settings(os.environ, file)
     kept, stored = await _stored(incident, settings)
     if not kept and stored is None:
         raise CommandError(f"{incident}: not in this Redis (tag '{settings.redis_tag}')")
     given = Given(incident, kept, is_whole=True)
-    return given, [of_chain(kept), of_store(kept, kept, stored), await _slack(given, settings)]
+    return given, [of_chain(kept), of_store(kept, kept, stored), await _slack(given, file)]
 
 
 async def verified_file(path: Path, file: Path | None) -> tuple[Given, list[Compared]]:
-    """Without settings, only the chain is checked."""
     given = _read(path)
-    try:
-        settings = load_settings(os.environ, file)
-    except SettingsError as error:
-        why = f"the settings are not complete ({error.problems[0]})"
-        unset = [Compared("store", "not_compared", why), Compared("Slack", "not_compared", why)]
-        return given, [of_chain(given.entries), *unset]
-    return given, [of_chain(given.entries), await _store(given, settings), await _slack(given, settings)]
+    return given, [of_chain(given.entries), await _store(given, file), await _slack(given, file)]
+
+
+def _incomplete(error: SettingsError) -> str:
+    return f"the settings are not complete ({error.problems[0]})"
 
 
 def _read(path: Path) -> Given:
@@ -66,24 +63,27 @@ def _read(path: Path) -> Given:
     return Given(exported.report.incident, exported.timeline, is_whole=False)
 
 
-async def _stored(incident: str, settings: Settings) -> tuple[Sequence[Chained], StoredHead | None]:
+async def _stored(incident: str, settings: StorageSettings) -> tuple[Sequence[Chained], StoredHead | None]:
     redis_url = settings.redis_url.get_secret_value()
     return await stored.load_whole_timeline(redis_url, incident, tag=settings.redis_tag)
 
 
-async def _store(given: Given, settings: Settings) -> Compared:
+async def _store(given: Given, file: Path | None) -> Compared:
     try:
-        kept, stored = await _stored(given.incident, settings)
+        kept, stored = await _stored(given.incident, load_storage_settings(os.environ, file))
+    except SettingsError as error:
+        return Compared("store", "not_compared", _incomplete(error))
     except StorageUnavailableError as error:
         return Compared("store", "not_compared", str(error))
     return of_store(given.entries, kept, stored)
 
 
-async def _slack(given: Given, settings: Settings) -> Compared:
+async def _slack(given: Given, file: Path | None) -> Compared:
     if not given.entries:
         return Compared("Slack", "not_compared", "there is no entry")
     report = Report.of(given.entries)
     try:
+        settings = load_settings(os.environ, file)
         async with web_session() as session:
             token = settings.slack.bot_token.get_secret_value()
             posted = await posted_heads(
@@ -93,6 +93,8 @@ async def _slack(given: Given, settings: Settings) -> Compared:
                 channels=(settings.slack.channel, *(head.channel for head in report.heads)),
                 since=report.opened_at,
             )
+    except SettingsError as error:
+        return Compared("Slack", "not_compared", _incomplete(error))
     except MessengerError as error:
         return Compared("Slack", "not_compared", str(error))
     return of_slack(given.entries, posted, is_whole=given.is_whole)

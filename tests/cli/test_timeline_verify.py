@@ -179,9 +179,22 @@ def test_without_slack_or_redis_the_rest_is_checked_and_it_is_said(world: World,
     assert "? Slack  not compared: the settings are not complete" in unset.stdout
 
 
-@pytest.mark.parametrize("of", ["no-such.json", "INC-9"])
-def test_what_is_not_there_could_not_be_checked(world: World, of: str) -> None:
+def test_with_the_settings_of_redis_alone_all_but_slack_is_checked(world: World, tmp_path: Path) -> None:
+    only_redis = {name: world.environ[name] for name in ("REDIS_URL", "INCIDENT_BOT_REDIS_TAG")}
+    for of in (INCIDENT, world.export(tmp_path)):
+        result = incident_bot("timeline", "verify", of, **only_redis)
+        assert result.exit_code == 2
+        assert "✔ chain" in result.stdout
+        assert "✔ store" in result.stdout
+        assert "? Slack  not compared: the settings are not complete" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [("no-such.json", "no-such.json"), ("INC-9", "INC-9"), ("no-such", "'no-such' is not an incident such as INC-7")],
+)
+def test_what_is_not_there_could_not_be_checked(world: World, of: str, told: str) -> None:
     result = world.verify(of)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(of)
+    assert result.stderr.startswith(told)
     assert "Traceback" not in result.output
