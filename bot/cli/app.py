@@ -13,7 +13,7 @@ import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
-from bot.cli.options import Overrides, SettingsFile
+from bot.cli.options import Overrides, SettingsFile, scenario_named
 from bot.cli.playbook import playbooks
 from bot.cli.serve import DOES
 from bot.cli.serve import serve as run_serve
@@ -249,8 +249,6 @@ def demo(
 
     from bot.cli.demo import run_demo
 
-    if scenario not in SCENARIOS:
-        raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
-    played = SCENARIOS[scenario]
+    played = scenario_named(scenario)
     found = vllm_for(engines, vllm, played)
     raise typer.Exit(run_demo(played, unattended=unattended, port=port, vllm=found, console=Console()))

@@ -12,7 +12,7 @@ import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
 from bot.cli.failures import CommandError, Commands
-from bot.cli.options import Overrides
+from bot.cli.options import Overrides, scenario_named
 from bot.cli.playbook_names import file_of, meant
 from bot.domain.playbooks.files import is_table
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -161,15 +161,13 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     where = Path(found.file).parent
     if scrapes is None:
         from bot.cli import rehearse_in_sandbox as in_sandbox
-        from bot.sandbox.demo import SCENARIOS
 
-        if scenario not in SCENARIOS:
-            raise CommandError(f"no scenario '{scenario}'; there are: {', '.join(SCENARIOS)}")
+        fault = scenario_named(scenario)
         in_sandbox.refuse_what_is_ignored(written, answers)
         labels = in_sandbox.wanted_alert(found, where, pairs(alert, example="--alert alertname=VllmKVCacheThrash"))
         attended = answers is None
-        command = vllm_for(engines, vllm, SCENARIOS[scenario])
-        wanted = in_sandbox.Wanted(found, SCENARIOS[scenario], written, settings, labels, attended, command)
+        command = vllm_for(engines, vllm, fault)
+        wanted = in_sandbox.Wanted(found, fault, written, settings, labels, attended, command)
         raise typer.Exit(in_sandbox.rehearse(wanted))
     recording, begins = over_recording.recorded(scrapes, opens_at)
     if settings:

@@ -210,6 +210,7 @@ def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:
     result = incident_bot("demo", "--scenario", "flood")
     assert result.exit_code == 1
     assert "thrash" in result.stderr
+    assert incident_bot("demo", "--scenario", "trash").stderr == "no scenario 'trash'; did you mean 'thrash'?\n"
 
 
 @pytest.fixture
@@ -258,6 +259,12 @@ def test_an_unknown_incident_is_named(stored: dict[str, str]) -> None:
     result = incident_bot("export", "INC-9", **stored)
     assert result.exit_code == 1
     assert "INC-9: not in this Redis" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["payments", "INC-", "INC-1x"])
+def test_what_is_no_incident_is_not_looked_for(stored: dict[str, str], name: str) -> None:
+    result = incident_bot("export", name, **stored)
+    assert (result.exit_code, result.stderr) == (1, f"'{name}' is not an incident such as INC-7\n")
 
 
 def test_a_redis_that_is_away_is_a_message() -> None:
