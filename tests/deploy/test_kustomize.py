@@ -111,9 +111,29 @@ def test_the_settings_of_the_pod_are_settings_of_the_bot() -> None:
             assert key["name"] == secret["metadata"]["name"]
             environ[variable["name"]] = secret["stringData"][key["key"]]
     settings = load_settings(environ)
+    assert settings.observing.everywhere, "whoever applies it as it is changes nothing yet"
     assert settings.http.host == "0.0.0.0"
     assert settings.kubernetes.in_cluster
     assert [each["containerPort"] for each in container()["ports"]] == [settings.http.port]
+
+
+@pytest.mark.fast
+def test_in_socket_mode_the_signing_secret_may_be_empty() -> None:
+    environ = {
+        FILE_VARIABLE: str(DEPLOY / BASE / "settings.yaml"),
+        "REDIS_URL": "redis://r",
+        "SLACK_BOT_TOKEN": "xoxb-1",
+    }
+    environ |= {"INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "t", "SLACK_APP_TOKEN": "xapp-1", "SLACK_SIGNING_SECRET": ""}
+    assert load_settings(environ).slack.signing_secret is None
+
+
+@pytest.mark.fast
+def test_the_command_of_the_readme_reaches_the_pod() -> None:
+    (found,) = re.findall(r"`kubectl -n (\S+) exec deploy/(\S+) -- (\S+) doctor`", (ROOT / "README.md").read_text())
+    namespace = document(f"{BASE}/kustomization.yaml")["namespace"]
+    (entry,) = re.findall(r'ENTRYPOINT \["(.+)"\]', (DEPLOY / "Dockerfile").read_text())
+    assert found == (namespace, document(f"{BASE}/deployment.yaml")["metadata"]["name"], entry)
 
 
 @pytest.mark.fast
