@@ -62,6 +62,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "domain/playbooks/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_canary_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
+        "domain/reports/test_statistics.py::test_a_canary_that_was_removed_fixed_nothing",
     ),
     "Waiting never mutes a workload": (
         "flow/test_parked.py::test_over_days_an_unanswered_incident_never_mutes_its_workload",

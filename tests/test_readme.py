@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,15 @@ def test_the_first_screen_has_exactly_two_commands() -> None:
     commands = re.findall(r"```sh\n(.+?)\n```", first_screen, re.DOTALL)
     ran = [command.split("uv run ")[1] for command in commands]
     assert ran == ["--no-dev incident-bot demo", "pytest -n 6 --dist loadfile"]
+
+
+def test_where_pip_refuses_python3_is_that_of_an_environment_of_its_own(tmp_path: Path) -> None:
+    (command,) = re.findall(r"run `(python3 -m venv .+?)` first", README)
+    # Its pip is what takes the time.
+    asks = ["sh", "-c", f"{command.replace(' venv ', ' venv --without-pip ')} && command -v python3"]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    told = subprocess.run(asks, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told.startswith(f"{tmp_path}/")
 
 
 def test_the_number_of_scenarios_is_right() -> None:
