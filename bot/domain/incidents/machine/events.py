@@ -109,7 +109,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
     _say_what_is_missing(draft, event)
     if not draft.run.is_open:
         if alert.status == "firing":
-            _reopen(draft, f"{alert.name} {'still fires' if is_repeat else 'fires again'}")
+            _reopen(draft, alert, f"{alert.name} {'still fires' if is_repeat else 'fires again'}")
         return
     if event.offer is not None and alert.status == "firing":
         _offer(draft, event.offer, alert)
@@ -134,10 +134,11 @@ def _offer(draft: Draft, offer: Offer, alert: Alert) -> None:
     draft.set(offers=run.offers | {offer.playbook: known.model_copy(update={"alerts": alerts})})
 
 
-def _reopen(draft: Draft, because: str) -> None:
+def _reopen(draft: Draft, alert: Alert, because: str) -> None:
     """The alert is back soon after the end: reopen the incident at the start of its playbook."""
     draft.set(closed_at=None, ending="", alerts_resolved_at=None)
     draft.record("reopened", f"reopened: {because}")
+    severity.set_by_alert(draft, alert)
     diverting.restart_playbook(draft, because=because)
 
 

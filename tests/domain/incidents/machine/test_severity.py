@@ -52,6 +52,15 @@ def test_it_is_lowered_when_nothing_critical_fires_any_more() -> None:
     assert NEXT_STATUS not in story.run.deadlines
 
 
+def test_a_critical_alert_that_reopens_it_raises_it_again() -> None:
+    story = opened("critical")
+    hears(story, "resolved", severity="critical").says("resolve")
+    assert (story.run.is_open, story.run.severity) == (False, "ticket")
+    hears(story, starts_at=story.at, severity="critical")
+    assert (story.run.is_open, story.run.severity) == (True, "page")
+    assert NEXT_STATUS in story.run.deadlines
+
+
 def test_a_second_critical_alert_that_still_fires_keeps_it() -> None:
     story = opened("critical")
     hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
