@@ -17,6 +17,9 @@ from bot.domain.incidents.run import Page, Run
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.window import short
 
+PAGE_EFFECT = "page/"
+"""Begins the id of an effect that pages; the name of the page follows."""
+
 
 def follow(draft: Draft, before: Run, event: Event) -> None:
     """Bring the pages in line with the run, after every decision."""
@@ -127,6 +130,12 @@ def page_failed(draft: Draft, event: PageFailed) -> None:
         call_lead(draft, f"{page.team} could not be paged: {event.reason}")
 
 
+def page_of(run: Run, effect_id: str) -> str | None:
+    """Returns the page that this effect sends."""
+    page = effect_id.removeprefix(PAGE_EFFECT)
+    return page if page != effect_id and page in run.pages else None
+
+
 def half_of_a_question(draft: Draft, ref: str) -> None:
     """Mention the people again at half of the time that a question may wait."""
     question = draft.run.questions.get(ref)
@@ -155,10 +164,15 @@ def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
 
 
 def _page(draft: Draft, contact: Contact, why: str, *, again: bool = False) -> None:
-    """Page a team that is not being paged; `again`: also one that has answered an earlier page of this incident."""
+    """Page a team that is not being paged; `again`: also one that has answered an earlier page, or was not reached."""
     earlier = [page for page in draft.run.pages.values() if page.team == contact.team]
     answered = bool(earlier) and earlier[-1].wanted == "acknowledge"
-    if not contact.has_pager or (earlier and earlier[-1].wanted == "trigger") or (answered and not again):
+    if not contact.has_pager or (answered and not again):
+        return
+    if earlier and earlier[-1].wanted == "trigger":
+        if again and earlier[-1].error:
+            # Its pager may have refused it for good, with a key that is corrected by now.
+            _want(draft, earlier[-1])
         return
     name = f"{contact.team}/{len(earlier) + 1}" if earlier else contact.team
     text = redacted(f"{draft.run.incident_id} {draft.run.target}: {why}")
@@ -173,4 +187,4 @@ def _want_all(draft: Draft, action: str) -> None:
 
 def _want(draft: Draft, page: Page) -> None:
     draft.set(pages=draft.run.pages | {page.name: page})
-    draft.want(PageTeam(effect_id=f"page/{page.name}", page=page.name))
+    draft.want(PageTeam(effect_id=f"{PAGE_EFFECT}{page.name}", page=page.name))

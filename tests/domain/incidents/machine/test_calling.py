@@ -9,7 +9,7 @@ import pytest
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import Paged, PageFailed
+from bot.domain.incidents.event import EffectFailed, Paged, PageFailed
 from bot.domain.incidents.run import Severity
 from bot.domain.playbooks.bundle import Bundle
 from tests.domain.incidents.machine.steps import BUNDLE, TEXT, Story
@@ -252,6 +252,24 @@ def test_a_pager_that_refuses_for_good_calls_the_lead() -> None:
     refused = failed(story(SERVING, LEAD).opened().reads(0.95), "PagerDuty answers HTTP 400: bad key", lasting=True)
     assert wanted(refused)["lead"] == "trigger"
     assert refused.run.posts[-1].data["text"] == "serving could not be paged: PagerDuty answers HTTP 400: bad key"
+
+
+def test_a_page_that_the_bot_could_not_send_calls_the_lead() -> None:
+    asked = story(SERVING, LEAD).opened().reads(0.95)
+    effect_id = asked.wanted(PageTeam).effect_id
+    failed = EffectFailed(event_id=asked.id(), effect_id=effect_id, effect_kind="page_team", reason="InvalidURL: port")
+    asked.happens(failed)
+    assert (asked.run.pages["serving"].error, wanted(asked)["lead"]) == ("InvalidURL: port", "trigger")
+    assert asked.run.posts[-1].data["mentions"] == ["S0LEAD"]
+
+
+def test_a_team_that_could_not_be_paged_is_paged_again_when_it_is_called_again() -> None:
+    asked = story(SERVING, LEAD).opened().reads(0.95).chooses("grow").planned().posted().due("request:R2:expiry")
+    reason = "PagerDuty answers HTTP 400: bad key"
+    asked.happens(PageFailed(event_id=asked.id(), page="lead", reason=reason, lasting=True))
+    asked.due(f"question:{asked.run.question}:unanswered")
+    assert asked.wanted(PageTeam).page == "lead"
+    assert set(wanted(asked)) == {"serving", "lead"}, "under the same key"
 
 
 def test_a_lead_who_has_answered_is_called_again_when_nobody_answers_later() -> None:
