@@ -1,4 +1,4 @@
-"""A run whose playbook cannot be read after another version of the bot took over: people are notified once.
+"""A run whose playbook cannot be read after another version of the bot took over: people are called once.
 
 No decision is possible without the playbook. People can still halt, note, pin, export and close the incident, and calls
 that were applied late are still recorded in the ledger.
@@ -7,9 +7,10 @@ that were applied late are still recorded in the ledger.
 from __future__ import annotations
 
 from bot.domain.incidents.event import COMMANDS, AlertChanged, Commanded, Due, Event, Judged, Posted, StepSettled
-from bot.domain.incidents.machine import changing, entering, events, operator_actions, parking
+from bot.domain.incidents.machine import calling, changing, entering, events, operator_actions, parking, severity
 from bot.domain.incidents.machine.draft import Decision, Draft, Rules
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
 from bot.domain.playbooks.bundle import Bundle
 
 NO_PLAYBOOKS = Bundle(entry="", playbooks={})
@@ -49,12 +50,23 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
                 f"{event.alert.name} is {event.alert.status}",
                 data=event.alert.evidence(),
             )
-            if not run.is_open and event.alert.status == "firing":
-                draft.set(closed_at=None, ending="")
-                draft.record("reopened", f"reopened: {event.alert.name} fires; nothing else was decided")
+            _call_about(draft, event.alert)
         case _:
             draft.ignore(f"{event.kind}: nothing was decided")
+    calling.follow(draft, run, event)
     return draft.decision()
+
+
+def _call_about(draft: Draft, alert: Alert) -> None:
+    """Reopen a closed run whose alert fires; people are called for it, and where it is more urgent now."""
+    before = draft.run
+    if not before.is_open and alert.status == "firing":
+        draft.set(closed_at=None, ending="")
+        draft.record("reopened", f"reopened: {alert.name} fires; nothing else was decided")
+    severity.set_by_alert(draft, alert)
+    is_raised = draft.run.severity == severity.PAGE != before.severity
+    if draft.run.is_open and (is_raised or not before.is_open):
+        calling.call_on_call(draft, f"{before.incident_id} cannot continue by itself, and {alert.name} fires.")
 
 
 def _notify_once(draft: Draft, reason: str) -> None:
@@ -63,6 +75,8 @@ def _notify_once(draft: Draft, reason: str) -> None:
         "Let the version of the bot that opened it finish it, or close it with "
         f"`/incident resolve {draft.run.incident_id}`."
     )
-    if text not in draft.run.ignored:
+    if text not in draft.run.ignored and draft.run.is_open:
+        calling.call_on_call(draft, text)
+    elif text not in draft.run.ignored:
         events.say(draft, "", text)
     draft.set(ignored=draft.run.ignored | {text: draft.run.ignored.get(text, 0) + 1})

@@ -9,9 +9,11 @@ import pytest
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import EffectFailed, Paged, PageFailed
+from bot.domain.incidents.event import AlertChanged, Commanded, EffectFailed, Event, Paged, PageFailed, SignalsRead
+from bot.domain.incidents.machine import without_playbook
 from bot.domain.incidents.run import Severity
 from bot.domain.playbooks.bundle import Bundle
+from tests import builders
 from tests.domain.incidents.machine.steps import BUNDLE, TEXT, Story
 
 pytestmark = pytest.mark.fast
@@ -291,3 +293,36 @@ def test_a_reopened_incident_pages_again() -> None:
     closed = story(SERVING).opened().reads(0.95).chooses("stop")
     reopened = closed.says("reopen").reads(0.95)
     assert wanted(reopened) == {"serving": "resolve", "serving/2": "trigger"}, "a receiver drops a key that it has seen"
+
+
+def stranded(of: Story, event: Event) -> Story:
+    decision = without_playbook(of.run, event.model_copy(update={"at": of.at}), "no such file", of.rules)
+    of.run, of.last = decision.run, decision
+    return of
+
+
+def test_an_incident_whose_playbook_is_gone_calls_who_is_on_call_once() -> None:
+    left = story(SERVING).opened()
+    assert wanted(left) == {}
+    for event_id in ("e1", "e2"):
+        stranded(left, SignalsRead(event_id=event_id, effect_id="v1/read", readings={}))
+    assert (wanted(left), mentions(left)) == ({"serving": "trigger"}, ["S0SERVING"])
+    assert len([post for post in left.run.posts if "mentions" in post.data]) == 1
+
+
+def test_without_its_playbook_a_lead_acknowledges_and_the_end_resolves() -> None:
+    left = stranded(story(SERVING).opened(), SignalsRead(event_id="e1", effect_id="v1/read", readings={}))
+    assert wanted(stranded(left, Commanded(event_id="e2", command="lead", user="ana"))) == {"serving": "acknowledge"}
+    assert wanted(stranded(left, Commanded(event_id="e3", command="resolve", user="ana"))) == {"serving": "resolve"}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_without_its_playbook_a_critical_alert_calls_people_again(*, is_open: bool) -> None:
+    left = stranded(
+        story(SERVING, severity="ticket").opened(), SignalsRead(event_id="e1", effect_id="v1/read", readings={})
+    )
+    if not is_open:
+        stranded(left, Commanded(event_id="e2", command="resolve", user="ana"))
+    assert wanted(left) == {}
+    stranded(left, AlertChanged(event_id="e3", alert=builders.alert(fingerprint="f2", severity="critical")))
+    assert (left.run.is_open, left.run.severity, wanted(left)) == (True, "page", {"serving": "trigger"})
