@@ -26,6 +26,7 @@ def watched(draft: Draft, event: AdviceWatched) -> None:
         reading.keep(draft, event.readings)
     if event.result == "lifted":
         _set(draft, request.model_copy(update={"status": "superseded", "decision_reason": event.detail}))
+        draft.clear_deadlines(f"request:{request.request_id}")
         draft.set(watch=None, only_advice=None)
         changing.plan_again(draft, change, event.detail)
         return
@@ -55,6 +56,7 @@ def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None
     _set(draft, request.model_copy(update={"carried_out": (*request.carried_out, done)}))
     if not draft.run.lead:
         draft.set(lead=press.user)
+    draft.clear_deadlines(f"request:{request.request_id}")
     what = f"does something else: {done.text}" if done.text else "carries it out"
     data = {"request": request.request_id}
     draft.record("decided", f"{request.request_id} was only advised; a person {what}", who=press.user, data=data)

@@ -184,7 +184,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
         mentions = {} if policy.announced else calling.mentioned(draft)
         data = {"head": draft.run.timeline_head, **mentions}
         draft.post("request", f"request:{request.request_id}", request.request_id, data)
-    if request.status == "open":
+    if not policy.announced:
         draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
     said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
     said = f" — only advised: {advice.text}" if advice else said

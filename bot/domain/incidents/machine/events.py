@@ -152,24 +152,30 @@ def posted(draft: Draft, event: Posted) -> None:
     if kind in ("request", "question"):
         draft.set(places=draft.run.places | {event.slot: (event.channel, event.ts)})
     request = draft.run.requests.get(ref) if kind == "request" else None
-    if request is None or request.posted_at is not None or request.status != "open":
+    if request is None or request.posted_at is not None or not _waits(draft.run, request):
         return
     draft.set_deadline(f"request:{ref}:unposted", None)
     _begin_its_time(draft, request.model_copy(update={"posted_at": draft.at}))
 
 
+def _waits(run: Run, request: Request) -> bool:
+    """Whether it waits for people: to be decided or, where it is only advised, for somebody who takes care of it."""
+    return request.status == "open" or (request == run.advised and not request.carried_out and not run.lead)
+
+
 def _begin_its_time(draft: Draft, request: Request) -> None:
     ref, seconds = request.request_id, request.policy.expires_seconds
-    ends = {"expires_at": draft.at + seconds, "half_at": draft.at + seconds / 2}
+    # Advice does not expire; people are called at the same times.
+    ends = {"expires_at": draft.at + seconds, "half_at": draft.at + seconds / 2} if request.status == "open" else {}
     draft.set(requests=draft.run.requests | {ref: request.model_copy(update=ends)})
-    draft.set_deadline(f"request:{ref}:expiry", ends["expires_at"])
-    draft.set_deadline(f"request:{ref}:half", ends["half_at"])
+    draft.set_deadline(f"request:{ref}:expiry", draft.at + seconds)
+    draft.set_deadline(f"request:{ref}:half", draft.at + seconds / 2)
 
 
 def _is_still_unposted(draft: Draft, ref: str) -> None:
     """Start the time of an unposted request: it may be unseen, but an incident that waits forever is worse."""
     request = draft.run.requests.get(ref)
-    if request is None or request.status != "open" or request.posted_at is not None:
+    if request is None or not _waits(draft.run, request) or request.posted_at is not None:
         return
     waited = short(draft.at - request.asked_at)
     draft.record("slack", f"{ref} could not be posted for {waited}; its time starts anyway", data={"request": ref})
@@ -218,20 +224,32 @@ def due(draft: Draft, event: Due) -> None:
 def _ask_again(draft: Draft, ref: str) -> None:
     """At half of the time, remind the people who have not answered, and also ask the level above them."""
     request = draft.run.requests.get(ref)
-    if request is None or request.status != "open":
+    if request is None or not _waits(draft.run, request):
         return
-    draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
-    left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
-    said = f"{left} to decide: {request.called}. Without an approval nothing changes."
+    if request.status == "open":
+        draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
+        left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
+        said = f"{left} to decide: {request.called}. Without an approval nothing changes."
+    else:
+        said = f"{_unanswered_advice(draft, request)} Say on its message what you do."
     again = calling.mentioned_in(draft.run, f"request:{ref}")
     draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **again})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
 
 
+def _unanswered_advice(draft: Draft, request: Request) -> str:
+    waited = short(draft.at - request.asked_at)
+    return f"Nobody has answered for {waited}, and the bot only advises this: {request.called}."
+
+
 def _request_expired(draft: Draft, ref: str) -> None:
     request = draft.run.requests.get(ref)
-    if request is None or request.status != "open":
+    if request is None or not _waits(draft.run, request):
+        return
+    if request.status == "advised":
+        # It is still advised: the trouble is watched on.
+        calling.call_lead(draft, _unanswered_advice(draft, request))
         return
     expired = request.model_copy(update={"status": "expired"})
     draft.set(requests=draft.run.requests | {ref: expired})

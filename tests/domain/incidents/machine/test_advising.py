@@ -6,6 +6,7 @@ import pytest
 
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.announced import PreApproved
+from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep, PlanChange, WatchAdvice
 from bot.domain.incidents.event import AdviceWatched, Planned
@@ -14,6 +15,10 @@ from tests.domain.incidents.machine.steps import Story
 
 pytestmark = pytest.mark.fast
 FREEZE = OnlyAdvice(reason="freeze", text="freeze until 23 Nov 18:00 UTC: release (ana)")
+
+
+SERVING = Contact(team="serving", mentions=("S0SERVING",), has_pager=True)
+LEAD = Contact(team="lead", mentions=("S0LEAD",), has_pager=True)
 
 
 class Advised(Story):
@@ -36,13 +41,21 @@ class Advised(Story):
         return self
 
 
+def called(story: Advised) -> Advised:
+    """An urgent incident of a deployment that can call people."""
+    contacts = Contacts(teams={"serving": SERVING, "lead": LEAD})
+    story.rules = story.rules.model_copy(update={"contacts": contacts})
+    story.run = story.run.with_(severity="page", severity_found="page")
+    return story
+
+
 def test_a_change_is_shown_as_advice_and_watched_and_nothing_is_applied() -> None:
     story = Advised().advised()
     assert story.run.requests["R2"].status == "advised"
     assert story.wanted(WatchAdvice).request_id == "R2"
     assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
     assert story.run.open_request is None
-    assert not [name for name in story.run.deadlines if name.startswith("request")], "advice does not expire"
+    assert story.run.requests["R2"].expires_at is None, "advice does not expire"
     assert story.texts("request") == [
         "R2 (low risk): Scale llm from 4 to 5 — only advised: the settings say observe-only"
     ]
@@ -126,6 +139,42 @@ def test_when_a_freeze_ends_the_change_is_planned_again_and_requested() -> None:
     assert story.run.change.progress == "", "nothing is watched any more"
     story.posted().presses("approve")
     assert any(isinstance(effect, ApplyStep) for effect in story.effects)
+
+
+@pytest.mark.parametrize("advice", [OBSERVE_ONLY, FREEZE], ids=["observe-only", "freeze"])
+def test_advice_that_nobody_answers_reminds_who_is_on_call_and_then_calls_the_lead(advice: OnlyAdvice) -> None:
+    story = called(Advised()).advised(advice).posted().due("request:R2:half")
+    assert story.run.posts[-1].data["mentions"] == ["S0SERVING"]
+    assert story.run.posts[-1].data["text"].startswith("Nobody has answered for")
+    story.due("request:R2:expiry")
+    assert story.run.posts[-1].data["mentions"] == ["S0LEAD"]
+    assert {name: page.wanted for name, page in story.run.pages.items()}["lead"] == "trigger"
+    assert (story.run.advised is not None, story.run.is_open) == (True, True), "it is watched on"
+
+
+def test_advice_that_slack_does_not_accept_calls_people_all_the_same() -> None:
+    story = called(Advised()).advised().due("request:R2:unposted")
+    assert {"request:R2:half", "request:R2:expiry"} <= story.run.deadlines.keys()
+
+
+def test_advice_that_somebody_carries_out_reminds_nobody() -> None:
+    story = called(Advised()).advised().posted().presses("carried_out")
+    assert not [name for name in story.run.deadlines if name.startswith("request")]
+
+
+@pytest.mark.parametrize("deadline", ["half", "expiry"])
+def test_advice_in_an_incident_that_somebody_leads_reminds_nobody(deadline: str) -> None:
+    story = called(Advised()).advised().posted().says("lead")
+    posts = story.run.posts
+    assert story.due(f"request:R2:{deadline}").run.posts == posts
+
+
+def test_what_was_advised_and_may_be_requested_again_reminds_as_a_request_does() -> None:
+    story = called(Advised()).advised(FREEZE)
+    story.posted()
+    story.sees("lifted", detail="the freeze is over")
+    assert not [name for name in story.run.deadlines if name.startswith("request")]
+    assert "request:R3:unposted" in story.plans(None, attempt=1).run.deadlines
 
 
 def test_late_news_about_advice_changes_nothing() -> None:
