@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 import pytest
@@ -121,7 +122,9 @@ class Outside:
             context.lost.set()
         return self.made
 
+    @cached_property
     def apply(self) -> ApplyCall:
+        """One process."""
         everything = cast(Any, self)
         return ApplyCall(
             everything, everything, everything, everything, cast(Any, See(self)), self.playbook_of,
@@ -159,7 +162,7 @@ def granted(plan: Plan | None = None, *, step: int = 0, **fields: Any) -> Run:
 
 async def taken(outside: Outside, run: Run, *, step: int = 0, now: float = NOW, attempts: int = 0) -> Done | Later:
     effect = ApplyStep(effect_id=f"v2/apply/R1/{step}/0", request_id="R1", step=step)
-    return await outside.apply()(EffectContext(run, Owed("INC-1", effect, attempts, ""), now), effect)
+    return await outside.apply(EffectContext(run, Owed("INC-1", effect, attempts, ""), now), effect)
 
 
 async def settled(outside: Outside, run: Run, **more: Any) -> StepSettled:
@@ -294,10 +297,28 @@ async def test_what_another_incident_holds_is_waited_for_so_long_and_no_longer(v
 async def test_a_later_step_is_put_off_for_the_same_time_and_then_withheld() -> None:
     plan = builders.plan(steps=(builders.call(), builders.call(title="second call")))
     outside, run = Outside(verdict="lease_held"), granted(plan, step=1)
-    assert (await put_off(outside, run, step=1, now=NOW - 30 + PATIENCE_SECONDS))[0] == 5.0
-    event = await settled(outside, run, step=1, now=NOW - 29 + PATIENCE_SECONDS)
+    assert (await put_off(outside, run, step=1, now=NOW))[0] == 5.0
+    assert (await put_off(outside, run, step=1, now=NOW + PATIENCE_SECONDS))[0] == 5.0
+    event = await settled(outside, run, step=1, now=NOW + 1 + PATIENCE_SECONDS)
     assert said(event) == ("withheld", "another incident is changing this workload; waited 10 minutes")
     assert event.call_id == "INC-1/R1/1"
+
+
+async def test_a_step_that_is_first_put_off_after_a_downtime_is_put_off_for_as_long() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(title="second call")))
+    outside, run, back = Outside(verdict="lease_held"), granted(plan, step=1), NOW + 2 * PATIENCE_SECONDS
+    assert (await put_off(outside, run, step=1, now=back))[0] == 5.0
+    assert (await put_off(outside, run, step=1, now=back + PATIENCE_SECONDS))[0] == 5.0
+    assert (await settled(outside, run, step=1, now=back + 1 + PATIENCE_SECONDS)).result == "withheld"
+
+
+async def test_a_step_that_is_asked_for_again_may_be_put_off_as_long_again() -> None:
+    plan = builders.plan(steps=(builders.call(), builders.call(title="second call")))
+    outside, run = Outside(verdict="lease_held"), granted(plan, step=1)
+    await put_off(outside, run, step=1, now=NOW)
+    assert run.change is not None
+    later = run.with_(change=run.change.model_copy(update={"step_started_at": NOW + PATIENCE_SECONDS}))
+    assert (await put_off(outside, later, step=1, now=NOW + 1 + PATIENCE_SECONDS))[0] == 5.0
 
 
 async def test_the_same_word_is_not_said_twice() -> None:
@@ -312,7 +333,7 @@ async def test_a_lease_that_was_lost_during_the_claim_sends_nothing() -> None:
     effect = ApplyStep(effect_id="v2/apply/R1/0/0", request_id="R1", step=0)
     context = EffectContext(run, Owed("INC-1", effect, 0, ""), NOW)
     outside.lose = context.lost
-    assert await outside.apply()(context, effect) == Later(0.0)
+    assert await outside.apply(context, effect) == Later(0.0)
     assert outside.calls == []
 
 
@@ -734,7 +755,7 @@ async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
     effect = ApplyStep(effect_id="v2/apply/R1/1/0", request_id="R1", step=1)
     context = EffectContext(waiting(FIVE), Owed("INC-1", effect, 0, ""), NOW)
     context.lost.set()
-    assert await outside.apply()(context, effect) == Later(0.0)
+    assert await outside.apply(context, effect) == Later(0.0)
     assert outside.heard == []
 
 

@@ -83,6 +83,7 @@ class ApplyCall:
         self._writer, self._claims, self._runs = writer, claims, runs
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
         self._grant_valid, self._pause = grant_valid_seconds, pause
+        self._put_off_since: dict[str, float] = {}
 
     async def __call__(self, context: EffectContext, effect: ApplyStep) -> Done | Later:
         change, request = context.run.change, context.run.requests.get(effect.request_id)
@@ -102,6 +103,8 @@ class ApplyCall:
         except ApprovalError as error:
             return self._settled(effect, "withheld", f"not granted: {error}")
         outcome = await self._call(context, effect, request, approved, step)
+        if isinstance(outcome, Done):
+            self._put_off_since.pop(f"{context.incident_id}/{request.request_id}/{effect.step}", None)
         return await self._with_impact(context, effect, request, outcome)
 
     # --- remaining replicas -----------------------------------------------------------------------------------------
@@ -291,7 +294,10 @@ class ApplyCall:
         self, context: EffectContext, effect: ApplyStep, why: str, call_id: str, *, after_seconds: float = 5.0
     ) -> Done | Later:
         change = context.run.change
-        if change is not None and context.now - change.step_started_at > PATIENCE_SECONDS:
+        # Since when this process has put it off: after a downtime the step may have begun long ago.
+        first = self._put_off_since.setdefault(call_id, context.now)
+        since = max(first, change.step_started_at) if change is not None else first
+        if context.now - since > PATIENCE_SECONDS:
             waited = f"{why}; waited {PATIENCE_SECONDS / 60:.0f} minutes"
             return self._settled(effect, "withheld", waited, call_id=call_id)
         return Later(after_seconds, self._progress(context, effect, f"waiting: {why}"))
