@@ -1,4 +1,7 @@
-"""Removes what closed incidents leave behind when they expire: index entries, playbook bundles, buckets of the pace."""
+"""Removes what closed incidents leave behind when they expire: index entries, playbook bundles, buckets of the pace.
+
+The lists of incidents by subject are indexes too: one whose last incident is gone is deleted with its last entry.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,21 @@ class RedisSweep:
         last = await self._redis.ask(self._redis.client.hgetall(self._redis.key("last")))
         listed = [(str(name), "") for name in names]
         listed += [(str(name), str(target)) for target, name in last.items()]
-        removed = sum([await self._index(listed[at : at + AT_ONCE]) for at in range(0, len(listed), AT_ONCE)])
+        removed = await self._index(self._redis.key("incidents"), listed)
+        for subject in await self._names("about"):
+            about = await self._redis.ask(self._redis.client.zrange(subject, 0, -1))
+            removed += await self._index(subject, [(str(name), "") for name in about])
         return Swept(removed, await self._bundles(), await self._buckets())
 
-    async def _index(self, listed: Sequence[tuple[str, str]]) -> int:
+    async def _index(self, incidents: str, listed: Sequence[tuple[str, str]]) -> int:
         key = self._redis.key
-        keys = [key("incidents"), key("last"), *(key("run", name) for name, _ in listed)]
-        arguments = [part for pair in listed for part in pair]
-        return int(await self._redis.script("sweep_indexes", keys, arguments))
+        removed = 0
+        for start in range(0, len(listed), AT_ONCE):
+            part = listed[start : start + AT_ONCE]
+            keys = [incidents, key("last"), *(key("run", name) for name, _ in part)]
+            arguments = [text for pair in part for text in pair]
+            removed += int(await self._redis.script("sweep_indexes", keys, arguments))
+        return removed
 
     async def _bundles(self) -> int:
         """Lets bundles expire that no stored run mentions; returns how many."""

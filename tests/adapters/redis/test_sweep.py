@@ -37,6 +37,16 @@ async def test_index_entries_of_expired_incidents_are_removed(redis: Connection)
     assert await RedisSweep(redis)() == NOTHING
 
 
+async def test_the_lists_of_a_subject_keep_only_incidents_that_are_stored(redis: Connection) -> None:
+    await stored(redis, "INC-2", "t2")
+    some, none = redis.key("about", "target/t2"), redis.key("about", "hot-hall")
+    await redis.client.zadd(some, {"INC-1": 1.0, "INC-2": 2.0})
+    await redis.client.zadd(none, {"INC-1": 1.0})
+    assert (await RedisSweep(redis)()).index_entries == 2
+    assert await redis.client.zrange(some, 0, -1) == ["INC-2"]
+    assert not await redis.client.exists(none)
+
+
 async def test_a_bundle_that_no_run_has_expires_unless_an_incident_opens_with_it(redis: Connection) -> None:
     await stored(redis, "INC-1", "t1", digest="abc")
     for digest in ("abc", "def"):

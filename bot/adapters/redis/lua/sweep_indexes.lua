@@ -1,5 +1,5 @@
--- Removes incidents that are not stored any more from an index. KEYS: incidents, last, then the run of each.
--- ARGV: for each run, the incident, and the key of its target ('' for the list of incidents). Returns how many were removed.
+-- Removes incidents that are not stored any more from an index. KEYS: a list of incidents, last, then the run of each.
+-- ARGV: for each run, the incident, and the key of its target ('' for the list). Returns how many were removed.
 local removed = 0
 for i = 3, #KEYS do
   local incident, target = ARGV[2 * i - 5], ARGV[2 * i - 4]
