@@ -264,6 +264,9 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     answer = press.value
     if answer != questions.GO_ON:
         changing.give_up(draft)
+    if answer != "hand_over" and draft.run.open_request is not None:
+        # It was asked beside the request, because an event could not be handled.
+        events.withdraw_what_waits(draft, "a person chose another way")
     if answer == questions.GO_ON:
         changing.go_on(draft)
     elif answer == "undo" and questions.KEEP in draft.run.questions[press.about].choices:

@@ -589,6 +589,19 @@ def test_slack_being_away_is_noted_and_stops_nothing() -> None:
     assert story.texts("slack") == ["Slack could not be updated: channel_not_found"]
 
 
+@pytest.mark.parametrize("answer", ["again", "close", "goto:choose"])
+def test_a_request_beside_which_a_person_chooses_another_way_is_withdrawn(answer: str) -> None:
+    story = Story().asked()
+    event = AlertChanged(event_id="y", alert=builders.alert(fingerprint="f2"), at=story.at)
+    story.run = set_aside(story.run, event, "boom", BUNDLE, story.rules).run
+    assert story.run.open_request is not None, "it can still be decided"
+    story.chooses(answer)
+    assert story.run.requests["R2"].status == "withdrawn"
+    assert not [name for name in story.run.deadlines if name.startswith("request:R2")]
+    story.presses("approve")
+    assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
+
+
 def test_an_event_that_was_set_aside_is_kept_and_asks_a_person() -> None:
     story = Story().opened()
     event = Progressed(event_id="x", effect_id="v1/read", text="t", at=1.0)
