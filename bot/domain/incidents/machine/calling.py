@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.domain.approvals.contacts import LEAD, Contact
 from bot.domain.incidents.effect import PageTeam
-from bot.domain.incidents.event import COMMANDS, Commanded, Event, Judged, Paged, PageFailed
+from bot.domain.incidents.event import COMMANDS, Commanded, EffectFailed, Event, Judged, Paged, PageFailed
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Page, Run
 from bot.domain.kernel.redaction import redacted
@@ -27,8 +27,11 @@ def follow(draft: Draft, before: Run, event: Event) -> None:
         _want_all(draft, "resolve")
     elif _somebody_acted(draft.run, before, event):
         _want_all(draft, "acknowledge")
-    elif draft.run.severity == "page" and draft.run.parked is None and (why := _waits_for(draft.run)):
-        _page(draft, draft.rules.contacts.on_call_for(draft.run.target), why)
+    elif draft.run.parked is None and (why := _waits_for(draft.run)):
+        if before.severity == "info" != draft.run.severity and _waits_for(before) == why:
+            note(draft, f"It is urgent now: {why}", mentioned(draft))
+        if draft.run.severity == "page":
+            _page(draft, draft.rules.contacts.on_call_for(draft.run.target), why)
 
 
 def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, Any]:
@@ -37,10 +40,10 @@ def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, Any]:
     return {"mentions": list(contact.mentions)} if contact.mentions and draft.run.severity != "info" else {}
 
 
-def mentioned_in(run: Run, slot: str) -> dict[str, Any]:
-    """Returns the `mentions` of an earlier message, to mention the same people again."""
-    data = next((post.data for post in run.posts if post.slot == slot), {})
-    return {"mentions": data["mentions"]} if "mentions" in data else {}
+def mentioned_in(draft: Draft, slot: str) -> dict[str, Any]:
+    """Returns the `mentions` of an earlier message, to mention the same people again, else those of `mentioned`."""
+    data = next((post.data for post in draft.run.posts if post.slot == slot), {})
+    return {"mentions": data["mentions"]} if "mentions" in data else mentioned(draft)
 
 
 def called(draft: Draft, team: str) -> Contact:
@@ -130,10 +133,13 @@ def page_failed(draft: Draft, event: PageFailed) -> None:
         call_lead(draft, f"{page.team} could not be paged: {event.reason}")
 
 
-def page_of(run: Run, effect_id: str) -> str | None:
-    """Returns the page that this effect sends."""
-    page = effect_id.removeprefix(PAGE_EFFECT)
-    return page if page != effect_id and page in run.pages else None
+def given_up(draft: Draft, event: EffectFailed) -> bool:
+    """Returns whether the effect was a page. It is not sent again, like one that its pager refuses for good."""
+    page = event.effect_id.removeprefix(PAGE_EFFECT)
+    if page == event.effect_id or page not in draft.run.pages:
+        return False
+    page_failed(draft, PageFailed(event_id=event.event_id, at=event.at, page=page, reason=event.reason, lasting=True))
+    return True
 
 
 def half_of_a_question(draft: Draft, ref: str) -> None:
@@ -142,7 +148,7 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
     if question is None or question.status != "open" or draft.run.parked is not None:
         return
     waited = short(draft.at - question.asked_at)
-    mentions = mentioned_in(draft.run, f"question:{ref}")
+    mentions = mentioned_in(draft, f"question:{ref}")
     # Without people to mention, the question itself says it.
     if mentions.get("mentions"):
         note(draft, f"Waiting for an answer for {waited}: {question.text}", mentions)

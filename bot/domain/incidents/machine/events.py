@@ -232,7 +232,7 @@ def _ask_again(draft: Draft, ref: str) -> None:
         said = f"{left} to decide: {request.called}. Without an approval nothing changes."
     else:
         said = f"{_unanswered_advice(draft, request)} Say on its message what you do."
-    again = calling.mentioned_in(draft.run, f"request:{ref}")
+    again = calling.mentioned_in(draft, f"request:{ref}")
     draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **again})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bot.domain.incidents.effect import KINDS, SilenceAlerts
-from bot.domain.incidents.event import Commanded, CommandName, Due, EffectFailed, PageFailed, Silenced, SilencesEnded
+from bot.domain.incidents.event import Commanded, CommandName, Due, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
@@ -42,11 +42,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
         events.say(draft, "", f"{said[0].upper()}{said[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
     elif event.effect_kind == "read_calm":
         calm.failed(draft, event)
-    elif (page := calling.page_of(draft.run, event.effect_id)) is not None:
-        # Not sent again, like one that its pager refuses for good.
-        failed = PageFailed(event_id=event.event_id, at=event.at, page=page, reason=event.reason, lasting=True)
-        calling.page_failed(draft, failed)
-    else:
+    elif not calling.given_up(draft, event):
         events.effect_failed(draft, event)
 
 

@@ -97,6 +97,17 @@ def test_an_incident_that_becomes_urgent_pages_about_what_waits() -> None:
     assert wanted(asked.says("note")) == {"serving": "trigger"}
 
 
+def test_a_question_that_mentioned_nobody_mentions_people_once_it_is_urgent() -> None:
+    asked = story(SERVING, severity="info").opened().reads(0.95)
+    asked.happens(AlertChanged(event_id=asked.id(), alert=builders.alert(fingerprint="f2", severity="critical")))
+    assert (mentions(asked), wanted(asked)) == (["S0SERVING"], {"serving": "trigger"})
+    assert asked.run.posts[-1].data["text"] == "It is urgent now: What now?"
+    posts = len(asked.run.posts)
+    asked.happens(AlertChanged(event_id=asked.id(), alert=builders.alert(fingerprint="f3", severity="critical")))
+    assert len(asked.run.posts) == posts
+    assert asked.due("question:Q1:half").run.posts[-1].data["mentions"] == ["S0SERVING"]
+
+
 def test_at_half_of_its_time_a_question_mentions_people_again() -> None:
     asked = story(SERVING).opened().reads(0.95).due("question:Q1:half")
     assert asked.run.posts[-1].data["mentions"] == ["S0SERVING"]
