@@ -6,7 +6,19 @@ that were applied late are still recorded in the ledger.
 
 from __future__ import annotations
 
-from bot.domain.incidents.event import COMMANDS, AlertChanged, Commanded, Due, Event, Judged, Posted, StepSettled
+from bot.domain.incidents.event import (
+    COMMANDS,
+    AlertChanged,
+    Commanded,
+    Due,
+    EffectFailed,
+    Event,
+    Judged,
+    Paged,
+    PageFailed,
+    Posted,
+    StepSettled,
+)
 from bot.domain.incidents.machine import calling, changing, entering, events, operator_actions, parking, severity
 from bot.domain.incidents.machine.draft import Decision, Draft, Rules
 from bot.domain.incidents.run import Run
@@ -36,6 +48,12 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
             # Otherwise it would be due again at once.
             draft.set_deadline(event.deadline, None)
             draft.ignore(f"{event.deadline}: passed, and nothing was decided")
+        case Paged():
+            calling.paged(draft, event)
+        case PageFailed():
+            calling.page_failed(draft, event)
+        case EffectFailed() if calling.given_up(draft, event):
+            pass
         case Judged():
             draft.notify(event.press, NOTHING)
             draft.ignore(f"press '{event.press.action}' by {event.press.user}: nothing was decided")
