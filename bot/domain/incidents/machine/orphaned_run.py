@@ -76,15 +76,17 @@ def without_playbook(run: Run, event: Event, reason: str, rules: Rules) -> Decis
 
 
 def _call_about(draft: Draft, alert: Alert) -> None:
-    """Reopen a closed run whose alert fires; people are called for it, and where it is more urgent now."""
+    """Reopen a closed run whose alert fires. People are called for it, and once it is urgent."""
     before = draft.run
     if not before.is_open and alert.status == "firing":
         draft.set(closed_at=None, ending="")
         draft.record("reopened", f"reopened: {alert.name} fires; nothing else was decided")
     severity.set_by_alert(draft, alert)
-    is_raised = draft.run.severity == severity.PAGE != before.severity
+    text = f"{before.incident_id} cannot continue by itself, and {alert.name} fires."
+    is_raised = draft.run.severity == severity.PAGE != before.severity and text not in before.ignored
     if draft.run.is_open and (is_raised or not before.is_open):
-        calling.call_on_call(draft, f"{before.incident_id} cannot continue by itself, and {alert.name} fires.")
+        calling.call_on_call(draft, text)
+        draft.set(ignored=draft.run.ignored | {text: 1})
 
 
 def _notify_once(draft: Draft, reason: str) -> None:
