@@ -63,6 +63,8 @@ class Chosen:
     text: str
     seen: str
     """Only the readings, for a message."""
+    read_of: tuple[str, ...] = ()
+    """The signals that it is about."""
 
 
 @dataclass(frozen=True)
@@ -400,7 +402,8 @@ class CompiledPlaybook:
                 is_all = verdict.missing == (clause.when.source,)
                 return Unknown(verdict.reason if is_all else f"{clause.when.source}: {verdict.reason}", verdict.missing)
             if verdict:
-                return Chosen(index, clause.to, explain(clause.when, data), self._seen(clause.when, data, units))
+                seen = self._seen(clause.when, data, units)
+                return Chosen(index, clause.to, explain(clause.when, data), seen, _signals_of(clause.when))
         return Unknown("no clause holds and none is written for that")
 
     def arguments(self, name: str, data: Data, *, as_asked: bool = False) -> dict[str, Any] | Unknown:
@@ -732,6 +735,10 @@ def _shown(value: Value) -> str:
     if isinstance(value, str):
         return value
     return f"{as_written(value)}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def _signals_of(expression: Expression) -> tuple[str, ...]:
+    return tuple(sorted({_signal_and_part(name)[0] for name in expression.names if not name.startswith("settings.")}))
 
 
 def _signal_and_part(name: str) -> tuple[str, str]:

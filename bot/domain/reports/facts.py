@@ -58,6 +58,8 @@ class Diagnosed(_Fact):
     title: str
     cause: str
     users: str
+    found: tuple[str, ...] = ()
+    """What a check found, most often the cause."""
     ruled_out: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     """What could not be ruled out."""
@@ -353,6 +355,7 @@ def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
                 title=entry.text,
                 cause=_str(entry.data, "cause"),
                 users=_str(entry.data, "users"),
+                found=tuple(str(text) for found, text in checks if found == "found"),
                 ruled_out=tuple(str(text) for found, text in checks if found == "ruled_out"),
                 unknown=tuple(str(text) for found, text in checks if found == "unknown"),
             )

@@ -114,7 +114,7 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     over = (
         f" to {_beside(report.closed_at, report.opened_at)} UTC" if report.closed_at is not None else " UTC, still open"
     )
-    cause = [diagnosis.cause, _ruled_out(diagnosis)] if diagnosis is not None else []
+    cause = [diagnosis.cause, _checked(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
     # What was verified is calm: its alert follows, by the window of its rule.
     firing = () if report.ending in ENDED else report.firing_at_the_end
@@ -146,10 +146,13 @@ def _happened(report: Report) -> str:
     return f"{what[:1].upper()}{what[1:]}{where}{by}{closed}"
 
 
-def _ruled_out(diagnosis: Diagnosed) -> str:
-    found = f"Ruled out: {', '.join(diagnosis.ruled_out)}." if diagnosis.ruled_out else ""
-    unknown = f"Could not be ruled out: {', '.join(diagnosis.unknown)}." if diagnosis.unknown else ""
-    return " ".join(filter(None, (found, unknown)))
+def _checked(diagnosis: Diagnosed) -> str:
+    said = (
+        ("Found", diagnosis.found),
+        ("Ruled out", diagnosis.ruled_out),
+        ("Could not be ruled out", diagnosis.unknown),
+    )
+    return " ".join(f"{heading}: {', '.join(names)}." for heading, names in said if names)
 
 
 def _approved(report: Report, applied: Applied) -> str:

@@ -52,6 +52,11 @@ class Reading(BaseModel):
         return self.label or self.name
 
     @property
+    def sentence(self) -> str:
+        """What a probe says of its whole answer; empty for a metric."""
+        return str(self.fields.get("detail") or self.detail) if self.fields else ""
+
+    @property
     def is_known(self) -> bool:
         return not self.unknown
 

@@ -18,7 +18,7 @@ from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
 from bot.domain.changes.plan import Circumstance, Difference
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, News, Note, Page, Post, Run
+from bot.domain.incidents.run import ActiveChange, ActiveWatch, Check, Findings, News, Note, Page, Post, Run
 from bot.domain.kernel.form import FormField
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
@@ -122,6 +122,13 @@ CARDS = {
         users="Users wait 5 s",
         users_at=BEGAN + 50,
         cause="Requests are restarted.",
+        findings=Findings(
+            checks=(
+                Check(state="node", found="ruled_out", text="a node fault"),
+                Check(state="changed", found="found", text="a deploy shortly before it (--max-num-seqs 64 → 256)"),
+                Check(state="missing", found="unknown", text="a missing replica"),
+            )
+        ),
         status="two of four <!here> are back",
         status_by="U0MO",
     ),

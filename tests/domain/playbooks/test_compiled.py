@@ -68,6 +68,7 @@ def test_a_choice_says_what_it_saw() -> None:
         "cap",
         "thrash > settings.ratio && usage > 0.9 (settings.ratio = 0.1, thrash = 2.807, usage = 0.99)",
         seen="Preemptions 2.81, KV cache in use 99.0%",
+        read_of=("thrash", "usage"),
     )
 
 

@@ -348,7 +348,12 @@ def test_what_is_still_held_is_named() -> None:
 DIAGNOSIS = {
     "cause": "Requests are preempted.",
     "users": "Users wait 5 s (target 2 s)",
-    "checks": [["ruled_out", "a crash"], ["unknown", "a node fault"], "altered"],
+    "checks": [
+        ["found", "a deploy shortly before it (rolled out 2 min before)"],
+        ["ruled_out", "a crash"],
+        ["unknown", "a node fault"],
+        "altered",
+    ],
 }
 
 
@@ -364,7 +369,9 @@ def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> No
     ended = "verified without a change by the bot after 10 m 00 s"
     assert f"**What happened:** KV cache full on serving/llm, opened by A; {ended}" in page
     assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
-    assert "**Cause:** Requests are preempted. Ruled out: a crash. Could not be ruled out: a node fault." in page
+    found = "Found: a deploy shortly before it (rolled out 2 min before)."
+    sorted_out = "Ruled out: a crash. Could not be ruled out: a node fault."
+    assert f"**Cause:** Requests are preempted. {found} {sorted_out}" in page
     assert "**What was done:** nothing was changed" in page
 
 

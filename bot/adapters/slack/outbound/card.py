@@ -30,6 +30,7 @@ from bot.adapters.slack.outbound.words import (
     SEVERITIES,
     ago,
     capitalized,
+    checked,
     day,
     moment,
     span,
@@ -50,7 +51,6 @@ GOES_ON = "A rollout that has begun goes on in Kubernetes."
 LINKS_CHARACTERS = 2_000
 """Of all links on a card, with their addresses."""
 HELD = 4
-NAMES = 8
 NUMBERS = 3
 """Shown where the playbook has no sentence about users."""
 
@@ -124,9 +124,8 @@ def _situation(run: Run) -> list[str]:
 
 
 def _cause(run: Run) -> str:
-    ruled_out = [line(each.text, 80) for each in run.findings.checks if each.found == "ruled_out"]
-    checks = f"Ruled out: {', '.join(ruled_out[:NAMES])}." if ruled_out else ""
-    return " ".join(filter(None, (line(run.cause, 400), checks)))
+    checks = [(each.found, line(each.text, 200)) for each in run.findings.checks]
+    return " ".join(filter(None, (line(run.cause, 400), flags_as_code(checked(checks, "found", "ruled_out")))))
 
 
 def _found(run: Run) -> str:

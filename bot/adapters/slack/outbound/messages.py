@@ -26,6 +26,7 @@ from bot.adapters.slack.outbound.words import (
     OUTCOMES,
     RESULTS,
     capitalized,
+    checked,
     moment,
     span,
     time_of_day,
@@ -39,11 +40,11 @@ BUTTONS = 3
 """Choices that are buttons; with more, the menu has all but the first ones."""
 CHOICES = 50
 NAMES = 8
-"""Of checks, and of changes that stay in place, in one sentence."""
+"""Of changes that stay in place, in one sentence."""
+CHECK = 300
 LATELY_SECONDS = 60.0
 """A reading that is older than this at the end is shown with its time."""
 PATCH_CHARACTERS = 2_900
-CHECKS = {"found": "Found", "ruled_out": "Ruled out", "unknown": "Could not be ruled out"}
 
 SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
 """A person or a user group, but not a word in capitals."""
@@ -75,16 +76,12 @@ def _details(run: Run, about: str) -> list[Block]:
 
 def _diagnosis(run: Run, post: Post) -> Message:
     title, cause, users = (str(post.data.get(key, "")) for key in ("title", "cause", "users"))
-    checks = [(str(found), line(text, 120)) for found, text in post.data.get("checks", ())]
-    sorted_out = [
-        f"{heading}: {_listed(names)}."
-        for kind, heading in CHECKS.items()
-        if (names := [text for found, text in checks if found == kind])
-    ]
+    checks = [(str(found), line(text, CHECK)) for found, text in post.data.get("checks", ())]
     body = section([f"*Diagnosis* ({moment(post.at)}): {line(capitalized(title), 200) or 'not clear yet'}"])
     body += section([line(users, 400), line(cause, 400)])
-    body += section([" ".join(sorted_out)])
+    body += section([flags_as_code(checked(checks, "found", "ruled_out", "unknown"))])
     said = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cause, 400))))
+    said += f" {found}" if (found := checked(checks, "found")) else ""
     return Message(
         f"Diagnosis: {said or 'not clear yet'}"[: limits.TEXT], limits.fitted(body, _details(run, post.slot))
     )

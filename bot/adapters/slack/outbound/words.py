@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bot.domain.kernel.numbers import is_number
@@ -52,6 +53,9 @@ PHASES = {
     "probe_request": "Test",
 }
 """What people call the stage of an incident in which the bot makes this change; also on the button that approves it."""
+CHECKS = {"found": "Found", "ruled_out": "Ruled out", "unknown": "Could not be ruled out"}
+NAMES = 8
+"""Of checks in one sentence."""
 PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
 SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
 
@@ -111,3 +115,13 @@ def reasons_of(reading: Reading) -> list[tuple[str, str]]:
 
 def _name(reading: Reading) -> str:
     return reading.called.replace("_", " ")
+
+
+def checked(checks: Sequence[tuple[str, str]], *kinds: str) -> str:
+    """`Found: a deploy. Ruled out: a crash, a node fault.`, of the checks of these kinds."""
+    sentences = []
+    for kind in kinds:
+        names = [text for found, text in checks if found == kind]
+        more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+        sentences += [f"{CHECKS[kind]}: {', '.join(names[:NAMES])}{more}."] if names else []
+    return " ".join(sentences)

@@ -187,14 +187,27 @@ class Draft:
         self.set(looked=Looked(), news=())
         # At the end nobody has to decide: what was found before, perhaps by another playbook, is enough.
         is_told = findings.is_diagnosed or (not run.is_open and any(post.kind == "diagnosis" for post in run.posts))
+        checks = [[each.found, each.text] for each in findings.checks]
+        if findings.is_diagnosed:
+            self._correct_diagnosis(checks)
         if is_told or not (findings.checks or run.cause):
             return news | looked
         self.learn(is_diagnosed=True)
-        checks = [[each.found, each.text] for each in findings.checks]
         said = {"title": run.diagnosis, "cause": run.cause, "users": run.users, "checks": checks}
         self.record("diagnosis", run.diagnosis or "not clear yet", data=said)
         self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, said | looked)
         return news
+
+    def _correct_diagnosis(self, checks: list[list[str]]) -> None:
+        """Until the first change after it, the diagnosis also has what was found since; then it is about the past."""
+        told = next((post for post in reversed(self.run.posts) if post.kind == "diagnosis"), None)
+        if told is None or told.ref != self.run.playbook or any(it.applied_at >= told.at for it in self.run.ledger):
+            return
+        corrected = told.model_copy(update={"data": told.data | redacted_data({"checks": checks})})
+        if corrected.data["checks"] != told.data.get("checks"):
+            self.set(posts=tuple(corrected if post is told else post for post in self.run.posts))
+            said = {key: corrected.data.get(key, "") for key in ("title", "cause", "users", "checks")}
+            self.record("diagnosis", str(said["title"]) or "not clear yet", data=said)
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"

@@ -224,9 +224,8 @@ def _evidence_line(draft: Draft, name: str) -> str:
 def _evidence_of(reading: Reading) -> str:
     if not reading.is_known:
         return f"unknown ({reading.unknown})"
-    sentence = reading.fields.get("detail") or reading.detail
-    if reading.fields and sentence:
-        return str(sentence)
+    if reading.sentence:
+        return reading.sentence
     if reading.fields:
         parts = [(name.replace("_", " "), value) for name, value in reading.fields.items() if value != ""]
         return ", ".join(f"{name} {in_words(value)}" for name, value in parts)

@@ -85,11 +85,18 @@ def _choose(draft: Draft, state: ReadState) -> None:
         severity.set_by_playbook(draft, clause.severity, clause.note or draft.playbook.called(draft.run.state))
     elif clause.note:
         # How urgent it is stands in the line about users.
-        _check(draft, "found" if clause.when else "ruled_out", clause.note)
+        said = _of_probes(draft, taken.read_of) if clause.when else ""
+        _check(draft, "found" if clause.when else "ruled_out", clause.note + (f" ({said})" if said else ""))
     # The note of `otherwise` names what is not there.
     ruled_out = f"ruled out: {clause.note}" if clause.note and not clause.when and not clause.severity else clause.note
     _looked(draft, f"{ruled_out or taken.seen} → {draft.playbook.called(taken.destination)}")
     return entering.go(draft, f"go:{taken.destination}", because=taken.text, clause=taken.index)
+
+
+def _of_probes(draft: Draft, signals: tuple[str, ...]) -> str:
+    """What the probes among these signals say of what was found."""
+    read = (draft.run.readings[name] for name in signals if name in draft.run.readings)
+    return "; ".join(dict.fromkeys(each.sentence for each in read if each.sentence))
 
 
 def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:

@@ -89,6 +89,56 @@ def test_what_was_ruled_out_found_and_not_known_is_in_the_diagnosis() -> None:
     assert unread.run.posts[0].data["checks"] == [["unknown", "a full pool"]]
 
 
+FOUND_LATER = """
+language: 1
+playbook: two
+title: Two checks
+opens_on: ['alertname=~".+"']
+signals:
+  usage: {metric: kv_cache_usage_perc, over: 60s}
+  polls: {probe: no_progress}
+start: first
+states:
+  first:
+    go: [{when: usage > 0.9, to: calm, note: a full pool}, {otherwise: beside, note: a full pool}]
+    unknown: beside
+  beside: {ask: Continue anyway?, choices: {go_on: {label: Continue, to: second}, grow: {label: Grow, to: grow}}}
+  second:
+    go: [{when: 'polls.bad > 2', to: beside, note: a replica hangs}, {otherwise: beside, note: a hang}]
+    unknown: calm
+  grow: {change: scale, with: {by: 1}, why: More room., risk: low, done: second}
+  calm: {end: fixed}
+"""
+
+
+def polled(story: Story, bad: float, detail: str = "") -> Story:
+    polls = Reading(name="polls", fields={"bad": bad}, detail=detail, at=story.at)
+    effect_id = f"v{story.run.visit}/read"
+    story.happens(SignalsRead(event_id=story.id(), effect_id=effect_id, readings={"polls": polls}))
+    return story
+
+
+def test_what_is_found_after_the_diagnosis_is_in_it_with_the_sentence_of_its_probe() -> None:
+    story = reads(Story(Bundle.of(load_text(FOUND_LATER))).opened(), usage=0.5).chooses("go_on")
+    polled(story, 5.0, "llm-1: 5 of 10 polls without progress")
+    found = ["found", "a replica hangs (llm-1: 5 of 10 polls without progress)"]
+    assert [post.kind for post in story.run.posts] == ["diagnosis", "question", "question"]
+    assert story.run.posts[0].data["checks"] == [["ruled_out", "a full pool"], found]
+    told = [entry for entry in story.entries if entry.kind == "diagnosis"]
+    assert [entry.data["checks"] for entry in told] == [
+        [["ruled_out", "a full pool"]],
+        story.run.posts[0].data["checks"],
+    ]
+    polled(story.chooses("go_on"), 5.0, "llm-1: 5 of 10 polls without progress")
+    assert len([entry for entry in story.entries if entry.kind == "diagnosis"]) == 2
+
+
+def test_what_is_found_after_a_change_is_not_in_the_diagnosis_before_it() -> None:
+    story = reads(Story(Bundle.of(load_text(FOUND_LATER))).opened(), usage=0.5)
+    story.chooses("grow").planned().posted().presses("approve").settles()
+    assert polled(story, 5.0).run.posts[0].data["checks"] == [["ruled_out", "a full pool"]]
+
+
 def test_a_check_without_a_name_is_known_by_the_title_of_its_state() -> None:
     noted = TWO_READS.replace("to: second}", "to: second, note: a full pool}", 1)
     titled = noted.replace("  first:\n", "  first:\n    title: Is the pool full?\n", 1)
