@@ -32,7 +32,7 @@ NOT_ENABLED: tuple[Branch, ...] = (
     ),
     (
         scenarios.FP8_LOSES,
-        ["fp8", "fp8_canary", "score", "confirm", "judge", "waive", "back_out", "backed_out_end"],
+        ["fp8", "fp8_canary", "score", "confirm", "judge", "waive", "back_out", "refused"],
     ),
 )
 AT_ONCE: tuple[Branch, ...] = (

@@ -1,0 +1,46 @@
+"""What the texts of the shipped playbooks say to people at the moments where they once said too little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.adapters.yaml_playbooks import load_playbook, load_table
+from bot.domain.incidents.run import Question, Run
+from bot.domain.playbooks.loading.other_playbook import with_stand_ins
+from bot.domain.playbooks.packaged import packaged_playbooks
+from bot.domain.playbooks.testing.cases import Table, table_of
+from bot.flow.rehearse_case import play_case
+
+
+async def played(playbook_name: str, case_name: str, **given: Any) -> Run:
+    """The run of a case of a packaged playbook's table; `given` replaces readings of the case."""
+    path = packaged_playbooks() / f"{playbook_name}.yaml"
+    table = table_of(load_table(path.with_name(f"{playbook_name}.test.yaml")).data)
+    assert isinstance(table, Table)
+    case = next(case for case in table.whole() if case.name == case_name)
+    case = case.model_copy(update={"given": case.given | given})
+    return (await play_case(case, with_stand_ins(load_playbook(path)))).rehearsed.run
+
+
+def asked(run: Run, state: str) -> list[Question]:
+    return [question for question in run.questions.values() if question.state == state]
+
+
+COMPRESSION = "kv-compression-no-savings"
+
+
+async def test_a_waiver_is_asked_for_beside_the_score_of_the_job() -> None:
+    run = await played(COMPRESSION, "a Job's score below it needs the model owner's waiver")
+    [waiver] = asked(run, "waive")
+    assert "Score by the Job 0.6 (full attention 0.715), by a person not known (full attention not known)" in waiver.why
+    assert "1 % of the score may be lost" in waiver.why
+
+
+async def test_a_refused_fp8_ends_with_its_score_and_without_other_methods() -> None:
+    run = await played(COMPRESSION, "a perplexity is no score, because lower is better there")
+    [waiver] = asked(run, "waive")
+    assert "by a person 9.5 in wikitext perplexity (full attention 5.9)" in waiver.why
+    [end] = [post for post in run.posts if post.kind == "closed"]
+    assert "fp8 KV is off again" in end.data["text"]
+    assert "by a person 9.5 in wikitext perplexity (full attention 5.9)" in end.data["text"]
+    assert "StreamingLLM" not in end.data["text"]
