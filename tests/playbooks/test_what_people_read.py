@@ -44,3 +44,9 @@ async def test_a_refused_fp8_ends_with_its_score_and_without_other_methods() -> 
     assert "fp8 KV is off again" in end.data["text"]
     assert "by a person 9.5 in wikitext perplexity (full attention 5.9)" in end.data["text"]
     assert "StreamingLLM" not in end.data["text"]
+
+
+async def test_a_pool_that_did_not_grow_is_asked_about_with_what_was_measured() -> None:
+    first, again = asked(await played(COMPRESSION, "measured, broke:0: drop equal comes next"), "not_doubled")
+    assert "8,192, before it was enabled not known, on a canary without it not known" in first.why
+    assert "8,192, before it was enabled not known, on a canary without it 4,096" in again.why
