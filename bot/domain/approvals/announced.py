@@ -67,6 +67,14 @@ def _has_warnings(plan: Plan, *, besides: str = "") -> bool:
     return any(each.grade == "warning" and each.name != besides for each in plan.circumstances)
 
 
+_PRE_APPROVES = "the settings pre-approve "
+
+
+def is_pre_approved(reason: str) -> bool:
+    """Whether a rule of the settings is the reason why a change is only announced."""
+    return reason.startswith(_PRE_APPROVES)
+
+
 class PreApproved(BaseModel):
     """One rule of the settings: this kind of change, within these bounds, needs no press."""
 
@@ -122,4 +130,4 @@ def pre_approved(
     found = next((rule for rule in rules if rule.permits(plan, kind, target, done, at=at)), None)
     if found is None or _has_warnings(plan, besides=ACCEPTED.get(found.change, "")):
         return ""
-    return f"the settings pre-approve {found}"
+    return f"{_PRE_APPROVES}{found}"

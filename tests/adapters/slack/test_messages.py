@@ -447,6 +447,22 @@ def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
     assert "Request R2 expired" in last(shown).text
 
 
+@pytest.mark.parametrize(
+    ("announced", "said"),
+    [
+        pytest.param("", "approved", id="by-a-person"),
+        pytest.param(
+            "the settings pre-approve scale (at most 2 in one incident)", "pre-approved by policy", id="policy"
+        ),
+        pytest.param("R1 covers it", "approved with R1", id="with-another-request"),
+        pytest.param("it only cleans up what the bot did", "announced, no approval needed", id="clean-up"),
+    ],
+)
+def test_a_notification_says_approved_only_where_somebody_approved(announced: str, said: str) -> None:
+    policy = GLASS.model_copy(update={"announced": announced})
+    assert last(waiting(policy=policy, status="granted", decided_at=BEGAN + 9)).text.endswith(f": {said}")
+
+
 def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
     only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
     assert "glass" not in str(last(only_lead_is_missing).blocks)

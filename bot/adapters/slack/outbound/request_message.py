@@ -48,7 +48,7 @@ from bot.adapters.slack.press_value import (
     REFUSE,
     ButtonValue,
 )
-from bot.domain.approvals.announced import covering
+from bot.domain.approvals.announced import covering, is_pre_approved
 from bot.domain.approvals.edits import editable_values
 from bot.domain.approvals.grant import (
     APPROVERS,
@@ -114,7 +114,7 @@ def request_text(run: Run, request: Request) -> str:
     what = "Would propose" if request.advice else "Request"
     asked = f"{what} {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
     if request.status not in ("open", "advised"):
-        return line(f"{asked}: {request.said}", TEXT)
+        return line(f"{asked}: {_said(request)}", TEXT)
     edits = [difference(each) for call in plan.calls for each in call.differences]
     warnings = [each.text for each in plan.circumstances if each.grade == "warning"]
     parts = [
@@ -127,6 +127,15 @@ def request_text(run: Run, request: Request) -> str:
         f"Expires at {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
     ]
     return line(". ".join(filter(None, parts)), TEXT)
+
+
+def _said(request: Request) -> str:
+    """Its status in words. Nobody approved what was only announced."""
+    if request.status != "granted" or not (reason := request.policy.announced):
+        return request.said
+    if other := covering(reason):
+        return f"approved with {other}"
+    return "pre-approved by policy" if is_pre_approved(reason) else "announced, no approval needed"
 
 
 def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), news: Sequence[News] = ()) -> Blocks:
