@@ -164,6 +164,7 @@ def test_an_undo_of_set_flags_restores_the_workload_and_waits_for_the_rollout() 
     assert after(after(seen, done), plan).workload == seen.workload
     assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["rolled_out"]
     assert (plan.calls[0].undoes, plan.calls[0].restores, plan.risk) == ("INC-42/R1/0", True, "medium")
+    assert plan.title == "Put the flags of llm back: --max-num-seqs 6 → 64"
 
 
 def test_several_changes_are_taken_back_newest_first() -> None:
@@ -176,6 +177,8 @@ def test_several_changes_are_taken_back_newest_first() -> None:
     assert [call.undoes for call in plan.calls] == ["INC-42/R1/1", "INC-42/R1/0"]
     assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["rolled_out"]
     assert after(now, plan).workload == seen.workload
+    back = "Put the flags of llm back: --watermark 0.05 → (not set); Put the flags of llm back: --max-num-seqs 6 → 64"
+    assert plan.title == back
 
 
 def test_an_older_change_cannot_be_taken_back_from_under_a_newer_one() -> None:
@@ -238,6 +241,7 @@ def test_the_undo_of_a_canary_deletes_it_by_the_uid_that_it_has_now() -> None:
     call = planned("canary", EDIT, snapshot()).calls[0]
     plan = planned("undo", {}, snapshot(canary=created()), with_ledger(entry(call, verb="canary")))
     assert (plan.calls[0].method, plan.calls[0].target.uid) == ("delete", "canary-uid")
+    assert plan.title == "Remove the canary of llm"
     assert plan.steps[-1].model_dump()["condition"] == "gone"
 
 
@@ -254,6 +258,7 @@ def test_the_undo_of_a_scale_out_ends_a_chosen_replica() -> None:
     plan = planned("undo", {}, now, with_ledger(entry(done.calls[0], verb="scale")))
     chosen, back = plan.calls
     assert (chosen.title, back.title) == ("Choose llm-1 as the replica that ends", "Scale llm back to 4")
+    assert plan.title == "Scale llm back to 4"
     assert back.ends == (chosen.target.uid,), "what was recorded about the pod ends with it"
     assert plan.expected == "1 fewer replica serves: llm-1 ends"
 

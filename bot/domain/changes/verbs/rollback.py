@@ -48,8 +48,8 @@ def plan_rollback(situation: Situation) -> Plan:
     deployers = deployers_of(snapshot)
     edits = strategy_edits(snapshot, template)
     wording = Wording(
-        title=f"Write revision {revision} of {name_of(workload)} back",
-        undo_title=f"Write the template of before the rollback of {name_of(workload)} back",
+        title=f"Roll {name_of(workload)} back to revision {revision}",
+        undo_title=f"Undo the rollback of {name_of(workload)}",
         differences=(*differences, *map(strategy_difference, edits)),
     )
     change = TemplateChange([edit_of(workload, TEMPLATE, template), *edits], [template], wording)

@@ -48,7 +48,7 @@ from bot.domain.cluster.json_patch import (
 from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
 from bot.domain.cluster.owner import AUTOSCALERS
-from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rollout import TEMPLATE, replicas_of
 from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
@@ -56,6 +56,8 @@ from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
 
 OF_AUTOSCALER = "autoscaler"
+NAMED = 2
+"""Calls in a title, and edits of one."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,10 @@ def plan_undo(situation: Situation) -> Plan:
         raise not_needed("everything is as it was before")
     together = _as_one_rollout(snapshot, context, inverses)
     steps, circumstances = together or _with_waits(snapshot, context, inverses)
-    what = entries[0].title if len(entries) == 1 else f"{len(entries)} changes"
     return Plan(
         verb="undo",
         disrupts="nothing",
-        title=f"Take back: {what}",
+        title=_title(inverses),
         choices={"of": [entry.call_id for entry in entries]},
         steps=steps,
         circumstances=circumstances,
@@ -97,6 +98,26 @@ def plan_undo(situation: Situation) -> Plan:
         expected=_expected(snapshot, inverses),
         undo_text="none: an undo is not undone, the change is proposed again",
     )
+
+
+def _title(inverses: Sequence[_Inverse]) -> str:
+    """What will happen. Calls that only moved a held rollout along are not named."""
+    named = [each.call for each in inverses if not each.is_template_patch or _edits(each.call)]
+    said = list(dict.fromkeys(map(_in_words, named or [inverses[-1].call])))
+    more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    return "; ".join(said[:NAMED]) + more
+
+
+def _in_words(call: Call) -> str:
+    edits = _edits(call)
+    more = f" and {len(edits) - NAMED} more" if len(edits) > NAMED else ""
+    return f"{call.title}: {', '.join(edits[:NAMED])}{more}" if edits else call.title
+
+
+def _edits(call: Call) -> list[str]:
+    """What it changes in the template, in words: `--max-num-seqs 6 → 64`."""
+    on_template = (each.text for each in call.differences if each.path.startswith(f"{TEMPLATE}/"))
+    return [text for text in on_template if " → " in text]
 
 
 def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
