@@ -50,3 +50,10 @@ async def test_a_pool_that_did_not_grow_is_asked_about_with_what_was_measured() 
     first, again = asked(await played(COMPRESSION, "measured, broke:0: drop equal comes next"), "not_doubled")
     assert "8,192, before it was enabled not known, on a canary without it not known" in first.why
     assert "8,192, before it was enabled not known, on a canary without it 4,096" in again.why
+
+
+async def test_the_end_after_a_hang_names_the_replica_and_that_all_make_progress() -> None:
+    run = await played("kv-cache-oom", "a replica that begins to hang ends the watch")
+    [end] = [post for post in run.posts if post.kind == "closed"]
+    hung = "b had requests and finished none. Every replica finishes requests now. No thrash under load"
+    assert end.data["text"].startswith(hung)

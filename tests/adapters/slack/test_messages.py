@@ -463,6 +463,20 @@ def test_a_notification_says_approved_only_where_somebody_approved(announced: st
     assert last(waiting(policy=policy, status="granted", decided_at=BEGAN + 9)).text.endswith(f": {said}")
 
 
+def test_the_end_names_what_was_done_and_left_nothing_in_place() -> None:
+    evicted = ledger_entry().model_copy(update={"call_id": "INC-7/R3/0", "undo": (), "title": "Evict llm-1"})
+    done = {"outcome": "done", "ended_at": BEGAN + 600, "plan": plan(title="Replace llm-1", disrupts="replica")}
+
+    def end(**changes: Any) -> str:
+        requests = waiting(**GRANTED | done | changes).requests
+        return json.dumps(last(closed().with_(requests=requests, ledger=(evicted,))).blocks, ensure_ascii=False)
+
+    assert "*Done:* Replace llm-1. The bot left no change in place." in end()
+    assert "Done" not in end(outcome="failed")
+    assert "Done" not in end(ended_at=BEGAN + 9_000), "it is of a later time, after the incident was opened again"
+    assert "Done" not in end(plan=plan(title="Remove the canary of llm", disrupts="nothing"))
+
+
 def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
     only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
     assert "glass" not in str(last(only_lead_is_missing).blocks)

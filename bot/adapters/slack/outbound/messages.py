@@ -15,6 +15,7 @@ from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, context, menu, section, select
 from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.request_message import (
+    called,
     news_line,
     news_lines,
     people_of,
@@ -260,7 +261,8 @@ def _closed(run: Run, post: Post) -> Message:
     fires = f"🔔 *Still firing:* {_listed(firing, ', ')}" if firing else ""
     body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", fires])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
-    body += section([f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."])
+    left = f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."
+    body += section([" ".join(filter(None, (_done(run, until=closed_at), left)))])
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]
         body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
@@ -270,6 +272,18 @@ def _closed(run: Run, post: Post) -> Message:
     more = " ".join(filter(None, (prose(text), line(users, 400))))
     said = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(said[: limits.TEXT], limits.fitted(body, foot))
+
+
+def _done(run: Run, *, until: float) -> str:
+    """Disruptive changes that are over, such as a replaced replica: they are not among what stays in place."""
+    told = {entry.call_id.rpartition("/")[0] for entry in run.ledger if entry.undo or entry.undone_by}
+    ended = [each for each in run.requests.values() if each.outcome == "done" and (each.ended_at or until) <= until]
+    titles = [
+        line(called(run, each), 160)
+        for each in ended
+        if each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in told
+    ]
+    return f"*Done:* {_listed(titles, '; ')}." if titles else ""
 
 
 def _missing(post: Post) -> Message:
