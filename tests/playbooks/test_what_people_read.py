@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bot.adapters.yaml_playbooks import load_playbook, load_table
 from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
@@ -57,3 +59,11 @@ async def test_the_end_after_a_hang_names_the_replica_and_that_all_make_progress
     [end] = [post for post in run.posts if post.kind == "closed"]
     hung = "b had requests and finished none. Every replica finishes requests now. No thrash under load"
     assert end.data["text"].startswith(hung)
+
+
+@pytest.mark.parametrize(("ttft", "waits"), [(5.0, "; users still wait too long"), (0.2, "")])
+async def test_a_thrash_that_stays_away_is_not_told_as_if_users_were_served(ttft: float, waits: str) -> None:
+    run = await played("kv-cache-oom", "a thrash is limited on a canary, rolled out and verified", ttft_p99=ttft)
+    news = [each for post in run.posts for each in post.data.get("news", ())]
+    said = next(each["text"] for each in news if each["title"] == "Does the trouble stay away?")
+    assert said.endswith(f"first token {ttft:g} (target 500 ms){waits}")
