@@ -14,13 +14,13 @@ from bot.domain.playbooks.testing.cases import Table, table_of
 from bot.flow.rehearse_case import play_case
 
 
-async def played(playbook_name: str, case_name: str, **given: Any) -> Run:
-    """The run of a case of a packaged playbook's table; `given` replaces readings of the case."""
+async def played(playbook_name: str, case_name: str, at: dict[str, Any] | None = None, **given: Any) -> Run:
+    """The run of a case of a packaged playbook's table; `given` replaces readings of the case, `at` those of states."""
     path = packaged_playbooks() / f"{playbook_name}.yaml"
     table = table_of(load_table(path.with_name(f"{playbook_name}.test.yaml")).data)
     assert isinstance(table, Table)
     case = next(case for case in table.whole() if case.name == case_name)
-    case = case.model_copy(update={"given": case.given | given})
+    case = case.model_copy(update={"given": case.given | given, "at": {**case.at, **(at or {})}})
     return (await play_case(case, with_stand_ins(load_playbook(path)))).rehearsed.run
 
 
@@ -67,3 +67,19 @@ async def test_a_thrash_that_stays_away_is_not_told_as_if_users_were_served(ttft
     news = [each for post in run.posts for each in post.data.get("news", ())]
     said = next(each["text"] for each in news if each["title"] == "Does the trouble stay away?")
     assert said.endswith(f"first token {ttft:g} (target 500 ms){waits}")
+
+
+async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_replicas_would_run() -> None:
+    now = {"rotation": {"in_rotation": 5, "ready": 5, "wanted": 5}, "kv_usage": 0.6, "arrivals": 1.5}
+    run = await played("kv-cache-oom", "added replicas go again when the cause is gone", {"restore_cause": now})
+    [gone] = asked(run, "restore_cause")
+    assert gone.why == (
+        "Requests arriving: 2 → 1.5 a second. 5 replicas run 20 requests each at a KV cache of 0.6; 4 would run 25 at 75%."
+    )
+
+
+async def test_replicas_that_went_too_early_are_asked_about_with_what_was_seen_without_them() -> None:
+    run = await played("kv-cache-oom", "restore check, not held: restore worse comes next")
+    news = [each for post in run.posts if post.kind == "question" for each in post.data.get("news", ())]
+    said = {each["title"]: each["text"] for each in news}
+    assert said["Still calm with fewer replicas?"] == "first token 0.3, KV cache 0.6, 0 requests wait"
