@@ -73,9 +73,8 @@ async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_r
     now = {"rotation": {"in_rotation": 5, "ready": 5, "wanted": 5}, "kv_usage": 0.6, "arrivals": 1.5}
     run = await played("kv-cache-oom", "added replicas go again when the cause is gone", {"restore_cause": now})
     [gone] = asked(run, "restore_cause")
-    assert gone.why == (
-        "Requests arriving: 2 → 1.5 a second. 5 replicas run 20 requests each at a KV cache of 0.6; 4 would run 25 at 75%."
-    )
+    now = "5 replicas run 20 requests each at a KV cache of 0.6; 4 would run 25 at 75%."
+    assert gone.why == f"Requests arriving: 2 → 1.5 a second. {now}"
 
 
 async def test_replicas_that_went_too_early_are_asked_about_with_what_was_seen_without_them() -> None:
@@ -83,3 +82,10 @@ async def test_replicas_that_went_too_early_are_asked_about_with_what_was_seen_w
     news = [each for post in run.posts if post.kind == "question" for each in post.data.get("news", ())]
     said = {each["title"]: each["text"] for each in news}
     assert said["Still calm with fewer replicas?"] == "first token 0.3, KV cache 0.6, 0 requests wait"
+
+
+async def test_a_node_that_the_bad_replicas_share_is_told_as_what_was_found() -> None:
+    case = "three bad replicas on one node are replaced one after the other, and the node is cordoned"
+    run = await played("kv-cache-oom", case)
+    diagnosis = next(post for post in run.posts if post.kind == "diagnosis")
+    assert ["found", "only replicas on one node are bad"] in [list(each) for each in diagnosis.data["checks"]]
