@@ -73,8 +73,8 @@ async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_r
     now = {"rotation": {"in_rotation": 5, "ready": 5, "wanted": 5}, "kv_usage": 0.6, "arrivals": 1.5}
     run = await played("kv-cache-oom", "added replicas go again when the cause is gone", {"restore_cause": now})
     [gone] = asked(run, "restore_cause")
-    now = "5 replicas run 20 requests each at a KV cache of 0.6; 4 would run 25 at 75%."
-    assert gone.why == f"Requests arriving: 2 → 1.5 a second. {now}"
+    fewer = "5 replicas run 20 requests each at a KV cache of 0.6; 4 would run 25 at 75%."
+    assert gone.why == f"Requests arriving: 2 → 1.5 a second. {fewer}"
 
 
 async def test_replicas_that_went_too_early_are_asked_about_with_what_was_seen_without_them() -> None:
