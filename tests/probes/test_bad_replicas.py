@@ -107,13 +107,22 @@ async def test_bad_replicas_of_one_revision_are_found_by_its_number() -> None:
     assert (reading.fields["revision"], reading.fields["node"]) == ("2", "")
 
 
+async def test_that_only_replicas_of_the_revision_before_are_bad_is_said_and_is_no_reason_to_go_back_to_it() -> None:
+    reading = await ask(world(*EIGHT, nodes=ZONES), ratios(0, 2, 4, 6))
+    assert reading.fields["revision"] == ""
+    assert reading.detail == "4 of 8 replicas thrash; all four are of revision 1"
+
+
 async def test_without_numbers_a_revision_is_its_hash() -> None:
     pods = [pod(f"llm-{number}", "n1", rs="rs-1") for number in range(4)]
     for one in pods:
         one["metadata"]["labels"] = {"controller-revision-hash": "new" if one["metadata"]["name"] > "llm-1" else "old"}
     seen = world(*pods, nodes=ZONES)
-    bare = [{**one, "metadata": {**one["metadata"], "annotations": {}}} for one in seen.replica_sets]
-    reading = await ask(replace(seen, replica_sets=tuple(bare)), ratios(2, 3, of=4))
+    numberless = {**(seen.workload or {}), "kind": "StatefulSet", "status": {"updateRevision": "new"}}
+    owner = {"kind": "StatefulSet", "name": "llm", "uid": numberless["metadata"]["uid"], "controller": True}
+    for one in pods:
+        one["metadata"]["ownerReferences"] = [owner]
+    reading = await ask(replace(seen, workload=numberless, replica_sets=()), ratios(2, 3, of=4))
     assert reading.fields["revision"] == "new"
 
 

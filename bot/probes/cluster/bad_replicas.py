@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bot.domain.cluster.in_common import in_common, judged_replicas, starts_outside
+from bot.domain.cluster.in_common import JudgedReplica, in_common, judged_replicas, starts_outside
+from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.rollout import new_and_old_pods
+from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, RatioSignal
@@ -28,6 +31,7 @@ class BadReplicas:
     node: str | None
     zone: str | None
     revision: str | None
+    """Empty also if it is not the newest one: while a fix is rolled out, the old revision is bad."""
     starts_outside: bool | None
     """Whether a new replica can only start outside of the zone that the bad ones share; false if they share none."""
     summary: str
@@ -67,7 +71,7 @@ class ReadBadReplicas:
             judged=float(found.judged),
             node=found.node,
             zone=found.zone,
-            revision=found.revision,
+            revision=found.revision and _if_newest(snapshot, replicas, found.revision),
             starts_outside=outside if isinstance(outside, bool) else None,
             summary=said,
         )
@@ -76,10 +80,18 @@ class ReadBadReplicas:
         return answer(request, parts, missing=missing, detail=said, source=self._history.source)
 
 
+def _if_newest(snapshot: ClusterSnapshot, replicas: Sequence[JudgedReplica], revision: str) -> str | None:
+    if (parted := new_and_old_pods(snapshot)) is None:
+        return None
+    new, old = (set(map(name_of, pods)) for pods in parted)
+    bad = {one.name for one in replicas if one.is_bad}
+    return revision if bad <= new else "" if bad <= new | old else None
+
+
 PROBE = Probe(
     name="bad_replicas",
     label="Bad replicas",
-    help="How many replicas are bad, and the node, zone or revision that only these have.",
+    help="How many replicas are bad, and the node, zone or newest revision that only these have.",
     answer=BadReplicas,
     parameters={
         "thrash_above": "Preemptions per finished request above which a replica is bad.",
