@@ -32,7 +32,7 @@ ENGINE_DIES: tuple[Branch, ...] = (
     (scenarios.ENGINE_DIES, ["look", "died", "unclear", "stays_up", "died", "unclear", "handed_over"]),
 )
 PROBE_FAILS: tuple[Branch, ...] = (
-    (scenarios.PROBE_FAILS, ["look", "class", "probe", "stays_up", "verify_calm", "fixed_end"]),
+    (scenarios.PROBE_FAILS, ["look", "class", "kill", "stays_up", "verify_calm", "fixed_end"]),
 )
 
 
