@@ -95,7 +95,17 @@ def test_load_is_what_is_asked_for_and_not_what_gets_done(
 ) -> None:
     before = {f"baseline.{name}": value for name, value in ASKED.items()}
     values = {name: value for name, value in {**ASKED, **now, **before}.items() if value is not None}
-    load = playbook.watch_parts("verify_calm", values)["enough_load"]
+    load = playbook.watch_parts("verify_calm", values | {"picked.load": "compared"})["enough_load"]
+    assert (None if isinstance(load, Unknown) else load) is is_there
+
+
+@pytest.mark.parametrize(("arrivals", "is_there"), [(1.9, True), (1.2, None)])
+def test_load_that_a_person_called_usual_is_compared_with_what_it_was_then(
+    arrivals: float, is_there: bool | None
+) -> None:
+    then = {f"results.verify_usual.{name}": value for name, value in ASKED.items()}
+    values = {**ASKED, **then, "arrivals": arrivals, "picked.load": "usual"}
+    load = PLAYBOOK.watch_parts("verify_calm", values)["enough_load"]
     assert (None if isinstance(load, Unknown) else load) is is_there
 
 
