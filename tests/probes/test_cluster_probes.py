@@ -91,6 +91,9 @@ async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> 
         "config_map": "",
     }
     assert reading.detail == "rolled out 20 min before the incident began: --max-num-seqs 64 → 256"
+    just_now = snapshot(revision(2, template("--max-num-seqs=256"), minutes_before=0.5), OLD)
+    said = "rolled out less than a minute before the incident began"
+    assert (await ask("recent_rollout", just_now)).detail.startswith(said)
 
 
 def started(name: str, *, minutes_before: float, ready_before: float | None, restarts: int = 0) -> Obj:

@@ -81,7 +81,8 @@ class _Begin:
 
     def when(self, at: float) -> str:
         minutes = (self.at - at) / 60
-        return f"{abs(minutes):.0f} min {'before' if minutes >= 0 else 'after'} {self.words}"
+        amount = f"{abs(minutes):.0f} min" if abs(minutes) >= 1 else "less than a minute"
+        return f"{amount} {'before' if minutes >= 0 else 'after'} {self.words}"
 
 
 class ReadRecentRollout:

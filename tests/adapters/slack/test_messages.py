@@ -747,9 +747,18 @@ def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> N
 
 
 def test_a_closed_card_keeps_what_was_found() -> None:
-    found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data={"title": "full", "cause": "It was <full>."})
-    assert ": It was &lt;full&gt;." in str(card(closed().with_(posts=(found,)), links={}).blocks)
-    assert "Found" not in str(card(closed().with_(posts=()), links={}).blocks)
+    said = {"title": "full", "cause": "It was <full>.", "checks": [["ruled_out", "a crash"], ["found", "a deploy"]]}
+    found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=said)
+    shown = str(card(closed().with_(posts=(found,)), links={}).blocks)
+    assert ": It was &lt;full&gt;. Found: a deploy." in shown
+    assert "Ruled out" not in shown
+    assert "Diagnosis at" not in str(card(closed().with_(posts=()), links={}).blocks)
+
+
+def test_a_notification_of_a_diagnosis_is_whole_sentences() -> None:
+    checks = [["found", "a deploy"]]
+    told = run(posts=(post("diagnosis", "diagnosis:2", "x", title="full", users="Users wait 5 s", checks=checks),))
+    assert last(told).text == "Diagnosis: full. Users wait 5 s. Found: a deploy."
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,11 @@ def _cause(run: Run) -> str:
 def _found(run: Run) -> str:
     """The last diagnosis of a closed incident, with its time: its sentence is about what was wrong then."""
     told = [post for post in run.posts if post.kind == "diagnosis" and post.data.get("cause")]
-    return f"Found at {time_of_day(told[-1].at)}: {line(told[-1].data['cause'], 400)}" if told else ""
+    if not told:
+        return ""
+    found = [(str(kind), line(text, 200)) for kind, text in told[-1].data.get("checks", ())]
+    said = f"{line(told[-1].data['cause'], 400)} {flags_as_code(checked(found, 'found'))}"
+    return f"Diagnosis at {time_of_day(told[-1].at)}: {said.rstrip()}"
 
 
 # --- what it waits for ------------------------------------------------------------------------------------------------

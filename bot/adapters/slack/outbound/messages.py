@@ -82,7 +82,8 @@ def _diagnosis(run: Run, post: Post) -> Message:
     body += section([line(users, 400), line(cause, 400)])
     body += section([flags_as_code(checked(checks, "found", "ruled_out", "unknown"))])
     said = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cause, 400))))
-    said += f" {found}" if (found := checked(checks, "found")) else ""
+    if found := checked(checks, "found"):
+        said = f"{said.removesuffix('.')}. {found}" if said else found
     return Message(
         f"Diagnosis: {said or 'not clear yet'}"[: limits.TEXT], limits.fitted(body, _details(run, post.slot))
     )
