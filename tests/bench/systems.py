@@ -190,7 +190,10 @@ def settings_of_bot(around: Surroundings) -> dict[str, str]:
         alert_token=around.alert_token,
         windows={},
     )
-    return {**settings, **UNPACED, "INCIDENT_BOT_LOG_FORMAT": "json"}
+    return {
+        **settings, **UNPACED,
+        "INCIDENT_BOT_LOG_FORMAT": "json", "INCIDENT_BOT_HTTP_PUBLIC_URL": "http://incidents.bench",
+    }  # fmt: skip
 
 
 @contextlib.contextmanager
