@@ -52,6 +52,7 @@ def test_what_may_never_be_needed_is_not_imported_at_the_start(name: str, import
 
 INTERRUPTED = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
