@@ -60,7 +60,7 @@ class Answer:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the API server wrote it, as JSON: a proxy before it answers with pages of its own."""
+        """Whether the API server wrote it, as JSON: a proxy before it answers with its own pages."""
         return isinstance(self.body, dict)
 
     @property
