@@ -135,9 +135,8 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
     console.print(short_report(Report.of(entries)))
     verified = is_verified(run, entries, scenario)
     colour, word = ("green", "the fix was verified") if verified else ("red", "the fix was NOT verified")
-    console.print(
-        f"\n[{colour}]{run.incident_id} ended after {seconds:.0f} s: {run.ending_in_words} ({word}).[/{colour}]"
-    )
+    ended = f"{run.incident_id} ended {seconds:.0f} s after the start"
+    console.print(f"\n[{colour}]{ended}: {run.ending_in_words} ({word}).[/{colour}]")
     console.print(f"Next, press the buttons yourself: [bold]{_again(scenario)}[/bold]")
     return 0 if verified else 1
 
