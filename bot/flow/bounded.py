@@ -1,4 +1,4 @@
-"""Reads bodies that a pod wrote, which may be of any size."""
+"""Reads bodies that others wrote, which may be of any size."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from bot.domain.kernel.errors import SourceError
+from bot.flow.bounded import TooLargeError, at_most
 
 DEADLINE_SECONDS = 4.0
 MAX_BYTES = 64 * 1024 * 1024
@@ -51,15 +52,14 @@ class PrometheusQueries:
 
     async def _post(self, what: str, form: Mapping[str, str]) -> bytes:
         async with self._client.stream("POST", f"{self._url}/api/v1/{what}", data=dict(form)) as response:
-            body = bytearray()
-            async for fragment in response.aiter_bytes():
-                body += fragment
-                if len(body) > MAX_BYTES:
-                    raise SourceError(f"{self._about}answered more than {MAX_BYTES >> 20} MiB")
+            try:
+                body = await at_most(response.aiter_bytes(), MAX_BYTES)
+            except TooLargeError as error:
+                raise SourceError(f"{self._about}answered more than {MAX_BYTES >> 20} MiB") from error
         # A refused query is a 4xx with its reason in JSON; any other status outside 2xx has none.
         if response.status_code >= 300 and not body.startswith(b"{"):
             raise SourceError(f"{self._about}answered HTTP {response.status_code}")
-        return bytes(body)
+        return body
 
     def data_of(self, body: bytes) -> dict[str, Any]:
         """The `data` of a whole answer; raises `SourceError` if there is none."""
