@@ -349,7 +349,7 @@ class DryRun:
     async def _applied(self, context: EffectContext, effect: ApplyStep) -> Done:
         outcome = self._outcome(context.run)
         result = outcome if outcome in ("failed", "unclear") else "done"
-        call_id = f"{context.incident_id}/{effect.request_id}/{effect.step}"
+        call_id = effect.call_id(context.incident_id)
         event = {
             "event_id": effect.effect_id, "effect_id": effect.effect_id, "request_id": effect.request_id,
             "step": effect.step, "call_id": call_id, "result": result,

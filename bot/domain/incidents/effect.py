@@ -65,6 +65,10 @@ class ApplyStep(_Effect):
     request_id: str
     step: int
 
+    def call_id(self, incident_id: str) -> str:
+        """The id under which its call is claimed, sent and recorded."""
+        return f"{incident_id}/{self.request_id}/{self.step}"
+
 
 class WatchSignals(_Effect):
     lane: ClassVar[Lane] = "waits"

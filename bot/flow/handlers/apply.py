@@ -104,7 +104,7 @@ class ApplyCall:
             return self._settled(effect, "withheld", f"not granted: {error}")
         outcome = await self._call(context, effect, request, approved, step)
         if isinstance(outcome, Done):
-            self._put_off_since.pop(f"{context.incident_id}/{request.request_id}/{effect.step}", None)
+            self._put_off_since.pop(effect.call_id(context.incident_id), None)
         return await self._with_impact(context, effect, request, outcome)
 
     # --- remaining replicas -----------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class ApplyCall:
         change = context.run.change
         if effect.step == 0 or change is None or change.impact is None or not takes_capacity(request.plan):
             return None
-        call_id = f"{context.incident_id}/{request.request_id}/{effect.step}"
+        call_id = effect.call_id(context.incident_id)
         # A call that may already have been sent has an outcome, which must be known first.
         if await self._claims.was_claimed(context.incident_id, call_id):
             return None
@@ -149,7 +149,7 @@ class ApplyCall:
     async def _call(
         self, context: EffectContext, effect: ApplyStep, request: Request, approved: Approved, call: Call
     ) -> Done | Later:
-        call_id = f"{context.incident_id}/{request.request_id}/{effect.step}"
+        call_id = effect.call_id(context.incident_id)
         claimed_before = await self._claims.was_claimed(context.incident_id, call_id)
         if not claimed_before and effect.step == 0:
             changed = await self._looked_again(context, effect, request)
