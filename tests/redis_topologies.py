@@ -27,6 +27,7 @@ class Server:
     bus: int
     """The port on which the nodes of a cluster speak with each other."""
     process: subprocess.Popen[bytes]
+    log: Path
 
     def client(self) -> redis.Redis:
         return redis.Redis(host="127.0.0.1", port=self.port, decode_responses=True, socket_timeout=5)
@@ -43,21 +44,23 @@ def _spawn(stack: contextlib.ExitStack, folder: Path, *arguments: str, mode: str
     of_cluster = f"cluster-port {bus}\n" if "cluster-enabled" in config else ""
     (own / "server.conf").write_text(f"port {port}\nbind 127.0.0.1\ndir {own}\n{of_cluster}{config}")
     command = [str(valkey.server_program()), str(own / "server.conf"), *arguments, *([mode] if mode else [])]
-    with (own / "server.log").open("wb") as log:
+    server_log = own / "server.log"
+    with server_log.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "bot.sandbox.leash", *command],
             stdin=leash(), stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
-    server = Server(port, bus, process)
+    server = Server(port, bus, process, server_log)
     stack.callback(server.kill)
-    until(lambda: _answers(port), f"the server on port {port} answers", STARTS_WITHIN)
+    until(lambda: _answers(server), f"the server on port {port} answers", STARTS_WITHIN, seen=server_log.read_text)
     return server
 
 
-def _answers(port: int) -> bool:
+def _answers(server: Server) -> bool:
+    assert server.process.poll() is None, f"the server on port {server.port} ended: {server.log.read_text()}"
     with socket.socket() as probe:
         probe.settimeout(0.5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0 and valkey.is_ready(probe)
+        return probe.connect_ex(("127.0.0.1", server.port)) == 0 and valkey.is_ready(probe)
 
 
 @dataclass

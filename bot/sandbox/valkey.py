@@ -99,17 +99,15 @@ def _spawn(folder: Path, port: int, is_durable: bool) -> subprocess.Popen[bytes]
 
 
 def free_port() -> int:
-    """A port of loopback that a server can bind some time later.
+    """A port of loopback for a server that starts within a minute and binds with SO_REUSEADDR, as servers do.
 
-    Below the range from which the kernel gives ports to outgoing connections, so that none of them takes it meanwhile.
-    Raises `NoServerError` if none is free.
+    No other call gets it in that minute, in any process. It is below the range from which the kernel gives ports to
+    outgoing connections, so that none of them takes it meanwhile. Raises `NoServerError` if none is free.
     """
     first = _first_outgoing_port()
     for port in random.sample(range(first - PORTS_FOR_SERVERS, first), PORTS_FOR_SERVERS):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if _can_bind(probe, port):
-                return port
+        if _reserve(port):
+            return port
     raise NoServerError(f"no port of 127.0.0.1 from {first - PORTS_FOR_SERVERS} to {first - 1} is free")
 
 
@@ -122,13 +120,21 @@ def _first_outgoing_port() -> int:
     return max(first, 1024 + PORTS_FOR_SERVERS)
 
 
-def _can_bind(probe: socket.socket, port: int) -> bool:
-    try:
-        probe.bind(("127.0.0.1", port))
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        return False
+def _reserve(port: int) -> bool:
+    """Leaves a connection of the port in TIME_WAIT: for a minute only a socket with SO_REUSEADDR can bind the port."""
+    with socket.socket() as server:
+        try:
+            server.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.listen(1)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            accepted.close()  # the side that closes first waits
+            client.recv(1)
     return True
 
 
