@@ -1,7 +1,6 @@
 """The history from Prometheus: the same samples, and therefore the same verdicts, as from our own scraping."""
 
 import json
-import socket
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -36,6 +35,7 @@ from bot.domain.signals.window import Window
 from bot.flow.ports import History, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory
+from bot.sandbox import valkey
 from tests.fakes.samples import FakeSampleStore
 from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE, Capture
@@ -332,9 +332,7 @@ def prometheus(captured: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     backfill = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "in.om"), str(folder / "data")]
     subprocess.run(backfill, check=True, capture_output=True)
     (folder / "prometheus.yml").write_text("")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = valkey.free_port()
     process = subprocess.Popen(
         [
             "prometheus",
