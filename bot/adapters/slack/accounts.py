@@ -15,7 +15,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.adapters.slack.client import RATE_LIMITED, Refusal, ask, pages
 from bot.flow.ports import Clock
 
-CHANNEL_PAGE = 200
 LIMITED_VALID_SECONDS = 60.0
 """Slack allows about twenty reads of groups a minute. Beyond that, a membership read within the last minute counts."""
 NEVER_READ = Refusal("never read", lasting=True, happened="no")
@@ -112,7 +111,7 @@ class SlackAccounts:
 
     async def _in_channel(self, channel: str) -> frozenset[str] | Refusal:
         members: set[str] = set()
-        async for page in pages(self._client.conversations_members, channel=channel, limit=CHANNEL_PAGE):
+        async for page in pages(self._client.conversations_members, channel=channel):
             if isinstance(page, Refusal):
                 return page
             members.update(map(str, page.get("members", ())))

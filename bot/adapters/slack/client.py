@@ -24,6 +24,8 @@ from bot.domain.kernel.retry_after import retry_after
 TIMEOUT_SECONDS = 10.0
 MAX_REST_SECONDS = 300.0
 """A proxy before Slack may ask for any time."""
+LARGEST_PAGE = 999
+"""Slack recommends 200 on a page, but fifty pages a minute are all that may be read: in a storm, fewer calls count."""
 SLACK_API = "https://slack.com/api/"
 PASSING = frozenset(
     {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org", "accesslimited"}
@@ -124,7 +126,7 @@ async def pages(method: Callable[..., Awaitable[Any]], **arguments: Any) -> Asyn
     """Every page of a list, read one after the other; a refusal is the last one."""
     cursor = ""
     while True:
-        page = await ask(method(**arguments, **({"cursor": cursor} if cursor else {})))
+        page = await ask(method(**arguments, limit=LARGEST_PAGE, **({"cursor": cursor} if cursor else {})))
         yield page
         if isinstance(page, Refusal):
             return

@@ -114,6 +114,17 @@ async def test_after_a_lost_reply_it_asks_to_come_back_and_does_not_wait_itself(
     assert await bench.slack.calls("conversations.history") == []
 
 
+async def test_a_lost_reply_in_a_storm_is_settled_with_one_read(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "lost_reply"})
+    await refused(bench, run())
+    for _ in range(250):
+        await bench.client.chat_postMessage(channel=CHANNEL, text="a card of another incident")
+    assert [event.slot for event in await settle(bench, run())] == ["card"]
+    assert len([each for each in await bench.slack.calls("chat.postMessage") if each["args"].get("metadata")]) == 1
+    looked = await bench.slack.calls("conversations.history")
+    assert len([call for call in looked if "oldest" in call["args"]]) == 1
+
+
 async def test_a_post_that_did_not_happen_is_sent_again_after_two_look_ups(bench: Bench) -> None:
     await bench.slack.faults({"method": "chat.postMessage", "kind": "drop"})
     await refused(bench, run())

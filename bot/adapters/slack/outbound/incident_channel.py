@@ -36,7 +36,6 @@ MAX_NAME_LENGTH = 80
 MAX_TOPIC_LENGTH = 250
 NAMES = 5
 """How many names are tried when a name is taken."""
-PAGE = 1_000
 ALREADY = frozenset({"already_in_channel", "cant_invite_self", "no_user"})
 
 Slots = Mapping[str, Shown]
@@ -153,7 +152,7 @@ class IncidentChannels:
     async def _ours(self, name: str) -> str:
         """The id of the channel of that name if this bot created it in an attempt whose answer was lost."""
         me = await self._sure(self._client.auth_test(), "asking who the bot is")
-        async for page in pages(self._client.conversations_list, exclude_archived=True, limit=PAGE):
+        async for page in pages(self._client.conversations_list, exclude_archived=True):
             if isinstance(page, Refusal):
                 raise page.as_error("looking for the incident's channel")
             for each in page.get("channels", ()):

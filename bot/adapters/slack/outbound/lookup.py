@@ -56,7 +56,7 @@ async def find_by_key(
 ) -> list[str] | Refusal:
     """The ts of every message with this key, oldest first; in the channel, or in one thread of it."""
     oldest = f"{since - CLOCK_SLACK_SECONDS:.6f}"
-    bounds: dict[str, Any] = {"channel": channel, "oldest": oldest, "include_all_metadata": True, "limit": 200}
+    bounds: dict[str, Any] = {"channel": channel, "oldest": oldest, "include_all_metadata": True}
     listed = pages(client.conversations_replies, ts=thread, **bounds) if thread else None
     found: list[str] = []
     async for page in listed or pages(client.conversations_history, **bounds):

@@ -8,12 +8,10 @@ from collections.abc import Iterable
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, pages
+from bot.adapters.slack.client import LARGEST_PAGE, Refusal, ask
 from bot.adapters.slack.outbound.lookup import slot_of
 
 log = structlog.get_logger(__name__)
-PAGES = 5
-PER_PAGE = 200
 CARD = re.compile(r"[A-Za-z]+-(\d+)/card")
 
 
@@ -25,13 +23,9 @@ async def highest_number(client: AsyncWebClient, *, channels: Iterable[str], dep
 
 async def _highest_in(client: AsyncWebClient, channel: str, deployment: str) -> int | None:
     """As above, among the newest messages of one channel."""
-    read = 0
-    async for page in pages(client.conversations_history, channel=channel, include_all_metadata=True, limit=PER_PAGE):
-        if isinstance(page, Refusal):
-            log.warning("slack.old_cards_unread", error=page.error)
-            return None
-        cards = (CARD.fullmatch(slot_of(message, deployment)) for message in page.get("messages", ()))
-        highest, read = max((int(found[1]) for found in cards if found), default=0), read + 1
-        if highest or read == PAGES:
-            return highest
-    return 0
+    page = await ask(client.conversations_history(channel=channel, include_all_metadata=True, limit=LARGEST_PAGE))
+    if isinstance(page, Refusal):
+        log.warning("slack.old_cards_unread", error=page.error)
+        return None
+    cards = (CARD.fullmatch(slot_of(message, deployment)) for message in page.get("messages", ()))
+    return max((int(found[1]) for found in cards if found), default=0)

@@ -13,7 +13,6 @@ from bot.adapters.slack.outbound.lookup import CLOCK_SLACK_SECONDS, slot_of
 from bot.domain.kernel.timeline_check import PostedHead
 
 HEAD = re.compile(r"timeline `([0-9a-f]{16})`")
-PAGE = 200
 Messages = list[Mapping[str, Any]]
 
 
@@ -34,7 +33,7 @@ async def posted_heads(
 
 async def _all(method: Any, **arguments: Any) -> Messages:
     found: Messages = []
-    async for page in pages(method, include_all_metadata=True, limit=PAGE, **arguments):
+    async for page in pages(method, include_all_metadata=True, **arguments):
         if isinstance(page, Refusal):
             raise page.as_error("reading the heads")
         found += page.get("messages", ())
