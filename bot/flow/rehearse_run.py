@@ -366,7 +366,7 @@ class DryRun:
         waiting = context.run.open_request
         if waiting is None or waiting.posted_at is not None:
             return Done()
-        slot = f"request:{waiting.request_id}"
+        slot = waiting.slot
         return Done((Posted(event_id=f"posted/{slot}", slot=slot, ts="0", channel="-"),))
 
     async def _tell(self, context: EffectContext, effect: Any) -> Done:

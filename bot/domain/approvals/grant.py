@@ -227,6 +227,11 @@ class Request(BaseModel):
     """When all alerts resolved while it waited: presses before this moment no longer count."""
 
     @property
+    def slot(self) -> str:
+        """Its message in the incident's thread; the names of its deadlines begin with it."""
+        return f"request:{self.request_id}"
+
+    @property
     def said(self) -> str:
         """Its status in words: `approved`, `refused`, `replaced`."""
         return SAID.get(self.status, self.status)

@@ -75,6 +75,11 @@ class Question(_Frozen):
     answered_by: str = ""
     answered_at: float | None = None
 
+    @property
+    def slot(self) -> str:
+        """Its message in the incident's thread; the names of its deadlines begin with it."""
+        return f"question:{self.question_id}"
+
 
 class ActiveChange(_Frozen):
     """The change in progress in the current visit: its request and its current step."""

@@ -52,6 +52,5 @@ class PageHandler:
 def _where_people_answer(run: Run, links: Mapping[str, str]) -> str:
     """Returns the address of the open question or request, else of the card; empty while nothing is posted."""
     question, request = run.open_question, run.open_request
-    slots = [f"question:{question.question_id}"] if question is not None else []
-    slots += [f"request:{request.request_id}"] if request is not None else []
+    slots = [waiting.slot for waiting in (question, request) if waiting is not None]
     return next((links[slot] for slot in (*slots, CARD) if slot in links), "")

@@ -159,14 +159,14 @@ def standing(run: Run) -> str:
 
 def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (question := run.open_question) is not None:
-        ask = linked(line(capitalized(question.text), 200), links.get(f"question:{question.question_id}"))
+        ask = linked(line(capitalized(question.text), 200), links.get(question.slot))
         return f"▶ Needs an answer{_by(question.expires_at)}: {ask}"
     if (request := run.open_request) is not None:
-        what = linked(line(called(run, request), 200), links.get(f"request:{request.request_id}"))
+        what = linked(line(called(run, request), 200), links.get(request.slot))
         of = f" of {teams}" if (teams := missing_teams(request)) else ""
         return f"⏳ Needs approval{of}{_by(request.expires_at)}: {what}"
     if (advised := run.advised) is not None:
-        what = linked(line(called(run, advised), 200), links.get(f"request:{advised.request_id}"))
+        what = linked(line(called(run, advised), 200), links.get(advised.slot))
         until = f" until {moment(run.watch.until)}" if run.watch is not None else ""
         return f"👀 Would propose {what}, and changes nothing; watches whether it recovers{until}"
     if run.change is not None:
@@ -321,8 +321,8 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
 
 def _waits_about(run: Run) -> str:
     """The slot of the message that waits for people; empty if none does."""
-    question, request = run.open_question, run.open_request or run.advised
-    return f"question:{question.question_id}" if question else f"request:{request.request_id}" if request else ""
+    waits = run.open_question or run.open_request or run.advised
+    return waits.slot if waits is not None else ""
 
 
 def _value(run: Run, word: str) -> str:

@@ -174,10 +174,10 @@ class Homes:
         for run in runs:
             request, question = run.open_request, run.open_question
             if request is not None and await self._may_approve(user, request, now):
-                link = await self._link(run, f"request:{request.request_id}")
+                link = await self._link(run, request.slot)
                 waiting.append(Waiting(run.incident_id, called(run, request), request.expires_at, link))
             if question is not None and await self._may_answer(user, question, now):
-                link = await self._link(run, f"question:{question.question_id}")
+                link = await self._link(run, question.slot)
                 waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))
         return waiting
 

@@ -25,14 +25,12 @@ def watched(draft: Draft, event: AdviceWatched) -> None:
     if event.readings:
         reading.keep(draft, event.readings)
     if event.result == "lifted":
-        _set(draft, request.model_copy(update={"status": "superseded", "decision_reason": event.detail}))
-        draft.clear_deadlines(f"request:{request.request_id}")
+        draft.end_request(request, "superseded", event.detail)
         draft.set(watch=None, only_advice=None)
         changing.plan_again(draft, change, event.detail)
         return
     ended_at = draft.at if event.recovered_at is None else event.recovered_at
-    request = request.model_copy(update={"outcome": event.result, "ended_at": ended_at})
-    _set(draft, request)
+    request = draft.keep_request(request, outcome=event.result, ended_at=ended_at)
     text = f"{_what_happened(request, ended_at)}; {_what_people_did(request)}"
     draft.record("outcome", f"{request.request_id} was only advised: {text}", data={"request": request.request_id})
     if residual.residual_changes(draft.run):
@@ -53,17 +51,13 @@ def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None
     before = [each for each in request.carried_out if each.user == done.user]
     if before and before[-1].text == done.text:
         raise ApprovalError("you have said so already")
-    _set(draft, request.model_copy(update={"carried_out": (*request.carried_out, done)}))
+    draft.keep_request(request, carried_out=(*request.carried_out, done))
     if not draft.run.lead:
         draft.set(lead=press.user)
-    draft.clear_deadlines(f"request:{request.request_id}")
+    draft.clear_deadlines(request.slot)
     what = f"does something else: {done.text}" if done.text else "carries it out"
     data = {"request": request.request_id}
     draft.record("decided", f"{request.request_id} was only advised; a person {what}", who=press.user, data=data)
-
-
-def _set(draft: Draft, request: Request) -> None:
-    draft.set(requests=draft.run.requests | {request.request_id: request})
 
 
 def _what_happened(request: Request, ended_at: float) -> str:

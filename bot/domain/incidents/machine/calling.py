@@ -148,7 +148,7 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
     if question is None or question.status != "open" or draft.run.parked is not None:
         return
     waited = short(draft.at - question.asked_at)
-    mentions = mentioned_in(draft, f"question:{ref}")
+    mentions = mentioned_in(draft, question.slot)
     # Without people to mention, the question itself says it.
     if mentions.get("mentions"):
         note(draft, f"Waiting for an answer for {waited}: {question.text}", mentions)

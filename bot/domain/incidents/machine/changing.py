@@ -175,17 +175,16 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if policy.announced:
         granted = {"status": "granted", "decided_at": draft.at, "decision_reason": policy.announced}
         request = request.model_copy(update=granted)
-    draft.set(
-        requests=draft.run.requests | {request.request_id: request},
-        change=change.model_copy(update={"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}),
-    )
+    draft.keep_request(request)
+    begins = {"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}
+    draft.set(change=change.model_copy(update=begins))
     if not policy.announced or not cleans_up(plan, draft.run.ledger):
         questions.draw_for_the_first(draft)
         mentions = {} if policy.announced else calling.mentioned(draft)
         data = {"head": draft.run.timeline_head, **mentions}
-        draft.post("request", f"request:{request.request_id}", request.request_id, data)
+        draft.post("request", request.slot, request.request_id, data)
     if not policy.announced:
-        draft.set_deadline(f"request:{request.request_id}:unposted", draft.at + UNPOSTED_SECONDS)
+        draft.set_deadline(f"{request.slot}:unposted", draft.at + UNPOSTED_SECONDS)
     said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
     said = f" — only advised: {advice.text}" if advice else said
     waits: dict[str, object] = {} if request.status == "open" else {"waits": False}
@@ -288,8 +287,7 @@ def edited(draft: Draft, request: Request, values: Mapping[str, int | float], us
     if change is None:
         raise ValueError("a request is open although no change is under way")
     text = ", ".join(f"{name} {text_of(value)}" for name, value in values.items())
-    edited_request = request.model_copy(update={"decided_by": user, "decided_at": draft.at})
-    _close_request(draft, edited_request, "superseded", text)
+    draft.end_request(request, "superseded", text, decided_by=user, decided_at=draft.at)
     data = {"request": request.request_id, "values": dict(values)}
     draft.record("decided", f"request {request.request_id} edited: {text}", who=user, data=data)
     # Earlier edits are kept unless these values replace them.
@@ -316,16 +314,16 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         case "superseded" if event.replanned is not None:
             _supersede(draft, change, request, event)
         case "not_needed":
-            _close_request(draft, request, "withdrawn", event.detail)
+            draft.end_request(request, "withdrawn", event.detail)
             _finish(draft, change, "not_needed", event.detail)
         case "still_unknown":
-            _close_request(draft, request, "withdrawn", event.detail)
+            draft.end_request(request, "withdrawn", event.detail)
             draft.drop_change()
             questions.ask_what_next(
                 draft, f"The reason for the change cannot be read again: {event.detail}. Nothing was changed."
             )
         case "lapsed":
-            _close_request(draft, request, "superseded", event.detail)
+            draft.end_request(request, "superseded", event.detail)
             plan_again(draft, change, event.detail)
         case "withheld" if change.step == 0:
             _withheld(draft, change, request, event)
@@ -346,7 +344,7 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
 
 def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """The bot's own guards sent nothing: the playbook's path for a failed change would undo an earlier one."""
-    _close_request(draft, request, "withdrawn", event.detail)
+    draft.end_request(request, "withdrawn", event.detail)
     data = {"request": request.request_id, "outcome": "not_started"}
     draft.record("outcome", f"{change.verb}: not started — {event.detail}", data=data)
     _let_go(draft, request)
@@ -365,7 +363,7 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
     data = {"request": request.request_id, "outcome": "interfered", "held": list(draft.run.in_place)}
     draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data=data)
     if change.step == 0:
-        _close_request(draft, request, "withdrawn", event.detail)
+        draft.end_request(request, "withdrawn", event.detail)
         _let_go(draft, request)
     else:
         _end_half_way(draft, request)
@@ -432,9 +430,8 @@ def give_up(draft: Draft) -> None:
 
 def _end_half_way(draft: Draft, request: Request) -> None:
     outcome = "stopped" if _has_changed(draft.run, request.request_id) else "halted"
-    ended = request.model_copy(update={"outcome": outcome, "ended_at": draft.at})
-    draft.set(requests=draft.run.requests | {ended.request_id: ended})
-    _let_go(draft, ended)
+    draft.keep_request(request, outcome=outcome, ended_at=draft.at)
+    _let_go(draft, request)
 
 
 def _let_go(draft: Draft, request: Request) -> None:
@@ -551,9 +548,12 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     request_id = change.request_id
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
     said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
-    how = {"outcome": outcome, "outcome_text": "; ".join(filter(None, said)), "ended_at": draft.at}
-    ended = draft.run.requests[request_id].model_copy(update=how)
-    draft.set(requests=draft.run.requests | {request_id: ended})
+    ended = draft.keep_request(
+        draft.run.requests[request_id],
+        outcome=outcome,
+        outcome_text="; ".join(filter(None, said)),
+        ended_at=draft.at,
+    )
     if not any(post.ref == request_id for post in draft.run.posts):
         # A clean-up has no separate message: the card shows it, and the next message tells how it went.
         news = News(title=ended.plan.title, result=outcome, text=ended.outcome_text, at=draft.at)
@@ -588,15 +588,9 @@ def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str)
     draft.record("note", f"notified {', '.join(request.plan.told)}: {text}")
 
 
-def _close_request(draft: Draft, request: Request, status: str, reason: str) -> None:
-    closed = request.model_copy(update={"status": status, "decision_reason": reason})
-    draft.set(requests=draft.run.requests | {request.request_id: closed})
-    draft.clear_deadlines(f"request:{request.request_id}")
-
-
 def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """The cluster changed between the grant and the call: report the difference and ask again."""
-    _close_request(draft, request, "superseded", event.detail)
+    draft.end_request(request, "superseded", event.detail)
     draft.record("planned", f"{request.request_id} superseded: {event.detail}", data={"request": request.request_id})
     if change.replans >= draft.rules.replans_at_most:
         draft.drop_change()
@@ -632,7 +626,7 @@ def frozen(draft: Draft, why: str) -> None:
     change, request = draft.run.change, draft.run.open_request
     if change is None or request is None or takes_back(change):
         return
-    _close_request(draft, request, "superseded", why)
+    draft.end_request(request, "superseded", why)
     draft.record("planned", f"{request.request_id} superseded: {why}", data={"request": request.request_id})
     plan_again(draft, change, "changes are only advised now")
 

@@ -9,10 +9,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bot.domain.approvals.contacts import Contacts
-from bot.domain.approvals.grant import Press
+from bot.domain.approvals.grant import Press, Request, RequestStatus
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
-from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Run, ScopeValues, units_of
+from bot.domain.incidents.run import (
+    NEXT_STATUS,
+    SILENCE_ENDS,
+    Looked,
+    Post,
+    PostKind,
+    Question,
+    Run,
+    ScopeValues,
+    units_of,
+)
 from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data
@@ -106,6 +116,23 @@ class Draft:
 
     def set(self, **changes: Any) -> None:
         self.run = self.run.with_(**changes)
+
+    def keep_request(self, request: Request, **changes: Any) -> Request:
+        """Store the request with these fields replaced, and return it."""
+        kept = request.model_copy(update=changes)
+        self.set(requests=self.run.requests | {kept.request_id: kept})
+        return kept
+
+    def end_request(self, request: Request, status: RequestStatus, reason: str = "", **changes: Any) -> Request:
+        """Store the request as one that waits for people no more, and return it."""
+        self.clear_deadlines(request.slot)
+        return self.keep_request(request, status=status, decision_reason=reason, **changes)
+
+    def keep_question(self, question: Question, **changes: Any) -> Question:
+        """Store the question with these fields replaced, and return it."""
+        kept = question.model_copy(update=changes)
+        self.set(questions=self.run.questions | {kept.question_id: kept})
+        return kept
 
     def drop_change(self) -> None:
         """No change is under way any more; the state waits for what people say."""

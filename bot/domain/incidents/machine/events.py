@@ -31,7 +31,6 @@ RESET = "the circuit breakers were reset: changes and nodes are counted from zer
 HALTED = "halted: nothing more will be changed until it is resumed"
 STILL_HALTED = "the halt of everything is lifted; this incident stays halted by itself"
 ALL_HALTED = "everything is halted: nothing more will be changed until all is resumed"
-"""A text for each kind of effect that was abandoned."""
 
 
 def open_incident(draft: Draft, event: AlertChanged) -> None:
@@ -118,8 +117,7 @@ def alert_changed(draft: Draft, event: AlertChanged) -> None:
     draft.set(alerts_resolved_at=draft.at if all_resolved else None)
     request = draft.run.open_request
     if request is not None and all_resolved:
-        waiting = request.model_copy(update={"alerts_resolved_at": draft.at, "presses": ()})
-        draft.set(requests=draft.run.requests | {request.request_id: waiting})
+        draft.keep_request(request, alerts_resolved_at=draft.at, presses=())
         draft.record("alert", f"all alerts resolved while {request.request_id} waits: it needs a new press")
 
 
@@ -154,7 +152,7 @@ def posted(draft: Draft, event: Posted) -> None:
     request = draft.run.requests.get(ref) if kind == "request" else None
     if request is None or request.posted_at is not None or not _waits(draft.run, request):
         return
-    draft.set_deadline(f"request:{ref}:unposted", None)
+    draft.set_deadline(f"{request.slot}:unposted", None)
     _begin_its_time(draft, request.model_copy(update={"posted_at": draft.at}))
 
 
@@ -164,12 +162,12 @@ def _waits(run: Run, request: Request) -> bool:
 
 
 def _begin_its_time(draft: Draft, request: Request) -> None:
-    ref, seconds = request.request_id, request.policy.expires_seconds
+    seconds = request.policy.expires_seconds
     # Advice does not expire; people are called at the same times.
     ends = {"expires_at": draft.at + seconds, "half_at": draft.at + seconds / 2} if request.status == "open" else {}
-    draft.set(requests=draft.run.requests | {ref: request.model_copy(update=ends)})
-    draft.set_deadline(f"request:{ref}:expiry", draft.at + seconds)
-    draft.set_deadline(f"request:{ref}:half", draft.at + seconds / 2)
+    draft.keep_request(request, **ends)
+    draft.set_deadline(f"{request.slot}:expiry", draft.at + seconds)
+    draft.set_deadline(f"{request.slot}:half", draft.at + seconds / 2)
 
 
 def _is_still_unposted(draft: Draft, ref: str) -> None:
@@ -200,25 +198,25 @@ def due(draft: Draft, event: Due) -> None:
         draft.ignore(f"an old deadline: {event.deadline}")
         return
     draft.set_deadline(event.deadline, None)
-    about, ref, what = event.deadline.split(":")
-    if about == "request" and what == "half":
-        _ask_again(draft, ref)
-    elif about == "request" and what == "unposted":
-        _is_still_unposted(draft, ref)
-    elif about == "request":
-        _request_expired(draft, ref)
-    elif about == "question" and what == "unanswered":
-        _is_unanswered(draft, ref)
-    elif about == "question" and what == "half":
-        calling.half_of_a_question(draft, ref)
-    elif about == "question":
-        _question_expired(draft, ref)
-    elif about == "change":
-        changing.still_halted(draft, event.deadline)
-    elif about == "parked" and draft.run.parked and draft.run.parked.unanswered and draft.other:
-        supersede(draft)
-    elif about == "parked":
-        parking.remind(draft)
+    match event.deadline.split(":"):
+        case "request", ref, "half":
+            _ask_again(draft, ref)
+        case "request", ref, "unposted":
+            _is_still_unposted(draft, ref)
+        case "request", ref, _:
+            _request_expired(draft, ref)
+        case "question", ref, "unanswered":
+            _is_unanswered(draft, ref)
+        case "question", ref, "half":
+            calling.half_of_a_question(draft, ref)
+        case "question", ref, _:
+            _question_expired(draft, ref)
+        case "change", *_:
+            changing.still_halted(draft, event.deadline)
+        case "parked", *_ if draft.run.parked and draft.run.parked.unanswered and draft.other:
+            supersede(draft)
+        case "parked", *_:
+            parking.remind(draft)
 
 
 def _ask_again(draft: Draft, ref: str) -> None:
@@ -227,12 +225,12 @@ def _ask_again(draft: Draft, ref: str) -> None:
     if request is None or not _waits(draft.run, request):
         return
     if request.status == "open":
-        draft.set(requests=draft.run.requests | {ref: request.model_copy(update={"half_passed": True})})
+        draft.keep_request(request, half_passed=True)
         left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
         said = f"{left} to decide: {request.called}. Without an approval nothing changes."
     else:
         said = f"{_unanswered_advice(draft, request)} Say on its message what you do."
-    again = calling.mentioned_in(draft, f"request:{ref}")
+    again = calling.mentioned_in(draft, request.slot)
     draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **again})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
@@ -251,9 +249,7 @@ def _request_expired(draft: Draft, ref: str) -> None:
         # It is still advised: the trouble is watched on.
         calling.call_lead(draft, _unanswered_advice(draft, request))
         return
-    expired = request.model_copy(update={"status": "expired"})
-    draft.set(requests=draft.run.requests | {ref: expired})
-    draft.clear_deadlines(f"request:{ref}")
+    draft.end_request(request, "expired")
     draft.record(
         "decided", f"{ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
@@ -270,7 +266,8 @@ def _question_expired(draft: Draft, ref: str) -> None:
     if not question.built_in and draft.playbook.machine.next(draft.run.at_state, "expired") is None:
         draft.record("answered", f"nobody answered {ref} in time; it can still be answered", data={"question": ref})
         return _is_unanswered(draft, ref)
-    draft.set(questions=draft.run.questions | {ref: question.model_copy(update={"status": "expired"})}, question="")
+    draft.keep_question(question, status="expired")
+    draft.set(question="")
     draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
     calling.call_lead(draft, f"Nobody answered in time: {question.text}")
     return entering.go(draft, "expired", because=f"nobody answered {ref} in time")
@@ -281,14 +278,13 @@ def _is_unanswered(draft: Draft, ref: str) -> None:
     question = draft.run.questions.get(ref)
     if question is None or question.status != "open":
         return
-    unexpiring = question.model_copy(update={"expires_at": None})
-    draft.set(questions=draft.run.questions | {ref: unexpiring})
+    draft.keep_question(question, expires_at=None)
     if draft.run.parked is not None:
         return
     calling.call_lead(draft, f"Nobody has answered yet, and it can still be answered: {question.text}")
     if draft.run.change is not None and draft.run.change.begun:
         # Between two steps of a change the incident keeps its target's slot, and people are called every day.
-        draft.set_deadline(f"question:{ref}:unanswered", draft.at + parking.REMIND_SECONDS)
+        draft.set_deadline(f"{question.slot}:unanswered", draft.at + parking.REMIND_SECONDS)
     else:
         parking.park(draft, unanswered=True)
 
@@ -413,11 +409,9 @@ def supersede(draft: Draft) -> None:
 def withdraw_what_waits(draft: Draft, why: str) -> None:
     request, question = draft.run.open_request, draft.run.open_question
     if request is not None:
-        withdrawn = request.model_copy(update={"status": "withdrawn", "decision_reason": why})
-        draft.set(requests=draft.run.requests | {request.request_id: withdrawn})
+        draft.end_request(request, "withdrawn", why)
     if question is not None:
-        gone = question.model_copy(update={"status": "withdrawn"})
-        draft.set(questions=draft.run.questions | {question.question_id: gone})
+        draft.keep_question(question, status="withdrawn")
     changing.give_up(draft)
     draft.clear_waits()
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from bot.domain.approvals.edits import values_of
-from bot.domain.approvals.grant import INSTEAD, JudgedPress, Press, Request, grant, must_count, still_missing
+from bot.domain.approvals.grant import (
+    INSTEAD,
+    JudgedPress,
+    Press,
+    Request,
+    RequestStatus,
+    grant,
+    must_count,
+    still_missing,
+)
 from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged, Pressed
 from bot.domain.incidents.machine import advising, changing, diverting, entering, events, questions, residual
@@ -78,7 +87,7 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
     request = draft.run.requests.get(press.about)
     if request is None:
         return _reject(draft, press, f"there is no request {press.about} in {draft.run.incident_id}")
-    if copied := _is_on_a_copy(draft, press, f"request:{press.about}"):
+    if copied := _is_on_a_copy(draft, press, request.slot):
         return _reject(draft, press, copied)
     if request.status != "open" and (press.action != "carried_out" or draft.run.advised != request):
         return _reject(draft, press, _already(draft, request, press))
@@ -128,7 +137,7 @@ def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     except ApprovalError as not_yet:
         if is_breaking:
             raise
-        draft.set(requests=draft.run.requests | {request.request_id: request})
+        draft.keep_request(request)
         draft.notify(press, f"Your approval counts; {not_yet}.")
         draft.record(
             "press", f"approval {len(presses)} of {request.policy.needed}: {not_yet}",
@@ -159,9 +168,8 @@ def _give_more_time(draft: Draft, request: Request, judged_press: JudgedPress) -
     if judged_press.at >= expires_at:
         raise ApprovalError("its deadline has passed")
     until = expires_at + request.policy.expires_seconds
-    longer = request.model_copy(update={"expires_at": until, "extended_by": press.user})
-    draft.set(requests=draft.run.requests | {request.request_id: longer})
-    draft.set_deadline(f"request:{request.request_id}:expiry", until)
+    draft.keep_request(request, expires_at=until, extended_by=press.user)
+    draft.set_deadline(f"{request.slot}:expiry", until)
     more = f"{request.policy.expires_seconds / 60:g} more minutes"
     draft.record("request", f"{more} for {request.request_id}", who=press.user, data={"expires_at": until})
 
@@ -196,12 +204,8 @@ def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     entering.go(draft, "refused", because=f"{what} was refused by {press.user_name or press.user}{said}")
 
 
-def _decide(draft: Draft, request: Request, *, status: str, by: str, reason: str, said: str = "") -> None:
-    decided = request.model_copy(
-        update={"status": status, "decided_by": by, "decided_at": draft.at, "decision_reason": reason}
-    )
-    draft.set(requests=draft.run.requests | {request.request_id: decided})
-    draft.clear_deadlines(f"request:{request.request_id}")
+def _decide(draft: Draft, request: Request, *, status: RequestStatus, by: str, reason: str, said: str = "") -> None:
+    decided = draft.end_request(request, status, reason, decided_by=by, decided_at=draft.at)
     draft.record(
         "decided", f"{said or decided.said} {request.request_id}: {request.plan.title}", who=by,
         data={"request": request.request_id, "digest": request.digest, "reason": reason},
@@ -213,7 +217,7 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     question = draft.run.questions.get(press.about)
     if question is None:
         return _reject(draft, press, f"there is no question {press.about} in {draft.run.incident_id}")
-    if copied := _is_on_a_copy(draft, press, f"question:{press.about}"):
+    if copied := _is_on_a_copy(draft, press, question.slot):
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
@@ -230,18 +234,16 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, "; ".join(wrong.values()))
     filled = form_answers(form, press.fields) if form else {}
     told = in_words(form, filled)
-    answered = question.model_copy(
-        update={
-            "status": "answered",
-            "answer": press.value,
-            "answered_by": press.user,
-            "answered_at": draft.at,
-            "notes": question.notes | {press.value: redacted(told)} if told else question.notes,
-        }
+    draft.keep_question(
+        question,
+        status="answered",
+        answer=press.value,
+        answered_by=press.user,
+        answered_at=draft.at,
+        notes=question.notes | {press.value: redacted(told)} if told else question.notes,
     )
-    answers = draft.run.questions | {question.question_id: answered}
-    draft.set(questions=answers, question="")
-    draft.clear_deadlines(f"question:{question.question_id}")
+    draft.set(question="")
+    draft.clear_deadlines(question.slot)
     draft.record(
         "answered", f"{question.choices[press.value]}{f' ({told})' if told else ''}", who=press.user,
         data={"question": question.question_id} | ({"fields": filled} if filled else {}),

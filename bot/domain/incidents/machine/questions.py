@@ -36,14 +36,14 @@ def ask(draft: Draft, question: Question, *, expires_seconds: float | None = Non
     """Ask people a question; the run waits for the answer. It mentions this team, else who is on call."""
     if expires_seconds is not None:
         question = question.model_copy(update={"expires_at": draft.at + expires_seconds})
-        draft.set_deadline(f"question:{question.question_id}:expiry", question.expires_at)
-        draft.set_deadline(f"question:{question.question_id}:half", draft.at + expires_seconds / 2)
-    else:
-        draft.set_deadline(f"question:{question.question_id}:unanswered", draft.at + draft.rules.parks_after_seconds)
-        draft.set_deadline(f"question:{question.question_id}:half", draft.at + draft.rules.parks_after_seconds / 2)
-    draft.set(questions=draft.run.questions | {question.question_id: question}, question=question.question_id)
+    waits_seconds = draft.rules.parks_after_seconds if expires_seconds is None else expires_seconds
+    ends = "unanswered" if expires_seconds is None else "expiry"
+    draft.set_deadline(f"{question.slot}:{ends}", draft.at + waits_seconds)
+    draft.set_deadline(f"{question.slot}:half", draft.at + waits_seconds / 2)
+    draft.keep_question(question)
+    draft.set(question=question.question_id)
     draw_for_the_first(draft)
-    draft.post("question", f"question:{question.question_id}", question.question_id, calling.mentioned(draft, team))
+    draft.post("question", question.slot, question.question_id, calling.mentioned(draft, team))
     draft.record(
         "question" if question.built_in else "asked",
         question.text,
