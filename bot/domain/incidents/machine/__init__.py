@@ -38,6 +38,7 @@ from bot.domain.incidents.machine import (
     calling,
     calm,
     changing,
+    deadlines,
     events,
     operator_actions,
     parking,
@@ -130,7 +131,7 @@ HANDLERS: Mapping[type, Handler] = {
     Progressed: changing.progressed,
     Pressed: presses.pressed,
     Judged: presses.judged,
-    Due: operator_actions.due,
+    Due: deadlines.due,
     Commanded: operator_actions.commanded,
     Silenced: operator_actions.silenced,
     SilencesEnded: operator_actions.silences_ended,
@@ -159,7 +160,7 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             if COMMANDS[event.command].is_written:
                 reading.store_report(draft, event.event_id)
         case Due() if event.deadline == SILENCE_ENDS:
-            operator_actions.due(draft, event)
+            deadlines.due(draft, event)
         case Progressed() | Due():
             pass
         case _ if isinstance(event, HEARD_AFTER_THE_END):

@@ -15,7 +15,6 @@ from bot.domain.incidents.event import COMMANDS, Commanded, EffectFailed, Event,
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Page, Run
 from bot.domain.kernel.redaction import redacted
-from bot.domain.signals.window import short
 
 PAGE_EFFECT = "page/"
 """Begins the id of an effect that pages; the name of the page follows."""
@@ -140,18 +139,6 @@ def given_up(draft: Draft, event: EffectFailed) -> bool:
         return False
     page_failed(draft, PageFailed(event_id=event.event_id, at=event.at, page=page, reason=event.reason, lasting=True))
     return True
-
-
-def half_of_a_question(draft: Draft, ref: str) -> None:
-    """Mention the people again at half of the time that a question may wait."""
-    question = draft.run.questions.get(ref)
-    if question is None or question.status != "open" or draft.run.parked is not None:
-        return
-    waited = short(draft.at - question.asked_at)
-    mentions = mentioned_in(draft, question.slot)
-    # Without people to mention, the question itself says it.
-    if mentions.get("mentions"):
-        note(draft, f"Waiting for an answer for {waited}: {question.text}", mentions)
 
 
 def _waits_for(run: Run) -> str:

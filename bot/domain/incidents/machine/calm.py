@@ -33,8 +33,7 @@ def follow(draft: Draft) -> None:
         draft.set_deadline(CALM_LOOK, draft.at + _pause(draft))
 
 
-def due(draft: Draft, event: Due) -> None:
-    draft.set_deadline(CALM_LOOK, None)
+def look(draft: Draft, event: Due) -> None:
     if _may_end(draft):
         draft.want(ReadCalm(effect_id=draft.effect_id(f"calm/{event.due_at}"), visit=draft.run.visit))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bot.domain.incidents.effect import KINDS, SilenceAlerts
-from bot.domain.incidents.event import Commanded, CommandName, Due, EffectFailed, Silenced, SilencesEnded
+from bot.domain.incidents.event import Commanded, CommandName, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import CALM_LOOK, NEXT_STATUS, SILENCE_ENDS, Run
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
@@ -21,17 +21,6 @@ from bot.domain.playbooks.language import AskState, ChangeState
 
 def commanded(draft: Draft, event: Commanded) -> None:
     _MOVES[event.command](draft, event)
-
-
-def due(draft: Draft, event: Due) -> None:
-    if event.deadline == NEXT_STATUS and draft.run.deadlines.get(NEXT_STATUS) == event.due_at:
-        _remind(draft)
-    elif event.deadline == SILENCE_ENDS and draft.run.deadlines.get(SILENCE_ENDS) == event.due_at:
-        _silence_ends(draft)
-    elif event.deadline == CALM_LOOK and draft.run.deadlines.get(CALM_LOOK) == event.due_at:
-        calm.due(draft, event)
-    else:
-        events.due(draft, event)
 
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
@@ -63,8 +52,8 @@ def _followup(draft: Draft, event: Commanded) -> None:
     draft.post_note(f"Follow-up: {event.text}", user=event.user)
 
 
-def _remind(draft: Draft) -> None:
-    """Send a reminder. Each waits twice as long as the one before, so that unread reminders do not pile up."""
+def remind_of_status(draft: Draft) -> None:
+    """Ask for a status update. Each waits twice as long as the one before, so that unread reminders do not pile up."""
     run = draft.run
     silent = draft.at - run.status_at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
@@ -177,7 +166,7 @@ def silences_ended(draft: Draft, event: SilencesEnded) -> None:
     draft.record("note", f"{what} ended in Alertmanager", data={"silences": list(event.ids)})
 
 
-def _silence_ends(draft: Draft) -> None:
+def silence_ends(draft: Draft) -> None:
     """Alertmanager ends a silence by itself: nothing to do, but people must not believe that it is still active."""
     over = [name for name, until in draft.run.silences.items() if until <= draft.at]
     _hold(draft, {name: until for name, until in draft.run.silences.items() if name not in over})
