@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.incidents.machine.changing import UNPOSTED_SECONDS
+from bot.domain.incidents.machine.waits import UNPOSTED_SECONDS
 from bot.domain.incidents.run import Run
 from bot.sandbox.slack.faults import Fault
 from tests.flow.harness import Bot, Scene, play, told, until

@@ -4,47 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.domain.approvals.announced import cleans_up
-from bot.domain.approvals.grant import Covered, Policy, Request
-from bot.domain.approvals.kinds import kind_of
-from bot.domain.approvals.repeats import asked_before
+from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import RESULTS, VERBS
-from bot.domain.changes.plan import (
-    FLAG_TABLE,
-    Call,
-    Circumstance,
-    LedgerEntry,
-    Plan,
-    PlanResult,
-    Risk,
-    Wait,
-    highest,
-    raised,
-)
-from bot.domain.flags.flag_history import release_of, was_read
+from bot.domain.changes.plan import Circumstance, PlanResult, Wait
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases, WatchAdvice
 from bot.domain.incidents.event import ALL, Planned, Progressed, StepSettled
 from bot.domain.incidents.impact import Impact
-from bot.domain.incidents.machine import calling, entering, parking, questions, reading, recommending, residual
+from bot.domain.incidents.machine import calling, entering, ledger, parking, questions, reading, requesting, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import HALT_HALF, HALT_UNANSWERED, ActiveChange, ActiveWatch, News, Run
-from bot.domain.playbooks.covering import covered_by
-from bot.domain.playbooks.language import ChangeState, EndState
+from bot.domain.incidents.run import HALT_HALF, HALT_UNANSWERED, ActiveChange, ActiveWatch, News
+from bot.domain.playbooks.language import EndState
 from bot.domain.signals.signal import result_in_words
-from bot.domain.signals.specs import ProbeSignal
 from bot.domain.signals.window import short
 
-CRITICAL = "page"
-"""The severity in which one lead may break the glass."""
 ROLLS_ON = "Kubernetes continues the rollout meanwhile, one replica at a time; undoing it reverses the rollout."
-WHY_UNDO = "This takes back what the incident changed, and the trouble may come back."
 TRIED = "Try it on a canary first"
 """What the canary of an option is called: its state is named as the recommendation, often by a question."""
-UNPOSTED_SECONDS = 600.0
-"""A request's time starts at most this long after its creation, even if Slack does not accept its message."""
-SOMEBODY_ELSE = "somebody else"
-"""Stored in place of a call id when another actor undid the call."""
 
 
 def planned(draft: Draft, event: Planned) -> None:
@@ -64,7 +40,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         if result.last_time and not VERBS[plan.verb].restores:
             told = Circumstance(name="last_time", grade="note", text=result.last_time)
             plan = plan.model_copy(update={"circumstances": (told, *plan.circumstances)})
-        request = ask_for(draft, change, plan, asked_elsewhere=result.asked_before)
+        request = requesting.ask_for(draft, change, plan, asked_elsewhere=result.asked_before)
         entering.go(draft, outcome)
         if request.advice is not None:
             _watch_advice(draft, request)
@@ -129,158 +105,6 @@ def begin(draft: Draft, request: Request) -> None:
     want_step(draft)
 
 
-def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: str = "") -> Request:
-    """Request approval of a plan, announce it where no approval is needed, or only advise it.
-
-    The request's expiry starts when it is posted.
-    """
-    state = draft.playbook.state(change.state)
-    written = state if isinstance(state, ChangeState) and not change.undo_of else None
-    strange = _strange_version(draft) if written and not VERBS[written.change].restores else ""
-    is_unknown = bool(strange) and _is_unknown_there(draft, plan)
-    kind, risk, policy, covers = _policy(draft, plan, written, is_unknown=is_unknown)
-    if strange:
-        also = ", whose flags and metrics are not all known: the risk is one level higher" if is_unknown else ""
-        note = Circumstance(name="tested_on", grade="note", text=strange + also)
-        plan = plan.model_copy(update={"circumstances": (*plan.circumstances, note)})
-    shown = draft.playbook.evidence(change.state) if written else ()
-    plan = plan.model_copy(update={"circumstances": (*plan.circumstances, *_not_known(draft, shown))})
-    expected = draft.text("expected") if written else ""
-    repeats = asked_before(plan, draft.run.requests.values(), at=draft.at) or asked_elsewhere
-    plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
-    advice = draft.run.only_advice
-    if not repeats and advice is None:
-        policy = _announced(draft, plan, policy, kind, change.state)
-    request = Request(
-        request_id=f"R{draft.number()}",
-        state=change.state,
-        visit=draft.run.visit,
-        plan=plan,
-        digest=plan.digest,
-        kind=kind,
-        policy=policy,
-        option=draft.option(change.state) if written else "",
-        why=draft.text("why") if written else WHY_UNDO,
-        runbook=written.runbook if written else None,
-        still=written.still if written else "",
-        evidence=questions.evidence(draft, shown),
-        asked_at=draft.at,
-        edited_by=change.edited_by,
-        covers=covers,
-        alternatives=recommending.alternatives(draft.run, written, draft.playbook.playbook.states) if written else (),
-        asked_before=repeats,
-        advice=advice,
-        status="advised" if advice else "open",
-    )
-    if policy.announced:
-        granted = {"status": "granted", "decided_at": draft.at, "decision_reason": policy.announced}
-        request = request.model_copy(update=granted)
-    draft.keep_request(request)
-    begins = {"request_id": request.request_id, "begun": False, "step": 0, "progress": ""}
-    draft.set(change=change.model_copy(update=begins))
-    if not policy.announced or not cleans_up(plan, draft.run.ledger):
-        questions.draw_for_the_first(draft)
-        mentions = {} if policy.announced else calling.mentioned(draft)
-        data = {"head": draft.run.timeline_head, **mentions}
-        draft.post("request", request.slot, request.request_id, data)
-    if not policy.announced:
-        draft.set_deadline(f"{request.slot}:unposted", draft.at + UNPOSTED_SECONDS)
-    said = f" — announced, not approved: {policy.announced}" if policy.announced else ""
-    said = f" — only advised: {advice.text}" if advice else said
-    waits: dict[str, object] = {} if request.status == "open" else {"waits": False}
-    waits |= {"announced": policy.announced} if policy.announced else {}
-    draft.record(
-        "request", f"{request.request_id} ({risk} risk): {plan.title}{said}",
-        data={"request": request.request_id, "digest": plan.digest, "plan": plan.model_dump(mode="json"), **waits},
-    )  # fmt: skip
-    return request
-
-
-def _announced(draft: Draft, plan: Plan, policy: Policy, kind: str, state: str) -> Policy:
-    """Returns the policy with the reason why nobody is asked about this plan, if there is one."""
-    run = draft.run
-    why = draft.approvals.announced(
-        plan, kind, plan.risk, state=state, target=run.target, ledger=run.ledger, earlier=run.requests.values(),
-        at=draft.at,
-    )  # fmt: skip
-    return policy.model_copy(update={"announced": why}) if why else policy
-
-
-def _covers(draft: Draft, name: str, risk: Risk) -> tuple[Covered, ...]:
-    """Returns the later changes that the playbook puts under this one's approval, as far as the settings allow."""
-    found = []
-    for later, state in covered_by(draft.playbook.playbook, name).items():
-        needed = highest(VERBS[state.change].risk, state.risk or "low")
-        # A rollout is approved on the evidence of its canary, whatever the risk of that one was.
-        is_rollout = bool(VERBS[state.change].follows)
-        if draft.approvals.plan_once or (not is_rollout and highest(needed, risk) == risk):
-            found.append(Covered(state=later, verb=state.change, title=draft.playbook.called(later), risk=needed))
-    return tuple(found)
-
-
-def _not_known(draft: Draft, names: tuple[str, ...]) -> tuple[Circumstance, ...]:
-    """Returns a note for each labelled reading among these that is unknown, or has a part that is.
-
-    It is no warning: a fleet without an exporter must get its relief too, as its settings say.
-    A probe counts where the playbook itself labels it: most have a part that is seldom known.
-    """
-    found = []
-    for name in names:
-        read = draft.run.readings.get(name) or draft.run.latest.get(name)
-        spec = draft.playbook.playbook.signals.get(name)
-        if (
-            read is not None
-            and (read.label if not isinstance(spec, ProbeSignal) else spec.label)
-            and (why := read.unknown or "; ".join(dict.fromkeys(read.unknown_parts.values())))
-        ):
-            found.append(Circumstance(name="not_known", grade="note", text=f"{read.label} is not known: {why}"))
-    return tuple(found)
-
-
-def _strange_version(draft: Draft) -> str:
-    """Returns a note if this playbook was not tested on the engine's version; empty if it was, or if unknown."""
-    known = draft.playbook.playbook.tested_on
-    strange = [version for version in _releases(draft) if version not in known]
-    return f"tested on vLLM {', '.join(known)}, and {strange[0]} runs" if known and strange else ""
-
-
-def _is_unknown_there(draft: Draft, plan: Plan) -> bool:
-    """Whether a flag of the plan, or the metrics that it rests on, are not known for the engine's version."""
-    flags = [one for one in plan.circumstances if one.name == FLAG_TABLE and one.grade == "warning"]
-    return bool(flags) or not all(map(was_read, _releases(draft)))
-
-
-def _releases(draft: Draft) -> list[str]:
-    """Returns the releases that run; empty if one of them cannot be told."""
-    said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
-    try:
-        return [release_of(version) for version in said]
-    except ValueError:
-        return []
-
-
-def _policy(
-    draft: Draft, plan: Plan, written: ChangeState | None, *, is_unknown: bool
-) -> tuple[str, Risk, Policy, tuple[Covered, ...]]:
-    """Returns kind, risk, policy and what else it covers.
-
-    They follow from the settings; a playbook may only raise the risk, shorten the time and add teams.
-    """
-    approvals = draft.approvals
-    earlier = [request.plan for request in draft.run.requests.values() if request.outcome == "done"]
-    kind = kind_of(plan, earlier)
-    risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
-    risk = raised(risk) if is_unknown else risk
-    covers = _covers(draft, draft.run.state, risk) if written else ()
-    risk = highest(risk, *(later.risk for later in covers))
-    teams = (*plan.approved_by, *(written.approvers if written else ()))
-    policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == CRITICAL)
-    if written and written.expires:
-        shortest = min(policy.expires_seconds, draft.playbook.seconds(written.expires))
-        policy = policy.model_copy(update={"expires_seconds": shortest})
-    return kind, risk, policy, covers
-
-
 def edited(draft: Draft, request: Request, values: Mapping[str, int | float], user: str) -> None:
     """Plan the values that a person entered and show them as a separate request before any approval."""
     change = draft.run.change
@@ -306,7 +130,7 @@ def step_settled(draft: Draft, event: StepSettled) -> None:
         reading.keep(draft, event.readings)
     match event.result:
         case "done":
-            _record_step(draft, event, step)
+            ledger.record_step(draft, event, step)
             change = change.model_copy(update={"impact": event.impact or change.impact})
             _next_step(draft, change, request)
         case "affected" if event.impact is not None:
@@ -353,13 +177,7 @@ def _withheld(draft: Draft, change: ActiveChange, request: Request, event: StepS
 
 def _interfered(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """Another actor changed what this run had changed: drop those changes, send nothing more, and ask."""
-    lost = set(event.evidence.get("calls", ()))
-    draft.set(
-        ledger=tuple(
-            entry.model_copy(update={"undone_by": SOMEBODY_ELSE}) if entry.call_id in lost else entry
-            for entry in draft.run.ledger
-        )
-    )
+    ledger.lose(draft, set(event.evidence.get("calls", ())))
     data = {"request": request.request_id, "outcome": "interfered", "held": list(draft.run.in_place)}
     draft.record("outcome", f"{change.verb}: interfered — {event.detail}", data=data)
     if change.step == 0:
@@ -429,7 +247,7 @@ def give_up(draft: Draft) -> None:
 
 
 def _end_half_way(draft: Draft, request: Request) -> None:
-    outcome = "stopped" if _has_changed(draft.run, request.request_id) else "halted"
+    outcome = "stopped" if ledger.has_changed(draft.run, request.request_id) else "halted"
     draft.keep_request(request, outcome=outcome, ended_at=draft.at)
     _let_go(draft, request)
 
@@ -438,12 +256,6 @@ def _let_go(draft: Draft, request: Request) -> None:
     """Nothing more of this change is sent, and others may change its target."""
     draft.want(ReleaseLeases(effect_id=f"release/{request.request_id}"))
     draft.drop_change()
-
-
-def _has_changed(run: Run, request_id: str) -> bool:
-    """Whether one of its calls was applied."""
-    own = f"{run.incident_id}/{request_id}/"
-    return any(entry.call_id.startswith(own) for entry in run.ledger)
 
 
 def given_up(draft: Draft, reason: str) -> None:
@@ -458,70 +270,9 @@ def settled_late(draft: Draft, event: StepSettled) -> None:
     request = draft.run.requests.get(event.request_id)
     known = {entry.call_id for entry in draft.run.ledger}
     if request is not None and event.result == "done" and event.call_id and event.call_id not in known:
-        _record_step(draft, event, request.plan.steps[event.step])
+        ledger.record_step(draft, event, request.plan.steps[event.step])
     else:
         draft.ignore(f"late outcome of step {event.step} of {event.request_id}: {event.result}")
-
-
-def _record_step(draft: Draft, event: StepSettled, step: object) -> None:
-    if not isinstance(step, Call):
-        data = {**event.evidence, "request": event.request_id}
-        if isinstance(step, Wait) and step.closes:
-            draft.set(ledger=tuple(_over(entry, step) for entry in draft.run.ledger))
-            data |= {"held": list(draft.run.in_place)}
-        draft.record("wait", f"seen: {getattr(step, 'title', '')} — {event.detail}", data=data)
-        return
-    request = draft.run.requests[event.request_id]
-    entry = LedgerEntry(
-        call_id=event.call_id,
-        state=request.state,
-        verb=request.plan.verb,
-        title=step.title,
-        target=step.target,
-        differences=step.differences,
-        undo=step.undo,
-        no_undo=step.no_undo,
-        holds=step.holds,
-        applied_at=draft.at,
-        node=step.node,
-    )
-    # A built-in undo names the calls; an undo that a playbook defines has them in its plan.
-    undone = set(draft.run.change.undo_of) if draft.run.change else set()
-    undone |= set(request.plan.choices.get("of", ())) if request.plan.verb == "undo" else set()
-    draft.set(ledger=(*_taken_back(draft.run.ledger, step, event.call_id, undone), entry))
-    draft.record(
-        "call", f"done: {step.title}", data={"call": event.call_id, "verb": entry.verb,
-        "detail": event.detail, **event.evidence,
-        "differences": [d.model_dump(mode="json") for d in step.differences],
-        "held": list(draft.run.in_place)},
-    )  # fmt: skip
-
-
-def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
-    """Returns the entry without its undo if its object has ended by itself."""
-    if entry.target != wait.about:
-        return entry
-    return entry.model_copy(update={"undo": (), "no_undo": f"it has ended: {wait.title}"})
-
-
-def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
-    """Mark what this call ends: what it undoes, what an undo names, and our canary or isolation if gone or back."""
-    undone = undone | {step.undoes}
-    ends_object = step.method in ("delete", "evict") or step.restores
-
-    def mark(entry: LedgerEntry) -> LedgerEntry:
-        same = (entry.target.kind, entry.target.namespace, entry.target.name) == (
-            step.target.kind,
-            step.target.namespace,
-            step.target.name,
-        )
-        hit = same and (entry.call_id in undone or (ends_object and entry.verb in residual.LEFTOVER_VERBS))
-        # A call that is exactly the inverse of an earlier one takes it back: a floor held for a rollout.
-        hit = hit or (same and step.restores and any(inverse.body == step.body for inverse in entry.undo))
-        hit = hit or (entry.target.kind == "Pod" and entry.target.uid in step.ends)
-        return entry.model_copy(update={"undone_by": by}) if hit and not entry.undone_by else entry
-
-    return tuple(map(mark, ledger))
 
 
 def _next_step(draft: Draft, change: ActiveChange, request: Request) -> None:
@@ -580,7 +331,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
 
 def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str) -> None:
     """Notify the owner of a reverted deploy in the thread, whatever the outcome, once one of its calls was applied."""
-    if not request.plan.told or not _has_changed(draft.run, request_id):
+    if not request.plan.told or not ledger.has_changed(draft.run, request_id):
         return
     text = f"{request.plan.title}: {outcome.replace('_', ' ')}. The reason is in this thread: {request.why}"
     data = {"text": text, "user": "", "told": list(request.plan.told)}

@@ -11,6 +11,13 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Run
 from bot.domain.signals.window import short
 
+UNPOSTED_SECONDS = 600.0
+"""A request's time starts at most this long after its creation, even if Slack does not accept its message."""
+
+
+def expect_post(draft: Draft, request: Request) -> None:
+    draft.set_deadline(f"{request.slot}:unposted", draft.at + UNPOSTED_SECONDS)
+
 
 def request_posted(draft: Draft, ref: str) -> None:
     """Start the time of a request whose message is in Slack."""
