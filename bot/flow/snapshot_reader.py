@@ -12,7 +12,8 @@ import structlog
 from bot.domain.changes.context import QUIET_SECONDS
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.impact import IMPACT_METRICS, IMPACT_SECONDS, Impact, impact_in
-from bot.domain.incidents.run import Moments, Run
+from bot.domain.incidents.named_values import Moments
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError
 from bot.domain.signals.sampling import loads_in
 from bot.domain.signals.signal import Value

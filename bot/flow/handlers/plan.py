@@ -13,7 +13,8 @@ from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
 from bot.domain.incidents.machine.changing import takes_back
-from bot.domain.incidents.run import Run, ScopeValues, units_of
+from bot.domain.incidents.named_values import ScopeValues, units_of
+from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.domain.incidents.effect import WatchSignals
 from bot.domain.incidents.event import Progressed, Watched
-from bot.domain.incidents.run import ScopeValues, units_of
+from bot.domain.incidents.named_values import ScopeValues, units_of
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from bot.domain.incidents.effect import WatchAdvice
 from bot.domain.incidents.event import AdviceWatched, Progressed
 from bot.domain.incidents.machine.changing import takes_back
-from bot.domain.incidents.run import ActiveChange, Run, ScopeValues
+from bot.domain.incidents.named_values import ScopeValues
+from bot.domain.incidents.run import ActiveChange, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState

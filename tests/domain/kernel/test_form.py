@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.incidents.run import Moments
+from bot.domain.incidents.named_values import Moments
 from bot.domain.kernel.form import Answer, FormField, answers, moment_in, problems
 from tests import builders
 

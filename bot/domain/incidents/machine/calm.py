@@ -11,7 +11,8 @@ from bot.domain.incidents.effect import ReadCalm
 from bot.domain.incidents.event import CalmRead, Due, EffectFailed
 from bot.domain.incidents.machine import entering, events, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import CALM_LOOK, Run, ScopeValues
+from bot.domain.incidents.named_values import ScopeValues
+from bot.domain.incidents.run import CALM_LOOK, Run
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.signals.window import short
 

@@ -12,17 +12,8 @@ from bot.domain.approvals.contacts import Contacts
 from bot.domain.approvals.grant import Press, Request, RequestStatus
 from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.incidents.effect import Effect, Notify, ShowInSlack
-from bot.domain.incidents.run import (
-    NEXT_STATUS,
-    SILENCE_ENDS,
-    Looked,
-    Post,
-    PostKind,
-    Question,
-    Run,
-    ScopeValues,
-    units_of,
-)
+from bot.domain.incidents.named_values import ScopeValues, units_of
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Looked, Post, PostKind, Question, Run
 from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.redaction import redacted, redacted_data

@@ -8,7 +8,8 @@ from bot.domain.incidents.effect import DrawChart, StoreReport
 from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
 from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Check, Looked, News, ScopeValues, units_of
+from bot.domain.incidents.named_values import ScopeValues, units_of
+from bot.domain.incidents.run import Check, Looked, News
 from bot.domain.incidents.series import as_evidence, told
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown

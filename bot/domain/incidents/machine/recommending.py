@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import News, Run, ScopeValues
+from bot.domain.incidents.named_values import ScopeValues
+from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.expressions.template import NOT_KNOWN
 from bot.domain.playbooks.language import ChangeState, Option, RecommendState, State

@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import AlertChanged, OpenedByHand
-from bot.domain.incidents.run import ScopeValues
+from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.playbooks.bundle import Bundle
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
