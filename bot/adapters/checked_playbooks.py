@@ -32,7 +32,7 @@ from bot.domain.signals.probe_spec import Probes
 
 log = structlog.get_logger()
 FOLDER = "__pycache__"
-DECIDING = ("domain", "probes", "adapters/yaml_playbooks.py", "adapters/checked_playbooks.py")
+DECIDING = ("domain", "probes", "adapters/yaml_playbooks", "adapters/checked_playbooks.py")
 """The code and data that decide whether a playbook is sound, and what it becomes."""
 LIBRARIES = ("cel-expr-python", "google-re2", "pydantic", "pyyaml")
 """What else decides."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.adapters import checked_playbooks, yaml_playbooks
+from bot.adapters import checked_playbooks
 from bot.adapters.checked_playbooks import FOLDER, CheckedPlaybooks
-from bot.adapters.yaml_playbooks import load_folder, load_folders
+from bot.adapters.yaml_playbooks import check_file, folders, load_folder, load_folders
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks import compiled
 from bot.domain.playbooks.compiled import CompiledPlaybook, checked_before
@@ -39,13 +39,13 @@ def before(code: str = "1", *, reads: bool = True) -> CheckedPlaybooks:
 def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
     """The files that were checked, in order."""
     seen: Checks = []
-    check: Callable[..., object] = yaml_playbooks.check_file
+    check: Callable[..., object] = check_file
 
     def counted(path: Path, *rest: object, **named: object) -> object:
         seen.append(path.stem)
         return check(path, *rest, **named)
 
-    monkeypatch.setattr(yaml_playbooks, "check_file", counted)
+    monkeypatch.setattr(folders, "check_file", counted)
     return seen
 
 
@@ -177,7 +177,7 @@ def test_the_code_that_decides_is_that_of_the_checker_and_its_libraries() -> Non
         if (module := importlib.import_module(f"bot.domain.playbooks.loading.{name}")).__file__
     }
     code = checked_playbooks._code()
-    for file in {*imported, yaml_playbooks.__file__, catalogue.__file__, compiled.__file__, checked_playbooks.__file__}:
+    for file in {*imported, folders.__file__, catalogue.__file__, compiled.__file__, checked_playbooks.__file__}:
         assert repr(file) in code
     assert all(f"'{name}', '{importlib.metadata.version(name)}'" in code for name in ("pydantic", "cel-expr-python"))
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.adapters import yaml_playbooks
 from bot.adapters.yaml_playbooks import (
     FileHashes,
     StoredPlaybooks,
     check_file,
     check_text,
+    files,
     load_folder,
     load_folders,
     load_playbook,
@@ -651,11 +651,11 @@ def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_i
 
 
 def test_a_file_that_was_not_written_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(files, "SETTLED_SECONDS", -1.0)
     (tmp_path / "one.yaml").write_text("one")
     hashes = FileHashes([tmp_path])
     first = hashes()
-    monkeypatch.setattr(yaml_playbooks, "_text_of", lambda path: pytest.fail(f"{path} was read again"))
+    monkeypatch.setattr(files, "text_of", lambda path: pytest.fail(f"{path} was read again"))
     assert hashes() == first
 
 
@@ -663,7 +663,7 @@ def test_a_file_that_was_not_written_is_not_read_again(tmp_path: Path, monkeypat
 def test_every_way_to_change_a_folder_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: float
 ) -> None:
-    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", settled)
+    monkeypatch.setattr(files, "SETTLED_SECONDS", settled)
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     one.write_text("one")
     hashes = FileHashes([tmp_path])
@@ -697,11 +697,11 @@ def test_a_file_that_was_just_written_is_read_again_whatever_its_times_say(tmp_p
 def test_a_file_that_could_not_be_read_is_read_again_without_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yaml_playbooks, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(files, "SETTLED_SECONDS", -1.0)
     (tmp_path / "one.yaml").write_text("one")
     hashes = FileHashes([tmp_path])
     with monkeypatch.context() as away:
-        away.setattr(yaml_playbooks, "_text_of", lambda path: Fault(str(path), "cannot be read: Input/output error"))
+        away.setattr(files, "text_of", lambda path: Fault(str(path), "cannot be read: Input/output error"))
         unread = hashes()
     assert hashes() != unread
     assert hashes() == FileHashes([tmp_path])()
