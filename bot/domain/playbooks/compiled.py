@@ -41,6 +41,7 @@ from bot.domain.playbooks.scope import (
     signals_of_calm,
     texts_of,
 )
+from bot.domain.playbooks.settings import SETTINGS_PREFIX, setting_in
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
@@ -148,7 +149,7 @@ class _Derived:
     def units(self) -> Mapping[str, str]:
         """Units of the settings that texts mention: durations are seconds in expressions."""
         durations = {name for name, each in self._playbook.settings.items() if is_duration(str(each.default))}
-        return {f"settings.{name}": DURATION for name in durations}
+        return {f"{SETTINGS_PREFIX}{name}": DURATION for name in durations}
 
     @cached_property
     def signals_told(self) -> tuple[str, ...]:
@@ -288,9 +289,8 @@ class CompiledPlaybook:
 
     def seconds(self, text: str) -> float:
         """Returns the seconds of a duration as written in the file: `90s`, or the name of a setting."""
-        if text.startswith("settings."):
-            return cast(float, self.settings[text.removeprefix("settings.")])  # the check ensures a number
-        return seconds(text)
+        name = setting_in(text)
+        return seconds(text) if name is None else cast(float, self.settings[name])  # the check ensures a number
 
     def scope_of(self, name: str) -> Scope:
         """Returns the names that this state's expressions may mention: its own signals, and any state's results."""
@@ -349,7 +349,7 @@ class CompiledPlaybook:
         `in_detail`: the probe's own sentence, where it has one, in place of a yes or no.
         """
         seen = []
-        for name in sorted(name for name in names if not name.startswith("settings.")):
+        for name in sorted(name for name in names if setting_in(name) is None):
             label, part = self._label(name)
             value = data.get(name, "?")
             sentence = data.get(f"{name.rpartition('.')[0]}.detail") if in_detail and isinstance(value, bool) else None
@@ -537,7 +537,7 @@ class CompiledPlaybook:
         return False if compiled.under_load is None else _flag(compiled.under_load, data)
 
     def _with_settings(self, data: Data) -> Data:
-        return Overlaid(data, Under("settings.", self.settings))
+        return Overlaid(data, Under(SETTINGS_PREFIX, self.settings))
 
 
 def _hashable(value: Value | None) -> object:
@@ -702,7 +702,7 @@ def _keeping(expression: Expression, data: Data) -> frozenset[str]:
 
     if not is_false(expression.names):
         return expression.names
-    settings = frozenset(name for name in expression.names if name.startswith("settings."))
+    settings = frozenset(name for name in expression.names if setting_in(name) is not None)
     readings = expression.names - settings
     alone = frozenset(name for name in readings if is_false(settings | {name}))
     return alone or frozenset(name for name in readings if not is_false(expression.names - {name}))
@@ -738,7 +738,7 @@ def _shown(value: Value) -> str:
 
 
 def _signals_of(expression: Expression) -> tuple[str, ...]:
-    return tuple(sorted({_signal_and_part(name)[0] for name in expression.names if not name.startswith("settings.")}))
+    return tuple(sorted({_signal_and_part(name)[0] for name in expression.names if setting_in(name) is None}))
 
 
 def _signal_and_part(name: str) -> tuple[str, str]:

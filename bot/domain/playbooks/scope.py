@@ -36,7 +36,9 @@ from bot.domain.signals.specs import (
     StallSignal,
 )
 
-RESERVED = frozenset({"settings", "results", "answers", "picked", "baseline", "target", "forms", *RESULTS})
+LEARNED = frozenset({"results", "answers", "forms", "picked"})
+"""First words of names whose values a run has only after some states."""
+RESERVED = LEARNED | {"settings", "baseline", "target", *RESULTS}
 """First words of names that are not signals, and of results of changes: no signal may have such a name."""
 
 

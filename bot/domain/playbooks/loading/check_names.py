@@ -29,7 +29,8 @@ from bot.domain.playbooks.loading.check_signals import check_signal
 from bot.domain.playbooks.loading.known_words import Mistakes, duration, known
 from bot.domain.playbooks.matchers import MatcherError, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.scope import RESERVED, Written, findings_of, written_expressions
+from bot.domain.playbooks.scope import LEARNED, RESERVED, Written, findings_of, written_expressions
+from bot.domain.playbooks.settings import setting_in
 from bot.domain.signals.probe_spec import Probes
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -260,7 +261,8 @@ def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) 
 
 
 def _seconds(text: str, settings: Mapping[str, object]) -> float:
-    return float(str(settings[text.removeprefix("settings.")])) if text.startswith("settings.") else seconds(text)
+    name = setting_in(text)
+    return seconds(text) if name is None else float(str(settings[name]))
 
 
 def _calm(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
@@ -272,7 +274,7 @@ def _calm(playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
         for mention, column in names_in(getattr(playbook.calm, key)).items():
             head = mention.split(".")[0]
             signal = playbook.signals.get(head)
-            if head in ("results", "answers", "forms", "picked") or (signal and signal.of != "target"):
+            if head in LEARNED or (signal and signal.of != "target"):
                 what = f"'{mention}' is known in some states only"
                 yield Mistake(("calm", key), what, "Name signals of the target, settings or the baseline.", column)
 
@@ -281,7 +283,7 @@ def _findings(playbook: Playbook) -> Mistakes:
     """They are judged in any state, by the newest reading of each signal."""
     for written in findings_of(playbook):
         for mention, column in names_in(written.source).items():
-            if mention.split(".")[0] in ("results", "answers", "forms", "picked"):
+            if mention.split(".")[0] in LEARNED:
                 what = f"'{mention}' is known in some states only"
                 yield Mistake(written.path, what, "Name signals, settings or the baseline.", written.offset + column)
 

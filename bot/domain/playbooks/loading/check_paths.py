@@ -21,7 +21,8 @@ from bot.domain.playbooks.language import (
     WatchState,
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.scope import findings_of, signals_of, signals_of_calm, written_expressions
+from bot.domain.playbooks.scope import LEARNED, findings_of, signals_of, signals_of_calm, written_expressions
+from bot.domain.playbooks.settings import SETTINGS_PREFIX
 from bot.domain.signals.specs import STARTS_AT, ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]
@@ -216,7 +217,7 @@ def _unread(playbook: Playbook, name: str, index: int, what: str) -> Mistake:
 def _maker(mention: str) -> str:
     """Returns `picked.x`, `answers.s`, `forms.s`, `results.s`, `baseline.x` from a mention; empty for all else."""
     parts = mention.split(".")
-    is_made = parts[0] in ("picked", "answers", "results", "baseline", "forms") and len(parts) > 1
+    is_made = parts[0] in LEARNED | {"baseline"} and len(parts) > 1
     return ".".join(parts[:2]) if is_made else ""
 
 
@@ -316,9 +317,8 @@ def _unused(playbook: Playbook) -> Mistakes:
     if playbook.calm is not None:
         mentions |= {*names_in(playbook.calm.when), *names_in(playbook.calm.under_load)}
     mentions |= {mention for written in findings_of(playbook) for mention in names_in(written.source)}
-    for name in playbook.settings.keys() - {
-        word.removeprefix("settings.") for word in mentions | set(_durations(playbook))
-    }:
+    used = {word.removeprefix(SETTINGS_PREFIX) for word in mentions | set(_durations(playbook))}
+    for name in playbook.settings.keys() - used:
         yield Mistake(("settings", name), f"nothing uses the setting '{name}'", at_key=True)
 
 

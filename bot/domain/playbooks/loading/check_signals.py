@@ -10,7 +10,7 @@ from bot.domain.playbooks.language import ChangeState, Playbook, ReadState
 from bot.domain.playbooks.loading.known_words import Mistakes, duration, is_of_kind, known, where_known
 from bot.domain.playbooks.mistakes import Mistake, Path, as_written
 from bot.domain.playbooks.scope import signals_of
-from bot.domain.playbooks.settings import finite_number
+from bot.domain.playbooks.settings import finite_number, setting_in
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.probe_spec import Probes
@@ -71,8 +71,7 @@ def _probe(
             at = (*path, "parameters", name)
             if name in probe.durations:
                 yield from duration(at, str(value), playbook, settings)
-            elif isinstance(value, str) and value.startswith("settings."):
-                setting = value.removeprefix("settings.")
+            elif isinstance(value, str) and (setting := setting_in(value)) is not None:
                 yield from known(at, setting, playbook.settings, "setting")
                 if name in probe.numbers and setting in settings and not is_number(settings[setting]):
                     yield Mistake(at, f"'{value}' is not a number", "Write a number, or a setting that is one.")
@@ -93,7 +92,7 @@ def _compared(
 
 def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     """A number and a duration are written alike; a setting may be either."""
-    setting = playbook.settings.get(text.removeprefix("settings."))
+    setting = playbook.settings.get(setting_in(text) or text)
     if setting is not None and isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
         return
     try:

@@ -12,7 +12,7 @@ from bot.domain.kernel.numbers import is_number
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.mistakes import Mistake, Path
-from bot.domain.playbooks.settings import looks_like_duration
+from bot.domain.playbooks.settings import looks_like_duration, setting_in
 
 Mistakes = Iterator[Mistake]
 
@@ -34,8 +34,7 @@ def where_known(noun: str) -> str:
 def duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     if not text:
         return
-    if text.startswith("settings."):
-        name = text.removeprefix("settings.")
+    if (name := setting_in(text)) is not None:
         yield from known(path, name, playbook.settings, "setting")
         if name in settings:
             yield from _setting_as_duration(name, playbook.settings[name].default)
