@@ -16,40 +16,43 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from bot.domain.kernel.durations import is_duration, seconds
-from bot.domain.kernel.errors import ExpressionError, Fault, PlaybookError
-from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression, names_in
-from bot.domain.playbooks.expressions.template import NO_UNITS, Template, as_written, compile_template, shown
+from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.playbooks.compiling import (
+    CompiledCalm,
+    CompiledFinding,
+    CompiledState,
+    Compiler,
+    Data,
+    fill,
+    keeping_false,
+    verdict_of,
+)
+from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, names_in
+from bot.domain.playbooks.expressions.template import NO_UNITS, as_written, shown
 from bot.domain.playbooks.language import (
     ChangeState,
-    Finding,
     Playbook,
-    ReadState,
     RecommendState,
     State,
-    WatchState,
     kind_of,
 )
 from bot.domain.playbooks.machine import PlaybookMachine
 from bot.domain.playbooks.matchers import Matcher, parse_matchers
-from bot.domain.playbooks.mistakes import Mistake, Path, Report
+from bot.domain.playbooks.mistakes import Mistake, Report
 from bot.domain.playbooks.scope import (
     findings_of,
-    is_condition,
-    path_of_text,
     scope_of,
     signals_of,
     signals_of_calm,
-    texts_of,
 )
 from bot.domain.playbooks.settings import SETTINGS_PREFIX, setting_in
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes
-from bot.domain.signals.signal import DURATION, Kind, Reading, Value
+from bot.domain.signals.signal import DURATION, Reading, Value
 from bot.domain.signals.specs import OF_ENGINES, ProbeSignal, SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
-Data = Mapping[str, Value]
 MOST_SEEN = 4
 """Of a part of a watch that more readings keep from holding, people read its name."""
 CONCLUSIONS_KEPT = 256
@@ -66,28 +69,6 @@ class Chosen:
     """Only the readings, for a message."""
     read_of: tuple[str, ...] = ()
     """The signals that it is about."""
-
-
-@dataclass(frozen=True)
-class _Clause:
-    when: Expression | None
-    to: str
-
-
-@dataclass(frozen=True)
-class CompiledState:
-    """The expressions of one state."""
-
-    picks: Mapping[str, Expression] = field(default_factory=dict)
-    clauses: tuple[_Clause, ...] = ()
-    still: Expression | None = None
-    arguments: Any = None
-    """The `with` of a change, with a `Template` in place of each text."""
-    parts: Mapping[str, Expression] = field(default_factory=dict)
-    broke: tuple[_Clause, ...] = ()
-    enough: Expression | None = None
-    texts: Mapping[str, Template] = field(default_factory=dict)
-    """Texts for people by key."""
 
 
 class _Derived:
@@ -122,8 +103,8 @@ class _Derived:
         return scope_of(self._playbook, self._probes)
 
     @cached_property
-    def _compiler(self) -> _Compiler:
-        return _Compiler(self.scope, self._report)
+    def _compiler(self) -> Compiler:
+        return Compiler(self.scope, self._report)
 
     @cached_property
     def calm(self) -> CompiledCalm | None:
@@ -167,14 +148,6 @@ class _Derived:
         return _sha256(self._playbook.model_dump(mode="json", by_alias=True))
 
 
-@dataclass(frozen=True)
-class CompiledCalm:
-    """The expressions of `calm`."""
-
-    when: Expression
-    under_load: Expression | None
-
-
 class Conclusion(NamedTuple):
     """What the newest readings mean; each is empty while it is not known."""
 
@@ -186,15 +159,6 @@ class Conclusion(NamedTuple):
     """What users feel."""
     read_of_users: frozenset[str] = frozenset()
     """The signals in that sentence."""
-
-
-@dataclass(frozen=True)
-class CompiledFinding:
-    """One line of `users` or `diagnoses`."""
-
-    when: Expression | None
-    title: Template
-    say: Template
 
 
 @dataclass(frozen=True)
@@ -304,7 +268,7 @@ class CompiledPlaybook:
     def still_holds(self, name: str, data: Data) -> bool | Unknown:
         """Whether the reason of a change still holds; True if none is written."""
         still = self._derived.state(name).still
-        return True if still is None else _flag(still, self._with_settings(data))
+        return True if still is None else verdict_of(still, self._with_settings(data))
 
     def no_longer(self, name: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the present values behind the `still` of a change, in words for people; `units` as for `text`.
@@ -397,7 +361,7 @@ class CompiledPlaybook:
         for index, clause in enumerate(self._derived.state(name).clauses):
             if clause.when is None:
                 return Chosen(index, clause.to, "nothing above holds" if index else "always", "otherwise")
-            verdict = _flag(clause.when, data)
+            verdict = verdict_of(clause.when, data)
             if isinstance(verdict, Unknown):
                 is_all = verdict.missing == (clause.when.source,)
                 return Unknown(verdict.reason if is_all else f"{clause.when.source}: {verdict.reason}", verdict.missing)
@@ -412,7 +376,7 @@ class CompiledPlaybook:
         `as_asked`: use what was read when people were asked. Readings move, and people approved the number they saw.
         """
         values = self._as_recommended(name, self._with_settings(data), as_asked=as_asked)
-        rendered = _render(self._derived.state(name).arguments or {}, values)
+        rendered = fill(self._derived.state(name).arguments or {}, values)
         return rendered if isinstance(rendered, Unknown) else dict(rendered)
 
     def text(self, name: str, key: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
@@ -463,7 +427,7 @@ class CompiledPlaybook:
         for each in findings:
             # The last one, without a `when`, stands for "none of the others": that has to be known.
             certain = all(verdict is False for verdict in verdicts)
-            verdict = _flag(each.when, data) if each.when is not None else certain
+            verdict = verdict_of(each.when, data) if each.when is not None else certain
             if verdict is True:
                 named = each.say.names or (each.when.names if each.when is not None else frozenset())
                 read = frozenset(name.split(".")[0] for name in named) & self.playbook.signals.keys()
@@ -481,7 +445,7 @@ class CompiledPlaybook:
         state = self.playbook.states[name]
         assert isinstance(state, RecommendState)
         possible = self._derived.state(name).parts
-        return {key: _flag(possible[key], data) if key in possible else True for key in state.options}
+        return {key: verdict_of(possible[key], data) if key in possible else True for key in state.options}
 
     def _as_recommended(self, name: str, data: Data, *, as_asked: bool = False) -> Data:
         """Returns the values with those that recommended this change, or asked about it, in place of newer ones."""
@@ -492,7 +456,7 @@ class CompiledPlaybook:
 
     def watch_parts(self, name: str, data: Data) -> dict[str, bool | Unknown]:
         data = self._with_settings(data)
-        return {part: _flag(expression, data) for part, expression in self._derived.state(name).parts.items()}
+        return {part: verdict_of(expression, data) for part, expression in self._derived.state(name).parts.items()}
 
     def watch_values(self, name: str, parts: Iterable[str], data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the present values behind these parts of a watch, in words for people; `units` as for `text`.
@@ -502,7 +466,7 @@ class CompiledPlaybook:
         data, written = self._with_settings(data), self._derived.state(name).parts
         told: dict[str, dict[str, None]] = {}
         for part in parts:
-            seen = self._readings_in(_keeping(written[part], data), data, units, in_detail=True)
+            seen = self._readings_in(keeping_false(written[part], data), data, units, in_detail=True)
             if not 0 < len(seen) <= MOST_SEEN:
                 seen = [(part.replace("_", " "), "", "")]
             for label, of, value in seen:
@@ -512,13 +476,13 @@ class CompiledPlaybook:
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""
         data = self._with_settings(data)
-        verdicts = [_flag(clause.when, data) for clause in self._derived.state(name).broke if clause.when]
+        verdicts = [verdict_of(clause.when, data) for clause in self._derived.state(name).broke if clause.when]
         return next((index for index, verdict in enumerate(verdicts) if verdict is True), None)
 
     def is_enough(self, name: str, data: Data) -> bool:
         """Returns whether a watch has certainly enough evidence for a verdict."""
         enough = self._derived.state(name).enough
-        return enough is not None and _flag(enough, self._with_settings(data)) is True
+        return enough is not None and verdict_of(enough, self._with_settings(data)) is True
 
     @property
     def wanted_for_calm(self) -> dict[str, SignalSpec]:
@@ -531,10 +495,10 @@ class CompiledPlaybook:
         if compiled is None:
             return False
         data = self._with_settings(data)
-        calm = _flag(compiled.when, data)
+        calm = verdict_of(compiled.when, data)
         if calm is not True or not changed:
             return calm
-        return False if compiled.under_load is None else _flag(compiled.under_load, data)
+        return False if compiled.under_load is None else verdict_of(compiled.under_load, data)
 
     def _with_settings(self, data: Data) -> Data:
         return Overlaid(data, Under(SETTINGS_PREFIX, self.settings))
@@ -583,148 +547,6 @@ def checked_before(
         raise PlaybookError((source.fault(mistake),))
 
     return CompiledPlaybook(playbook, dict(settings), source, fragments, probes, _Derived(playbook, probes, refuse))
-
-
-class _Compiler:
-    """Compiles the expressions of states. Reports faults and does not raise, so that all are found at once."""
-
-    def __init__(self, scope: Scope, report: Report) -> None:
-        self._scope, self._report = scope, report
-
-    def definitions(self, define: Mapping[str, str]) -> None:
-        """Reports the faults of those that nothing uses too."""
-        for name, source in define.items():
-            self._expression(("define", name), source, None)
-
-    def calm(self, playbook: Playbook) -> CompiledCalm | None:
-        written = playbook.calm
-        if written is None:
-            return None
-        when = self._expression(("calm", "when"), written.when, "flag")
-        under = self._expression(("calm", "under_load"), written.under_load, "flag") if written.under_load else None
-        return CompiledCalm(when, under) if when is not None else None
-
-    def findings(self, key: str, written: Sequence[Finding]) -> tuple[CompiledFinding, ...]:
-        found = []
-        for place, each in enumerate(written):
-            when = self._expression((key, place, "when"), each.when, "flag") if each.when else None
-            title, say = (
-                self._templates((key, place, "title"), each.title),
-                self._templates((key, place, "say"), each.say),
-            )
-            if isinstance(title, Template) and isinstance(say, Template) and (when is not None or not each.when):
-                found.append(CompiledFinding(when, title, say))
-        return tuple(found)
-
-    def state(self, path: Path, state: State) -> CompiledState:
-        texts = self._texts(path, state)
-        match state:
-            case ReadState():
-                clauses = tuple(
-                    _Clause(
-                        self._expression((*path, "go", i, "when"), go.when, "flag") if go.when else None, go.destination
-                    )
-                    for i, go in enumerate(state.go)
-                )
-                return CompiledState(picks=self._group((*path, "pick"), state.pick, "text"), clauses=clauses)
-            case RecommendState():
-                written = {key: option.possible for key, option in state.options.items() if option.possible}
-                parts = {
-                    key: self._expression((*path, "options", key, "possible"), source, "flag")
-                    for key, source in written.items()
-                }
-                known = {key: expression for key, expression in parts.items() if expression}
-                return CompiledState(parts=known, texts=texts)
-            case ChangeState():
-                still = self._expression((*path, "still"), state.still, "flag") if state.still else None
-                arguments = self._templates((*path, "with"), state.with_)
-                return CompiledState(still=still, arguments=arguments, texts=texts)
-            case WatchState():
-                broke = tuple(
-                    self._clause((*path, "broke", i, "when"), broke.when, broke.to)
-                    for i, broke in enumerate(state.broke)
-                )
-                watched = self._group((*path, "watch"), state.watch, "flag")
-                enough = self._expression((*path, "enough"), state.enough, "flag") if state.enough else None
-                return CompiledState(parts=watched, broke=broke, enough=enough, texts=texts)
-            case _:
-                return CompiledState(texts=texts)
-
-    def _clause(self, path: Path, when: str, to: str) -> _Clause:
-        return _Clause(self._expression(path, when, "flag") if when else None, to)
-
-    def _group(self, path: Path, sources: Mapping[str, str], wants: Kind) -> dict[str, Expression]:
-        compiled = {name: self._expression((*path, name), source, wants) for name, source in sources.items()}
-        return {name: expression for name, expression in compiled.items() if expression}
-
-    def _expression(self, path: Path, source: str, wants: Kind | None) -> Expression | None:
-        try:
-            return compile_expression(source, self._scope, wants)
-        except ExpressionError as error:
-            self._report(Mistake(path, error.what, error.hint, error.column))
-            return None
-
-    def _texts(self, path: Path, state: State) -> dict[str, Template]:
-        compiled = {
-            key: self._templates((*path, *path_of_text(state, key)), text) for key, text in texts_of(state).items()
-        }
-        return {key: text for key, text in compiled.items() if isinstance(text, Template)}
-
-    def _templates(self, path: Path, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {
-                key: self._expression((*path, key), item, "flag")
-                if is_condition((*path, key), item)
-                else self._templates((*path, key), item)
-                for key, item in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self._templates((*path, index), item) for index, item in enumerate(value)]
-        if not isinstance(value, str):
-            return value
-        try:
-            return compile_template(value, self._scope)
-        except ExpressionError as error:
-            self._report(Mistake(path, error.what, error.hint, error.column))
-            return value
-
-
-def _flag(expression: Expression, data: Data) -> bool | Unknown:
-    value = expression.evaluate(data)
-    return value if isinstance(value, Unknown) else value is True
-
-
-def _keeping(expression: Expression, data: Data) -> frozenset[str]:
-    """Returns the readings that each alone keep it from being true, else those that do so together."""
-
-    def is_false(known: Iterable[str]) -> bool:
-        return _flag(expression, {name: data[name] for name in known if name in data}) is False
-
-    if not is_false(expression.names):
-        return expression.names
-    settings = frozenset(name for name in expression.names if setting_in(name) is not None)
-    readings = expression.names - settings
-    alone = frozenset(name for name in readings if is_false(settings | {name}))
-    return alone or frozenset(name for name in readings if not is_false(expression.names - {name}))
-
-
-def _render(value: Any, data: Data) -> Any:
-    """Returns the tree with every template rendered, or the first `Unknown` in it."""
-    if isinstance(value, Template):
-        return value.render(data)
-    if isinstance(value, dict):
-        rendered = {key: _render(item, data) for key, item in value.items() if not isinstance(item, Expression)}
-        return next((item for item in rendered.values() if isinstance(item, Unknown)), rendered)
-    if isinstance(value, list):
-        items = [_render(item, data) for item in value if _is_wanted(item, data)]
-        return next((item for item in items if isinstance(item, Unknown)), items)
-    return value
-
-
-def _is_wanted(edit: Any, data: Data) -> bool:
-    """Whether the condition of an edit holds; an edit without one is always made, and an unknown one is left out."""
-    conditions = [item for item in edit.values() if isinstance(item, Expression)] if isinstance(edit, dict) else []
-    return all(_flag(condition, data) is True for condition in conditions)
 
 
 def _shown(value: Value) -> str:
