@@ -23,6 +23,7 @@ from bot.adapters.slack.inbound.boundary import MAYBE_PRESSED, MAYBE_SENT, Bound
 from bot.adapters.slack.inbound.card_buttons import card_button
 from bot.adapters.slack.inbound.commands import Commands, after_no_answer
 from bot.adapters.slack.inbound.decision_forms import ANSWER_FORM, EDIT_FORM, REASON_FORMS
+from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.inbound.opening import CHOOSING, FILLING, Opening
 from bot.adapters.slack.inbound.operator_commands import SKIP_FORM, STATUS_FORM, OperatorCommands
 from bot.adapters.slack.inbound.pins import MAYBE_ADDED, PIN_FORM, SHORTCUT, Pins
@@ -55,7 +56,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
     # Bolt tries the listeners in order before it acknowledges, so the most used come first.
     app.command(COMMAND)(boundary.command(commands.answer, after_no_answer))
     _listen_to_buttons(app, boundary, Presses(services.incidents), commands)
-    _listen_to_forms(app, boundary, services, commands)
+    _listen_to_forms(app, boundary, services)
     pinned = Pins(client, services)
     app.shortcut(SHORTCUT)(boundary.click(pinned.shortcut, MAYBE_ADDED, again=""))
     app.view(PIN_FORM)(boundary.form(pinned.chosen, MAYBE_ADDED))
@@ -87,13 +88,14 @@ def _listen_to_buttons(app: AsyncApp, boundary: Boundary, decide: Presses, comma
     app.action(ANYTHING)(click(old_button, NOT_READ))
 
 
-def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services, commands: Commands) -> None:
-    form, by_hand, operators = boundary.form, Opening(services), OperatorCommands(services, commands.pointed_at)
+def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services) -> None:
+    form, by_hand, naming = boundary.form, Opening(services), Naming(services.incidents)
+    operators = OperatorCommands(services, naming)
     app.view(CHOOSING)(form(by_hand.chosen, MAYBE_SENT))
     app.view(FILLING)(form(by_hand.filled, MAYBE_SENT))
     app.view(STATUS_FORM)(form(operators.submitted, MAYBE_SENT))
     app.view(SKIP_FORM)(form(operators.submitted, MAYBE_SENT))
-    app.view(SILENCE_FORM)(form(Silencing(services, commands.pointed_at).confirmed, MAYBE_SENT))
+    app.view(SILENCE_FORM)(form(Silencing(services, naming).confirmed, MAYBE_SENT))
 
 
 def endpoint(

@@ -22,8 +22,9 @@ from bot.adapters.slack.inbound.boundary import (
     announce_in_time,
     permitted,
 )
-from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, id_of, reply
+from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.command_table import ENTRIES_SHOWN, NOTHING, WORDS, Group
+from bot.adapters.slack.inbound.naming import LISTED, Naming, no_such, usage
 from bot.adapters.slack.inbound.opening import Opening
 from bot.adapters.slack.inbound.operator_commands import OperatorCommands
 from bot.adapters.slack.inbound.playbook_commands import PlaybookCommands
@@ -44,7 +45,6 @@ from bot.flow.ports import HaltWord, OpenPage
 
 log = structlog.get_logger(__name__)
 
-LISTED = 20
 MAX_DAYS = 365
 URGENCY: Sequence[Severity] = ("page", "ticket", "info")
 ALL = "all"
@@ -53,10 +53,11 @@ Verb = Literal["halt", "resume", "reset", "note", "followup", "undo", "resolve",
 
 class Commands:
     def __init__(self, services: Services) -> None:
+        self._naming = naming = Naming(services.incidents)
         self._incidents, self._people, self._clock = services.incidents, services.people, services.clock
         self._want_card, self._show_again = services.want_card, services.show_again
         self._services, self._afterwards = services, Afterwards()
-        playbooks, operators = PlaybookCommands(services, self.pointed_at), OperatorCommands(services, self.pointed_at)
+        playbooks, operators = PlaybookCommands(services, naming), OperatorCommands(services, naming)
         self._windows, windows = services.windows, WindowCommands(services)
         self._words: dict[str, Callable[[Command], Awaitable[Answer]]] = {
             NOTHING: self._now,
@@ -77,7 +78,7 @@ class Commands:
             "status": operators.status,
             "handover": operators.handover,
             "skip": operators.skip,
-            "silence": Silencing(services, self.pointed_at).begin,
+            "silence": Silencing(services, naming).begin,
             "maintenance": windows.maintenance,
             "freeze": windows.freeze,
             "reopen": operators.reopen,
@@ -122,7 +123,7 @@ class Commands:
         if command.rest:
             word = command.rest.lower().removeprefix("/incident ").strip()
             return reply(*_explained(word)) if word in WORDS else reply(_unknown_word(word))
-        usual = [f"• `{_usage(word)}` – {about.does}" for word, about in WORDS.items() if about.in_a_hurry]
+        usual = [f"• `{usage(word)}` – {about.does}" for word, about in WORDS.items() if about.in_a_hurry]
         lines = [
             f"*{group}*: {' · '.join(code(word) for word in WORDS if word != NOTHING and WORDS[word].group == group)}"
             for group in get_args(Group)
@@ -156,12 +157,12 @@ class Commands:
         return "`/incident halt all WHY` stops all changes by the bot at once."
 
     async def _show(self, command: Command) -> Message:
-        run = await self._only_named(command)
+        run = await self._naming.run_only(command)
         await self._want_card(run.incident_id)
         return card(run, links={})
 
     async def _timeline(self, command: Command) -> Message:
-        run = await self._only_named(command)
+        run = await self._naming.run_only(command)
         chained = await self._incidents.timeline(run.incident_id)
         earlier = len(chained) - ENTRIES_SHOWN
         more = [f"… {earlier} earlier: `/incident export {line(run.incident_id, 40)}`"] if earlier > 0 else []
@@ -169,7 +170,7 @@ class Commands:
         return reply(f"*Timeline of {line(run.incident_id, 40)}*", *more, *lines)
 
     async def _export(self, command: Command) -> Message:
-        run, rest = await self.pointed_at(command)
+        run, rest = await self._naming.run_and_text(command)
         wanted = rest.lower() or "md"
         if wanted not in get_args(ExportFormat):
             raise NotDoneError(
@@ -205,7 +206,7 @@ class Commands:
     # --- operators ---------------------------------------------------------------------------------------------------
 
     async def _note(self, command: Command) -> Message:
-        incident_id, text = await self._named(command)
+        incident_id, text = await self._naming.id_and_text(command)
         if not text:
             raise NotDoneError(f"A note needs text: `/incident note {incident_id} what you saw`")
         return await self._store(
@@ -213,7 +214,7 @@ class Commands:
         )
 
     async def _followup(self, command: Command) -> Message:
-        incident_id, text = await self._named(command)
+        incident_id, text = await self._naming.id_and_text(command)
         if not text:
             raise NotDoneError(f"Write what is to be done: `/incident followup {incident_id} raise the limit in git`")
         done = f"The report of {line(incident_id, 40)} will list it as a follow-up."
@@ -226,7 +227,7 @@ class Commands:
             await self._incidents.halt_all(command.user, why.strip())
             self._announce(global_halt_line(HaltWord(command.user, why.strip())), mentioned(why))
             return reply("⛔ *Everything is halted*: no change is sent until `/incident resume all`.")
-        run, why = await self.pointed_at(command)
+        run, why = await self._naming.run_and_text(command)
         name = line(run.incident_id, 40)
         done = f"⛔ *{name} is halted*: no change is sent until `/incident resume {name}`."
         if run.is_applying:
@@ -241,7 +242,7 @@ class Commands:
                 self._announce(f"▶ The global halt is lifted by {mention(command.user)}: changes are sent again.")
             said = "▶ *The global halt is lifted.*" if was_halted else "There was no global halt."
             return reply(f"{said} An incident that was halted by itself stays halted: `/incident resume INC`.")
-        run = await self._only_named(command)
+        run = await self._naming.run_only(command)
         if halt := await self._incidents.global_halt():
             raise NotDoneError(
                 f"Not done: {mention(halt.by)} halted everything, and `/incident resume all` lifts the halt."
@@ -256,12 +257,12 @@ class Commands:
         self._afterwards.begin(announce_in_time(self._services.messenger, text, mentions), "announce")
 
     async def _reset(self, command: Command) -> Message:
-        run = await self._only_named(command)
+        run = await self._naming.run_only(command)
         done = f"The circuit breakers of the workload of {line(run.incident_id, 40)} and of nodes were reset."
         return await self._store(command, run.incident_id, "reset", "", done)
 
     async def _undo(self, command: Command) -> Message:
-        run = await self._only_named(command)
+        run = await self._naming.run_only(command)
         if not run.held:
             raise NotDoneError(f"No change by the bot in {line(run.incident_id, 40)} is left to undo.")
         name = line(run.incident_id, 40)
@@ -276,7 +277,7 @@ class Commands:
         return await self._store(command, run.incident_id, "undo", "", done)
 
     async def _divert(self, command: Command) -> Message:
-        run, playbook = await self.pointed_at(command)
+        run, playbook = await self._naming.run_and_text(command)
         name, known = line(run.incident_id, 40), ", ".join(code(each, 60) for each in run.offers)
         if not known:
             raise NotDoneError(f"No alert of {name} matches another playbook.")
@@ -289,7 +290,7 @@ class Commands:
         )
 
     async def _resolve(self, command: Command) -> Message:
-        run, why = await self.pointed_at(command)
+        run, why = await self._naming.run_and_text(command)
         name = line(run.incident_id, 40)
         if run.is_applying:
             if run.halted_by:
@@ -311,7 +312,7 @@ class Commands:
             event_id=command.command_id, command=verb, user=command.user, user_name=command.user_name, text=text
         )
         if not await self._incidents.command(event, incident_id):
-            raise NotDoneError(_no_such(incident_id, (await self._incidents.open_page()).runs))
+            raise NotDoneError(no_such(incident_id, (await self._incidents.open_page()).runs))
         return reply(done)
 
     async def _must_be_allowed(self, command: Command) -> None:
@@ -326,75 +327,6 @@ class Commands:
             case "halters":
                 asked = people.may_halt(command.user, at=at)
         await permitted(asked)
-
-    # --- which incident ----------------------------------------------------------------------------------------------
-
-    async def _named(self, command: Command) -> tuple[str, str]:
-        """Like `pointed_at`, but does not read a named incident: storing reveals whether it exists.
-
-        Not for the kill switch, which takes effect before it is stored with the incident.
-        """
-        first, _, rest = command.rest.partition(" ")
-        if INCIDENT_ID.fullmatch(first):
-            return first.upper(), rest.strip()
-        run, rest = await self.pointed_at(command)
-        return run.incident_id, rest
-
-    async def _only_named(self, command: Command) -> Run:
-        """For a command without further arguments. Extra text is an error, perhaps a mistyped incident ID."""
-        run, rest = await self.pointed_at(command)
-        if not rest:
-            return run
-        if rest == command.rest.strip():  # none of it names an incident
-            raise NotDoneError(f"{code(rest, 60)} is not an incident such as INC-7: `{_usage(command.word)}`.")
-        named = f"/incident {command.word} {run.incident_id}"
-        raise NotDoneError(f"`{named}` takes no further words: leave out {code(rest, 60)}.")
-
-    async def pointed_at(self, command: Command) -> tuple[Run, str]:
-        """The named incident and the text after it; the only open one when none is named.
-
-        Raise `NotDoneError` when the incident is closed and the command would have no effect.
-        """
-        first, _, rest = command.rest.partition(" ")
-        if not INCIDENT_ID.fullmatch(first):
-            if numbered := await self._numbered(command.word, first):
-                return numbered, rest.strip()
-            return await self._only_open(command), command.rest
-        run = await self._incidents.load(first.upper())
-        if run is None:
-            raise NotDoneError(_no_such(first.upper(), (await self._incidents.open_page()).runs))
-        if not run.is_open and not WORDS[command.word].when_closed:
-            raise NotDoneError(closed(run, command.word))
-        return run, rest.strip()
-
-    async def _numbered(self, word: str, number: str) -> Run | None:
-        """The incident that `7 TEXT` begins with; None where the number begins the text."""
-        means = WORDS[word].number
-        if means not in ("incident or text", "open incident") or not (number.isascii() and number.isdigit()):
-            return None
-        named = id_of(number)
-        run = await self._incidents.load(named)
-        if run is not None and (run.is_open or WORDS[word].when_closed):
-            return run
-        still_open = await self._incidents.open_page()
-        if run is not None and (means == "open incident" or not still_open.count):
-            raise NotDoneError(closed(run, word))
-        if means == "incident or text":
-            return None
-        first = "Where the text begins with a number, name the incident before it."
-        raise NotDoneError(f"{_no_such(named, still_open.runs)} {first}")
-
-    async def _only_open(self, command: Command) -> Run:
-        if (here := await self._incidents.of_channel(command.channel)) is not None:
-            return here
-        page = await self._incidents.open_page()
-        if page.count == 1:
-            return page.runs[0]
-        if not page.count:
-            raise NotDoneError(f"No incident is open; name one: `{_usage(command.word)}`")
-        ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])
-        more = ", …" if page.count > LISTED else ""
-        raise NotDoneError(f"{page.count} incidents are open; name one ({ids}{more}): `{_usage(command.word)}`")
 
 
 def after_no_answer(command: Command) -> str:
@@ -440,24 +372,13 @@ def _explained(word: str) -> list[str]:
     )
     closed_too = "It also works on a closed incident." if spec.when_closed and "INC" in spec.arguments else ""
     example = f"For example: `/incident {word} {spec.example}`." if spec.example else ""
-    return [f"`{_usage(word)}`: {spec.does}.", *filter(None, (example, people[spec.who], which, closed_too))]
-
-
-def _usage(word: str) -> str:
-    return f"/incident {'' if word == NOTHING else word} {WORDS[word].arguments}".strip()
+    return [f"`{usage(word)}`: {spec.does}.", *filter(None, (example, people[spec.who], which, closed_too))]
 
 
 def _unknown_word(word: str) -> str:
     close = difflib.get_close_matches(word, WORDS, n=1)
-    hint = f"Did you mean `{_usage(close[0])}`?" if close else "See `/incident help`."
+    hint = f"Did you mean `{usage(close[0])}`?" if close else "See `/incident help`."
     return f"{WARNING} There is no {code('/incident ' + word, 60)}. {hint}"
-
-
-def _no_such(incident_id: str, runs: Sequence[Run]) -> str:
-    ids = [run.incident_id for run in runs]
-    close = difflib.get_close_matches(incident_id, ids, n=1, cutoff=0.5)
-    hint = f" Did you mean {code(close[0], 40)}?" if close else " `/incident list` lists the open ones."
-    return f"There is no incident {code(incident_id, 60)}.{hint}"
 
 
 def _entry(chained: Chained) -> str:

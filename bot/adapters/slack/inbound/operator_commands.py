@@ -6,7 +6,7 @@ A longer text is given with the command, or in a form that the command opens.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any
@@ -25,6 +25,7 @@ from bot.adapters.slack.inbound.boundary import (
     permitted,
 )
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Answer, Command, closed, reply
+from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.request_message import people_of
@@ -38,7 +39,6 @@ from bot.domain.kernel.form import Form, FormField, problems
 from bot.flow.ports import OpenPage
 
 log = structlog.get_logger(__name__)
-PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 
 STATUS_FORM, SKIP_FORM = "status", "skip"
 INCIDENT = "incident"
@@ -66,12 +66,12 @@ STATUS: Form = {
 
 
 class OperatorCommands:
-    def __init__(self, services: Services, pointed_at: PointedAt) -> None:
-        self._services, self._incidents, self._pointed_at = services, services.incidents, pointed_at
+    def __init__(self, services: Services, naming: Naming) -> None:
+        self._services, self._incidents, self._naming = services, services.incidents, naming
         self._afterwards = Afterwards()
 
     async def lead(self, command: Command) -> Message:
-        run, rest = await self._pointed_at(command)
+        run, rest = await self._naming.run_and_text(command)
         named = PERSON.fullmatch(rest)
         if rest and rest.lower() != "me" and named is None:
             raise NotDoneError(
@@ -91,7 +91,7 @@ class OperatorCommands:
         first, _, rest = command.rest.partition(" ")
         is_one = INCIDENT_ID.fullmatch(first) is not None or first.isdigit()
         if is_one:
-            run, rest = await self._pointed_at(command)
+            run, rest = await self._naming.run_and_text(command)
             page = OpenPage(1, [run])
         else:
             page, rest = await self._incidents.open_page(), command.rest
@@ -152,7 +152,7 @@ class OperatorCommands:
             await permitted(asked, f"{mention(who)} cannot {to_do}")
 
     async def status(self, command: Command) -> Answer:
-        run, text = await self._pointed_at(command)
+        run, text = await self._naming.run_and_text(command)
         if not text:
             kept = command.place | {INCIDENT: run.incident_id}
             blocks = forms.inputs(STATUS, filled={"next": "30"})
@@ -161,7 +161,7 @@ class OperatorCommands:
         return reply(f"The status of {line(run.incident_id, 40)} is in its thread.")
 
     async def skip(self, command: Command) -> Answer:
-        run, rest = await self._pointed_at(command)
+        run, rest = await self._naming.run_and_text(command)
         ways = await self._ways(run)
         to, _, why = rest.partition(" ")
         if not to:

@@ -13,6 +13,7 @@ from bot.adapters.slack.escape import code, code_block, line, mention
 from bot.adapters.slack.inbound.afterwards import Afterwards
 from bot.adapters.slack.inbound.boundary import NotDoneError
 from bot.adapters.slack.inbound.command import INCIDENT_ID, Command, reply
+from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.outbound.blocks import section
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.words import span, value
@@ -25,7 +26,6 @@ from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.picture.graph import mermaid
 
 log = structlog.get_logger()
-PointedAt = Callable[[Command], Awaitable[tuple[Run, str]]]
 Draw = Callable[[CompiledPlaybook, str, str], Awaitable[None]]
 GRAPH_CHARACTERS = 11_500
 """Limit of escaped mermaid text in one answer; a longer text is left out, since parts of it are of no use."""
@@ -33,8 +33,8 @@ BLOCK_CHARACTERS = 2_800
 
 
 class PlaybookCommands:
-    def __init__(self, services: Services, pointed_at: PointedAt) -> None:
-        self._playbooks, self._incidents, self._pointed_at = services.playbooks, services.incidents, pointed_at
+    def __init__(self, services: Services, naming: Naming) -> None:
+        self._playbooks, self._incidents, self._naming = services.playbooks, services.incidents, naming
         self._draw, self._messenger = services.draw, services.messenger
         self._afterwards = Afterwards()
 
@@ -56,7 +56,7 @@ class PlaybookCommands:
         elif command.rest and not INCIDENT_ID.fullmatch(command.rest):
             raise NotDoneError(_no_such(command.rest, tuple(library)))
         else:
-            run, _ = await self._pointed_at(command)
+            run, _ = await self._naming.run_and_text(command)
             compiled = await self._playbooks.playbook_of(run)
         lines = [_setting(name, compiled) for name in compiled.playbook.settings]
         about = line(compiled.playbook.title, 150)
@@ -69,7 +69,7 @@ class PlaybookCommands:
             return self._playbook(command, library[command.rest])
         if command.rest and not INCIDENT_ID.fullmatch(command.rest):
             raise NotDoneError(_no_such(command.rest, tuple(library)))
-        run, _ = await self._pointed_at(command)
+        run, _ = await self._naming.run_and_text(command)
         playbook = (await self._playbooks.playbook_of(run)).playbook
         wanted = Commanded(event_id=command.command_id, command="graph", user=command.user, user_name=command.user_name)
         await self._incidents.command(wanted, run.incident_id)

@@ -11,7 +11,8 @@ from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.boundary import NotDoneError, Submission, permitted
 from bot.adapters.slack.inbound.command import Answer, Command, closed, reply
-from bot.adapters.slack.inbound.operator_commands import INCIDENT, PointedAt, event_of, store
+from bot.adapters.slack.inbound.naming import Naming
+from bot.adapters.slack.inbound.operator_commands import INCIDENT, event_of, store
 from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.words import span
 from bot.adapters.slack.services import Services
@@ -33,13 +34,13 @@ NOT_KNOWN = "The bot does not know Alertmanager's address: set `alertmanager.url
 
 
 class Silencing:
-    def __init__(self, services: Services, pointed_at: PointedAt) -> None:
-        self._services, self._pointed_at = services, pointed_at
+    def __init__(self, services: Services, naming: Naming) -> None:
+        self._services, self._naming = services, naming
 
     async def begin(self, command: Command) -> Answer:
         if self._services.silencers is None:
             raise NotDoneError(NOT_KNOWN)
-        run, rest = await self._pointed_at(command)
+        run, rest = await self._naming.run_and_text(command)
         how_long, _, why = rest.partition(" ")
         if how_long.lower() == "off":
             return await self._end(command, run)
