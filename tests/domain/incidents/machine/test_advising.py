@@ -10,6 +10,8 @@ from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep, PlanChange, WatchAdvice
 from bot.domain.incidents.event import AdviceWatched, Planned
+from bot.domain.kernel.timeline import GENESIS, chain
+from bot.domain.reports import Report
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
 
@@ -59,6 +61,12 @@ def test_a_change_is_shown_as_advice_and_watched_and_nothing_is_applied() -> Non
     assert story.texts("request") == [
         "R2 (low risk): Scale llm from 4 to 5 — only advised: the settings say observe-only"
     ]
+
+
+def test_advice_is_no_time_in_which_the_bot_waited_for_a_decision() -> None:
+    asked, advised = Advised().advised(None), Advised().advised()
+    reports = [Report.of(chain(story.entries, head=GENESIS, length=0)) for story in (asked, advised)]
+    assert [[wait.about for wait in report.waits] for report in reports] == [["Q1", "R2"], ["Q1"]]
 
 
 def test_a_change_that_would_be_announced_is_only_advised() -> None:
