@@ -15,7 +15,7 @@ from bot.domain.incidents.impact import IMPACT_METRICS, IMPACT_SECONDS, Impact, 
 from bot.domain.incidents.named_values import Moments
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError
-from bot.domain.signals.sampling import loads_in
+from bot.domain.signals.sampling import MOVED, loads_in
 from bot.domain.signals.signal import Value
 from bot.domain.signals.window import Window
 from bot.flow.ports import Cluster, History, ReadContext
@@ -51,7 +51,7 @@ class SnapshotReader:
     async def __call__(self, run: Run, context: ReadContext, *, at: float) -> ClusterSnapshot:
         """Reads the cluster and the load. Raises `ClusterError` if the workload itself cannot be read."""
         snapshot = await self._cluster.snapshot(run.target, incident_id=run.incident_id)
-        metrics = frozenset({"num_requests_running", "num_requests_waiting", "arrivals"})
+        metrics = frozenset({"num_requests_running", "num_requests_waiting", "arrivals", *MOVED})
         quiet_for = context.settings.get("quiet_for", QUIET_SECONDS)
         window = Window(at - float(quiet_for) - SAMPLES_APART_SECONDS, at + CLOCKS_DIFFER_SECONDS)
         try:

@@ -242,7 +242,8 @@ def drain_circumstance(
     """What the end of these pods does to the requests they serve."""
     pods = list(pods)
     if is_empty:
-        return Circumstance(name="drain", grade="fine", text="nothing runs there any more")
+        text = _hung_text(snapshot, pods) or "nothing runs there any more"
+        return Circumstance(name="drain", grade="fine", text=text)
     is_open = streams_of(snapshot, pods) != 0
     if drain.cuts_streams:
         said = _streams(snapshot, pods, "cuts" if is_open else "")
@@ -254,8 +255,21 @@ def drain_circumstance(
 
 def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> Circumstance:
     """Each of these pods is drained before it ends."""
-    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(snapshot, list(pods))}"
-    return Circumstance(name="drain", grade="fine", text=text)
+    pods = list(pods)
+    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(snapshot, pods)}"
+    return Circumstance(name="drain", grade="fine", text="; ".join(filter(None, (text, _hung_text(snapshot, pods)))))
+
+
+def _hung_text(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> str:
+    """What becomes of replicas that hold requests and on which nothing moves: they never run empty."""
+    loads = [(name_of(pod), load) for pod in pods if (load := snapshot.load.get(name_of(pod)))]
+    held = {name: (load.running or 0) + (load.waiting or 0) for name, load in loads if load.has_moved is False}
+    hung = [f"{name} ({count:.0f} requests)" for name, count in held.items() if count > 0]
+    if not hung:
+        return ""
+    one = len(hung) == 1
+    said = f"nothing moves on {', '.join(hung)} now: if that stays so, {'it ends' if one else 'they end'}"
+    return f"{said} with {'its' if one else 'their'} requests"
 
 
 def budget_circumstance(budget: Budget) -> Circumstance:

@@ -48,6 +48,8 @@ COVERED = 0.8
 """Samples never span a window from edge to edge; they must cover this share of it."""
 OVERDUE_SECONDS = 30.0
 """A pod that is still there so long after its grace period is stuck: its node is dead, or a finalizer keeps it."""
+HANGS_SECONDS = 300.0
+"""A replica that empties and on which nothing moves after this time, or half of its time to empty, never does."""
 STICKY_SECONDS = 120.0
 """A pod that no Service lists loses its clients within this time; later requests come over kept connections."""
 
@@ -57,7 +59,8 @@ class Progress:
     state: Literal["done", "pending", "failed"]
     text: str
     patience_seconds: float | None = None
-    """A wait pending for longer than this, counted from its start, has failed."""
+    """A wait pending for longer than this, counted from its start, is over."""
+    then: Literal["done", "failed"] = "failed"
 
 
 def progress(
@@ -72,7 +75,7 @@ def progress(
         return Progress("pending", f"cannot be read now: {', '.join(missing)}")
     seen = check(_with_additions(wait, calls, snapshot), snapshot)
     if seen.patience_seconds is not None and waited_seconds > seen.patience_seconds:
-        return Progress("failed", seen.text)
+        return Progress(seen.then, seen.text)
     return seen
 
 
@@ -376,6 +379,11 @@ def _emptied(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     left, arrived = load.running + load.waiting, load.arrivals_in_window
     is_covered = arrived is not None and load.window_seconds >= COVERED * float(wait.parameters["quiet_seconds"])
     left_over = f"{left:.0f} requests left on {name_of(pod)}"
+    if is_covered and left > 0 and load.has_moved is False:
+        text = f"{left_over}; none finished and no token was made in the last {load.window_seconds:.0f} s"
+        patience = min(HANGS_SECONDS, wait.within_seconds / 2)
+        then: Literal["done", "failed"] = "done" if wait.parameters.get("ends_if_hung") else "failed"
+        return Progress("pending", text, patience_seconds=patience, then=then)
     if is_covered and arrived and not is_in_rotation(pod, snapshot):
         text = f"{left_over}; {arrived:.0f} more arrived in the last {load.window_seconds:.0f} s, over kept connections"
         return Progress("pending", text, patience_seconds=STICKY_SECONDS)

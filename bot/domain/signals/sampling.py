@@ -57,6 +57,8 @@ from bot.domain.signals.window import (
 
 SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
 
+MOVED = ("request_success", "generation_tokens", "kv_cache_usage_perc")
+"""One of them changes while an engine works; the last while it reads a long prompt, which is counted at its end."""
 NAMED_AT_MOST = 3
 """How many replicas a reason names."""
 MIN_SAMPLES = 3
@@ -564,8 +566,20 @@ def loads_in(scrapes: Sequence[Scrape], window: Window) -> dict[str, ReplicaLoad
                 waiting=_now(found, "num_requests_waiting"),
                 arrivals_in_window=arrived,
                 window_seconds=counted,
+                has_moved=_has_moved(found),
             )
     return loads
+
+
+def _has_moved(scrapes: Sequence[Scrape]) -> bool | None:
+    ranks = ranks_with(scrapes, reader_of("num_requests_running"))
+    if any(len(set(lives_of(scrapes, rank))) > 1 for rank in ranks):
+        return True
+    seen = [[value_of(scrape, rank, name) for scrape in scrapes] for rank in ranks for name in MOVED]
+    if any(len({value for value in values if value is not None}) > 1 for values in seen):
+        return True
+    is_known = len(scrapes) > 1 and bool(seen) and not any(None in values for values in seen)
+    return False if is_known else None
 
 
 def _now(scrapes: Sequence[Scrape], metric: str) -> float | None:

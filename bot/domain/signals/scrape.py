@@ -52,3 +52,5 @@ class ReplicaLoad:
     waiting: float | None
     arrivals_in_window: float | None = None
     window_seconds: float = 0.0
+    has_moved: bool | None = None
+    """Whether its engine has finished a request, made a token or used other KV blocks in the window."""

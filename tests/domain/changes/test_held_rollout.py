@@ -82,6 +82,17 @@ def test_more_replicas_than_can_be_emptied_one_by_one_are_a_warning() -> None:
     assert (len(plan.calls), grade(plan, "drain")) == (1, "warning")
 
 
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [("restart", {}), ("scale", {"to": 1}), ("drain_node", {"node": "gpu-node-2"})]
+)
+def test_a_replica_that_hangs_is_named_before_the_approval_for_what_ends_it(verb: str, arguments: Any) -> None:
+    loads = {f"llm-{n}": replace(load(running=n), has_moved=n != 2) for n in (1, 2, 3, 4)}
+    plan = planned(verb, arguments, emptied_by_label(load=loads))
+    text = "nothing moves on llm-2 (2 requests) now: if that stays so, it ends with its requests"
+    assert (text in weighed(plan, "drain"), grade(plan, "drain")) == (True, "fine")
+    assert "llm-2 has finished its requests and gets no new ones, or it hangs" in [step.title for step in plan.steps]
+
+
 def test_planning_again_gives_the_same_digest() -> None:
     busy = {f"llm-{n}": load(running=n) for n in (1, 2, 3, 4)}
     plan = planned("restart", {}, emptied_by_label())

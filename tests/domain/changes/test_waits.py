@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.domain.changes.plan import Wait
-from bot.domain.changes.progress import CHECKS, COVERED, OVERDUE_SECONDS, STICKY_SECONDS, progress
+from bot.domain.changes.progress import CHECKS, COVERED, HANGS_SECONDS, OVERDUE_SECONDS, STICKY_SECONDS, progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.objects import ObjectRef, is_ready
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -27,6 +27,7 @@ from tests.domain.changes.snapshots import (
     replica_set,
     service,
     snapshot,
+    template,
 )
 from tests.domain.changes.test_progress import (
     CANARY_READY,
@@ -632,6 +633,34 @@ def test_clients_that_keep_their_connections_are_waited_for_so_long_and_no_longe
     assert said(EMPTIED, quiet, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
     short = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": ReplicaLoad(2.0, 0.0, 4.0, 1.0)})
     assert said(EMPTIED, short, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
+
+
+def hung(**fields: Any) -> ClusterSnapshot:
+    on_it = replace(load(running=12, waiting=3), has_moved=False, **fields)
+    return snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": on_it})
+
+
+ENDS = next(
+    step
+    for step in planned("scale", {"by": -2}, snapshot(workload=deployment(template(lifecycle={})))).steps
+    if isinstance(step, Wait) and (step.condition, step.about.name) == ("emptied", "llm-2")
+)
+
+
+@pytest.mark.parametrize(("emptied", "state"), [(ENDS, "done"), (EMPTIED, "failed")])
+def test_a_replica_that_hangs_is_not_given_all_its_time_to_empty(emptied: Wait, state: str) -> None:
+    text = "15 requests left on llm-2; none finished and no token was made in the last 60 s"
+    assert said(emptied, hung(), waited_seconds=HANGS_SECONDS) == ("pending", text)
+    assert said(emptied, hung(), waited_seconds=HANGS_SECONDS + 1) == (state, text)
+    short = emptied.model_copy(update={"within_seconds": 60.0})
+    assert said(short, hung(), waited_seconds=31) == (state, text)
+
+
+@pytest.mark.parametrize(
+    "seen", [hung(window_seconds=QUIET / 2), snapshot(load={"llm-2": load(running=12, waiting=3)})]
+)
+def test_a_replica_hangs_only_if_that_was_watched_for_long_enough(seen: ClusterSnapshot) -> None:
+    assert said(ENDS, seen, waited_seconds=HANGS_SECONDS + 1) == ("pending", "15 requests left on llm-2")
 
 
 # --- nodes and pods of others -----------------------------------------------------------------------------------------

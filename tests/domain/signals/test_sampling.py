@@ -549,6 +549,37 @@ def test_the_load_of_a_replica_is_what_its_newest_page_says() -> None:
     assert (loads["a"].arrivals_in_window, loads["a"].window_seconds) == (4 + 3, 30)
 
 
+STILL: dict[str, Any] = {
+    "num_requests_running": 3.0,
+    "request_success": 5.0,
+    "generation_tokens": 90.0,
+    "kv_cache_usage_perc": 0.4,
+}
+
+
+@pytest.mark.parametrize(
+    ("later", "has_moved"),
+    [
+        pytest.param({}, False, id="nothing-moves"),
+        pytest.param({"num_requests_waiting": 7.0}, False, id="requests-only-arrive"),
+        pytest.param({"generation_tokens": 91.0}, True, id="a-token"),
+        pytest.param({"request_success": 6.0}, True, id="one-finishes"),
+        pytest.param({"kv_cache_usage_perc": 0.5}, True, id="reads-a-long-prompt"),
+        pytest.param({"request_success": 0.0, "generation_tokens": 0.0}, True, id="another-process"),
+    ],
+)
+def test_an_engine_has_moved_if_it_did_anything_with_its_requests(later: dict[str, Any], has_moved: bool) -> None:
+    samples = [scrape(NOW - 30, **STILL), scrape(NOW, **STILL | later)]
+    assert loads_in(samples, Window(NOW - 60, NOW))["a"].has_moved is has_moved
+
+
+def test_whether_an_engine_has_moved_is_unknown_without_two_pages_that_say_it() -> None:
+    assert loads_in([scrape(NOW, **STILL)], Window(NOW - 60, NOW))["a"].has_moved is None
+    partly = {name: value for name, value in STILL.items() if name != "generation_tokens"}
+    samples = [scrape(NOW - 30, **partly), scrape(NOW, **partly)]
+    assert loads_in(samples, Window(NOW - 60, NOW))["a"].has_moved is None
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(12.4, "12 s"), (60, "60 s"), (119, "119 s"), (300, "5 min"), (5400, "90 min"), (7200, "2 h")]
 )

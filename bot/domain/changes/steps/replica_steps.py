@@ -203,7 +203,8 @@ def victim_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, *, ou
     return patch_call(pod, "Pod", [edit for edit in edits if edit.before != edit.after], wording)
 
 
-def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
+def emptied_steps(pod: Obj, context: PlanContext, *, ends: bool = True) -> tuple[Step, ...]:
+    """`ends`: a later call of the plan ends the pod, also if it hangs and never becomes empty."""
     about, parameters = ref_of(pod, "Pod"), {"uid": uid_of(pod)}
     return (
         Wait(
@@ -216,9 +217,10 @@ def emptied_steps(pod: Obj, context: PlanContext) -> tuple[Step, ...]:
         Wait(
             condition="emptied",
             about=about,
-            parameters={**parameters, "quiet_seconds": context.quiet_seconds},
+            parameters={**parameters, "quiet_seconds": context.quiet_seconds}
+            | ({"ends_if_hung": True} if ends else {}),
             within_seconds=context.drain_seconds,
-            title=f"{name_of(pod)} has finished its requests and gets no new ones",
+            title=f"{name_of(pod)} has finished its requests and gets no new ones" + (", or it hangs" if ends else ""),
         ),
     )
 

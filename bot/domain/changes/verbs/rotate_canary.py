@@ -33,7 +33,7 @@ def plan_rotate_canary(situation: Situation) -> Plan:
     steps: tuple[Step, ...] = (
         (return_call(pod, noted), in_rotation(pod, context))
         if wanted == "in"
-        else (isolate_call(snapshot, pod, context), *emptied_steps(pod, context))
+        else (isolate_call(snapshot, pod, context), *emptied_steps(pod, context, ends=False))
     )
     # Unlike a returning replica, a new canary serves unproven answers: it counts as a change.
     steps = tuple(s.model_copy(update={"restores": False}) if isinstance(s, Call) else s for s in steps)
