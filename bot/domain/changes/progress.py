@@ -20,7 +20,7 @@ from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.pod_state import first_broken, pod_state
-from bot.domain.cluster.refused_pods import not_created, refused_by_events
+from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_replicas
 from bot.domain.cluster.rollout import (
     TEMPLATE,
     comparable,
@@ -127,15 +127,19 @@ def _rolled_out(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     new, old = parted
     pending, judged = _parted_by_room(wait, new)
     is_room_coming = _can_end_another(workload, snapshot, new, old)
-    if broken := _hopeless(judged, _without(snapshot, pending), is_room_coming=is_room_coming):
+    allowed = _allowed_without_room(wait) - len(pending)
+    if broken := _hopeless(
+        judged, _without(snapshot, pending), is_room_coming=is_room_coming, some_refused=allowed > 0
+    ):
         return Progress("failed", broken)
     if _deadline_exceeded(workload) and not _is_any_starting(workload, new, snapshot):
         return Progress("failed", f"no progress: {condition(workload, 'Progressing').get('message', '')}")
     ready = sum(is_replica_ready(snapshot, pod) for pod in new if serves(pod))
-    text = _rollout_text(state.wanted, ready, judged, old, snapshot, pending=len(pending))
+    missing = min(allowed, refused_replicas(workload, snapshot))
+    text = _rollout_text(state.wanted, ready, judged, old, snapshot, left_out=_left_out(len(pending), missing))
     is_over = len(_overdue(old, snapshot)) == len(old)
-    is_replaced = is_over and state.updated == state.total == state.wanted
-    is_ready_where_it_can = state.available == ready == state.wanted - len(pending)
+    is_replaced = is_over and state.updated == state.total == state.wanted - missing
+    is_ready_where_it_can = state.available == ready == state.wanted - len(pending) - missing
     return Progress("done" if is_replaced and is_ready_where_it_can else "pending", text)
 
 
@@ -163,8 +167,13 @@ def _can_end_another(workload: Obj, snapshot: ClusterSnapshot, new: Sequence[Obj
 
 def _parted_by_room(wait: Wait, new: Sequence[Obj]) -> tuple[list[Obj], list[Obj]]:
     """Returns the new pods that may stay Pending for lack of room, and the others, which have to start."""
-    pending = [pod for pod in new if _is_unschedulable(pod)][: int(wait.parameters.get("without_node", 0))]
+    pending = [pod for pod in new if _is_unschedulable(pod)][: _allowed_without_room(wait)]
     return pending, [pod for pod in new if pod not in pending]
+
+
+def _allowed_without_room(wait: Wait) -> int:
+    """Returns how many new replicas may stay Pending, or refused by a quota."""
+    return int(wait.parameters.get("without_node", 0))
 
 
 def _without(snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> ClusterSnapshot:
@@ -183,12 +192,13 @@ def _surge_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("pending", "the Deployment controller has not seen the change yet")
     new, old = parted
     pending, judged = _parted_by_room(wait, new)
-    if broken := _hopeless(judged, _without(snapshot, pending)):
+    allowed = _allowed_without_room(wait) - len(pending)
+    if broken := _hopeless(judged, _without(snapshot, pending), some_refused=allowed > 0):
         return Progress("failed", broken)
     if int(dig(newest, "status", "availableReplicas") or 0) > 0:
         return Progress("pending", "the ReplicaSet controller has not seen yet that the rollout is held")
     ready = sum(map(is_ready, new))
-    text = _rollout_text(replicas_of(workload), ready, judged, old, snapshot, pending=len(pending))
+    text = _rollout_text(replicas_of(workload), ready, judged, old, snapshot, left_out=_left_out(len(pending), 0))
     return Progress("done" if ready >= int(wait.parameters["ready"]) else "pending", text)
 
 
@@ -209,15 +219,21 @@ def _released(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
 
 
 def _rollout_text(
-    wanted: int, ready: int, new: Sequence[Obj], old: Sequence[Obj], snapshot: ClusterSnapshot, *, pending: int
+    wanted: int,
+    ready: int,
+    new: Sequence[Obj],
+    old: Sequence[Obj],
+    snapshot: ClusterSnapshot,
+    *,
+    left_out: str,
 ) -> str:
     states = [pod_state(pod, snapshot.at, is_room_coming=True) for pod in new]
     starting = [state.text for state in states if state.state == "starting"]
     parts = [f"{ready} of {wanted} replicas run the new template"]
     if starting:
         parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
-    if pending:
-        parts.append(f"{pending} without room on a node")
+    if left_out:
+        parts.append(left_out)
     ending = sum(map(is_going_away, old)) - len(_overdue(old, snapshot))
     if ending:
         parts.append(f"{ending} old one{'s' if ending > 1 else ''} finishing")
@@ -226,6 +242,11 @@ def _rollout_text(
     if coming := _node_coming(new, snapshot):
         parts.append(coming)
     return ", ".join(parts)
+
+
+def _left_out(pending: int, refused: int) -> str:
+    parts = (f"{pending} without room on a node" if pending else "", f"{refused} refused as before" if refused else "")
+    return ", ".join(filter(None, parts))
 
 
 def _overdue(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> list[Obj]:
@@ -283,14 +304,14 @@ def _scaled(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     if replicas_of(workload) != wanted:
         return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
     pods, status = pods_of_workload(snapshot), rollout_state(workload)
-    if broken := _hopeless(_judged(wait, snapshot), snapshot):
+    if broken := _hopeless_beside(wait, snapshot):
         return Progress("failed", broken)
-    text, needed = _ready_text(wait, snapshot), wanted - _unready_before(wait, snapshot)
-    late = _overdue(pods, snapshot)
+    text, there = _ready_text(wait, snapshot), wanted - _refused_before(wait, snapshot)
+    needed, late = there - _unready_before(wait, snapshot), _overdue(pods, snapshot)
     # The controller of numbered replicas counts those that are ending, others do not.
-    totals = (wanted, wanted + sum(map(serves, late)))
+    totals = (there, there + sum(map(serves, late)))
     is_settled = status.is_observed and status.updated == status.total and status.available >= needed
-    is_all = len(pods) - len(late) == wanted * pods_in_a_replica(workload) and _ready_replicas(snapshot) == needed
+    is_all = len(pods) - len(late) == there * pods_in_a_replica(workload) and _ready_replicas(snapshot) == needed
     if not (is_settled and is_all and status.total in totals):
         return Progress("pending", text)
     kept = [name_of(pod) for pod in pods if uid_of(pod) in wait.parameters.get("ends", ()) and pod not in late]
@@ -316,8 +337,20 @@ def _unready_before(wait: Wait, snapshot: ClusterSnapshot) -> int:
     return sum(not is_replica_ready(snapshot, pod) for pod in staying)
 
 
+def _refused_before(wait: Wait, snapshot: ClusterSnapshot) -> int:
+    """Returns how many replicas are refused, as they were before the change."""
+    refused = refused_replicas(snapshot.workload, snapshot) if snapshot.workload is not None else 0
+    return min(int(wait.parameters.get("refused", 0)), refused)
+
+
+def _hopeless_beside(wait: Wait, snapshot: ClusterSnapshot) -> str:
+    """As `_hopeless`, for a change of other replicas than those that were broken or refused before it."""
+    return _hopeless(_judged(wait, snapshot), snapshot, some_refused="refused" in wait.parameters)
+
+
 def _are_enough_ready(wait: Wait, snapshot: ClusterSnapshot) -> bool:
-    return _ready_replicas(snapshot) >= int(wait.parameters["replicas"]) - _unready_before(wait, snapshot)
+    missing = _unready_before(wait, snapshot) + _refused_before(wait, snapshot)
+    return _ready_replicas(snapshot) >= int(wait.parameters["replicas"]) - missing
 
 
 def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
@@ -333,9 +366,13 @@ def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
 
 
 def _count_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
-    before = _unready_before(wait, snapshot)
-    text = f"{_ready_replicas(snapshot)} of {wait.parameters['replicas']} replicas Ready"
-    return f"{text}, {before} not Ready as before" if before else text
+    before, refused = _unready_before(wait, snapshot), _refused_before(wait, snapshot)
+    parts = (
+        f"{_ready_replicas(snapshot)} of {wait.parameters['replicas']} replicas Ready",
+        f"{before} not Ready as before" if before else "",
+        f"{refused} refused as before" if refused else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
@@ -345,7 +382,7 @@ def _grown(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", "the workload was deleted")
     if replicas_of(workload) < wanted:
         return Progress("pending", f"the autoscaler wants {replicas_of(workload)} replicas, not {wanted} yet")
-    if broken := _hopeless(_judged(wait, snapshot), snapshot):
+    if broken := _hopeless_beside(wait, snapshot):
         return Progress("failed", broken)
     return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", _ready_text(wait, snapshot))
 
@@ -407,7 +444,7 @@ def _replaced(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     late = _overdue_text([pod] if pod else [], snapshot)
     if pod is not None and not late:
         return Progress("pending", f"{wait.about.name} is ending")
-    if broken := _hopeless(_judged(wait, snapshot), snapshot):
+    if broken := _hopeless_beside(wait, snapshot):
         return Progress("failed", broken)
     text = f"{_count_text(wait, snapshot)}, {late or f'{wait.about.name} is gone'}"
     return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", text)
@@ -419,7 +456,7 @@ def _spare_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", "the workload was deleted")
     if wait.parameters["uid"] in {uid_of(pod) for pod in pods_of_workload(snapshot)}:
         return Progress("pending", f"the ReplicaSet has not released {wait.about.name} yet")
-    if broken := _hopeless(_judged(wait, snapshot), snapshot):
+    if broken := _hopeless_beside(wait, snapshot):
         return Progress("failed", broken)
     return Progress("done" if _are_enough_ready(wait, snapshot) else "pending", _ready_text(wait, snapshot))
 
@@ -469,10 +506,16 @@ def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     return Progress("pending", f"{wait.about.name} {at_work}{attempts}")
 
 
-def _hopeless(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: bool = False) -> str:
-    """Returns why the first pod cannot recover by waiting. A pod without capacity waits for those that are ending."""
+def _hopeless(
+    pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: bool = False, some_refused: bool = False
+) -> str:
+    """Returns why the first pod cannot recover by waiting. A pod without capacity waits for those that are ending.
+
+    `some_refused`: replicas were refused before, and more seem to be until a successor takes what one has released.
+    """
+    workload = None if some_refused else snapshot.workload
     is_room_coming = is_room_coming or any(map(is_going_away, pods_of_workload(snapshot)))
-    if snapshot.workload is not None and not is_room_coming and (refused := not_created(snapshot.workload, snapshot)):
+    if workload is not None and not is_room_coming and (refused := not_created(workload, snapshot)):
         return refused
     is_room_there = any(_has_room_by_now(pod, snapshot) for pod in pods)
     return _broken(pods, snapshot, is_room_coming=is_room_coming or is_room_there)

@@ -23,6 +23,12 @@ def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
     return refused_by_events(workload, snapshot)
 
 
+def refused_replicas(workload: Obj, snapshot: ClusterSnapshot) -> int:
+    """Returns how many replicas do not run the workload's template while pods of it are refused."""
+    state = rollout_state(workload)
+    return state.wanted - min(state.updated, state.total) if not_created(workload, snapshot) else 0
+
+
 def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
     """Returns the reason from events about a StatefulSet, a LeaderWorkerSet's parts or a Job."""
     for event in snapshot.failed_creates:

@@ -15,6 +15,7 @@ from tests.domain.changes.snapshots import (
     declined,
     deployment,
     endpoint_slice,
+    grade,
     node,
     planned,
     pod,
@@ -105,6 +106,101 @@ def test_a_stateful_set_whose_revision_is_the_current_one_is_not_rolling(current
         assert "not finished" in declined("set_flags", EDIT, seen).reason
     else:
         planned("set_flags", EDIT, seen)
+
+
+# --- a quota --------------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "lastTransitionTime": "2027-01-15T07:00:00Z",
+    "message": "exceeded quota: gpus",
+}
+THREE = {
+    "metadata": {"name": "gpus"},
+    "spec": {"hard": {"requests.nvidia.com/gpu": "3"}},
+    "status": {"used": {"requests.nvidia.com/gpu": "3"}},
+}
+
+
+def refused(template_of_pods: Obj | None = None, **parts: Any) -> ClusterSnapshot:
+    """Somebody asked for four replicas, and a quota admits three."""
+    workload = deployment(template_of_pods)
+    workload["status"] |= dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), 3)
+    workload["status"]["conditions"] = [ROLLING, REFUSED]
+    return snapshot(**{"workload": workload, "pods": snapshot().pods[:3], "quotas": (THREE,), "load": BUSY} | parts)
+
+
+def with_pods(seen: ClusterSnapshot, *pods: Obj) -> ClusterSnapshot:
+    workload = seen.workload or {}
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), len(pods))
+    return replace(seen, workload={**workload, "status": workload["status"] | counts}, pods=pods, all_pods=pods)
+
+
+@pytest.mark.parametrize("drains_itself", [True, False])
+@pytest.mark.parametrize(("verb", "arguments"), [("set_flags", EDIT), ("restart", {}), ("rollback", {})])
+def test_a_rollout_beside_replicas_that_a_quota_refuses_ends_when_the_others_run_it(
+    verb: str, arguments: Any, drains_itself: bool
+) -> None:
+    seen = refused(None if drains_itself else template(lifecycle={}))
+    plan = planned(verb, arguments, seen)
+    workload = seen.workload or {}
+    for call in plan.calls:
+        workload = applied(call.body, workload) if call.target.kind == "Deployment" else workload
+    newest = replica_set(3, workload["spec"]["template"])
+    done = replace(seen, workload=workload, replica_sets=(*seen.replica_sets, newest))
+    waits = [step for step in plan.steps if isinstance(step, Wait)]
+    ready = [wait.parameters["ready"] for wait in waits if wait.condition == "surge_ready"]
+    assert ready == ([] if drains_itself else [1, 2, 3])
+    (rolled,) = [wait for wait in waits if wait.condition == "rolled_out"]
+    two = with_pods(done, *(pod(number, revision=3) for number in (5, 6)))
+    three = with_pods(done, *(pod(number, revision=3) for number in (5, 6, 7)))
+    assert progress(rolled, two).state == "pending"
+    assert progress(rolled, three).state == "done"
+    assert progress(rolled, three).text == "3 of 4 replicas run the new template, 1 refused as before"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [("replace_replica", {"replica": "llm-2"}), ("drain_node", {"node": "gpu-node-2"})]
+)
+def test_a_replica_is_replaced_although_a_quota_refuses_another(verb: str, arguments: Any) -> None:
+    seen = refused()
+    wait = next(
+        step for step in planned(verb, arguments, seen).steps if isinstance(step, Wait) and step.condition == "replaced"
+    )
+    # Its successor has not been made yet, or the quota was refilled by somebody else.
+    assert progress(wait, with_pods(seen, pod(1), pod(3))).state == "pending"
+    done = progress(wait, with_pods(seen, pod(1), pod(3), pod(5)))
+    assert (done.state, done.text) == ("done", "3 of 4 replicas Ready, 1 refused as before, llm-2 is gone")
+
+
+def test_fewer_replicas_may_still_be_more_than_a_quota_admits() -> None:
+    seen = refused(workload=(refused().workload or {}) | {"spec": deployment(replicas=6)["spec"]})
+    (wait,) = [step for step in planned("scale", {"to": 4}, seen).steps if isinstance(step, Wait)]
+    scaled = progress(wait, refused())
+    assert (scaled.state, scaled.text) == ("done", "3 of 4 replicas Ready, 1 refused as before")
+
+
+def test_what_a_node_drain_evicts_makes_room_in_the_quota() -> None:
+    full = {"metadata": {"name": "gpus"}, "spec": {"hard": {"pods": "4"}}, "status": {"used": {"pods": "4"}}}
+    assert grade(planned("drain_node", {"node": "gpu-node-2"}, snapshot(quotas=(full,))), "room") == "fine"
+
+
+def test_a_stateful_set_replaces_no_replica_while_one_is_refused() -> None:
+    workload = stateful_set(replicas=4)
+    about = {"kind": "StatefulSet", "name": "llm", "uid": "sts-uid"}
+    times = {"firstTimestamp": "2027-01-15T07:00:00Z", "lastTimestamp": "2027-01-15T07:59:30Z"}
+    event = {"involvedObject": about, "message": "exceeded quota: gpus", **times}
+    seen = numbered_world(workload, quotas=(THREE,), failed_creates=(event,))
+    reason = declined("set_flags", EDIT, seen).reason
+    assert "3 of 4 updated, 3 available; a pod cannot be created: exceeded quota: gpus" in reason
+
+
+def test_a_rollout_that_a_quota_holds_up_says_so() -> None:
+    workload = refused().workload or {}
+    half = {**workload, "status": workload["status"] | {"updatedReplicas": 1}}
+    reason = declined("set_flags", EDIT, refused(workload=half)).reason
+    assert "1 of 4 updated, 3 available; a pod cannot be created: exceeded quota: gpus" in reason
 
 
 # --- in place ---------------------------------------------------------------------------------------------------------

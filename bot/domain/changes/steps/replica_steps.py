@@ -7,6 +7,7 @@ calls leaves nothing that cannot be repaired.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bot.domain.changes.calls import Wording, patch_call
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation
@@ -27,6 +28,7 @@ from bot.domain.cluster.objects import (
     ref_of,
     uid_of,
 )
+from bot.domain.cluster.refused_pods import refused_replicas
 from bot.domain.cluster.rotation import (
     OUT_VALUE,
     RotationKey,
@@ -147,11 +149,12 @@ def evict_call(pod: Obj, called: str = "") -> Call:
     )
 
 
-def unready_now(snapshot: ClusterSnapshot) -> dict[str, list[str]]:
-    """Returns the parameter of a wait that names the pods of replicas that are not Ready; none if all are."""
+def unready_now(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """Returns the parameters of a wait about replicas that are not Ready, or refused; none if all are Ready."""
     there = [pod for pod in pods_of_workload(snapshot) if not is_going_away(pod)]
     unready = [uid_of(pod) for pod in there if not is_replica_ready(snapshot, pod)]
-    return {"unready": unready} if unready else {}
+    refused = refused_replicas(snapshot.workload, snapshot) if snapshot.workload is not None else 0
+    return ({"unready": unready} if unready else {}) | ({"refused": refused} if refused else {})
 
 
 def spare_ready(snapshot: ClusterSnapshot, pod: Obj, replicas: int, context: PlanContext) -> Wait:

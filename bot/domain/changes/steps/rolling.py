@@ -32,8 +32,8 @@ from bot.domain.cluster.objects import (
     ref_of,
     uid_of,
 )
+from bot.domain.cluster.refused_pods import not_created, refused_replicas
 from bot.domain.cluster.rollout import (
-    RolloutState,
     capacity_keeping_edits,
     digest_of,
     replica_sets_of,
@@ -113,24 +113,33 @@ def partition_of(workload: Obj) -> int:
 def refuse_if_rolling(snapshot: ClusterSnapshot) -> None:
     workload = workload_of(snapshot)
     state = rollout_state(workload)
-    if not state.is_over and not _lacks_only_room(snapshot, state):
+    if not state.is_over and not lacks_only_room(snapshot, workload):
         said = f"{state.updated} of {state.wanted} updated, {state.available} available"
+        if refused := not_created(workload, snapshot):
+            said += f"; {refused}"
         if not state.is_observed:
             said = f"the {kind_of(workload)} controller has not seen its last change yet"
         raise impossible(f"a rollout of {name_of(workload)} is not finished ({said})", "wait for it or roll it back")
 
 
-def _lacks_only_room(snapshot: ClusterSnapshot, state: RolloutState) -> bool:
-    """Whether each replica runs the template, and those that are not Ready wait for room that nobody releases now.
+def lacks_only_room(snapshot: ClusterSnapshot, workload: Obj) -> bool:
+    """Whether each replica runs the template, and those that are missing wait for room that nobody releases now.
 
-    A rollout in place leaves them behind, and its controller does not report its end before they have room.
+    They have no node, or a quota refuses them. A rollout in place leaves them behind, and its controller does not
+    report its end before they have room. The controllers of numbered replicas replace none while one is refused.
     """
     pods = [pod for pod in pods_of_workload(snapshot) if serves(pod)]
     waiting = [pod for pod in pods if not has_node(pod)]
-    if not waiting or not state.is_replaced or state.available + len(waiting) != state.wanted:
+    state = rollout_state(workload)
+    refused = 0 if kind_of(workload) in NUMBERED else refused_replicas(workload, snapshot)
+    there = state.wanted - refused
+    is_replaced = state.is_observed and state.updated == state.total == there
+    if not is_replaced or not (waiting or there < state.wanted):
+        return False
+    if not state.has_ended and state.available + len(waiting) != there:
         return False
     rest = replace(snapshot, all_pods=tuple(pod for pod in snapshot.all_pods if pod not in waiting))
-    is_room_coming = any(map(is_going_away, pods)) or not why_no_room(rest, template_of(snapshot.workload))
+    is_room_coming = any(map(is_going_away, pods)) or not why_no_room(rest, template_of(workload))
     return not is_room_coming
 
 

@@ -148,6 +148,8 @@ class _Held:
         self._pending = [pod for pod in leaving if self._is_in_place and not has_node(pod)]
         """Pods that end with the first drained one; no node takes their successors."""
         self._leaving = [pod for pod in leaving if pod not in self._pending]
+        self._missing = max(0, replicas - len(self._alive())) if self._is_in_place else 0
+        """Replicas without a pod: where no more pods fit, they stay without one."""
         size = 1 if self._is_turned_round or self._is_in_place else self._at_a_time(replicas)
         self._batches = [leaving[at : at + size] for at in range(0, len(leaving), size)]
         self._surge = size
@@ -173,7 +175,7 @@ class _Held:
             steps += self._emptied(pod)
             steps.append(self._begin(pod) if gone == 1 else self._release(gone, [pod]))
             steps += [self._released(gone, pod), self._surge_ready(gone)]
-        pending = len(self._pending)
+        pending = len(self._pending) + self._missing
         seen = rolled_out(self._workload, self._change.templates, self._context, without_node=pending)
         return (*steps, self._finish(), seen)
 
@@ -259,12 +261,12 @@ class _Held:
         return call
 
     def _surge_ready(self, gone: int) -> Wait:
-        ready = self._kept + gone
+        ready = self._kept - self._missing + gone
         return Wait(
             condition="surge_ready",
             about=ref_of(self._workload, "Deployment"),
             parameters={"template": template_digest(self._change.template), "ready": ready}
-            | pending_allowed(len(self._pending)),
+            | pending_allowed(len(self._pending) + self._missing),
             within_seconds=self._context.startup_seconds + MARGIN_SECONDS,
             title=f"{ready} new replica{'s are' if ready > 1 else ' is'} Ready",
         )

@@ -98,7 +98,8 @@ def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> 
     what = "replacement" if len(ours) == 1 else "replacements"
     drain = drain_mode(snapshot)
     return [
-        room_for(_cordoned(snapshot, node), template, len(ours), what),
+        # Each pod's quota is released with it, and not counted again.
+        room_for(replace(_cordoned(snapshot, node), quotas=()), template, len(ours), what),
         # The last to leave is Ready if any is, and a budget may be stricter with those.
         budget_circumstance(budget_for(ours[-1], snapshot)),
         drain_circumstance(snapshot, drain, ours, is_empty=drain.mode == "label"),
