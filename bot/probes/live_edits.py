@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.domain.changes.steps.rolling import lacks_only_room
 from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -23,7 +24,7 @@ class Progress:
     """How far edits that somebody else makes have come."""
 
     is_done: bool
-    """The workload has all of them, and every replica runs them."""
+    """The workload has all of them, and every replica that has room runs them."""
     text: str
 
 
@@ -36,7 +37,10 @@ def how_far(snapshot: ClusterSnapshot, workload: Obj, edits: Sequence[Mapping[st
         return Progress(False, f"{kind_of(workload)} {name_of(workload)} does not have {names_of(missing)}")
     if rollout.is_complete:
         return Progress(True, f"all {rollout.wanted} replicas run it")
-    return Progress(False, f"{min(rollout.updated, rollout.available)} of {rollout.wanted} replicas run it so far")
+    running = f"{min(rollout.updated, rollout.available)} of {rollout.wanted} replicas run it"
+    if rollout.available and lacks_only_room(snapshot, workload):
+        return Progress(True, f"{running}, and there is no room for the others")
+    return Progress(False, f"{running} so far")
 
 
 def _has(template: Obj, flags: FlagsInSpec, edit: Mapping[str, Any]) -> bool:

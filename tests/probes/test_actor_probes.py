@@ -7,6 +7,7 @@ import pytest
 
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
+from tests.domain.changes.test_broken_fleet import refused, with_crashes, with_two_pending
 from tests.kit import probes
 from tests.kit.probes import request
 from tests.probes.test_cluster_probes import OLD, OPENED, at, endpoints, revision, snapshot, template
@@ -153,6 +154,25 @@ async def test_a_patch_that_is_being_rolled_out_has_not_arrived() -> None:
     reading = await arrived(seen)
     assert reading.fields["live"] is False
     assert reading.fields["detail"] == "0 of 4 replicas run it so far"
+
+
+@pytest.mark.parametrize(
+    ("seen", "detail"),
+    [
+        pytest.param(with_two_pending(), "4 of 6 replicas run it, and there is no room for the others", id="pending"),
+        pytest.param(refused(), "3 of 4 replicas run it, and there is no room for the others", id="quota"),
+        pytest.param(with_crashes(1), "3 of 4 replicas run it so far", id="crashing"),
+        pytest.param(
+            with_two_pending(unreadable={"nodes": "403"}), "4 of 6 replicas run it so far", id="room-not-known"
+        ),
+    ],
+)
+async def test_a_patch_has_arrived_although_there_is_no_room_for_every_replica(
+    seen: ClusterSnapshot, detail: str
+) -> None:
+    reading = await arrived(seen, [{"flag": "--max-num-seqs", "value": 64}])
+    assert reading.fields["detail"] == detail
+    assert reading.fields["live"] is ("no room" in detail)
 
 
 async def test_without_a_patch_nothing_is_waited_for() -> None:
