@@ -114,6 +114,10 @@ def _rolling(wait: Wait, snapshot: ClusterSnapshot) -> Obj | str:
         return f"{wait.about} was deleted"
     if digest_of([each.template for each in pod_templates(workload)]) != wait.parameters["template"]:
         return "somebody else changed the template while it rolled out"
+    if dig(workload, "spec", "paused"):
+        return f"somebody paused {kind_of(workload)} {name_of(workload)} while it rolled out"
+    if wait.parameters.get("replicas") and replicas_of(workload) == 0:
+        return f"somebody scaled {kind_of(workload)} {name_of(workload)} to 0 while it rolled out"
     return workload
 
 

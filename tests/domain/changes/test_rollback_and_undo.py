@@ -27,6 +27,7 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
+from tests.domain.changes.test_kinds import numbered_world, stateful_set
 
 pytestmark = pytest.mark.fast
 EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
@@ -334,3 +335,40 @@ def test_where_no_person_is_named_the_request_names_the_tool_that_wrote_the_temp
         {"manager": "incident-bot", "time": "2026-11-24T10:00:00Z", **template_of_it}
     )
     assert "is not known" in weighed(planned("rollback", {}, snapshot(workload=mine)), "deployed_by")
+
+
+# --- what others did to the workload since ----------------------------------------------------------------------------
+
+
+def since(kind: str = "Deployment", **spec: Any) -> tuple[ClusterSnapshot, PlanContext]:
+    """A flag edit that has been rolled out, after which somebody edited the workload's spec."""
+    before = snapshot() if kind == "Deployment" else numbered_world(stateful_set())
+    plan = planned("set_flags", EDIT, before)
+    seen = after(before, plan)
+    workload = seen.workload or {}
+    newest = (replica_set(3, workload["spec"]["template"]),) if kind == "Deployment" else ()
+    changed = {**workload, "spec": workload["spec"] | spec}
+    return replace(seen, workload=changed, replica_sets=(*seen.replica_sets, *newest)), with_ledger(
+        entry(plan.calls[0])
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "reason"),
+    [
+        ("Deployment", {"paused": True}, "Deployment llm is paused"),
+        ("StatefulSet", {"updateStrategy": {"type": "OnDelete"}}, "updated OnDelete"),
+        ("StatefulSet", {"updateStrategy": {"rollingUpdate": {"partition": 2}}}, "is partitioned"),
+    ],
+)
+def test_an_undo_that_would_not_be_rolled_out_is_refused(kind: str, spec: Obj, reason: str) -> None:
+    seen, context = since(kind)
+    planned("undo", {}, seen, context)
+    seen, context = since(kind, **spec)
+    assert reason in declined("undo", {}, seen, context).reason
+
+
+def test_an_undo_of_a_workload_that_is_scaled_to_zero_starts_nothing() -> None:
+    seen, context = since(replicas=0)
+    plan = planned("undo", {}, replace(seen, pods=(), all_pods=()), context)
+    assert plan.expected == "none: llm is scaled to 0 replicas, and nothing starts"

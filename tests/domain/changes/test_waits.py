@@ -818,6 +818,33 @@ def test_surge_pods_may_wait_for_their_turn_while_others_let_old_ones_end(
     assert said(ROLLED_OUT, seen) == (state, text)
 
 
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"paused": True}, "somebody paused Deployment llm while it rolled out"),
+        ({"replicas": 0}, "somebody scaled Deployment llm to 0 while it rolled out"),
+    ],
+)
+def test_a_rollout_that_somebody_stops_has_failed(spec: Obj, text: str) -> None:
+    seen = rolling(*OLD)
+    workload = seen.workload or {}
+    stopped = replace(seen, workload={**workload, "spec": workload["spec"] | spec})
+    assert said(ROLLED_OUT, stopped) == ("failed", text)
+
+
+def test_a_workload_that_was_scaled_to_zero_before_its_rollout_runs_it_when_its_controller_has_seen_it() -> None:
+    (wait,) = [
+        step
+        for step in planned("set_flags", EDIT, snapshot(workload=deployment(replicas=0), pods=())).steps
+        if isinstance(step, Wait)
+    ]
+    seen = rolling(updated=0)
+    workload = seen.workload or {}
+    none = {"observedGeneration": workload["metadata"]["generation"]}
+    there = replace(seen, workload={**workload, "spec": workload["spec"] | {"replicas": 0}, "status": none})
+    assert said(wait, there) == ("done", "0 of 0 replicas run the new template")
+
+
 def test_the_templates_of_these_tests_are_those_of_the_rollout() -> None:
     plan = planned("set_flags", EDIT, snapshot())
     edited = applied(plan.calls[0].body, deployment())["spec"]["template"]

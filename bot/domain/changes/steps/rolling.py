@@ -81,6 +81,16 @@ def only_for(snapshot: ClusterSnapshot, kinds: Sequence[str], why: str) -> Obj:
 
 def refuse_if_not_rollable(workload: Obj) -> None:
     """Raise if a template edit would not be rolled out, or would end all replicas that serve at once."""
+    refuse_if_not_rolled_out(workload)
+    if is_recreated(workload) and any(dig(workload, "status", key) for key in ("readyReplicas", "availableReplicas")):
+        raise impossible(
+            f"{kind_of(workload)} {name_of(workload)} is recreated, not rolled: every replica would be down at once",
+            "its strategy has to be RollingUpdate",
+        )
+
+
+def refuse_if_not_rolled_out(workload: Obj) -> None:
+    """Raise if its controller would not roll out a template edit."""
     kind, named = kind_of(workload), f"{kind_of(workload)} {name_of(workload)}"
     if dig(workload, "spec", "paused"):
         raise impossible(f"{named} is paused", "resume it first")
@@ -91,11 +101,6 @@ def refuse_if_not_rollable(workload: Obj) -> None:
         )
     if kind in NUMBERED and (first := partition_of(workload)) > 0:
         raise impossible(f"{named} is partitioned: replicas below {first} would keep the old template", "set it to 0")
-    if is_recreated(workload) and any(dig(workload, "status", key) for key in ("readyReplicas", "availableReplicas")):
-        raise impossible(
-            f"{named} is recreated, not rolled: every replica would be down at once",
-            "its strategy has to be RollingUpdate",
-        )
 
 
 def is_recreated(workload: Obj) -> bool:
@@ -321,13 +326,13 @@ def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext, *,
 
     `without_node`: so many new replicas may stay Pending.
     """
-    replicas = max(1, replicas_of(workload))
+    replicas = replicas_of(workload)
     which = f"{replicas - without_node} of {replicas}" if without_node else f"All {replicas}"
     return Wait(
         condition="rolled_out",
         about=ref_of(workload, kind_of(workload)),
-        parameters={"template": digest_of(templates)} | pending_allowed(without_node),
-        within_seconds=replicas * (context.startup_seconds + MARGIN_SECONDS),
+        parameters={"template": digest_of(templates), "replicas": replicas} | pending_allowed(without_node),
+        within_seconds=max(1, replicas) * (context.startup_seconds + MARGIN_SECONDS),
         title=f"{which} replicas of {name_of(workload)} run it and are Ready",
     )
 
@@ -341,6 +346,8 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     """Starts with `none` only if no request is cut and no capacity is lost."""
     workload = workload_of(snapshot)
     replicas, ready = replicas_of(workload), ready_replicas(snapshot)
+    if replicas == 0:
+        return f"none: {name_of(workload)} is scaled to 0 replicas, and nothing starts"
     none = "" if _cuts_requests(snapshot, template) else "none: "
     if kind_of(workload) in NUMBERED:
         evicted = _evicted(in_the_way(snapshot, template))

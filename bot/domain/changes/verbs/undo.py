@@ -17,6 +17,7 @@ from bot.domain.changes.steps.rolling import (
     emptied_first,
     expected_downtime,
     no_surge,
+    refuse_if_not_rolled_out,
     rolled_out,
     rollout_circumstances,
 )
@@ -85,6 +86,8 @@ def plan_undo(situation: Situation) -> Plan:
     inverses = [inverse for inverse in found if inverse is not None]
     if not inverses:
         raise not_needed("everything is as it was before")
+    if snapshot.workload is not None and any(inverse.is_template_patch for inverse in inverses):
+        refuse_if_not_rolled_out(snapshot.workload)
     together = _as_one_rollout(snapshot, context, inverses)
     steps, circumstances = together or _with_waits(snapshot, context, inverses)
     return Plan(
