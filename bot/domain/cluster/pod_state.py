@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from bot.domain.cluster.capacity import accelerators_of
 from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of
 from bot.domain.cluster.snapshot import Obj
 
@@ -61,28 +62,49 @@ def _unschedulable(pod: Obj, at: float) -> str:
 
 
 def _broken_container(pod: Obj) -> str:
+    for status in dig(pod, "status", "initContainerStatuses") or []:
+        # Its last end is not a failure once it runs again or is done.
+        is_waiting = bool(dig(status, "state", "waiting"))
+        if reason := _not_started(status) or (_crashes(status) if is_waiting else ""):
+            return f"init container {status.get('name')}: {reason}"
     for status in dig(pod, "status", "containerStatuses") or []:
-        waiting = dig(status, "state", "waiting") or {}
-        why = waiting.get("reason", "")
-        if why in NO_IMAGE:
-            return f"image {status.get('image', '')} cannot be pulled ({why})"
-        if why in NO_CONTAINER:
-            return f"{why}: {waiting.get('message', '')}".rstrip(": ")
-        if reason := _crash(status):
+        refused = "" if _is_sidecar(pod, status) else _refused_command_line(status)
+        if reason := _not_started(status) or refused or _crashes(status):
             return reason
     return ""
 
 
-def _crash(status: Obj) -> str:
-    ended = dig(status, "state", "terminated") or dig(status, "lastState", "terminated") or {}
-    code, restarts = ended.get("exitCode"), int(status.get("restartCount") or 0)
+def _not_started(status: Obj) -> str:
+    waiting = dig(status, "state", "waiting") or {}
+    why = waiting.get("reason", "")
+    if why in NO_IMAGE:
+        return f"image {status.get('image', '')} cannot be pulled ({why})"
+    return f"{why}: {waiting.get('message', '')}".rstrip(": ") if why in NO_CONTAINER else ""
+
+
+def _is_sidecar(pod: Obj, status: Obj) -> bool:
+    """Whether another container of the pod has the accelerators."""
+    containers = dig(pod, "spec", "containers") or []
+    engines = [one.get("name") for one in containers if accelerators_of({"spec": {"containers": [one]}})]
+    return bool(engines) and status.get("name") not in engines
+
+
+def _refused_command_line(status: Obj) -> str:
+    ended = _last_end(status)
     ran = _ran_seconds(ended)
-    if code == 2 and ran is not None and ran <= FAST_EXIT_SECONDS:
-        return f"exit code 2 after {ran:.0f} s: the engine refuses its command line"
-    if restarts >= HOPELESS_RESTARTS:
-        said = f"exit code {code}" + (f", {ended['reason']}" if ended.get("reason") else "")
-        return f"crashed {restarts} times ({said})"
-    return ""
+    if ended.get("exitCode") != 2 or ran is None or ran > FAST_EXIT_SECONDS:
+        return ""
+    return f"exit code 2 after {ran:.0f} s: the engine refuses its command line"
+
+
+def _crashes(status: Obj) -> str:
+    ended, restarts = _last_end(status), int(status.get("restartCount") or 0)
+    said = f"exit code {ended.get('exitCode')}" + (f", {ended['reason']}" if ended.get("reason") else "")
+    return f"crashed {restarts} times ({said})" if restarts >= HOPELESS_RESTARTS else ""
+
+
+def _last_end(status: Obj) -> Obj:
+    return dig(status, "state", "terminated") or dig(status, "lastState", "terminated") or {}
 
 
 def _ran_seconds(ended: Obj) -> float | None:

@@ -163,6 +163,48 @@ def test_a_rollout_is_judged_by_its_pods(seen: ClusterSnapshot, state: str, text
     assert (said.state, text in said.text) == (state, True), said.text
 
 
+def in_init(**status: Any) -> Obj:
+    waits = {"name": "vllm", "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}
+    init = {"name": "fetch", "image": "fetch:v1", "restartCount": 0} | status
+    return {"phase": "Pending", "initContainerStatuses": [init], "containerStatuses": [waits]}
+
+
+BACK_OFF: Obj = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "text"),
+    [
+        (
+            in_init(state={"waiting": {"reason": "ImagePullBackOff"}}),
+            "failed",
+            "llm-5: init container fetch: image fetch:v1 cannot be pulled (ImagePullBackOff)",
+        ),
+        (
+            in_init(state=BACK_OFF, lastState={"terminated": ENDED_SLOWLY}, restartCount=2),
+            "failed",
+            "llm-5: init container fetch: crashed 2 times (exit code 1, Error)",
+        ),
+        (in_init(state=BACK_OFF, lastState={"terminated": ENDED_SLOWLY}, restartCount=1), "pending", "is starting"),
+        (
+            in_init(state={"running": {}}, lastState={"terminated": ENDED_SLOWLY}, restartCount=2),
+            "pending",
+            "is starting",
+        ),
+        (in_init(state={"terminated": {"exitCode": 0}}, restartCount=2), "pending", "is starting"),
+    ],
+)
+def test_a_new_replica_whose_init_container_fails_is_not_waited_for(status: Obj, state: str, text: str) -> None:
+    said = progress(ROLLED_OUT, rolling(*OLD, new_pod(5, status=status)))
+    assert (said.state, text in said.text) == (state, True), said.text
+
+
+def test_a_sidecar_that_ends_at_once_is_no_engine_that_refuses_its_command_line() -> None:
+    new = new_pod(5, status=container(name="proxy", lastState={"terminated": ENDED_FAST}, restartCount=1))
+    new["spec"]["containers"] = [*new["spec"]["containers"], {"name": "proxy"}]
+    assert progress(ROLLED_OUT, rolling(*OLD, new)).state == "pending"
+
+
 def test_a_waiting_pod_does_not_take_its_own_room_away() -> None:
     waiting = new_pod(5, status=unscheduled(120))
     waiting["spec"].pop("nodeName", None)
