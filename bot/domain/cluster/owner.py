@@ -12,11 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of
+from bot.domain.cluster.objects import (
+    annotations_of,
+    controller_of,
+    dig,
+    labels_of,
+    name_of,
+    namespace_of,
+    writers_of,
+)
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
+INSTANCE = "app.kubernetes.io/instance"
+ARGO_CD = ("argocd-controller", "argocd-application-controller")
+"""Argo CD's names as a field manager."""
 OURS = "incident-bot"
 API_VERSIONS = {
     "Deployment": "apps/v1",
@@ -70,7 +81,7 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
         if name := labels.get(f"{key}.toolkit.fluxcd.io/name"):
             return Owner("Flux", f"Flux {kind} {name}", f"commit it to git, then: flux reconcile {kind.lower()} {name}")
     if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
-        release = annotations.get("meta.helm.sh/release-name") or labels.get("app.kubernetes.io/instance", name_of(obj))
+        release = annotations.get("meta.helm.sh/release-name") or labels.get(INSTANCE, name_of(obj))
         how = f"put it into the values of {release}, then: helm upgrade"
         return Owner("Helm", f"Helm release {release}", how, next_write="the next helm upgrade")
     return None
@@ -79,10 +90,18 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
 def argo_application(obj: Obj) -> str:
     """Returns the name of the Argo CD application that tracks the object; empty without one.
 
-    In a namespace other than Argo CD's own the name is `<namespace>_<name>`.
+    In a namespace other than Argo CD's own the name is `<namespace>_<name>`. Before version 3 Argo CD tracks by a label
+    that others set too, unless it is configured otherwise.
     """
-    tracked = annotations_of(obj).get("argocd.argoproj.io/tracking-id")
-    return (tracked or labels_of(obj).get("argocd.argoproj.io/instance", "")).split(":")[0]
+    labels, tracked = labels_of(obj), annotations_of(obj).get("argocd.argoproj.io/tracking-id")
+    name = tracked or labels.get("argocd.argoproj.io/instance") or ""
+    return name.split(":")[0] or (labels.get(INSTANCE, "") if _is_applied_by_argo(obj) else "")
+
+
+def _is_applied_by_argo(obj: Obj) -> bool:
+    """Whether Argo CD has written the object, and Helm has not since then."""
+    written = {one.manager: one.time for one in writers_of(obj) if not one.subresource}
+    return any(written.get(manager, "") > written.get("helm", "") for manager in ARGO_CD)
 
 
 def _argo_owner(app: str, snapshot: ClusterSnapshot) -> Owner:

@@ -56,6 +56,37 @@ def test_an_owner_that_reverts_by_itself_is_given_the_edit_as_yaml(seen: Cluster
     assert container["name"] == "vllm"
 
 
+def applied_by(*managers: str, **world: Any) -> ClusterSnapshot:
+    """A chart's object, written by these field managers one after the other."""
+    seen = kept(HELM | {"app.kubernetes.io/instance": "serving"}, **world)
+    assert seen.workload is not None
+    seen.workload["metadata"]["managedFields"] = [
+        {"manager": manager, "operation": "Update", "time": f"2027-01-15T07:00:0{number}Z"}
+        for number, manager in enumerate(managers)
+    ]
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("seen", "owner", "reverts"),
+    [
+        pytest.param(applied_by("argocd-controller", applications=(HEALS,)), "Argo CD", True, id="heals-itself"),
+        pytest.param(applied_by("argocd-controller", applications=(WAITS,)), "Argo CD", False, id="does-not"),
+        pytest.param(applied_by("argocd-controller"), "Argo CD", True, id="in-another-cluster"),
+        pytest.param(applied_by("helm", "argocd-controller", applications=(HEALS,)), "Argo CD", True, id="taken-over"),
+        pytest.param(applied_by("argocd-controller", "helm"), "Helm", False, id="given-back"),
+        pytest.param(applied_by("argocd-controller", "kubectl-edit"), "Argo CD", True, id="edited-by-hand"),
+        pytest.param(applied_by("helm"), "Helm", False, id="never-argo"),
+    ],
+)
+def test_argo_cd_is_known_by_what_it_wrote_where_it_tracks_by_a_label(
+    seen: ClusterSnapshot, owner: str, *, reverts: bool
+) -> None:
+    found = owner_of(seen.workload or {}, seen)
+    assert found is not None
+    assert (found.tool, found.reverts) == (owner, reverts)
+
+
 @pytest.mark.parametrize(
     ("seen", "drift", "how"),
     [
