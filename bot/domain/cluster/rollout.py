@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.json_patch import FieldEdit, edit_of
 from bot.domain.cluster.objects import (
+    CONFIG_ANNOTATION,
+    RESTART_ANNOTATION,
     REVISION_ANNOTATION,
     TEMPLATE_HASH_LABEL,
     annotations_of,
@@ -28,6 +30,8 @@ from bot.domain.cluster.workload import NUMBERED, REVISION_HASH_LABEL, kind_of, 
 
 DEFAULT_SHARE = "25%"
 TEMPLATE = "/spec/template"
+MARKS = (RESTART_ANNOTATION, CONFIG_ANNOTATION)
+"""Annotations of a template that may be all that a rollout of ours changes."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +270,8 @@ def _runs(pod: Obj, workload: Obj | None) -> bool:
     """Whether the pod was created from the current template: its controller adds to env, and its revision is a hash."""
     templates = pod_templates(workload)
     template = templates[0 if serves(pod) else -1].template
+    if any(annotations_of(pod).get(mark) != annotations_of(template).get(mark) for mark in MARKS):
+        return False
     running = {one.get("name"): one for one in dig(pod, "spec", "containers") or []}
     return all(
         all(one.get(key) == running.get(one.get("name"), {}).get(key) for key in ("image", "command", "args"))

@@ -438,6 +438,13 @@ def test_restarting_groups_marks_their_leaders_and_waits_for_all_of_them() -> No
     wait = plan.steps[-1]
     assert isinstance(wait, Wait)
     assert wait.parameters["template"] == digest_of([each.template for each in pod_templates(after)])
+    # Old versions of the controller do not say whether they have seen it: only the pods show it.
+    assert progress(wait, group_world(after, pods=seen.pods)).text == "0 of 2 replicas run the new template"
+    pods = (*group(0, after), *group(1, after))
+    for pod in pods:
+        is_leader = pod["metadata"]["labels"][f"{PREFIX}/worker-index"] == "0"
+        pod["metadata"]["annotations"] = {"incident-bot/restart": "INC-42/1"} if is_leader else {}
+    assert progress(wait, group_world(after, pods=pods)).state == "done"
 
 
 def test_the_rollout_of_groups_is_judged_by_what_their_pods_run() -> None:

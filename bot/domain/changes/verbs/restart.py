@@ -21,12 +21,10 @@ from bot.domain.changes.steps.rolling import (
 from bot.domain.changes.steps.rollout_steps import TemplateChange, rollout_steps
 from bot.domain.changes.verb import ChangeKind, Stub, Verb, rolled
 from bot.domain.cluster.json_patch import edit_of
-from bot.domain.cluster.objects import name_of
+from bot.domain.cluster.objects import RESTART_ANNOTATION, name_of
 from bot.domain.cluster.rollout import bare
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
-
-RESTART_ANNOTATION = "incident-bot/restart"
 
 
 def plan_restart(situation: Situation) -> Plan:
