@@ -243,6 +243,12 @@ def stands_after(seconds: float) -> Callable[[float], dict[str, float]]:
     return values
 
 
+def assert_polls(reading: Reading, **said: Any) -> None:
+    """Of one replica: with three bad polls it hangs."""
+    names = said["worst"] if said["bad"] >= 3 else ""
+    assert reading.fields == {**said, "hung": int(bool(names)), "names": names}
+
+
 @pytest.mark.parametrize(
     ("values", "bad"),
     [
@@ -258,13 +264,22 @@ async def test_a_poll_is_bad_when_requests_are_there_and_nothing_moves(
     values: Callable[[float], dict[str, float]], bad: float
 ) -> None:
     reading = await ask("no_progress", *scrapes(300, values, every=5))
-    assert reading.fields == {"bad": bad, "worst": "llm-0", "least": bad}
+    assert_polls(reading, bad=bad, worst="llm-0", least=bad)
 
 
 async def test_polls_are_as_short_as_the_playbook_says() -> None:
     stands = scrapes(40, stands_after(20), every=2)
     assert (await ask("no_progress", *stands, over="40s")).fields["bad"] == 5
     assert (await ask("no_progress", *stands)).unknown == "fewer than half of the polls are there"
+
+
+@pytest.mark.parametrize(("limit", "names"), [(None, "llm-0, llm-1, llm-2"), (5, "llm-0, llm-2")])
+async def test_each_replica_that_hangs_is_counted_and_named(limit: float | None, names: str) -> None:
+    since = {"llm-2": 0, "llm-0": 120, "llm-1": 180, "llm-3": 240}
+    pages = [scrapes(300, stands_after(each), every=5, replica=name) for name, each in since.items()]
+    given = {} if limit is None else {"bad": limit}
+    reading = await ask("no_progress", *(one for page in pages for one in page), **given)
+    assert (reading.fields["hung"], reading.fields["names"]) == (names.count("llm"), names)
 
 
 async def test_the_worst_replica_is_named() -> None:
@@ -309,7 +324,7 @@ def silent(replica: str, *, in_rotation: bool | None = None) -> list[Scrape]:
 async def test_a_fleet_of_which_most_is_not_readable_does_not_stand_still() -> None:
     one = scrapes(300, STANDS, every=5)
     reading = await ask("no_progress", *one, *silent("llm-1"), *silent("llm-2"), *silent("llm-3"))
-    assert reading.fields == {"bad": 10, "worst": "llm-0"}
+    assert_polls(reading, bad=10, worst="llm-0")
     assert reading.unknown_parts == {"least": "3 of 4 replicas could not be read"}
     assert (await ask("no_progress", *one, *silent("llm-1"))).fields["least"] == 10, "half of it is enough"
 
@@ -322,7 +337,7 @@ async def test_a_replica_that_is_not_up_does_not_hide_that_all_others_stand_stil
 async def test_a_young_replica_that_moves_shows_that_not_the_whole_fleet_stands_still() -> None:
     young = scrapes(90, MOVES, every=5, replica="llm-1")
     reading = await ask("no_progress", *scrapes(300, STANDS, every=5), *young)
-    assert reading.fields == {"bad": 10, "worst": "llm-0", "least": 0}
+    assert_polls(reading, bad=10, worst="llm-0", least=0)
     assert reading.by_replica == {"llm-0": 10}
 
 
@@ -349,7 +364,7 @@ async def test_a_replica_is_as_bad_as_its_worst_rank(second: Callable[[float], d
 async def test_a_sample_every_poll_is_enough(values: Callable[[float], dict[str, float]], bad: float) -> None:
     """A poll begins with the last sample before it, as its own is the only one in it."""
     pages = scrapes(330, lambda past: values(past - 30), every=30, end=OPENED - 12)
-    assert (await ask("no_progress", *pages)).fields == {"bad": bad, "worst": "llm-0", "least": bad}
+    assert_polls(await ask("no_progress", *pages), bad=bad, worst="llm-0", least=bad)
 
 
 @pytest.mark.parametrize("late", [0, 12, 31, 48])

@@ -288,11 +288,11 @@ def rolling_budget_note(snapshot: ClusterSnapshot, strategy: Strategy) -> Circum
     return Circumstance(name="disruption_budget", grade="fine", text=text)
 
 
-def others_carry_on(snapshot: ClusterSnapshot, leaving: Obj) -> Circumstance:
+def others_carry_on(snapshot: ClusterSnapshot, *leaving: Obj) -> Circumstance:
     """The extra load on the remaining replicas."""
-    leaves = {name_of(pod) for pod in whole_replica(snapshot, leaving)}
+    leaves = {name_of(pod) for one in leaving for pod in whole_replica(snapshot, one)}
     rest = [pod for pod in replicas_present(snapshot) if name_of(pod) not in leaves]
-    share = f"{len(rest)} of {len(rest) + 1} replicas stay"
+    share = f"{len(rest)} of {len(rest) + len(leaving)} replicas stay"
     waiting = [load.waiting for pod in rest if (load := snapshot.load.get(name_of(pod))) and load.waiting is not None]
     if not waiting:
         return Circumstance(name="others", grade="note", text=f"{share}; how busy they are is not known")

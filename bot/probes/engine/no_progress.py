@@ -11,12 +11,14 @@ from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import REACH_SECONDS, Window, quantile
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer, seconds_asked_for
+from bot.probes.answers import answer, number_asked_for, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled
 
 OVER = "5m"
 POLLS = 10
+BAD = 3.0
+"""Of the polls: one without progress may be a long prompt."""
 HELD = ("num_requests_running", "num_requests_waiting")
 MOVED = ("request_success", "generation_tokens")
 """A long answer finishes late, but makes tokens all the time."""
@@ -33,6 +35,10 @@ class NoProgress:
 
     Unknown if fewer of the replicas that were up for the time could be read than could not.
     """
+    hung: float
+    """How many replicas have that many bad polls."""
+    names: str
+    """Of those."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,10 @@ class ReadNoProgress(Sampled):
         unread = said.due - known.keys()
         # Of a replica that is too young there are few polls, but no more: they show whether it moves.
         seen = [found.least for replica, found in polls.items() if found.judged and replica not in unread]
-        parts = NoProgress(known[worst], worst, min(seen) if len(known) >= len(unread) else None)
+        limit = number_asked_for(request, "bad") or BAD
+        hung = sorted(replica for replica, bad in known.items() if bad >= limit)
+        least = min(seen) if len(known) >= len(unread) else None
+        parts = NoProgress(known[worst], worst, least, float(len(hung)), ", ".join(hung))
         why = {"least": f"{len(unread)} of {len(known) + len(unread)} replicas could not be read"}
         detail = f"{worst}: {known[worst]:.0f} of {POLLS} polls without progress"
         reading = answer(request, parts, missing=why, detail=detail, source=self.history.source)
@@ -135,7 +144,11 @@ PROBE = Probe(
     label="Replicas without progress",
     help="Of ten polls, how many found requests on a replica and none finished.",
     answer=NoProgress,
-    parameters={"over": "How long the ten polls take together."},
+    parameters={
+        "over": "How long the ten polls take together.",
+        "bad": "How many polls without progress are a hang, 3 by default: a number or a setting.",
+    },
+    numbers=("bad",),
     durations=("over",),
     read=ReadNoProgress.of,
 )

@@ -178,6 +178,34 @@ def test_what_was_let_go_returns_only_while_its_replacement_does_not_serve(
     assert back["metadata"]["labels"] == pod(2)["metadata"]["labels"]
 
 
+def test_several_are_replaced_one_after_the_other_as_one_disruption() -> None:
+    plan = planned("replace_replica", {"replica": "llm-2, llm-3, llm-4"}, snapshot())
+    steps = [s.condition if isinstance(s, Wait) else f"{s.method} {s.target.name}" for s in plan.steps]
+    assert steps == ["evict llm-2", "replaced", "evict llm-3", "replaced", "evict llm-4", "replaced"]
+    assert plan.disruption("R1") == "replica R1", "the breaker counts the request once"
+    assert plan.title == "Replace 3 replicas, one after the other: llm-2, llm-3, llm-4"
+    assert weighed(plan, "others").startswith("1 of 4 replicas stay")
+
+
+def test_of_several_those_that_are_gone_need_no_change() -> None:
+    two = {"replica": "llm-2, llm-4"}
+    (call,) = planned("replace_replica", two, snapshot(pods=(pod(1), pod(2), pod(3)))).calls
+    assert call.target.name == "llm-2"
+    assert declined("replace_replica", two, snapshot(pods=(pod(1), pod(3)))).outcome == "not_needed"
+
+
+def test_the_risk_of_replacing_several_is_that_of_all_streams_they_would_cut() -> None:
+    seen = snapshot(workload=deployment(NO_DRAIN), load={f"llm-{number}": load() for number in (1, 2, 3, 4)})
+    plan = planned("replace_replica", {"replica": "llm-2, llm-3"}, seen)
+    assert (plan.risk, grade(plan, "drain")) == ("high", "warning")
+
+
+def test_all_that_serve_may_be_replaced_one_after_the_other() -> None:
+    both = {"replica": "llm-2, llm-1"}
+    seen = snapshot(pods=(pod(1), pod(2)), endpoint_slices=(endpoint_slice(pod(1), pod(2)),))
+    assert len(planned("replace_replica", both, seen).calls) == 2, "each serves until the one before it is back"
+
+
 def test_replacing_evicts_by_uid_and_waits_for_the_new_one() -> None:
     plan = planned("replace_replica", ONE, snapshot())
     (call,) = plan.calls

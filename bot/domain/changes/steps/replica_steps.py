@@ -67,6 +67,18 @@ def replica_of(situation: Situation) -> Obj:
     return pod
 
 
+def replicas_named(situation: Situation) -> list[Obj]:
+    """Returns the replicas of a comma-separated list that are still there. A single one has to be."""
+    names = [name.strip() for name in str(situation.arguments.get("replica") or "").split(",")]
+    if len(names) == 1:
+        return [replica_of(situation)]
+    found = [pod_named(situation.snapshot, name) for name in names]
+    there = [pod for pod in found if pod is not None and not is_going_away(pod)]
+    if not there:
+        raise not_needed(f"none of the replicas {', '.join(names)} exists any more")
+    return there
+
+
 def others_in_rotation(snapshot: ClusterSnapshot, pod: Obj) -> list[Obj]:
     leaves = {uid_of(one) for one in whole_replica(snapshot, pod)}
     rest = [other for other in replicas_present(snapshot) if uid_of(other) not in leaves]

@@ -1,4 +1,4 @@
-"""replace_replica: evict a replica under its disruption budget, and wait for the new one.
+"""replace_replica: evict a replica under its disruption budget, and wait for the new one; several one by one.
 
 If the incident added a replica before, that one is the replacement: the replica is scaled away, and as many
 replicas are left as before the incident.
@@ -24,18 +24,18 @@ from bot.domain.changes.steps.replica_steps import (
     evict_call,
     refuse_if_last,
     refuse_if_not_made_again,
-    replica_of,
+    replicas_named,
     unready_now,
     victim_call,
 )
 from bot.domain.changes.steps.rolling import workload_of
-from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, ChangeKind, Stub, Verb
+from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, Argument, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.scale import scaled
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import applied, broken_tests
 from bot.domain.cluster.objects import dig, grace_seconds, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import replicas_of
-from bot.domain.cluster.rotation import is_in_rotation, is_released, whole_replica
+from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, is_released, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.cluster.workload import NUMBERED, kind_of
@@ -46,7 +46,10 @@ def plan_replace(situation: Situation) -> Plan:
     snapshot, context = situation.snapshot, situation.context
     workload = workload_of(snapshot)
     require_readable(snapshot, "pods", "replica_sets", "services", "endpoint_slices")
-    together = whole_replica(snapshot, replica_of(situation))
+    chosen = replicas_named(situation)
+    if len(chosen) > 1:
+        return _replace_several(situation, in_order_of_leaving(chosen, snapshot))
+    together = whole_replica(snapshot, chosen[0])
     pod = together[0]
     serves = is_in_rotation(pod, snapshot)
     refuse_if_last(snapshot, pod)
@@ -77,6 +80,40 @@ def plan_replace(situation: Situation) -> Plan:
         risk=VERB.kinds[1 if cuts else 0].risk,
         expected="as many replicas as before the incident" if added else "one replica fewer until the new one is Ready",
         undo_text="none: the replacement runs the same template",
+    )
+
+
+def _replace_several(situation: Situation, chosen: Sequence[Obj]) -> Plan:
+    """One after the other, so that each takes the place of the one before it, and budgets allow it."""
+    snapshot, context = situation.snapshot, situation.context
+    replicas = [whole_replica(snapshot, pod) for pod in chosen]
+    pods = [pod for together in replicas for pod in together]
+    steps: list[Step] = []
+    for together in replicas:
+        refuse_if_last(snapshot, together[0])
+        refuse_if_not_made_again(snapshot, together[0], leaving=pods)
+        if len(together) > 1:
+            refuse_if_group_survives(workload_of(snapshot))
+        steps += [evict_call(together[0], called(together)), replaced(snapshot, together[0], context)]
+    drain = drain_mode(snapshot)
+    is_empty = streams_of(snapshot, pods) == 0 and not any(is_in_rotation(pod, snapshot) for pod in chosen)
+    names = ", ".join(called(together) for together in replicas)
+    return Plan(
+        verb="replace_replica",
+        disrupts="replica",
+        title=f"Replace {len(replicas)} replicas, one after the other: {names}",
+        choices={"replicas": [name_of(pod) for pod in chosen], "uids": [uid_of(pod) for pod in chosen]},
+        steps=tuple(steps),
+        circumstances=(
+            # The last to leave serves if any does, and a budget may be stricter with those.
+            budget_circumstance(budget_for(chosen[-1], snapshot)),
+            drain_circumstance(snapshot, drain, pods, is_empty=is_empty),
+            others_carry_on(snapshot, *chosen),
+            _room_without(snapshot, replicas[0]),
+        ),
+        risk=VERB.kinds[1 if drain.cuts_streams and not is_empty else 0].risk,
+        expected="one replica fewer at a time, until its replacement is Ready",
+        undo_text="none: the replacements run the same template",
     )
 
 
@@ -163,13 +200,13 @@ def _room_without(snapshot: ClusterSnapshot, leaving: Sequence[Obj]) -> Circumst
 
 VERB = Verb(
     name="replace_replica",
-    help="Evict a replica under its disruption budget, and wait for the new one.",
+    help="Evict a replica under its disruption budget, and wait for the new one; several one by one.",
     plan=plan_replace,
     kinds=(
         ChangeKind("replace_replica", "medium", minutes=15),
         ChangeKind("replace_busy_replica", "high", "serving + lead", minutes=10),  # streams would be cut
     ),
     access={kind: (EVICT, PATCH_POD, Access("patch", kind, "scale")) for kind in WORKLOADS},
-    arguments=(REPLICA,),
+    arguments=(Argument("replica", f"{REPLICA.help}; or several names, with commas"),),
     stub=Stub(method="evict", of="replica", has_undo=False),
 )
