@@ -90,7 +90,7 @@ def shipped_signals(cluster: MemoryCluster) -> Script:
         return {
             "thrash": 0.0 if is_capped else 2.8,
             "preempted": 0.0 if is_capped else 300.0,
-            "no_progress": {"bad": 0.0, "worst": "llm-1", "least": 0.0},
+            "no_progress": {"bad": 0.0, "worst": "llm-1", "least": 0.0, "hung": 0.0, "names": ""},
             "limits": {"prefix_caching": False},
             "kv_usage": 0.6 if is_capped else 0.99,
             "running": 6.0 if is_capped else 44.0,

@@ -557,8 +557,13 @@ def endpoints(*names: str) -> Obj:
 async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:
     pods = (pod("a"), pod("b"), pod("c", ready=False))
     reading = await ask("rotation", snapshot(OLD, pods=pods, endpoint_slices=(endpoints("a"),)))
-    assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0, "readable": True}
+    assert reading.fields == {"in_rotation": 1.0, "ready": 2.0, "wanted": 4.0, "only": "a", "readable": True}
     assert reading.detail == "ready but out of rotation: b"
+
+
+async def test_of_several_in_rotation_none_is_the_only_one() -> None:
+    slices = (endpoints("a", "b"),)
+    assert (await ask("rotation", snapshot(OLD, pods=(pod("a"), pod("b")), endpoint_slices=slices))).fields["only"] == ""
 
 
 async def test_rotation_without_its_endpoints_is_unknown() -> None:

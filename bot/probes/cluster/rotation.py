@@ -19,6 +19,8 @@ class Rotation:
     """Replicas that get requests; if the router cannot be read, those that are Ready and may."""
     ready: float
     wanted: float
+    only: str
+    """The one that is in rotation, if it is the only one."""
     readable: bool
     """Whether it can be read which replicas the router sends requests to."""
 
@@ -33,7 +35,13 @@ async def rotation(request: ProbeRequest) -> Reading:
     detail = f"ready but out of rotation: {', '.join(out)}" if out else ""
     if found.unread:
         detail = f"rotation cannot be read: {found.unread}. Ready replicas count instead"
-    parts = Rotation(float(len(found.in_rotation)), float(len(found.ready)), float(found.wanted), not found.unread)
+    parts = Rotation(
+        in_rotation=float(len(found.in_rotation)),
+        ready=float(len(found.ready)),
+        wanted=float(found.wanted),
+        only=found.in_rotation[0] if len(found.in_rotation) == 1 else "",
+        readable=not found.unread,
+    )
     return answer(request, parts, detail=detail)
 
 
