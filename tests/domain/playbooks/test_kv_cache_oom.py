@@ -11,7 +11,7 @@ from bot.cli.who_approves import kinds_of
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
-from bot.domain.playbooks.language import ChangeState, ReadState
+from bot.domain.playbooks.language import ChangeState, ReadState, WatchState
 from bot.domain.signals.signal import Value
 from bot.domain.signals.specs import MetricSignal
 from tests.domain.signals.test_sampling import read, series
@@ -22,6 +22,13 @@ pytestmark = pytest.mark.fast
 FILE = Path(__file__).parents[3] / "playbooks" / "kv-cache-oom.yaml"
 PLAYBOOK, COMPRESSION = packaged("kv-cache-oom"), packaged("kv-compression-no-savings")
 THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=lambda playbook: playbook.name)
+
+
+@pytest.mark.parametrize("playbook", [PLAYBOOK, packaged("inference-slo-breach")], ids=lambda playbook: playbook.name)
+def test_people_are_asked_before_a_replica_that_starts_uses_up_the_time_for_relief(playbook: CompiledPlaybook) -> None:
+    coming = playbook.state("coming")
+    assert isinstance(coming, WatchState)
+    assert float(playbook.settings[coming.within.removeprefix("settings.")]) <= 10 * 60
 
 
 @pytest.mark.parametrize("state", ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place"])
