@@ -130,6 +130,11 @@ async def test_a_gap_of_more_than_two_looks_begins_the_time_anew(watching: Watch
     assert event.detail == "held for 6 s"
 
 
+async def test_it_ends_once_the_time_that_is_left_is_too_short(watching: Watching) -> None:
+    event = await verdict(watching, (22, GOOD), (24, BAD), (26, BAD), (28.5, BAD))
+    assert (event.verdict, event.detail) == ("not_held", "held only 0 of 6 s (calm: not held)")
+
+
 async def test_a_restart_forgets_no_look(watching: Watching) -> None:
     await watching.look(0, GOOD)
     await watching.look(3, GOOD)

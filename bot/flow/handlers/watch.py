@@ -52,7 +52,9 @@ class WatchHandler:
         early = agreed(samples) if playbook.is_enough(effect.state, values) else ""
         if early:
             return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
-        if context.now >= context.run.watch.until:
+        # Nobody has to wait for the rest of a time in which it cannot hold long enough any more.
+        left = max(0.0, context.run.watch.until - context.now)
+        if not left or held_for + left + LOOKS_THAT_AGREE * every < wanted:
             return self._too_late(effect, sample, readings, held_for, wanted)
         if not _is_due(context, samples, readings):
             return Later(every)
