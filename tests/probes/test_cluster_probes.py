@@ -563,7 +563,9 @@ async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:
 
 async def test_of_several_in_rotation_none_is_the_only_one() -> None:
     slices = (endpoints("a", "b"),)
-    assert (await ask("rotation", snapshot(OLD, pods=(pod("a"), pod("b")), endpoint_slices=slices))).fields["only"] == ""
+    assert (await ask("rotation", snapshot(OLD, pods=(pod("a"), pod("b")), endpoint_slices=slices))).fields[
+        "only"
+    ] == ""
 
 
 async def test_rotation_without_its_endpoints_is_unknown() -> None:
