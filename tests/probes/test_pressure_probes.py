@@ -277,7 +277,7 @@ async def test_polls_are_as_short_as_the_playbook_says() -> None:
 async def test_each_replica_that_hangs_is_counted_and_named(limit: float | None, names: str) -> None:
     since = {"llm-2": 0, "llm-0": 120, "llm-1": 180, "llm-3": 240}
     pages = [scrapes(300, stands_after(each), every=5, replica=name) for name, each in since.items()]
-    given = {} if limit is None else {"bad": limit}
+    given: dict[str, Any] = {} if limit is None else {"bad": limit}
     reading = await ask("no_progress", *(one for page in pages for one in page), **given)
     assert (reading.fields["hung"], reading.fields["names"]) == (names.count("llm"), names)
 

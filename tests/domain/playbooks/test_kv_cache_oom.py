@@ -28,7 +28,7 @@ THAT_VERIFY = pytest.mark.parametrize("playbook", [PLAYBOOK, COMPRESSION], ids=l
 def test_people_are_asked_before_a_replica_that_starts_uses_up_the_time_for_relief(playbook: CompiledPlaybook) -> None:
     coming = playbook.state("coming")
     assert isinstance(coming, WatchState)
-    assert float(playbook.settings[coming.within.removeprefix("settings.")]) <= 10 * 60
+    assert playbook.seconds(coming.within) <= 10 * 60
 
 
 @pytest.mark.parametrize("state", ["relieve_limit_concurrency", "relieve_limit_concurrency_in_place"])
