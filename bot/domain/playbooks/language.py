@@ -266,6 +266,11 @@ def kind_of(state: State) -> str:
     return next(kind for kind, model in KINDS.items() if isinstance(state, model))
 
 
+def question_without_options(name: str) -> str:
+    """The state that asks what is left where a recommendation has no possible option and no `none_possible`."""
+    return f"{name}_none"
+
+
 class _Answered(Strict):
     expires: str = ""
     expired: str = ""

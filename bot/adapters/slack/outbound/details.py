@@ -21,6 +21,8 @@ WORST_FIRST = ("warning", "note", "fine")
 REASONS = 15
 SENTENCES = ("summary", "detail")
 """Parts that say in words what the others say: they come first, without their name."""
+WAY = 700
+"""Of the reasons for one way; a recommendation without a possible option has one for each."""
 NAMES = 12
 """How many names one reason is given for."""
 ALL_OF_IT = "All of it is on the timeline: `/incident export`."
@@ -93,7 +95,7 @@ def _looked(run: Run, looked: Looked) -> list[Block]:
     for heading, lines in _by_source(run, readings, newest).items():
         body += context([heading, *lines])
     body += context(_unread(readings))
-    return body + context([f"*{line(state, 60)}* {line(why, 200)}" for state, why in looked.ways])
+    return body + context([f"*{line(state, 60)}* {line(why, WAY)}" for state, why in looked.ways])
 
 
 def _unread(readings: Iterable[Reading]) -> list[str]:

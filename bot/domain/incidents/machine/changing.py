@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import RESULTS, VERBS
 from bot.domain.changes.plan import Circumstance, PlanResult, Wait
+from bot.domain.changes.verbs.undo import OF_AUTOSCALER
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases, WatchAdvice
 from bot.domain.incidents.event import ALL, Planned, Progressed, StepSettled
@@ -61,7 +62,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if is_patch:
         shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title}
         draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
-    elif not (VERBS[change.verb].cleans_up and result.outcome == "not_needed"):
+    elif not (result.outcome == "not_needed" and _only_cleans_up(draft, change)):
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))
     if result.outcome == "impossible":
         draft.learn(impossible=(*draft.run.findings.impossible, change.state), handed_out=result.handed_out)
@@ -71,6 +72,13 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         questions.ask_what_next(draft, why, unread=_unread(draft, result))
     else:
         entering.go(draft, result.outcome, because=text)
+
+
+def _only_cleans_up(draft: Draft, change: ActiveChange) -> bool:
+    """Whether it would only end what the bot added or raised, so that people do not expect it."""
+    state = draft.playbook.state(change.state)
+    of = state.with_.get("of") if isinstance(state, ChangeState) else None
+    return VERBS[change.verb].cleans_up or of == OF_AUTOSCALER
 
 
 def _watch_advice(draft: Draft, request: Request) -> None:

@@ -34,6 +34,8 @@ SHOWN = tuple(Run.model_fields.keys() - UNSEEN)
 """The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
 """They also bring people what happened since they were last addressed."""
+WAYS = 60
+"""Decisions on readings that the details of one message list, at most."""
 THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"
 
 
@@ -226,6 +228,12 @@ class Draft:
             self.set(posts=tuple(corrected if post is told else post for post in self.run.posts))
             said = {key: corrected.data.get(key, "") for key in ("title", "cause", "users", "checks")}
             self.record("diagnosis", str(said["title"]) or "not clear yet", data=said)
+
+    def looked(self, way: str) -> None:
+        """Keep what was read, and what it decided, for the details of the next message to people."""
+        looked, here = self.run.looked, (self.playbook.called(self.run.state), way)
+        readings = looked.readings | self.run.readings
+        self.set(looked=Looked(readings=readings, ways=(*looked.ways, here)[-WAYS:]))
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"

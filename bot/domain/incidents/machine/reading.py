@@ -9,7 +9,7 @@ from bot.domain.incidents.event import SeriesRead, SignalsRead, Watched
 from bot.domain.incidents.machine import entering, questions, recommending, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.named_values import ScopeValues, units_of
-from bot.domain.incidents.run import Check, Looked, News
+from bot.domain.incidents.run import Check, News
 from bot.domain.incidents.series import as_evidence, told
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -18,7 +18,6 @@ from bot.domain.signals.signal import Reading
 
 NEWS = 4
 """How many verdicts and outcomes one message begins with, at most; all are on the timeline."""
-WAYS = 60
 
 
 def signals_read(draft: Draft, event: SignalsRead) -> None:
@@ -90,7 +89,7 @@ def _choose(draft: Draft, state: ReadState) -> None:
         _check(draft, "found" if clause.when else "ruled_out", clause.note + (f" ({said})" if said else ""))
     # The note of `otherwise` names what is not there.
     ruled_out = f"ruled out: {clause.note}" if clause.note and not clause.when and not clause.severity else clause.note
-    _looked(draft, f"{ruled_out or taken.seen} → {draft.playbook.called(taken.destination)}")
+    draft.looked(f"{ruled_out or taken.seen} → {draft.playbook.called(taken.destination)}")
     return entering.go(draft, f"go:{taken.destination}", because=taken.text, clause=taken.index)
 
 
@@ -107,7 +106,7 @@ def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
         # The last one names what the others would have found. A title, often a question, is a quotation among others.
         title = f"“{draft.playbook.called(draft.run.state)}”"
         _check(draft, "unknown", notes[-1] if state.go[-1].note else title)
-    _looked(draft, text)
+    draft.looked(text)
     entering.go(draft, "unknown", because=text)
 
 
@@ -115,13 +114,6 @@ def _check(draft: Draft, found: Literal["ruled_out", "found", "unknown"], text: 
     """Keep what a state found out; a later visit replaces what an earlier one found."""
     others = tuple(each for each in draft.run.findings.checks if each.state != draft.run.state)
     draft.learn(checks=(*others, Check(state=draft.run.state, found=found, text=text)))
-
-
-def _looked(draft: Draft, way: str) -> None:
-    """Keep what was read, and what it decided, for the details of the next message to people."""
-    looked, here = draft.run.looked, (draft.playbook.called(draft.run.state), way)
-    readings = looked.readings | draft.run.readings
-    draft.set(looked=Looked(readings=readings, ways=(*looked.ways, here)[-WAYS:]))
 
 
 def series_read(draft: Draft, event: SeriesRead) -> None:

@@ -12,7 +12,7 @@ from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.expressions.template import NOT_KNOWN
-from bot.domain.playbooks.language import ChangeState, Option, RecommendState, State
+from bot.domain.playbooks.language import ChangeState, Option, RecommendState, State, question_without_options
 
 NOT_NOW = "not possible now"
 NOTHING_TO_UNDO = "the bot has changed nothing that could be taken back"
@@ -31,13 +31,17 @@ def recommend(draft: Draft, state: RecommendState) -> None:
     draft.learn(options=draft.run.findings.options | {name: options})
     if not left:
         _tell_why_none(draft, options, state)
-        return entering.go(draft, "none_possible", because=f"no option is left: {_what_became(options, state)}")
+        because = f"no option is left: {_what_became(options, state)}"
+        draft.looked(because)
+        return entering.go(draft, "none_possible", because=because)
     because = f"recommended of {len(options)} options: {_label(options, left[0])}"
     return entering.go(draft, f"option:{left[0]}", because=because)
 
 
 def _tell_why_none(draft: Draft, options: tuple[Alternative, ...], state: RecommendState) -> None:
-    """People asked for a change here, or expect one: the next message says why there is none."""
+    """Where people are asked what is left, say why that is no change. A playbook's own question has its own words."""
+    if state.none_possible != question_without_options(draft.run.state):
+        return
     why = [f"{each.label}: {each.why_not}" for each in options if each.why_not and state.options[each.key].is_change]
     if why:
         title = draft.playbook.called(draft.run.state)

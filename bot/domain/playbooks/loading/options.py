@@ -18,6 +18,7 @@ from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.strict import Strict
 from bot.domain.playbooks.edges import CHANGE_OUTCOMES
+from bot.domain.playbooks.language import question_without_options
 from bot.domain.playbooks.loading.defaults import with_defaults
 from bot.domain.playbooks.loading.former_keys import without_former_keys
 from bot.domain.playbooks.loading.otherwise import with_otherwise
@@ -288,7 +289,7 @@ class _Spreading:
 
     def _add_question(self, name: str, state: Mapping[str, Any]) -> None:
         """Adds the question that is asked where no option is possible."""
-        question, at = f"{name}_none", ("states", name)
+        question, at = question_without_options(name), ("states", name)
         left = {key: option for key, option in state["options"].items() if "to" in option and "possible" not in option}
         if question in self.states or not left:
             what = f"there is a state '{question}' already" if left else "'none_possible' is missing"

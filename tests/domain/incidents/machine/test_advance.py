@@ -263,6 +263,8 @@ def test_what_the_playbook_leaves_open_becomes_a_question(outcome: str, built_in
     [
         pytest.param("scale\n    with: {by: 1}", ["not_needed"], id="a change that people may expect"),
         pytest.param("remove_canary", [], id="a clean-up of nothing"),
+        pytest.param("undo\n    with: {of: autoscaler}", [], id="bounds that nobody raised"),
+        pytest.param("undo\n    with: {of: last}", ["not_needed"], id="an undo that people may expect"),
     ],
 )
 def test_people_read_that_a_change_was_not_needed_unless_it_only_cleans_up(change: str, told: list[str]) -> None:

@@ -12,6 +12,7 @@ from bot.domain.approvals.kinds import Asked, Share
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import Notify
 from bot.domain.incidents.machine import Rules
+from bot.domain.incidents.run import Looked
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
@@ -56,15 +57,26 @@ PLANNED = PlanResult(outcome="planned", plan=builders.plan())
 RESTART = PlanResult(outcome="planned", plan=builders.plan(verb="restart", title="Restart llm", risk="high"))
 
 
-def test_where_no_change_is_possible_the_next_message_says_why() -> None:
+def test_where_people_are_asked_what_is_left_the_question_says_why_no_change_is_possible() -> None:
+    told = story(room=0.0, usage=0.5, text=TEXT.replace("    none_possible: gone\n", "    expires: 30m\n")).reads(0.5)
+    (question,) = (post for post in told.run.posts if post.kind == "question")
+    (news,) = question.data["news"]
+    assert (news["title"], news["result"]) == ("relieve", "none_possible")
+    assert news["text"].startswith("Add 0 replicas: no GPU is free; Restart it: ")
+
+
+def test_above_the_question_of_a_playbook_the_reasons_are_only_in_the_details() -> None:
     asked = TEXT.replace(
         "  gone: {end: handed_over}", "  gone: {ask: What now?, choices: {none: {label: Nothing, to: calm}}}"
     )
     told = story(room=0.0, usage=0.5, text=asked)
     (question,) = (post for post in told.run.posts if post.kind == "question")
-    (news,) = question.data["news"]
-    assert (news["title"], news["result"]) == ("relieve", "none_possible")
-    assert news["text"].startswith("Add 0 replicas: no GPU is free; Restart it: ")
+    assert "news" not in question.data
+    (way,) = Looked.model_validate(question.data["looked"]).ways
+    assert way == (
+        "relieve",
+        "no option is left: Add 0 replicas: no GPU is free; Restart it: not possible now; Hand over: for people",
+    )
 
 
 def story(*, room: float | None = 1.0, usage: float = 0.95, text: str = TEXT) -> Story:
