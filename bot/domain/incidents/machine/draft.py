@@ -34,6 +34,8 @@ SHOWN = tuple(Run.model_fields.keys() - UNSEEN)
 """The fields of a run that people see in Slack."""
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
 """They also bring people what happened since they were last addressed."""
+NO_TROUBLE = "no trouble found"
+"""The diagnosis of an incident that ends before it has one."""
 WAYS = 60
 """Decisions on readings that the details of one message list, at most."""
 THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"
@@ -213,8 +215,9 @@ class Draft:
         if is_told or not (findings.checks or run.cause):
             return news | looked
         self.learn(is_diagnosed=True)
-        said = {"title": run.diagnosis, "cause": run.cause, "users": run.users, "checks": checks}
-        self.record("diagnosis", run.diagnosis or "not clear yet", data=said)
+        title = run.diagnosis or ("" if run.is_open else NO_TROUBLE)
+        said = {"title": title, "cause": run.cause, "users": run.users, "checks": checks}
+        self.record("diagnosis", title or "not clear yet", data=said)
         self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, said | looked)
         return news
 

@@ -103,16 +103,17 @@ def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
     text = f"cannot decide: {draft.playbook.in_words(why, draft.run.readings)}"
     notes = [clause.note for clause in state.go if clause.note and not clause.severity]
     if notes:
-        # The last one names what the others would have found. A title, often a question, is a quotation among others.
-        title = f"“{draft.playbook.called(draft.run.state)}”"
-        _check(draft, "unknown", notes[-1] if state.go[-1].note else title)
+        # The note of `otherwise`, or the only one, names it. A title, often a question, is a quotation among others.
+        is_named = bool(state.go[-1].note) or len(set(notes)) == 1
+        _check(draft, "unknown", notes[-1] if is_named else f"“{draft.playbook.called(draft.run.state)}”")
     draft.looked(text)
     entering.go(draft, "unknown", because=text)
 
 
 def _check(draft: Draft, found: Literal["ruled_out", "found", "unknown"], text: str) -> None:
-    """Keep what a state found out; a later visit replaces what an earlier one found."""
-    others = tuple(each for each in draft.run.findings.checks if each.state != draft.run.state)
+    """Keep what a state found out; a later visit, or another look at the same thing, replaces what was found before."""
+    here = draft.run.state
+    others = tuple(each for each in draft.run.findings.checks if each.state != here and each.text != text)
     draft.learn(checks=(*others, Check(state=draft.run.state, found=found, text=text)))
 
 

@@ -139,11 +139,47 @@ def test_what_is_found_after_a_change_is_not_in_the_diagnosis_before_it() -> Non
     assert polled(story, 5.0).run.posts[0].data["checks"] == [["ruled_out", "a full pool"]]
 
 
-def test_a_check_without_a_name_is_known_by_the_title_of_its_state() -> None:
-    noted = TWO_READS.replace("to: second}", "to: second, note: a full pool}", 1)
+@pytest.mark.parametrize(
+    ("notes", "named"),
+    [
+        pytest.param(["a full pool"], "a full pool", id="the one that it could have found"),
+        pytest.param(["a full pool", "a queue"], "“Is the pool full?”", id="its title, where it has no single name"),
+    ],
+)
+def test_a_check_that_is_not_known_has_a_name(notes: list[str], named: str) -> None:
+    clauses = ", ".join(
+        f"{{when: usage > 0.{9 - place}, to: second, note: {note}}}" for place, note in enumerate(notes)
+    )
+    noted = TWO_READS.replace("{when: usage > 0.9, to: second}", clauses, 1)
     titled = noted.replace("  first:\n", "  first:\n    title: Is the pool full?\n", 1)
     unread = reads(reads(Story(Bundle.of(load_text(titled))).opened(), usage=None, waiting=1), waiting=None)
-    assert unread.run.posts[0].data["checks"] == [["unknown", "“Is the pool full?”"]]
+    assert unread.run.posts[0].data["checks"] == [["unknown", named]]
+
+
+@pytest.mark.parametrize(("waiting", "found"), [(None, "unknown"), (5, "found"), (1, "ruled_out")])
+def test_two_looks_at_the_same_thing_are_told_once(waiting: float | None, found: str) -> None:
+    noted = TWO_READS.replace("to: second}", "to: second, note: a full pool}", 1)
+    noted = noted.replace(
+        "to: choose}, {otherwise: calm}", "to: choose, note: a full pool}, {otherwise: choose, note: a full pool}"
+    )
+    story = reads(reads(Story(Bundle.of(load_text(noted))).opened(), usage=None, waiting=1), waiting=waiting)
+    assert story.run.posts[0].data["checks"] == [[found, "a full pool"]]
+
+
+def test_an_incident_that_ends_at_once_found_no_trouble() -> None:
+    story = reads(
+        Story(
+            Bundle.of(
+                load_text(
+                    NOTED.replace("to: second}", "to: choose}", 1).replace("otherwise: choose", "otherwise: calm")
+                )
+            )
+        ).opened(),
+        usage=0.5,
+        waiting=1,
+    )
+    diagnosis, closed = story.run.posts
+    assert (diagnosis.data["title"], closed.kind) == ("no trouble found", "closed")
 
 
 DIAGNOSED = TWO_READS.replace(
