@@ -151,7 +151,9 @@ def _waits_for(run: Run) -> str:
 
 def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
     if isinstance(event, Commanded):
-        return COMMANDS[event.command].shows_presence
+        # A person who is named takes over; without a name the team is called again.
+        is_taken = event.command == "handover" and bool(event.to)
+        return is_taken or COMMANDS[event.command].shows_presence
     counted = (run.requests, run.questions, run.visit) != (before.requests, before.questions, before.visit)
     return isinstance(event, Judged) and counted
 

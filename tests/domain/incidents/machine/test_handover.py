@@ -54,6 +54,12 @@ def test_a_handover_to_a_person_calls_the_team_no_second_time() -> None:
     assert story.run.lead == "U0BEN"
 
 
+def test_a_handover_to_a_person_answers_the_page() -> None:
+    story = asked().says("handover")
+    assert story.run.pages["serving/2"].wanted == "trigger"
+    assert story.says("handover", to="U0BEN").run.pages["serving/2"].wanted == "acknowledge"
+
+
 def test_a_ticket_pages_nobody_at_a_handover() -> None:
     assert asked(severity="ticket").says("handover").run.pages == {}
 
