@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -70,10 +70,14 @@ class ApprovalRules(BaseModel):
                 "needs_reason": risk == "high",
                 "expires_seconds": asked.expires_seconds or level.expires_seconds,
                 "escalate_to": self.teams.get(self.escalate_to),
-                # With a single team there is no silent second team to overrule.
-                "break_glass": self.teams.get(self.break_glass) if critical and len(demands) > 1 else None,
+                "break_glass": self.glass(demands) if critical else None,
             }
         )
+
+    def glass(self, demands: Sequence[Demand]) -> Demand | None:
+        """Returns the team that may break the glass in a critical incident, in place of these demands."""
+        # With a single team there is no silent second team to overrule.
+        return self.teams.get(self.break_glass) if len(demands) > 1 else None
 
     def asks_two(self, kind: str, risk: Risk) -> bool:
         """Whether four eyes are required for this kind at this risk."""

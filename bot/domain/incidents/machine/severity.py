@@ -37,7 +37,18 @@ def _become(draft: Draft, severity: Severity, because: str) -> None:
     how = "raised" if severity == PAGE else "lowered"
     text = f"severity {how} from {before} to {severity}: {because}"
     draft.record("severity", text, data={"before": before, "after": severity})
+    if severity == PAGE:
+        _offer_the_glass(draft)
     expect_status(draft)
+
+
+def _offer_the_glass(draft: Draft) -> None:
+    """A request that was open before may go on without a silent team too."""
+    request = draft.run.open_request
+    if request is not None:
+        policy = request.policy.model_copy(update={"break_glass": draft.approvals.glass(request.policy.demands)})
+        waiting = request.model_copy(update={"policy": policy})
+        draft.set(requests=draft.run.requests | {request.request_id: waiting})
 
 
 def expect_status(draft: Draft) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep, Notify, PlanChange
-from bot.domain.incidents.event import Due, Planned
+from bot.domain.incidents.event import AlertChanged, Due, Planned
 from bot.domain.incidents.run import Severity
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
@@ -185,6 +185,16 @@ def test_after_half_time_one_lead_may_decide_alone_with_a_reason_that_everybody_
     assert story.wanted(ApplyStep).request_id == "R2"
     told = next(post for post in story.run.posts if post.slot == "glass:R2")
     assert (told.data["ping"], "users are cut off" in told.data["text"]) == ("all", True)
+
+
+def test_the_glass_can_be_broken_for_a_request_that_was_open_before_the_incident_became_critical() -> None:
+    story = asked("ticket", glass=True)
+    breaks_glass(half_time(story))
+    assert "only in a critical incident" in story.wanted(Notify).text
+    alert = builders.alert(fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    story.happens(AlertChanged(event_id=story.id(), alert=alert))
+    breaks_glass(story)
+    assert story.run.requests["R2"].decided_by == "lea"
 
 
 def test_the_glass_stays_whole_before_half_time() -> None:
