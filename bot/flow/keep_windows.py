@@ -62,12 +62,14 @@ class KeepWindows:
         if run is None or run.opened_at > window.starts_at or not window.covers(run.target):
             return
         text = str(window)
+        advice = await self._restrictions.advice(run, at=await self._runs.now())
         event = Commanded(
             event_id=about,
             command="freeze" if window.kind == "freeze" else "note",
             user=window.user,
             user_name=window.by,
             text=text[:1].upper() + text[1:],
+            to=advice.text if advice is not None and advice.reason == "freeze" else "",
         )
         if await self._runs.append(incident_id, [event]):
             self._wake(incident_id)

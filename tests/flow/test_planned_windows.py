@@ -253,9 +253,9 @@ class Planner:
     def another(self, is_busy: Callable[[], bool] = lambda: False) -> KeepWindows:
         return KeepWindows(self.store, Restrictions(self.windows), self.woken.append, is_busy)
 
-    async def begins(self, kind: WindowKind = "freeze", of: str = "all") -> None:
+    async def begins(self, kind: WindowKind = "freeze", of: str = "all", seconds: float = HOUR) -> None:
         service = PlanWindows(self.windows, Restrictions(self.windows), self.store, self.store, self.woken.append)
-        await service.begin(Plan("c1", kind, of, user="U0ANA", user_name="ana", seconds=HOUR, why="release"))
+        await service.begin(Plan("c1", kind, of, user="U0ANA", user_name="ana", seconds=seconds, why="release"))
 
     async def opened(self, many: int) -> list[str]:
         names = [f"INC-{number}" for number in range(1, many + 1)]
@@ -263,8 +263,10 @@ class Planner:
         return names
 
     async def told(self, incident: str) -> list[tuple[str, str]]:
-        inbox = await self.store.inbox(incident)
-        return [(event.command, event.user) for event in inbox if isinstance(event, Commanded)]
+        return [(event.command, event.user) for event in await self.inbox(incident)]
+
+    async def inbox(self, incident: str) -> list[Commanded]:
+        return [event for event in await self.store.inbox(incident) if isinstance(event, Commanded)]
 
 
 @pytest.fixture
@@ -281,6 +283,15 @@ async def test_a_freeze_is_one_write_and_reaches_incidents_a_bounded_number_a_ro
         await planner.keep.once()
         assert len(planner.woken) == reached
     assert [await planner.told(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
+
+
+async def test_a_freeze_is_told_with_the_one_that_ends_last(planner: Planner) -> None:
+    await planner.opened(1)
+    await planner.begins(seconds=2 * HOUR)
+    await planner.begins(of="serving/inc-1")
+    await planner.keep.once()
+    (longest,) = {event.to for event in await planner.inbox("INC-1")}
+    assert longest == str(max(await planner.windows.planned(at=planner.time.now()), key=lambda one: one.ends_at))
 
 
 async def test_a_freeze_that_a_process_has_half_told_is_told_by_the_next_one_and_once(planner: Planner) -> None:

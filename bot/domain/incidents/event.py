@@ -198,7 +198,9 @@ class Commanded(_Event):
     user_name: str = ""
     text: str = ""
     to: str = ""
-    """The state to continue in, or the next lead; `ALL` if everything is halted, not only this run."""
+    """The state to continue in, the next lead, or the freeze that holds; `ALL` if everything is halted, not only this
+    run.
+    """
     seconds: float | None = None
     """Time until the next status, or how long to silence."""
     silences: dict[str, dict[str, str]] = Field(default_factory=dict)

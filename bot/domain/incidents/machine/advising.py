@@ -41,6 +41,15 @@ def watched(draft: Draft, event: AdviceWatched) -> None:
     entering.close(draft, ENDING, text)
 
 
+def frozen_for(draft: Draft, text: str) -> None:
+    """Show the freeze that holds now, which may end at another time, where advice named the one before."""
+    advice, request = draft.run.only_advice, draft.run.advised
+    if advice is not None and advice.reason == "freeze":
+        draft.set(only_advice=advice.model_copy(update={"text": text}))
+    if request is not None and request.advice is not None and request.advice.reason == "freeze":
+        _set(draft, request.model_copy(update={"advice": request.advice.model_copy(update={"text": text})}))
+
+
 def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     """Record what a person does about the advice. The run continues to watch.
 

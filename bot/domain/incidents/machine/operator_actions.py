@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from bot.domain.incidents.effect import KINDS, SilenceAlerts
 from bot.domain.incidents.event import Commanded, CommandName, EffectFailed, Silenced, SilencesEnded
 from bot.domain.incidents.handover import open_matters
-from bot.domain.incidents.machine import calling, calm, changing, diverting, entering, events, severity
+from bot.domain.incidents.machine import advising, calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run
 from bot.domain.kernel.redaction import redacted
@@ -66,6 +66,8 @@ def remind_of_status(draft: Draft) -> None:
 def _freeze(draft: Draft, event: Commanded) -> None:
     events.note(draft, event)
     changing.frozen(draft, event.text)
+    if event.to:
+        advising.frozen_for(draft, event.to)
 
 
 def _handover(draft: Draft, event: Commanded) -> None:

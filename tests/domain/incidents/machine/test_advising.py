@@ -136,6 +136,20 @@ def test_trouble_that_does_not_end_closes_the_run_after_its_time() -> None:
     assert "nobody said what was done" in story.texts("closed")[0]
 
 
+def test_a_freeze_that_is_extended_shows_its_new_end() -> None:
+    longer = "freeze until 24 Nov 18:00 UTC: release (ana)"
+    story = Advised().advised(FREEZE).says("freeze", text=f"F{longer[1:]}", to=longer)
+    advice = story.run.requests["R2"].advice
+    assert advice is not None
+    assert advice.text == longer
+    assert story.run.only_advice == advice
+
+
+def test_a_freeze_does_not_stand_where_the_settings_say_observe_only() -> None:
+    story = Advised().advised().says("freeze", text="Freeze until 24 Nov", to="freeze until 24 Nov")
+    assert story.run.only_advice == story.run.requests["R2"].advice == OBSERVE_ONLY
+
+
 def test_when_a_freeze_ends_the_change_is_planned_again_and_requested() -> None:
     story = Advised().advised(FREEZE).sees("lifted", detail="the freeze is over")
     assert story.run.requests["R2"].status == "superseded"
