@@ -56,6 +56,8 @@ from bot.domain.signals.values import Overlaid, Under, Within
 MOST_SEEN = 4
 """Of a part of a watch that more readings keep from holding, people read its name."""
 CONCLUSIONS_KEPT = 256
+PRESENCE_PROBE = "rollout_progress"
+"""The probe that says whether the workload is there."""
 
 
 @dataclass(frozen=True)
@@ -486,8 +488,18 @@ class CompiledPlaybook:
 
     @property
     def wanted_for_calm(self) -> dict[str, SignalSpec]:
-        """Returns the signals that `calm` needs."""
-        return {name: self.playbook.signals[name] for name in signals_of_calm(self.playbook)}
+        """Returns the signals that `calm` needs, and those that say whether the workload is still there."""
+        named = (*signals_of_calm(self.playbook), *self._of_presence)
+        return {name: self.playbook.signals[name] for name in named}
+
+    @property
+    def _of_presence(self) -> list[str]:
+        signals = self.playbook.signals.items()
+        return [name for name, spec in signals if isinstance(spec, ProbeSignal) and spec.probe == PRESENCE_PROBE]
+
+    def is_gone(self, readings: Mapping[str, Reading]) -> bool:
+        """Whether the workload was looked for and is not there."""
+        return any(readings[name].fields.get("exists") is False for name in self._of_presence if name in readings)
 
     def is_calm(self, data: Data, *, changed: bool) -> bool | Unknown:
         """Whether the trouble is gone; after a change, also whether it is gone under load."""

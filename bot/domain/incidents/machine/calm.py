@@ -1,8 +1,8 @@
 """An incident whose trouble went away while it waited for people ends without them.
 
-All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true. Unknown is not calm. What
-needs a person's decision keeps it open: a change that a person asked for meanwhile, a change between its calls, and a
-canary, a cordon or an isolated replica.
+All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true, or no workload. Unknown is
+neither. What needs a person's decision keeps it open: a change that a person asked for meanwhile, a change between its
+calls, and a canary, a cordon or an isolated replica.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bot.domain.incidents.run import CALM_LOOK, Run
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.signals.window import short
 
-RESOLVED_BY_ITSELF = "resolved_by_itself"
+RESOLVED_BY_ITSELF, NOT_APPLICABLE = "resolved_by_itself", "not_applicable"
 LOOKS = 5
 """How many looks there are in the time that it must be calm."""
 MIN_SECONDS, MAX_SECONDS = 1.0, 60.0
@@ -44,7 +44,8 @@ def read(draft: Draft, event: CalmRead) -> None:
         return
     run = draft.run
     values = ScopeValues(run, event.readings)
-    verdict = draft.playbook.is_calm(values, changed=bool(run.held))
+    is_gone = draft.playbook.is_gone(event.readings)
+    verdict = is_gone or draft.playbook.is_calm(values, changed=bool(run.held))
     if isinstance(verdict, Unknown) or not verdict:
         draft.set(calm_since=None)
         return
@@ -52,9 +53,13 @@ def read(draft: Draft, event: CalmRead) -> None:
     draft.set(calm_since=since)
     if draft.at - since >= _seconds(draft):
         data = {name: one.model_dump(mode="json", exclude_defaults=True) for name, one in event.readings.items()}
-        draft.record("read", f"calm for {short(draft.at - since)} while people were waited for", data=data)
+        what = "the workload is not there" if is_gone else f"calm for {short(draft.at - since)}"
+        draft.record("read", f"{what} while people were waited for", data=data)
         draft.set(latest=run.latest | event.readings)
-        _end(draft, draft.at - since)
+        if is_gone:
+            _end_without_workload(draft)
+        else:
+            _end(draft, draft.at - since)
 
 
 def failed(draft: Draft, event: EffectFailed) -> None:
@@ -103,6 +108,12 @@ def _pause(draft: Draft) -> float:
         return often
     waited = draft.at - (draft.run.alerts_resolved_at or draft.at)
     return min(max(often, waited / 20), SELDOM_SECONDS)
+
+
+def _end_without_workload(draft: Draft) -> None:
+    draft.set(parked=None)
+    events.withdraw_what_waits(draft, "the workload is not there any more")
+    entering.close(draft, NOT_APPLICABLE, "The workload is not there any more, and the alerts are resolved.")
 
 
 def _end(draft: Draft, seconds: float) -> None:

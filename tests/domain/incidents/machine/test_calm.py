@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from bot.adapters.yaml_playbooks import load_text
@@ -29,8 +31,8 @@ def requesting(bundle: Bundle = BUNDLE) -> Story:
     return Story(bundle).asked()
 
 
-def parked() -> Story:
-    story = asking()
+def parked(bundle: Bundle = BUNDLE) -> Story:
+    story = asking(bundle)
     (name,) = [name for name in story.run.deadlines if name.endswith(":expiry")]
     story.run = story.run.with_(deadlines={name.replace("expiry", "unanswered"): story.run.deadlines[name]})
     story.due(name.replace("expiry", "unanswered"))
@@ -97,6 +99,41 @@ def test_a_change_that_a_person_asked_for_when_it_was_calm_is_not_closed_away(an
     if answered_first:
         story.due(CALM_LOOK)
         assert story.run.open_request is not None
+
+
+def without_workload(story: Story, *exists: bool | None) -> Story:
+    for each in exists:
+        story.due(CALM_LOOK)
+        reading = (
+            unknown("there", "no answer", at=story.at)
+            if each is None
+            else Reading(name="there", fields={"exists": each})
+        )
+        readings = {"usage": unknown("usage", "no replica", at=story.at), "there": reading}
+        effect_id = story.wanted(ReadCalm).effect_id
+        story.happens(CalmRead(event_id=story.id(), effect_id=effect_id, readings=readings))
+    return story
+
+
+WATCHED = Bundle.of(
+    load_text(TEXT.replace("settings:\n", CALM).replace("signals:\n", "signals:\n  there: {probe: rollout_progress}\n"))
+)
+
+
+@pytest.mark.parametrize("story", [asking, requesting, parked])
+def test_it_ends_where_the_workload_is_not_there_any_more(story: Callable[[Bundle], Story]) -> None:
+    went = without_workload(resolved(story(WATCHED)), False, False)
+    assert (went.run.ending, went.run.parked, went.run.deadlines) == ("not_applicable", None, {})
+    assert went.run.posts[-1].data["text"] == "The workload is not there any more, and the alerts are resolved."
+
+
+@pytest.mark.parametrize("exists", [None, True], ids=["unknown", "there"])
+def test_a_workload_that_cannot_be_read_is_not_gone(exists: bool | None) -> None:
+    assert without_workload(resolved(parked(WATCHED)), False, exists, False).run.is_open
+
+
+def test_the_look_reads_whether_the_workload_is_there() -> None:
+    assert set(WATCHED.playbooks["small"].wanted_for_calm) == {"usage", "there"}
 
 
 def test_nobody_looks_while_an_alert_fires() -> None:
