@@ -145,6 +145,8 @@ def posted(draft: Draft, event: Posted) -> None:
         return
     _record_anchor(draft, event)
     kind, _, ref = event.slot.partition(":")
+    if kind == "question" and event.slot not in draft.run.places:
+        questions.shown(draft, ref)
     if kind in ("request", "question"):
         draft.set(places=draft.run.places | {event.slot: (event.channel, event.ts)})
     if kind == "request":

@@ -18,6 +18,7 @@ from bot.domain.incidents.event import (
     CommandName,
     EffectFailed,
     OpenedByHand,
+    Posted,
     SilencesEnded,
 )
 from bot.domain.incidents.machine import operator_actions
@@ -485,3 +486,40 @@ def test_a_command_leaves_the_name_of_its_person_on_the_timeline() -> None:
     story = Story().opened().says("note", text="seen", user="U0BEN", user_name="ben")
     entry = next(entry for entry in story.entries if entry.kind == "note")
     assert (entry.who, entry.data["user"], entry.data["user_name"]) == ("U0BEN", "U0BEN", "ben")
+
+
+# --- a question that Slack takes late ---------------------------------------------------------------------------------
+
+
+def question_posted(story: Story, *, after: float) -> Story:
+    story.at += after
+    story.happens(Posted(event_id=story.id(), slot="question:Q1", ts="1.1", channel="C1"))
+    return story
+
+
+def test_the_time_of_a_question_that_slack_took_late_starts_when_people_can_read_it() -> None:
+    story = Story().opened().reads(0.95)
+    before, asked = dict(story.run.deadlines), story.run.open_question
+    assert asked is not None
+    assert asked.expires_at is not None
+    question_posted(story, after=900.0)
+    late = story.run.open_question
+    assert late is not None
+    assert late.expires_at is not None
+    assert late.expires_at - asked.expires_at == pytest.approx(900.0, abs=15.0)
+    for name in ("question:Q1:half", "question:Q1:expiry"):
+        assert story.run.deadlines[name] - before[name] == pytest.approx(900.0, abs=15.0)
+    moved = dict(story.run.deadlines)
+    assert question_posted(story, after=900.0).run.deadlines == moved, "it is shown once"
+
+
+def test_the_time_of_a_question_is_not_moved_by_the_usual_moment() -> None:
+    story = Story().opened().reads(0.95)
+    before = dict(story.run.deadlines)
+    assert question_posted(story, after=1.0).run.deadlines == before
+
+
+def test_a_question_that_expired_before_slack_took_it_stays_expired() -> None:
+    story = Story().opened().reads(0.95).due("question:Q1:expiry")
+    before = story.run
+    assert question_posted(story, after=4000.0).run.questions == before.questions
