@@ -77,18 +77,25 @@ def teams_asked(rules: ApprovalRules) -> set[str]:
 
 
 def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Iterator[str]:
-    """If a kind has only one policy, its playbooks are enough; else the states are named too."""
+    """Where a playbook has several policies for one kind, its changes are named by their titles too."""
     kinds: dict[str, dict[str, dict[str, list[str]]]] = {}
     for playbook in playbooks:
         changes = ((name, one) for name, one in playbook.playbook.states.items() if isinstance(one, ChangeState))
         for name, state in changes:
             for kind in kinds_of(state):
                 said = _explained(kind, state, playbook, rules)
-                kinds.setdefault(kind, {}).setdefault(said, {}).setdefault(playbook.name, []).append(name)
+                kinds.setdefault(kind, {}).setdefault(said, {}).setdefault(playbook.name, []).append(
+                    playbook.called(name)
+                )
     for kind, policies in kinds.items():
         for said, found in policies.items():
-            alone = ", ".join(found)
-            where = alone if len(policies) == 1 else "; ".join(f"{name}: {', '.join(of)}" for name, of in found.items())
+            named = [
+                f"{name}: {', '.join(f'“{title}”' for title in dict.fromkeys(titles))}"
+                if sum(name in each for each in policies.values()) > 1
+                else name
+                for name, titles in found.items()
+            ]
+            where = ", ".join(named) if named == list(found) else "; ".join(named)
             yield f"{kind} ({where}): {said}"
 
 

@@ -235,7 +235,7 @@ def test_the_doctor_names_the_targets_that_have_approvers_of_their_own(more: dic
 
 
 @pytest.mark.fast
-def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_named() -> None:
+def test_playbooks_that_ask_the_same_share_a_line_and_changes_that_ask_more_are_named() -> None:
     rules = load_settings(ENOUGH).approvals.rules()
     other = CHANGES.replace("playbook: small", "playbook: other")
     said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
@@ -244,8 +244,17 @@ def test_playbooks_that_ask_the_same_share_a_line_and_states_that_ask_more_are_n
     ]
     sooner = other.replace("risk: medium, done", "risk: medium, expires: settings.soon, done")
     said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(sooner)], rules)]
-    assert [line for line in said if line.startswith("scale (small: grow): ") and "; 20 min" in line]
-    assert [line for line in said if line.startswith("scale (other: grow): ") and "; 5 min" in line]
+    assert [line for line in said if line.startswith("scale (small): ") and "; 20 min" in line]
+    assert [line for line in said if line.startswith("scale (other): ") and "; 5 min" in line]
+    again = (
+        "title: Grow again, change: scale, with: {by: 1}, why: a test, still: usage > 0.9, risk: high, done: shorten"
+    )
+    twice = CHANGES.replace("done: shorten}", f"done: again}}\n  again: {{{again}}}")
+    said = [finding.what for finding in who_approves([load_text(twice)], rules)]
+    assert [line.partition(": ")[2].partition(")")[0] for line in said if line.startswith("scale ")] == [
+        "“grow”",
+        "“Grow again”",
+    ]
 
 
 @pytest.mark.fast
