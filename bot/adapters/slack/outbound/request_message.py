@@ -84,6 +84,8 @@ CUT = "those that need longer"
 NONE_OPEN = "0 streams are open"
 NATIVE = ": native drain"
 """Where that text goes on with how the drain works."""
+DIFFERENCES = "differences"
+"""The circumstance that lists the edits of a rollback; of a few, each is in its step already."""
 SIDE = 100
 """How much of either side of a difference is shown."""
 
@@ -236,7 +238,8 @@ def _streams(drain: str) -> str:
 
 def _notes(request: Request) -> list[str]:
     """What else is to be weighed, in small print; the rest is in the details."""
-    notes = [each.text for each in request.plan.circumstances if each.grade == "note"]
+    shown = DIFFERENCES if all(len(call.differences) <= EDITS for call in request.plan.calls) else ""
+    notes = [each.text for each in request.plan.circumstances if each.grade == "note" and each.name != shown]
     return [f"• {line(each, 160)}" for each in notes[:NOTES]]
 
 
