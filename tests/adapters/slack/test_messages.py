@@ -755,6 +755,36 @@ def test_a_closed_card_keeps_what_was_found() -> None:
     assert "Diagnosis at" not in str(card(closed().with_(posts=()), links={}).blocks)
 
 
+@pytest.mark.parametrize("shown_on", ["card", "closed card"])
+def test_an_engines_whole_error_is_only_in_the_diagnosis(shown_on: str) -> None:
+    error = "It does not start: ValueError: " + "the KV cache is too small " * 15 + "and that is all"
+    told = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data={"title": "full", "cause": error})
+    shown = run(cause=error, posts=(told,)) if shown_on == "card" else closed().with_(posts=(told,))
+    text = str(card(shown, links={}).blocks)
+    assert "ValueError: the KV cache is too small" in text
+    assert "and that is all" not in text
+    assert "and that is all" in str(last(run(posts=(told,))).blocks)
+
+
+def test_what_was_found_is_the_diagnosis_where_it_has_no_other_title() -> None:
+    checks = [["found", "no compression is on"], ["ruled_out", "a node fault"]]
+    told = last(run(posts=(post("diagnosis", "diagnosis:2", "x", checks=checks),)))
+    assert "): No compression is on" in str(told.blocks)
+    assert "Found:" not in str(told.blocks)
+    assert "Ruled out: a node fault." in str(told.blocks)
+    assert told.text == "Diagnosis: no compression is on"
+
+
+@pytest.mark.parametrize(("edits", "is_listed"), [(1, False), (4, True)], ids=["in-the-step", "too-many-for-the-step"])
+def test_the_edits_of_a_rollback_are_listed_once(edits: int, is_listed: bool) -> None:
+    told = Circumstance(name="differences", grade="note", text=f"{edits} differences: --a 1 → 2")
+    made = tuple(Difference(path=f"/{number}", before=1, after=2, text=f"--a{number} 1 → 2") for number in range(edits))
+    call = plan().calls[0].model_copy(update={"differences": made})
+    asked = request(plan=plan(steps=(call,), circumstances=(told,)))
+    shown = str(request_blocks(run(requests={asked.request_id: asked}), asked))
+    assert ("differences: --a" in shown) == is_listed
+
+
 def test_a_notification_of_a_diagnosis_is_whole_sentences() -> None:
     checks = [["found", "a deploy"]]
     told = run(posts=(post("diagnosis", "diagnosis:2", "x", title="full", users="Users wait 5 s", checks=checks),))

@@ -50,6 +50,8 @@ GOES_ON = "A rollout that has begun goes on in Kubernetes."
 """What a halt does not stop."""
 LINKS_CHARACTERS = 2_000
 """Of all links on a card, with their addresses."""
+CAUSE = 240
+"""An engine's error may be longer; all of it is in the diagnosis."""
 HELD = 4
 NUMBERS = 3
 """Shown where the playbook has no sentence about users."""
@@ -125,7 +127,7 @@ def _situation(run: Run) -> list[str]:
 
 def _cause(run: Run) -> str:
     checks = [(each.found, line(each.text, 200)) for each in run.findings.checks]
-    return " ".join(filter(None, (line(run.cause, 400), flags_as_code(checked(checks, "found", "ruled_out")))))
+    return " ".join(filter(None, (line(run.cause, CAUSE), flags_as_code(checked(checks, "found", "ruled_out")))))
 
 
 def _found(run: Run) -> str:
@@ -134,7 +136,7 @@ def _found(run: Run) -> str:
     if not told:
         return ""
     found = [(str(kind), line(text, 200)) for kind, text in told[-1].data.get("checks", ())]
-    said = f"{line(told[-1].data['cause'], 400)} {flags_as_code(checked(found, 'found'))}"
+    said = f"{line(told[-1].data['cause'], CAUSE)} {flags_as_code(checked(found, 'found'))}"
     return f"Diagnosis at {time_of_day(told[-1].at)}: {said.rstrip()}"
 
 

@@ -42,6 +42,8 @@ BUTTONS = 3
 CHOICES = 50
 NAMES = 8
 """Of changes that stay in place, in one sentence."""
+CAUSE = 1_000
+"""With all of an engine's error."""
 CHECK = 300
 LATELY_SECONDS = 60.0
 """A reading that is older than this at the end is shown with its time."""
@@ -78,12 +80,17 @@ def _details(run: Run, about: str) -> list[Block]:
 def _diagnosis(run: Run, post: Post) -> Message:
     title, cause, users = (str(post.data.get(key, "")) for key in ("title", "cause", "users"))
     checks = [(str(found), line(text, CHECK)) for found, text in post.data.get("checks", ())]
-    body = section([f"*Diagnosis* ({moment(post.at)}): {line(capitalized(title), 200) or 'not clear yet'}"])
-    body += section([line(users, 400), line(cause, 400)])
+    found = [text for kind, text in checks if kind == "found"]
+    if not title and len(found) == 1:
+        title, checks = found[0], [each for each in checks if each[0] != "found"]
+    body = section(
+        [f"*Diagnosis* ({moment(post.at)}): {flags_as_code(line(capitalized(title), 200)) or 'not clear yet'}"]
+    )
+    body += section([line(users, 400), line(cause, CAUSE)])
     body += section([flags_as_code(checked(checks, "found", "ruled_out", "unknown"))])
     said = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cause, 400))))
-    if found := checked(checks, "found"):
-        said = f"{said.removesuffix('.')}. {found}" if said else found
+    if others := checked(checks, "found"):
+        said = f"{said.removesuffix('.')}. {others}" if said else others
     return Message(
         f"Diagnosis: {said or 'not clear yet'}"[: limits.TEXT], limits.fitted(body, _details(run, post.slot))
     )
