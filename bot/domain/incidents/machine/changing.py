@@ -15,7 +15,7 @@ from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, ledger, parking, questions, reading, requesting, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import HALT_HALF, HALT_UNANSWERED, ActiveChange, ActiveWatch, News
-from bot.domain.playbooks.language import EndState
+from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
 from bot.domain.signals.window import short
 
