@@ -47,7 +47,7 @@ def frozen_for(draft: Draft, text: str) -> None:
     if advice is not None and advice.reason == "freeze":
         draft.set(only_advice=advice.model_copy(update={"text": text}))
     if request is not None and request.advice is not None and request.advice.reason == "freeze":
-        _set(draft, request.model_copy(update={"advice": request.advice.model_copy(update={"text": text})}))
+        draft.keep_request(request, advice=request.advice.model_copy(update={"text": text}))
 
 
 def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None:

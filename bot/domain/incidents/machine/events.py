@@ -146,7 +146,7 @@ def posted(draft: Draft, event: Posted) -> None:
     _record_anchor(draft, event)
     kind, _, ref = event.slot.partition(":")
     if kind == "question" and event.slot not in draft.run.places:
-        questions.shown(draft, ref)
+        waits.question_posted(draft, ref)
     if kind in ("request", "question"):
         draft.set(places=draft.run.places | {event.slot: (event.channel, event.ts)})
     if kind == "request":

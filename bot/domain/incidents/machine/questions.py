@@ -13,7 +13,7 @@ from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import AskState, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
-from bot.domain.signals.window import STALE_SECONDS, clock, short
+from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
 KEEP = "keep"
@@ -24,8 +24,6 @@ TAKEN_AND_CLOSED = "The incident closes here, and its alerts are yours."
 FIRING = 4
 """How many alerts a question names."""
 TRIED = 4
-LATE_SECONDS = 60.0
-"""Slack is usually faster; each move of a deadline edits the question and the card."""
 
 
 def draw_for_the_first(draft: Draft) -> None:
@@ -51,21 +49,6 @@ def ask(draft: Draft, question: Question, *, expires_seconds: float | None = Non
         question.text,
         data={"id": question.question_id, "choices": question.choices},
     )
-
-
-def shown(draft: Draft, ref: str) -> None:
-    """A question is in Slack. People have its whole time from then on, where Slack took it late."""
-    question = draft.run.questions.get(ref)
-    late = draft.at - question.asked_at if question is not None and question.status == "open" else 0.0
-    if question is None or late < LATE_SECONDS:
-        return
-    for name, due_at in draft.run.deadlines.items():
-        if name.startswith(f"question:{ref}:"):
-            draft.set_deadline(name, due_at + late)
-    if question.expires_at is not None:
-        longer = question.model_copy(update={"expires_at": question.expires_at + late})
-        draft.set(questions=draft.run.questions | {ref: longer})
-    draft.record("slack", f"{ref} was posted {short(late)} late; its time starts now", data={"question": ref})
 
 
 def ask_written(draft: Draft, state: AskState) -> None:

@@ -47,8 +47,7 @@ def _offer_the_glass(draft: Draft) -> None:
     request = draft.run.open_request
     if request is not None:
         policy = request.policy.model_copy(update={"break_glass": draft.approvals.glass(request.policy.demands)})
-        waiting = request.model_copy(update={"policy": policy})
-        draft.set(requests=draft.run.requests | {request.request_id: waiting})
+        draft.keep_request(request, policy=policy)
 
 
 def expect_status(draft: Draft) -> None:

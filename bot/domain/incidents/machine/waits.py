@@ -13,6 +13,8 @@ from bot.domain.signals.window import short
 
 UNPOSTED_SECONDS = 600.0
 """A request's time starts at most this long after its creation, even if Slack does not accept its message."""
+LATE_SECONDS = 60.0
+"""Slack is usually faster; each move of a question's deadline edits its message and the card."""
 
 
 def expect_post(draft: Draft, request: Request) -> None:
@@ -89,6 +91,20 @@ def request_expired(draft: Draft, ref: str) -> None:
 def _unanswered_advice(draft: Draft, request: Request) -> str:
     waited = short(draft.at - request.asked_at)
     return f"Nobody has answered for {waited}, and the bot only advises this: {request.called}."
+
+
+def question_posted(draft: Draft, ref: str) -> None:
+    """Give people the whole time of a question from now on, where Slack took its message late."""
+    question = draft.run.questions.get(ref)
+    late = draft.at - question.asked_at if question is not None and question.status == "open" else 0.0
+    if question is None or late < LATE_SECONDS:
+        return
+    for name, due_at in draft.run.deadlines.items():
+        if name.startswith(f"{question.slot}:"):
+            draft.set_deadline(name, due_at + late)
+    if question.expires_at is not None:
+        draft.keep_question(question, expires_at=question.expires_at + late)
+    draft.record("slack", f"{ref} was posted {short(late)} late; its time starts now", data={"question": ref})
 
 
 def half_of_a_question(draft: Draft, ref: str) -> None:
