@@ -17,12 +17,12 @@ import structlog
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
-from bot.domain.signals.comparison import compare, metrics_compared
+from bot.domain.signals.comparison import Era, compare, is_counted, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, reach_of, read_window, span_of, with_target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal, ProbeSignal, SignalSpec
-from bot.domain.signals.window import FEWEST_POINTS, FIRST_LOOK_SECONDS, SLICES, STALE_SECONDS, Window, coarse, short
+from bot.domain.signals.window import FIRST_LOOK_SECONDS, SLICES, STALE_SECONDS, Window, coarse, coarse_within, short
 from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
@@ -126,11 +126,15 @@ class ReadSignals:
     def _step(self, together: Sequence[_Asked]) -> float:
         """Between two samples of windows that are read together. A peak that lasts for seconds needs all of them."""
         shortest = min(one.span for one in together)
-        has_peaks = any(isinstance(one.spec, MetricSignal) and one.spec.take in PEAKS for one in together)
-        return 0.0 if has_peaks or shortest <= COARSE_FROM_SECONDS else self._coarse(shortest)
+        has_peaks = any(_is_peak(one.spec) for one in together)
+        is_whole = has_peaks or shortest <= COARSE_FROM_SECONDS or self._history.has_whole_pages
+        return 0.0 if is_whole else coarse(shortest)
 
-    def _coarse(self, seconds: float, points: int = FEWEST_POINTS) -> float:
-        return 0.0 if self._history.has_whole_pages else coarse(seconds, points)
+    def _step_within(self, compared: SampledSpec, span: float) -> float:
+        """The same for windows in a row, which are compared with one that is read at all its samples."""
+        if self._history.has_whole_pages or _is_peak(compared):
+            return 0.0
+        return coarse_within(span, 1 if is_counted(compared) else SLICES)
 
     async def _compare(self, name: str, spec: ComparedSignal, context: ReadContext) -> Reading:
         try:
@@ -138,9 +142,11 @@ class ReadSignals:
             end = end_of(spec.ending, context.moments)
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
-                step = self._coarse(span, SLICES)
-                now = Window(self._now() - span, self._now(), longest_gap=max(step, STALE_SECONDS))
-                past_end = now.start if end is None else min(end, now.start)
+                step = self._step_within(spec.compared, span)
+                # Steps are whole seconds.
+                until = math.floor(self._now()) if step else self._now()
+                now = Window(until - span, until, longest_gap=max(step, STALE_SECONDS))
+                past_end = now.start if end is None else min(math.floor(end) if step else end, now.start)
                 past, metrics = Window(past_end - back, past_end), metrics_compared(spec)
                 then, present = await asyncio.gather(
                     self._history.between(context, metrics, past.start, past.end, step=step),
@@ -148,7 +154,7 @@ class ReadSignals:
                 )
                 # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
                 reading = await asyncio.to_thread(
-                    compare, name, spec, [*then, *present], now=now, past=past, picked=context.picked
+                    compare, name, spec, now=Era(now, present), past=Era(past, then), picked=context.picked
                 )
         except ValueError as error:
             reading = unknown(name, str(error), at=self._now())
@@ -218,6 +224,10 @@ class _ReadOnce:
 def _window(asked: _Asked, until: float, step: float) -> Window:
     needed = FIRST_LOOK_SECONDS if asked.end is None else math.inf
     return Window(until - asked.span, until, needed, max(step, STALE_SECONDS))
+
+
+def _is_peak(spec: SampledSpec) -> bool:
+    return isinstance(spec, MetricSignal) and spec.take in PEAKS
 
 
 @dataclass(frozen=True)

@@ -444,6 +444,15 @@ async def test_with_a_step_the_newest_sample_is_read_as_it_is(server: Answer) ->
     assert [scrape.at for scrape in scrapes] == [9975]
 
 
+@pytest.mark.fast
+async def test_with_a_step_a_time_in_the_past_is_read_up_to_its_very_end(server: Answer) -> None:
+    async with httpx.AsyncClient() as client:
+        url = f"http://127.0.0.1:{server.port}/prom/"
+        history = PrometheusHistory(client, url, replicas=Replicas(REPLICA), engine=vllm_metrics, now=lambda: 10000.0)
+        await history.between(CONTEXT, frozenset({"num_requests_running"}), 1000, 9400, step=300)
+    assert (server.asked, server.each) == ("", {"start": "1000.000", "end": "9400.000", "step": "300"})
+
+
 @pytest.mark.needs_server("prometheus")
 async def test_both_histories_know_the_same_of_the_time_before_and_nothing_of_the_time_before_that(
     prometheus: str, captured: Path

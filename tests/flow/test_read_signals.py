@@ -10,7 +10,7 @@ import pytest
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import ClusterError, SourceError, StorageUnavailableError
 from bot.domain.kernel.target import Target
-from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import (
     ComparedSignal,
@@ -268,6 +268,59 @@ async def test_a_long_window_is_read_at_fewer_samples_which_cover_it() -> None:
     assert found["12h"].value == 0.4
     peak = await signals.read({"12h": level.model_copy(update={"over": "12h", "take": "max"})}, context)
     assert (history.steps[43200], peak["12h"].unknown[:29]) == (0, "only 2.4 h of 12 h of history")
+
+
+class AtEachStep(SampledHistory):
+    """Answers as a Prometheus does: with a step the values of its last scrapes, at the times that it was asked for."""
+
+    has_whole_pages = False
+    samples_read = 0
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
+    ) -> Sequence[Scrape]:
+        found = await super().between(context, metrics, start - 300, end)
+        if not step:
+            return [scrape for scrape in found if scrape.at >= start]
+        times = [round(end, 3) - step * back for back in range(int((end - start) // step) + 1)]
+        last = [[scrape for scrape in found if scrape.at <= at][-1:] for at in times]
+        stepped = [scrape.model_copy(update={"at": at}) for at, (scrape,) in zip(times, last, strict=True)]
+        self.samples_read += len(stepped)
+        return stepped
+
+
+@pytest.mark.parametrize(("over", "most"), [("5m", 73), ("10m", 73), ("33m", 99)])
+async def test_what_was_counted_in_the_past_is_read_at_the_ends_of_its_windows(over: str, most: int) -> None:
+    scene = Scene()
+    for at in range(0, 8 * 3600, 30):
+        counted = {"0.5": 0.9 * at, "1.0": 0.99 * at, "+Inf": 1.0 * at}
+        page = {"request_success": 1.0 * at, "num_requests_running": 4.0, "num_requests_waiting": 0.0}
+        latency = {"0": {"e2e_request_latency_seconds": Histogram(buckets=counted, sum=0.3 * at, count=1.0 * at)}}
+        scrape = Scrape(replica="llm-0", uid="u0", at=at + 0.25, ranks={"0": page}, histograms=latency)
+        await scene.store.add(CONTEXT.target.key, [scrape])
+    scene.now = 8 * 3600 - 29.4
+    spec = ComparedSignal(
+        compared=QuantileSignal(quantile=0.95, histogram="e2e_request_latency_seconds", over=over), past="6h"
+    )
+    whole = AtEachStep(replicas=scene, scraper=Unscraped(), store=scene.store, now=lambda: scene.now)
+    whole.has_whole_pages = True
+    fewer = AtEachStep(replicas=scene, scraper=Unscraped(), store=scene.store, now=lambda: scene.now)
+    of_all, of_few = [
+        (
+            await ReadSignals(history=history, probes={}, cluster=scene, now=lambda: scene.now).read(
+                {"p95": spec}, CONTEXT
+            )
+        )["p95"]
+        for history in (whole, fewer)
+    ]
+    assert of_few.value == pytest.approx(of_all.value)
+    assert of_few.detail == of_all.detail
+    assert (whole.samples_read, 0 < fewer.samples_read <= most) == (0, True)
+
+
+class Unscraped:
+    async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
+        return []
 
 
 async def test_a_comparison_that_takes_too_long_says_how_much_there_was_to_read() -> None:

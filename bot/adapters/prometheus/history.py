@@ -18,7 +18,7 @@ import httpx
 from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, quoted, refuse_strange
 from bot.domain.cluster.workload import NUMBERED
 from bot.domain.kernel.target import Target
-from bot.domain.signals.metric import Sample
+from bot.domain.signals.metric import Series
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports import ReadContext, Replica, Replicas
@@ -38,13 +38,13 @@ class EngineNames(Protocol):
         """An RE2 pattern for the names of all series that these metrics need."""
         ...
 
-    def scrape_of(self, samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
-        """The scrape that these samples of one moment make; None if none of them is the engine's."""
+    def scrapes_of(self, series: Iterable[Series], replica: Replica) -> list[Scrape]:
+        """The scrapes that these series make, oldest first; the samples of one scrape have one time."""
         ...
 
 
-Pages = dict[str, dict[str, dict[float, list[Sample]]]]
-"""Pod, then scrape target, then time: the samples of one scrape."""
+Pages = dict[str, dict[str, list[Series]]]
+"""Pod, then scrape target."""
 
 
 class PrometheusHistory:
@@ -82,9 +82,12 @@ class PrometheusHistory:
         return await asyncio.to_thread(self._made_of, bodies, replicas, end)
 
     def _asked(self, selector: str, start: float, end: float, step: float) -> list[Awaitable[bytes]]:
-        """With a step, the values at each step, and the newest samples as they are, since their age counts."""
+        """With a step, the values at each step; up to now the newest samples as they are, since their age counts."""
         if step <= 0:
             return [self._queries.ask(ranged(selector, end - start), at=end)]
+        if self._now() - end >= STALE_SECONDS:
+            first = end - math.floor((end - start) / step) * step
+            return [self._queries.ask_each(selector, start=first, end=end, step=step)]
         newest = end - STALE_SECONDS
         first = newest - math.floor((newest - start) / step) * step
         return [
@@ -93,11 +96,10 @@ class PrometheusHistory:
         ]
 
     def _made_of(self, bodies: Sequence[bytes], replicas: Sequence[Replica], end: float) -> list[Scrape]:
-        *at_each_step, newest = map(self._queries.series_of, bodies)
-        if at_each_step:
-            # More of them would give the last minute more weight than the others.
-            newest = [{**one, "values": one.get("values", ())[-1:]} for one in newest]
-        pages = _by_target(one for series in (*at_each_step, newest) for one in series)
+        found, *newest = map(self._queries.series_of, bodies)
+        # More of them would give the last minute more weight than the others.
+        last = [{**one, "values": one.get("values", ())[-1:]} for series in newest for one in series]
+        pages = _by_target([*found, *last])
         # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
         gone = sorted(pages.keys() - {replica.name for replica in replicas} - {""})
         fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
@@ -108,10 +110,9 @@ class PrometheusHistory:
 
         For a past moment that is unknown: the replica may not have existed then.
         """
-        targets: list[list[Scrape]] = []
-        for _, by_time in sorted(pages.get(replica.name, {}).items()):
-            made = [self._engine.scrape_of(samples, replica, at) for at, samples in sorted(by_time.items())]
-            targets.append([scrape for scrape in made if scrape is not None])
+        targets = [
+            self._engine.scrapes_of(series, replica) for _, series in sorted(pages.get(replica.name, {}).items())
+        ]
         found = _one_at_a_time([target for target in targets if target])
         is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
         if is_live and (not found or end - found[-1].at > STALE_SECONDS):
@@ -158,15 +159,12 @@ def ranged(selector: str, seconds: float) -> str:
 
 def _by_target(result: Iterable[Mapping[str, Any]]) -> Pages:
     """The series of one scrape share its time to the millisecond."""
-    pages: Pages = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    pages: Pages = defaultdict(lambda: defaultdict(list))
     for one in result:
         labels: dict[str, str] = one["metric"]
-        name, target = labels["__name__"], " ".join(labels.get(label, "") for label in TARGET_LABELS)
-        by_time = pages[labels.get("pod", "")][target]
-        for at, value in one.get("values", ()):
-            number = float(value)
-            if math.isfinite(number):
-                by_time[at].append(Sample(name, labels, number))
+        target = " ".join(labels.get(label, "") for label in TARGET_LABELS)
+        points = [(at, number) for at, value in one.get("values", ()) if math.isfinite(number := float(value))]
+        pages[labels.get("pod", "")][target].append(Series(labels["__name__"], labels, points))
     return pages
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from bot.domain.signals.metric import METRICS, Sample, on_pages, on_the_page
+from bot.domain.signals.metric import METRICS, Sample, Series, on_pages, on_the_page
 from bot.domain.signals.scrape import BY_MODEL, Histogram, Scrape
 from bot.flow.ports import Replica
 
@@ -94,70 +94,134 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def scrape_of(samples: Iterable[Sample], replica: Replica, at: float) -> Scrape | None:
     """One replica's scrape at one moment; None if none of the samples is vLLM's."""
-    samples = list(samples)
-    counted = _counted(frozenset(sample.name for sample in samples))
-    found = _Found()
-    started_at: float | None = None
-    for sample in samples:
-        if sample.name == START:
-            started_at = sample.value
-        elif sample.name in counted:
-            found.take(sample)
-    if not found.values and not found.histograms:
-        return None
+    made = scrapes_of([Series(one.name, one.labels, ((at, one.value),)) for one in samples], replica)
+    return made[0] if made else None
+
+
+def scrapes_of(series: Iterable[Series], replica: Replica) -> list[Scrape]:
+    """One replica's scrapes, oldest first; none for a time at which none of the samples is vLLM's.
+
+    A day of a fleet has millions of samples of some thousand series: what a series means is found out once.
+    """
+    pages: dict[float, _Found] = defaultdict(_Found)
+    found = list(series)
+    if copies := _copies(frozenset([one.name for one in found])):
+        found.sort(key=lambda one: _spelled(one.name)[1])
+    for name, labels, points in found:
+        # The production-stack router republishes its servers' gauges under the same names.
+        if "server" in labels or (put := _placed(name, labels)) is None:
+            continue
+        copied = copies.get(name)
+        for at, value in points:
+            page = pages[at]
+            if copied is None or page.names.setdefault(copied, name) == name:
+                put(page, value)
+    return [_scrape(page, replica, at) for at, page in sorted(pages.items()) if page.values or page.histograms]
+
+
+def _scrape(page: _Found, replica: Replica, at: float) -> Scrape:
     return Scrape(
         replica=replica.name,
         uid=replica.uid,
         at=at,
-        started_at=started_at,
+        started_at=page.started_at,
         role=replica.role,
         in_rotation=replica.in_rotation,
-        ranks=_resolved(found.values),
-        histograms=_resolved(found.histograms_as_values()),
-        models=found.models_as_values(),
-        config=found.config,
+        ranks=_resolved(page.values),
+        histograms=_resolved(page.histograms_as_values()),
+        models=page.models_as_values(),
+        config=page.config,
     )
 
 
-class _Found:
-    """Samples sorted by engine rank and by the name on the page, before old names give way to new ones."""
+_Copied = tuple[str, str]
+"""The name and the suffix that several series share."""
+
+
+@lru_cache(maxsize=256)
+def _copies(names: frozenset[str]) -> Mapping[str, _Copied]:
+    """Of series that have the same values under several names: what these share.
+
+    Ray exports each counter with `_total` and, as a gauge, without; a relabelling may copy a series to another prefix.
+    """
+    same = {name: _spelled(name)[0] for name in names}
+    shared = Counter(same.values())
+    return {name: what for name, what in same.items() if shared[what] > 1}
+
+
+@lru_cache(maxsize=1024)
+def _spelled(name: str) -> tuple[_Copied, tuple[bool, int, str]]:
+    prefix, base, suffix = _split(name)
+    return (base, "" if suffix == "total" else suffix), (suffix != "total", len(prefix), name)
+
+
+def _placed(name: str, labels: Mapping[str, str]) -> Callable[[_Found, float], None] | None:
+    """Puts a value of this series where it belongs on a page; None: the bot does not read it."""
+    if name == START:
+        return _Found.start
+    rank = labels.get("engine", "0")
+    _, base, suffix = _split(name)
+    if base == CONFIG:
+        return lambda page, _: page.take_config(labels, rank)
+    resolved = ALIASES.get(base, base)
+    if resolved in HISTOGRAMS:
+        if suffix == "bucket" and (bound := labels.get("le")) is not None:
+            return lambda page, value: _add(page.histograms[rank][base].buckets, bound, value)
+        model = None
+        if resolved == BY_MODEL:
+            model = "/".join(filter(None, (labels.get(label, "") for label in MODEL_LABELS)))
+        return lambda page, value: page.observe(rank, base, suffix, value, model)
+    if resolved not in NUMBERS:
+        return None
+    names = [base, of_reason] if (of_reason := f"{base}_{labels.get('finished_reason', '')}") in COUNTERS else [base]
+    is_share = resolved in METRICS and METRICS[resolved].is_share
+    return lambda page, value: page.add(rank, names, value, is_share=is_share)
+
+
+class _Counts:
+    """One histogram, or its sum and count alone."""
+
+    __slots__ = ("buckets", "totals")
 
     def __init__(self) -> None:
+        self.buckets: dict[str, float] = {}
+        self.totals: dict[str, float] = {}
+
+    def histogram(self) -> Histogram:
+        return Histogram(buckets=self.buckets, sum=self.totals.get("sum", 0.0), count=self.totals.get("count", 0.0))
+
+
+def _add(values: dict[str, float], name: str, value: float) -> None:
+    values[name] = values.get(name, 0.0) + value
+
+
+class _Found:
+    """The values of one page by engine rank and by the name on it, before old names give way to new ones."""
+
+    def __init__(self) -> None:
+        self.names: dict[_Copied, str] = {}
+        """Which of several names is read of this page."""
+        self.started_at: float | None = None
         self.values: dict[str, dict[str, float]] = defaultdict(dict)
-        self.histograms: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-        self.models: dict[str, dict[str, float]] = defaultdict(dict)
+        self.histograms: dict[str, dict[str, _Counts]] = defaultdict(lambda: defaultdict(_Counts))
+        self.models: dict[str, _Counts] = defaultdict(_Counts)
         self.config: dict[str, str] = {}
 
-    def take(self, sample: Sample) -> None:
-        # The production-stack router republishes its servers' gauges under the same names.
-        if "server" in sample.labels:
-            return
-        rank = sample.labels.get("engine", "0")
-        _, base, suffix = _split(sample.name)
-        if base == CONFIG:
-            self._take_config(sample.labels, rank)
-            return
-        resolved = ALIASES.get(base, base)
-        if resolved in HISTOGRAMS:
-            key = f"le={sample.labels['le']}" if suffix == "bucket" and "le" in sample.labels else suffix
-            parts = self.histograms[rank][base]
-            parts[key] = parts.get(key, 0.0) + sample.value
-            if resolved == BY_MODEL and suffix in ("sum", "count"):
-                model = "/".join(filter(None, (sample.labels.get(label, "") for label in MODEL_LABELS)))
-                self.models[model][suffix] = self.models[model].get(suffix, 0.0) + sample.value
-        elif resolved in NUMBERS:
-            self._add(rank, base, sample.value)
-            reason = sample.labels.get("finished_reason", "")
-            if f"{base}_{reason}" in COUNTERS:
-                self._add(rank, f"{base}_{reason}", sample.value)
+    def start(self, value: float) -> None:
+        self.started_at = value
 
-    def _add(self, rank: str, name: str, value: float) -> None:
-        known = self.values[rank].get(name)
-        metric = METRICS.get(ALIASES.get(name, name))
-        shared = metric is not None and metric.is_share
-        self.values[rank][name] = value if known is None else max(known, value) if shared else known + value
+    def observe(self, rank: str, base: str, suffix: str, value: float, model: str | None) -> None:
+        _add(self.histograms[rank][base].totals, suffix, value)
+        if model is not None:
+            _add(self.models[model].totals, suffix, value)
 
-    def _take_config(self, labels: Mapping[str, str], rank: str) -> None:
+    def add(self, rank: str, names: Sequence[str], value: float, *, is_share: bool) -> None:
+        values = self.values[rank]
+        for name in names:
+            known = values.get(name)
+            values[name] = value if known is None else max(known, value) if is_share else known + value
+
+    def take_config(self, labels: Mapping[str, str], rank: str) -> None:
         kept = {name: labels[name] for name in CONFIG_LABELS if labels.get(name, "None") != "None"}
         self.config = self.config or kept
         for name in ("num_gpu_blocks", "block_size"):
@@ -166,13 +230,13 @@ class _Found:
 
     def histograms_as_values(self) -> dict[str, dict[str, Histogram]]:
         return {
-            rank: {base: _histogram(parts) for base, parts in by_base.items()}
+            rank: {base: counts.histogram() for base, counts in by_base.items()}
             for rank, by_base in self.histograms.items()
         }
 
     def models_as_values(self) -> dict[str, Histogram]:
         """Empty for a single model: it is the replica itself."""
-        return {name: _histogram(parts) for name, parts in self.models.items()} if len(self.models) > 1 else {}
+        return {name: counts.histogram() for name, counts in self.models.items()} if len(self.models) > 1 else {}
 
 
 @lru_cache(maxsize=1024)
@@ -185,26 +249,6 @@ def _split(series: str) -> tuple[str, str, str]:
     prefix, name = (found[0], series[found.end() :]) if found else ("", series)
     kind = SUFFIX.search(name)
     return (prefix, name[: kind.start()], kind[1]) if kind else (prefix, name, "")
-
-
-@lru_cache(maxsize=256)
-def _counted(names: frozenset[str]) -> frozenset[str]:
-    """One of the series that have the same values under several names.
-
-    Ray exports each counter with `_total` and, as a gauge, without; a relabelling may copy a series to another prefix.
-    """
-    best: dict[tuple[str, str], tuple[bool, int, str]] = {}
-    for name in names:
-        prefix, base, suffix = _split(name)
-        same = (base, "" if suffix == "total" else suffix)
-        spelled = (suffix != "total", len(prefix), name)
-        best[same] = min(spelled, best.get(same, spelled))
-    return frozenset(name for _, _, name in best.values())
-
-
-def _histogram(parts: Mapping[str, float]) -> Histogram:
-    buckets = {key.removeprefix("le="): value for key, value in parts.items() if key.startswith("le=")}
-    return Histogram(buckets=buckets, sum=parts.get("sum", 0.0), count=parts.get("count", 0.0))
 
 
 def _resolved(found: Mapping[str, Mapping[str, T]]) -> dict[str, dict[str, T]]:

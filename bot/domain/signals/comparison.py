@@ -8,8 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
+from typing import NamedTuple
 
-from bot.domain.signals.sampling import metrics_of, read_window, spec_fault, words_of
+from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window, spec_fault, words_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal
@@ -23,6 +24,11 @@ def metrics_compared(spec: ComparedSignal) -> frozenset[str]:
     return metrics_of(spec.compared) | metrics_of(ARRIVALS)
 
 
+def is_counted(spec: SampledSpec) -> bool:
+    """Returns whether the two ends of a window tell what was counted in it."""
+    return not isinstance(spec, MetricSignal) or spec.take in ("rate", "increase")
+
+
 def comparison_fault(spec: ComparedSignal) -> str:
     """Returns why this spec can never yield a comparison; empty if it can."""
     if getattr(spec.compared, "across", "") == "each":
@@ -32,42 +38,38 @@ def comparison_fault(spec: ComparedSignal) -> str:
     return spec_fault(spec.compared)
 
 
-def compare(
-    name: str,
-    spec: ComparedSignal,
-    scrapes: Sequence[Scrape],
-    *,
-    now: Window,
-    past: Window,
-    picked: Mapping[str, str],
-) -> Reading:
+class Era(NamedTuple):
+    """A time, and the scrapes in it; those of the past may be fewer than were taken."""
+
+    window: Window
+    scrapes: Sequence[Scrape]
+
+
+def compare(name: str, spec: ComparedSignal, *, now: Era, past: Era, picked: Mapping[str, str]) -> Reading:
     """Returns the reading divided by the median of past ones at similar load; unknown if any of them is unknown."""
     if fault := comparison_fault(spec):
-        return unknown(name, fault, at=now.end)
-    asked = {"window_seconds": now.seconds, "unit": spec.unit or "ratio", "query": _words(spec, now, past)}
-    return _compared(name, spec, scrapes, now=now, past=past, picked=picked).model_copy(update=asked)
+        return unknown(name, fault, at=now.window.end)
+    asked = {
+        "window_seconds": now.window.seconds,
+        "unit": spec.unit or "ratio",
+        "query": _words(spec, now.window, past.window),
+    }
+    return _compared(name, spec, now=now, past=past, picked=picked).model_copy(update=asked)
 
 
-def _compared(
-    name: str,
-    spec: ComparedSignal,
-    scrapes: Sequence[Scrape],
-    *,
-    now: Window,
-    past: Window,
-    picked: Mapping[str, str],
-) -> Reading:
-    present = read_window(name, spec.compared, scrapes, window=now, picked=picked)
-    load = read_window(name, ARRIVALS, scrapes, window=now, picked={})
+def _compared(name: str, spec: ComparedSignal, *, now: Era, past: Era, picked: Mapping[str, str]) -> Reading:
+    present = read_window(name, spec.compared, now.scrapes, window=now.window, picked=picked)
+    load = read_window(name, ARRIVALS, now.scrapes, window=now.window, picked={})
+    end, span = now.window.end, short(now.window.seconds)
     if not isinstance(present.value, float):
-        return unknown(name, f"now: {present.unknown or 'it is no number'}", at=now.end)
+        return unknown(name, f"now: {present.unknown or 'it is no number'}", at=end)
     if not isinstance(load.value, float):
-        return unknown(name, f"arrivals now: {load.unknown}", at=now.end)
+        return unknown(name, f"arrivals now: {load.unknown}", at=end)
     if load.value <= 0:
-        return unknown(name, f"no request arrived in {short(now.seconds)}: there is no load to compare at", at=now.end)
+        return unknown(name, f"no request arrived in {span}: there is no load to compare at", at=end)
     low, high = load.value * (1 - spec.load_within), load.value * (1 + spec.load_within)
     loads, then = list[float](), list[float]()
-    for window, inside in _windows(scrapes, past, now):
+    for window, inside in _windows(past, now.window):
         was = read_window(name, ARRIVALS, inside, window=window, picked={}).value
         if not isinstance(was, float):
             continue
@@ -76,18 +78,18 @@ def _compared(
             value = read_window(name, spec.compared, inside, window=window, picked=picked).value
             then += [value] if isinstance(value, float) else []
     if not then or median(then) == 0:
-        return unknown(name, _nothing_alike(loads, then, (low, high), past), at=now.end)
+        return unknown(name, _nothing_alike(loads, then, (low, high), past.window), at=end)
     detail = f"{present.value:.3g} now, {median(then):.3g} then: the median of {len(then)} windows at similar load"
     said = f"{detail}, {low:.3g} to {high:.3g} requests/s"
     return Reading(name=name, value=present.value / median(then), at=present.at, detail=said)
 
 
-def _windows(scrapes: Sequence[Scrape], past: Window, now: Window) -> Iterator[tuple[Window, Sequence[Scrape]]]:
+def _windows(past: Era, now: Window) -> Iterator[tuple[Window, Sequence[Scrape]]]:
     """Returns the whole windows of the past, newest first, each with its own scrapes."""
-    ordered = sorted(scrapes, key=lambda scrape: scrape.at)
+    ordered = sorted(past.scrapes, key=lambda scrape: scrape.at)
     times = [scrape.at for scrape in ordered]
-    for back in range(int(past.seconds // now.seconds)):
-        end = past.end - back * now.seconds
+    for back in range(int(past.window.seconds // now.seconds)):
+        end = past.window.end - back * now.seconds
         window = Window(end - now.seconds, end, longest_gap=now.longest_gap)
         yield window, ordered[bisect_left(times, window.start) : bisect_right(times, window.end)]
 

@@ -6,7 +6,7 @@ computed from others of the same scrape and exist on no `/metrics` page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
@@ -21,6 +21,15 @@ class Sample(NamedTuple):
     name: str
     labels: Mapping[str, str]
     value: float
+
+
+class Series(NamedTuple):
+    """The values of one series over time, as a metrics store returns them."""
+
+    name: str
+    labels: Mapping[str, str]
+    points: Iterable[tuple[float, float]]
+    """Time and value."""
 
 
 Shape = Literal["gauge", "counter", "histogram"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from bot.domain.kernel.durations import seconds
 from bot.domain.signals.history import (
@@ -44,6 +45,7 @@ from bot.domain.signals.window import (
     REACH_SECONDS,
     Point,
     Window,
+    began_inside,
     counted_seconds,
     histogram_quantile,
     increase,
@@ -414,12 +416,14 @@ def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, floa
         return None if found is None else found.count
 
     risen, missing = measured(
-        history, histogram, count, lambda scrapes, rank: _bucket_rises(scrapes, rank, histogram, history.window)
+        history, histogram, count, lambda scrapes, rank: bucket_rises(scrapes, rank, histogram, history.window)
     )
     return {replica: _add_buckets(ranks) for replica, ranks in risen.items()}, missing
 
 
-def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
+def bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
+    """Returns how much each cumulative count of one rank rose in the window."""
+
     def count(scrape: Scrape, rank: str) -> float | None:
         found = scrape.histograms.get(rank, {}).get(histogram)
         return None if found is None else found.count
@@ -429,14 +433,14 @@ def _bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: 
     if isinstance(risen, Missing):
         return risen
     ends = _ends_of_lives([(scrape, life) for scrape, life in zip(scrapes, lives, strict=True)], rank, count)
-    rises: dict[str, float] = {}
-    for bound in scrapes[-1].histograms[rank][histogram].buckets:
-        points = [
-            Point(scrape.at, value, life, scrape.started_at)
-            for scrape, life in ends
-            if (value := scrape.histograms[rank][histogram].buckets.get(bound)) is not None
-        ]
-        rises[bound] = increase(points, window)
+    counts = [(scrape.histograms[rank][histogram].buckets, life) for scrape, life in ends]
+    first, rises = Point(ends[0][0].at, 0.0, born=ends[0][0].started_at), dict.fromkeys(counts[-1][0], 0.0)
+    earlier = [({}, None) if began_inside(first, window) else counts[0], *counts]
+    for (before, of), (after, life) in pairwise(earlier):
+        for bound in rises.keys() & after.keys():
+            value = after[bound]
+            was = before.get(bound, value) if life == of else 0.0
+            rises[bound] += value - was if value >= was else value
     return rises
 
 

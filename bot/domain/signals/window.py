@@ -66,7 +66,7 @@ def increase(points: Sequence[Point], window: Window, *, may_fall: bool = False)
 
     `may_fall`: the values include gauges and may fall without a restart, as arrivals briefly do.
     """
-    total = points[0].value if _began_inside(points[0], window) else 0.0
+    total = points[0].value if began_inside(points[0], window) else 0.0
     total += sum(_step(before, after, may_fall=may_fall) for before, after in pairwise(points))
     return max(total, 0.0)
 
@@ -79,7 +79,7 @@ def _step(before: Point, after: Point, *, may_fall: bool) -> float:
 def counted_seconds(points: Sequence[Point], window: Window) -> float:
     """Returns the time over which `increase` counts: a counter misses nothing between two of its samples."""
     first = points[0]
-    since = first.born if first.born is not None and _began_inside(first, window) else first.at
+    since = first.born if first.born is not None and began_inside(first, window) else first.at
     return points[-1].at - since
 
 
@@ -119,13 +119,19 @@ def sampled_seconds(points: Sequence[Point], window: Window) -> float:
     return sum(min(after.at - before.at, window.longest_gap) for before, after in pairwise(points))
 
 
-def coarse(seconds: float, points: int = FEWEST_POINTS) -> float:
+def coarse(seconds: float) -> float:
     """Returns how far apart the samples of so long a window may be; 0: all are needed.
 
     For a mean, a rise, or a quantile that is no peak.
     """
-    step = min(seconds / points, COARSEST_SECONDS)
+    step = min(seconds / FEWEST_POINTS, COARSEST_SECONDS)
     return step if step >= STALE_SECONDS else 0.0
+
+
+def coarse_within(seconds: float, parts: int) -> float:
+    """As `coarse`, for windows in a row: each of them begins and ends at a sample, and has so many parts or more."""
+    coarsest = math.floor(min(seconds / parts, COARSEST_SECONDS))
+    return next((float(step) for step in range(coarsest, math.ceil(STALE_SECONDS) - 1, -1) if seconds % step == 0), 0.0)
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -200,5 +206,6 @@ def clock(at: float, beside: float) -> str:
     return f"{shown:%H:%M:%S}" if shown.date() == near.date() else f"{shown:%Y-%m-%d %H:%M}"
 
 
-def _began_inside(point: Point, window: Window) -> bool:
+def began_inside(point: Point, window: Window) -> bool:
+    """Whether the process behind it started in the window, so that all its counts are of the window."""
     return point.born is not None and window.start <= point.born <= point.at

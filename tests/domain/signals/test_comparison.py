@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.signals.comparison import compare, comparison_fault
+from bot.domain.signals.comparison import Era, compare, comparison_fault
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import ComparedSignal, MetricSignal, RatioSignal
@@ -37,7 +37,7 @@ def compared(scrapes: Sequence[Scrape], *, past_minutes: int = 8, **spec: Any) -
     wanted = ComparedSignal(**{"compared": RUNNING, **spec})
     now = Window(NOW - MINUTE, NOW)
     past = Window(now.start - past_minutes * MINUTE, now.start)
-    return compare("it", wanted, scrapes, now=now, past=past, picked={})
+    return compare("it", wanted, now=Era(now, scrapes), past=Era(past, scrapes), picked={})
 
 
 BUSY, QUIET, WORSE = (10.0, 8.0), (2.0, 1.0), (10.0, 4.0)
