@@ -141,6 +141,21 @@ async def test_what_is_longer_than_every_bucket_is_not_known() -> None:
     assert reading.unknown == "some requests are longer than the largest bucket"
 
 
+async def test_replicas_with_other_buckets_are_counted_at_the_bounds_of_all() -> None:
+    def shorter(past: float) -> dict[str, Histogram]:
+        """Of a smaller model length, so without the bound of 5000; some prompts are longer than 1000 all the same."""
+        found = seen_lengths(0)(past)
+        return found | {
+            "request_prompt_tokens": Histogram(
+                buckets={"1000.0": past * 900, "2000.0": past * 1000, "+Inf": past * 1000}, count=past * 1000
+            )
+        }
+
+    longer = scrapes(DAY, lambda _: {}, seen_lengths(1), every=1200)
+    reading = await ask("request_lengths", *longer, *scrapes(DAY, lambda _: {}, shorter, every=1200, replica="llm-1"))
+    assert (reading.fields["longest"], reading.fields["above"]) == (5500, 0)
+
+
 # --- early signs ------------------------------------------------------------------------------------------------------
 
 

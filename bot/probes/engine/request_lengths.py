@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.domain.signals.history import History, Missing, gather, rise
-from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.history import History, Missing, gather
+from bot.domain.signals.sampling import bucket_rises
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import COARSEST_SECONDS, Window, short
 from bot.flow.ports import ProbeRequest
@@ -72,34 +72,37 @@ def _share(request: ProbeRequest) -> float:
     return float(share)
 
 
-def _bucket_counts(history: History, name: str) -> dict[str, float] | Missing:
+def _bucket_counts(history: History, name: str) -> dict[float, float] | Missing:
     """How many observations of the window each bucket got, all replicas together."""
-    total: dict[str, float] = {}
+    counts: list[Mapping[float, float]] = []
     for replica, scrapes in history.scrapes.items():
         covered = scrapes[-1].at - scrapes[0].at
         if covered < NEEDED_OF_DAY * history.window.seconds:
             return Missing(f"only {short(covered)} of {short(history.window.seconds)} of history of {replica}")
         for rank, histograms in scrapes[-1].histograms.items():
-            for bound in histograms[name].buckets if name in histograms else ():
-                risen = rise(scrapes, rank, history.window, _bucket_reader(name, bound))
-                if isinstance(risen, Missing):
-                    return risen
-                total[bound] = total.get(bound, 0.0) + risen[0]
-    return total or Missing(f"no {name} on any page")
+            if name not in histograms:
+                continue
+            risen = bucket_rises(scrapes, rank, name, history.window)
+            if isinstance(risen, Missing):
+                return risen
+            counts.append(
+                {float(bound): count for bound, count in sorted(risen.items(), key=lambda one: float(one[0]))}
+            )
+    bounds = sorted({bound for each in counts for bound in each})
+    return {bound: sum(_at_least(each, bound) for each in counts) for bound in bounds} or Missing(
+        f"no {name} on any page"
+    )
 
 
-def _bucket_reader(name: str, bound: str) -> Callable[[Scrape, str], float | None]:
-    def read(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(name)
-        return None if found is None else found.buckets.get(bound)
-
-    return read
+def _at_least(counts: Mapping[float, float], bound: float) -> float:
+    """How many were within the bound: a page that lacks it, as of a model with another length, has one below it."""
+    return max((count for own, count in counts.items() if own <= bound), default=0.0)
 
 
-def _bound(counts: Mapping[str, float], allowed: float) -> tuple[float, float, float] | None:
+def _bound(counts: Mapping[float, float], allowed: float) -> tuple[float, float, float] | None:
     """The smallest finite bound with at most this share above it, that share, and the number of observations."""
     total = max(counts.values(), default=0.0)
-    for bound, count in sorted((float(bound), count) for bound, count in counts.items()):
+    for bound, count in counts.items():
         above = (total - count) / total if total > 0 else 1.0
         if above <= allowed and math.isfinite(bound):
             return bound, above, total
