@@ -53,6 +53,9 @@ def world(*pods: Obj, nodes: tuple[Obj, ...]) -> ClusterSnapshot:
     return snapshot(*sets, pods=pods, all_pods=pods, nodes=nodes)
 
 
+LENGTHS = {"time_to_first_token_seconds": 0.2, "request_prompt_tokens": 500.0, "request_generation_tokens": 250.0}
+
+
 def samples(ratios: Mapping[str, float]) -> Samples:
     """A page every 30 seconds: each replica finishes a request a second, and preempts as often as its ratio says."""
     return Samples(
@@ -61,9 +64,10 @@ def samples(ratios: Mapping[str, float]) -> Samples:
                 replica=name,
                 at=OPENED - 300 + past,
                 ranks={"0": {"request_success": past, "num_preemptions": past * ratio, "num_requests_running": 9.0}},
-                histograms={"0": {"e2e_request_latency_seconds": Histogram(sum=past * (1 + ratio), count=past)}},
+                histograms={"0": {name: Histogram(sum=past * mean, count=past) for name, mean in means.items()}},
             )
             for name, ratio in ratios.items()
+            for means in [LENGTHS | {"e2e_request_latency_seconds": 1 + ratio}]
             for past in range(0, 301, 30)
         )
     )

@@ -30,6 +30,7 @@ FORMS: Mapping[int, str] = {
     7: "the probe `own_changes`",
     8: "the verb of each later change that an approval covers",
     9: "`kind: integer` of fields in forms",
+    10: "`at_equal_lengths` of means",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1

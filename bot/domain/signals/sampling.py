@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 
 from bot.domain.kernel.durations import seconds
 from bot.domain.signals.history import (
@@ -66,6 +67,10 @@ NAMED_AT_MOST = 3
 MIN_SAMPLES = 3
 """Of a gauge for a quantile over time: a bot that had no time to sample must not take a moment for a window."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+WHOLE, FIRST = "e2e_request_latency_seconds", "time_to_first_token_seconds"
+PROMPT, ANSWER = "request_prompt_tokens", "request_generation_tokens"
+MUCH_LONGER = 1.2
+"""From here on people are told that a replica's requests are longer."""
 STALL_FALL, STALL_RISE = 0.7, 1.3
 """Running falls by 30 %, waiting rises by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
 
@@ -116,6 +121,8 @@ def spec_fault(spec: SignalSpec) -> str:
         case RatioSignal():
             return next(filter(None, (metric_fault(name, "counter") for name in spec.ratio)), "")
         case MeanSignal():
+            if spec.at_equal_lengths and (spec.mean, spec.across) != (WHOLE, "each"):
+                return f"at_equal_lengths is only for {WHOLE}, taken across each"
             return metric_fault(spec.mean, "histogram")
         case QuantileSignal():
             return metric_fault(spec.histogram, "histogram") or (
@@ -157,7 +164,8 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
         case RatioSignal():
             return frozenset({*spec.ratio, "num_requests_running"})
         case MeanSignal():
-            return frozenset({f"{spec.mean}_sum", f"{spec.mean}_count"})
+            means = (spec.mean, FIRST, PROMPT, ANSWER) if spec.at_equal_lengths else (spec.mean,)
+            return frozenset(f"{mean}_{part}" for mean in means for part in ("sum", "count"))
         case QuantileSignal() | ShareSignal():
             return frozenset({spec.histogram})
         case StallSignal():
@@ -341,21 +349,57 @@ def _nothing(counted: str, history: History) -> str:
 
 
 def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
-    def total(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(spec.mean)
-        return None if found is None else found.sum
-
-    def count(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(spec.mean)
-        return None if found is None else found.count
-
-    pairs, missing = _pairs(history, (spec.mean, total), (spec.mean, count))
+    pairs, missing = _mean_pairs(history, spec.mean)
     each = {replica: risen / observed for replica, (risen, observed) in pairs.items() if observed > 0}
     if pairs and not each:
         return unknown(name, f"no {spec.mean} observed in {short(history.window.seconds)}", at=history.newest)
+    if spec.at_equal_lengths:
+        return _at_equal_lengths(name, each, missing, history)
     observed = sum(pair[1] for pair in pairs.values())
     whole = sum(pair[0] for pair in pairs.values()) / observed if observed > 0 else None
     return _answer(name, _joined(each, whole, spec.across), each, missing, unit_of(spec), readable=len(pairs))
+
+
+def _at_equal_lengths(name: str, each: dict[str, float], missing: dict[str, str], history: History) -> Reading:
+    """Each replica's time, as long as it would be if none of its requests were longer than the median replica's."""
+    first, prompt, answer = (
+        {
+            replica: risen / observed
+            for replica, (risen, observed) in _mean_pairs(history, metric)[0].items()
+            if observed
+        }
+        for metric in (FIRST, PROMPT, ANSWER)
+    )
+    known = {replica for replica in each if replica in first and replica in prompt and replica in answer}
+    missing |= dict.fromkeys(each.keys() - known, "the lengths of its requests are not on its page")
+    if not known:
+        return unknown(name, _reasons(missing), at=history.newest)
+    until_first = median(first[replica] for replica in known)
+    rest = max(0.0, median(each[replica] for replica in known) - until_first)
+    usual_prompt, usual_answer = (median(lengths[replica] for replica in known) for lengths in (prompt, answer))
+    times: dict[str, float] = {}
+    longer: list[str] = []
+    for replica in sorted(known):
+        of_prompt = max(1.0, prompt[replica] / max(1.0, usual_prompt))
+        of_answer = max(1.0, answer[replica] / max(1.0, usual_answer))
+        needs = (until_first * of_prompt + rest * of_answer) / (until_first + rest) if until_first + rest > 0 else 1.0
+        times[replica] = each[replica] / needs
+        if needs >= MUCH_LONGER:
+            longer.append(f"{replica} needs {needs:.1f} times as long for the lengths of its requests")
+    reading = _answer(name, times, times, missing, METRICS[WHOLE].unit)
+    return reading.model_copy(update={"detail": "; ".join(filter(None, (reading.detail, *longer[:NAMED_AT_MOST])))})
+
+
+def _mean_pairs(history: History, metric: str) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
+    def total(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(metric)
+        return None if found is None else found.sum
+
+    def count(scrape: Scrape, rank: str) -> float | None:
+        found = scrape.histograms.get(rank, {}).get(metric)
+        return None if found is None else found.count
+
+    return _pairs(history, (metric, total), (metric, count))
 
 
 def _pairs(
@@ -544,7 +588,8 @@ def words_of(spec: SampledSpec, window: Window) -> str:
         case RatioSignal():
             return f"increase of {spec.ratio[0]} per {spec.ratio[1]} over {span}, {spec.across} across replicas{of}"
         case MeanSignal():
-            return f"mean of {spec.mean} over {span}, {spec.across} across replicas{of}"
+            lengths = " at equal lengths" if spec.at_equal_lengths else ""
+            return f"mean of {spec.mean}{lengths} over {span}, {spec.across} across replicas{of}"
         case QuantileSignal():
             return f"{spec.quantile:g} quantile of {spec.histogram} over {span}, all replicas{of}"
         case ShareSignal():

@@ -64,6 +64,11 @@ class MeanSignal(_Signal):
     ending: str = ""
     of: str = "target"
     across: Across = "sum"
+    at_equal_lengths: bool = False
+    """For the time of whole requests, of each replica: divided by how much longer its requests need than the median's.
+
+    First tokens take longer by longer prompts, the rest by longer answers. Shorter requests change nothing.
+    """
     unit: str = ""
 
 

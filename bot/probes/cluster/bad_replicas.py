@@ -20,7 +20,7 @@ from bot.probes.declaration import Probe
 
 WINDOW = "5m"
 THRASH = RatioSignal(ratio=("num_preemptions", "request_success"), across="each")
-TIME = MeanSignal(mean="e2e_request_latency_seconds", across="each")
+TIME = MeanSignal(mean="e2e_request_latency_seconds", across="each", at_equal_lengths=True)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ PROBE = Probe(
     answer=BadReplicas,
     parameters={
         "thrash_above": "Preemptions per finished request above which a replica is bad.",
-        "slow_above": "Instead: how many times the median time of a request makes a replica bad.",
+        "slow_above": "Instead: how many times the median time of a request, at equal lengths, makes a replica bad.",
         "over": "The window that is read.",
     },
     numbers=("thrash_above", "slow_above"),

@@ -418,6 +418,61 @@ def test_a_mean_is_of_the_windows_own_observations() -> None:
     assert "observed in 60 s" in read(MeanSignal(mean=name), nothing).unknown
 
 
+EACH = MeanSignal(mean="e2e_request_latency_seconds", across="each")
+AT_EQUAL_LENGTHS = EACH.model_copy(update={"at_equal_lengths": True})
+
+
+def finished(replica: str, whole: float, first: float, prompt: float, answer: float) -> list[Scrape]:
+    """Ten requests, each with these seconds and tokens."""
+    means = {
+        "e2e_request_latency_seconds": whole,
+        "time_to_first_token_seconds": first,
+        "request_prompt_tokens": prompt,
+        "request_generation_tokens": answer,
+    }
+    pages = [
+        {name: observed({"+Inf": 10.0 * page}, 10.0 * page * mean) for name, mean in means.items()} for page in (0, 1)
+    ]
+    return [scrape(NOW - 60, replica, histograms=pages[0]), scrape(NOW, replica, histograms=pages[1])]
+
+
+USUAL = finished("a", 6, 1, 500, 250) + finished("b", 6, 1, 500, 250)
+
+
+@pytest.mark.parametrize(
+    ("other", "seconds"),
+    [
+        pytest.param(finished("c", 18, 1, 500, 850), 6.0, id="longer-answers"),
+        pytest.param(finished("c", 10, 5, 2500, 250), 6.0, id="longer-prompts"),
+        pytest.param(finished("c", 18, 3, 500, 250), 18.0, id="slow"),
+        pytest.param(finished("c", 33, 3, 500, 500), 18.0, id="slow-and-longer-answers"),
+        pytest.param(finished("c", 3.5, 1, 500, 125), 3.5, id="shorter-answers"),
+    ],
+)
+def test_a_replica_with_longer_requests_is_compared_as_if_they_were_not(other: list[Scrape], seconds: float) -> None:
+    reading = read(AT_EQUAL_LENGTHS, USUAL + other)
+    assert reading.value == pytest.approx({"a": 6.0, "b": 6.0, "c": seconds})
+    assert reading.unit == "s"
+
+
+def test_a_slow_replica_beside_one_with_longer_answers_is_the_worst() -> None:
+    reading = read(AT_EQUAL_LENGTHS, USUAL + finished("long", 31, 1, 500, 1500) + finished("slow", 15, 2, 500, 250))
+    assert isinstance(reading.value, dict)
+    assert max(reading.value, key=reading.value.__getitem__) == "slow"
+    assert reading.detail == "long needs 5.5 times as long for the lengths of its requests"
+
+
+def test_without_lengths_a_replica_is_not_compared() -> None:
+    bare = [
+        one.model_copy(update={"histograms": {"0": {EACH.mean: one.histograms["0"][EACH.mean]}}})
+        for one in finished("c", 18, 1, 500, 850)
+    ]
+    reading = read(AT_EQUAL_LENGTHS, USUAL + bare)
+    assert reading.value == pytest.approx({"a": 6.0, "b": 6.0})
+    assert reading.detail == "not counted: the lengths of its requests are not on its page (c)"
+    assert not read(AT_EQUAL_LENGTHS, bare).is_known
+
+
 def test_a_quantile_is_over_all_replicas_at_the_bounds_that_all_have() -> None:
     name = "time_to_first_token_seconds"
     zero = {"0.1": 0.0, "1.0": 0.0, "+Inf": 0.0}
@@ -512,6 +567,10 @@ def test_where_one_sample_a_minute_is_taken_a_stall_shows_between_the_last_two(
         (MetricSignal(metric="request_prompt_tokens", take="last"), "is a histogram"),
         (RatioSignal(ratio=("num_preemptions", USAGE)), "is a gauge, not a counter"),
         (MeanSignal(mean="prompt_tokens"), "is a counter, not a histogram"),
+        (
+            MeanSignal(mean="request_prompt_tokens", across="each", at_equal_lengths=True),
+            "at_equal_lengths is only for",
+        ),
         (QuantileSignal(quantile=99, histogram="e2e_request_latency_seconds"), "between 0 and 1"),
     ],
 )

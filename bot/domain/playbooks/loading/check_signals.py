@@ -14,6 +14,7 @@ from bot.domain.playbooks.settings import finite_number, setting_in
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.probe_spec import Probes
+from bot.domain.signals.sampling import spec_fault
 from bot.domain.signals.specs import (
     STARTS_AT,
     ComparedSignal,
@@ -44,7 +45,7 @@ def check_signal(
             for index, metric in enumerate(signal.ratio):
                 yield from _metric((*path, "ratio", index), metric, "counter")
         case MeanSignal():
-            yield from _metric((*path, "mean"), signal.mean, "histogram")
+            yield from _mean(path, signal)
         case QuantileSignal():
             yield from _metric((*path, "histogram"), signal.histogram, "histogram")
             if not 0 < signal.quantile < 1:
@@ -114,6 +115,13 @@ def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
     if ending not in read | {STARTS_AT}:
         hint = did_you_mean(ending, read | {STARTS_AT}) or f"Write {STARTS_AT} or results.<state>.<signal>."
         yield Mistake(path, f"no window can end at '{ending}'", hint)
+
+
+def _mean(path: Path, signal: MeanSignal) -> Mistakes:
+    faults = list(_metric((*path, "mean"), signal.mean, "histogram"))
+    yield from faults
+    if not faults and (fault := spec_fault(signal)):
+        yield Mistake((*path, "at_equal_lengths"), fault, "Remove it, or correct the mean or across.")
 
 
 def _taken(path: Path, signal: MetricSignal) -> Mistakes:
