@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import resource
 import socket
 from dataclasses import dataclass, field
@@ -190,10 +191,28 @@ def limits_here() -> ClientLimits:
     return ClientLimits(connections=min(ClientLimits.connections, max(soft, wanted) // 2))
 
 
+class FewWarnings(logging.Filter):
+    """Lets one warning a second through: anybody who reaches the port causes uvicorn's by sending what is no HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        is_due = record.created - self._last >= LINES_APART_SECONDS
+        self._last = record.created if is_due else self._last
+        return is_due
+
+
+FEW_WARNINGS = FewWarnings()
+
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
 def server_config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:
+    logging.getLogger("uvicorn.error").addFilter(FEW_WARNINGS)
     return uvicorn.Config(
         app, host=host, port=port, log_level="warning", lifespan="off",
         timeout_graceful_shutdown=STOP_SECONDS, http=bounded(limits_here()), ws="none",

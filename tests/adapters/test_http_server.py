@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from starlette.applications import Starlette
 from structlog.testing import capture_logs
 
 from bot.adapters.alertmanager import read_webhook
-from bot.adapters.http_server import BoundedProtocol, ClientLimits, bounded, server_config
+from bot.adapters.http_server import BoundedProtocol, ClientLimits, FewWarnings, bounded, server_config
 from bot.adapters.web import Endpoints, create_app
 from bot.domain.kernel.alert import Alert
 from bot.settings import load_settings
@@ -181,6 +182,37 @@ async def test_many_closed_connections_do_not_fill_the_log() -> None:
             for _, writer in slow:
                 writer.close()
     assert len([one for one in said if one["event"] == "connections.closed"]) < 5
+
+
+async def test_many_requests_that_are_no_http_do_not_fill_the_log() -> None:
+    written: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(record.getMessage())
+
+    server = Server(server_config(Starlette(), host="127.0.0.1", port=0))
+    logger, kept = logging.getLogger("uvicorn.error"), Kept()
+    logger.addHandler(kept)
+    running = asyncio.create_task(server.serve())
+    await server.is_up.wait()
+    door = Door(server.servers[0].sockets[0].getsockname()[1], Stored())
+    for _ in range(20):
+        reader, writer = await door.connect(b"no http\r\n\r\n")
+        assert await is_closed(reader)
+        writer.close()
+    server.should_exit = server.force_exit = True
+    await running
+    logger.removeHandler(kept)
+    assert written[0] == "Invalid HTTP request received."
+    assert len(written) < 5
+
+
+def test_warnings_are_written_once_a_second_and_errors_always() -> None:
+    few = FewWarnings()
+    times = [(10.0, logging.WARNING), (10.5, logging.WARNING), (10.6, logging.ERROR), (11.0, logging.WARNING)]
+    records = [logging.makeLogRecord({"created": at, "levelno": level}) for at, level in times]
+    assert [few.filter(record) for record in records] == [True, False, True, True]
 
 
 PAGE = b"GET /metrics HTTP/1.1\r\nHost: bot\r\n\r\n"
