@@ -82,6 +82,12 @@ _BY_PREFIX = {
     "npm_": r"\bnpm_\w{20,}",
     "pypi-": r"\bpypi-[\w-]{16,}",
     "AGE-SECRET-KEY-": r"\bAGE-SECRET-KEY-\w{20,}",
+    "dapi": r"\bdapi[0-9a-f]{32}(?:-\d)?\b",
+    "8Q~": r"[\w.~-]{3}8Q~[\w.~-]{20,}",
+    "xai-": r"\bxai-\w{20,}",
+    "lsv2_": r"\blsv2_\w{20,}",
+    "dop_v1_": r"\bdop_v1_\w{20,}",
+    "ATATT3": r"\bATATT3[\w=-]{20,}",
     "eyJ": r"(?<![\w-])eyJ[\w-]{10,}(?:\.[\w-]*){2,4}",
     "-----BEGIN ": r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
     r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -107,6 +113,20 @@ _IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^\s/'\"]+@|(://)[\w.~%-]{16,}@")
 _SIGNED_URL = re.compile(r"([?&](?:X-(?:Amz|Goog)-Signature|Signature|sig)=)[^&\s'\"<>|()]+")
 """Of a bucket: who has it may read. The bot's own links have `signature`, and are for who reads them."""
 _USER = re.compile(r"(?<![\w-])(-u|-U|--user|--proxy-user)(\\?['\"]?[\s=,]{0,3}\\?['\"]?)([^\s:'\"=,]+):([^\s'\"\\]+)")
+_SHORT_OPTION = re.compile(
+    r"\b((?:(?:mysql|mariadb)[\w-]{0,20}\b[^\n;|&]{0,200}?[ \t]-p"
+    r"|redis-cli\b[^\n;|&]{0,200}?[ \t]-a[ \t]{1,3}|sshpass[ \t]{1,3}-p[ \t]{0,3}"
+    r"|(?:docker|podman|nerdctl|registry)[ \t]{1,3}login\b[^\n;|&]{0,200}?[ \t]-p[ \t]{1,3}"
+    r"|wandb[ \t]{1,3}login\b[^\n;|&]{0,200}?[ \t](?=[\w-]{32}))['\"]?)(?![$-])[^\s'\"]+"
+)
+"""The commands whose password follows an option that means something else elsewhere, or no option."""
+_MORE_KEYS = re.compile(
+    r"(?<![\w-])(--api[-_]key['\"]?[\s=,]{1,3}\(masked\))"
+    r"((?:(?:,[ \t]{0,3}|[ \t]{1,3})['\"]?(?!-)[^\s'\",;|&()\[\]<>]{1,500}['\"]?){1,20})"
+)
+"""vLLM takes several keys."""
+_KEY = re.compile(r"(?<![^\s'\",])(?=[^\s'\",]*[\d+/=~]|[^\s'\",]{16})[^\s'\",$][^\s'\",]*")
+"""In a sentence, words follow."""
 _OPTION = re.compile(r"(?<![\w-])--[\w.-]+")
 _AFTER_OPTION = re.compile(r"['\"]?\s{0,3}[=, ]\s{0,3}(?!-)")
 _NAME = re.compile(r"(?<![\w-])[A-Za-z_][\w-]*")
@@ -128,8 +148,10 @@ SHORT = 300
 
 def redacted(text: str) -> str:
     """Returns the text with every secret in it masked."""
-    if (text.isalnum() and text.islower()) or (len(text) <= MAX_NUMBERED and _NUMBERED.fullmatch(text)):
-        # An id or a hash, which seldom comes twice: every secret that shows by itself has a sign or a capital.
+    if (text.isalnum() and text.islower() and not text.startswith("dapi")) or (
+        len(text) <= MAX_NUMBERED and _NUMBERED.fullmatch(text)
+    ):
+        # An id or a hash, which seldom comes twice: every other secret that shows by itself has a sign or a capital.
         return text
     return _redacted_once(text) if len(text) <= SHORT else _redacted(text)
 
@@ -157,6 +179,9 @@ def _redacted(text: str) -> str:
         text = _SIGNED_URL.sub(rf"\1{MASK}", text)
     if "--" in text:
         text = _without_values(text, _OPTION, _AFTER_OPTION)
+        text = _MORE_KEYS.sub(lambda found: found[1] + _KEY.sub(MASK, found[2]), text)
+    if " -" in text or "login" in text:
+        text = _SHORT_OPTION.sub(rf"\1{MASK}", text)
     return _without_values(text, _NAME, _AFTER_NAME) if has_colon or "=" in text else text
 
 

@@ -124,6 +124,18 @@ def test_a_name_that_only_sounds_like_it_is_none(name: str) -> None:
         pytest.param(f"glrt-{SECRET}", id="gitlab-runner"),
         pytest.param(f"api_org_{SECRET.replace('-', '')}", id="hugging-face-organization"),
         pytest.param(f"dckr_pat_{SECRET}", id="docker"),
+        pytest.param(f"vllm serve m --api-key {SECRET} {SECRET} --port 8000", id="several-keys"),
+        pytest.param(f"['--api-key','{SECRET}', '{SECRET}', '--port']", id="several-keys-in-a-list"),
+        pytest.param(f"mysqldump -h db -p{SECRET} llm", id="mysql"),
+        pytest.param(f"redis-cli -h redis -a {SECRET} ping", id="redis-cli"),
+        pytest.param(f"sshpass -p '{SECRET}' ssh host", id="sshpass"),
+        pytest.param(f"docker login -u bob -p {SECRET} registry", id="docker-login"),
+        pytest.param(f"wandb login --relogin {SECRET}{SECRET}{SECRET}", id="wandb-login"),
+        pytest.param(f"abc8Q~{SECRET}{SECRET}", id="azure-client-secret"),
+        pytest.param(f"xai-{SECRET.replace('-', '') * 2}", id="xai"),
+        pytest.param(f"lsv2_pt_{SECRET.replace('-', '') * 2}", id="langsmith"),
+        pytest.param(f"dop_v1_{SECRET.replace('-', '') * 2}", id="digital-ocean"),
+        pytest.param(f"ATATT3{SECRET}{SECRET}", id="atlassian"),
         pytest.param(f"hvs.CAESI{SECRET}{SECRET}", id="vault"),
         pytest.param(f"ya29.{SECRET}{SECRET}", id="google"),
         pytest.param(f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{SECRET}\n-----END PGP PRIVATE KEY BLOCK-----", id="pgp"),
@@ -135,6 +147,11 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
     assert SECRET.replace("-", "") not in shown
     assert MASK in shown
     assert redacted(shown) == shown
+
+
+@pytest.mark.parametrize("after", ["", "-2", " was used"])
+def test_a_databricks_token_is_masked(after: str) -> None:
+    assert redacted(f"dapi0123456789abcdef0123456789abcdef{after}").startswith(MASK)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +180,11 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
         '{"name":"VLLM_PORT","value":"8000"} - name: token_ids\n  value: 3',
         "certificate-authority-data: LS0t",
         "eyJhbGci is cut off",
+        "--api-key $KEY $OTHER --port 8000",
+        "mysql -p llm; mysqladmin --port 3306 -P3306",
+        "docker run -p 8000:8000 image; docker login -u bob; redis-cli -h redis",
+        "Run wandb login to authenticate",
+        "dapi is no token, and 0123456789abcdef0123456789abcdef is a hash",
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
@@ -232,6 +254,6 @@ def test_no_pattern_finds_anything_in_a_text_without_the_sign_that_it_needs(part
 
 
 @given(st.from_regex(redaction._VALUES) | st.from_regex(redaction._WEBHOOK))
-def test_no_secret_that_shows_by_itself_is_all_small_letters_and_digits(text: str) -> None:
-    assert not (text.isalnum() and text.islower())
+def test_only_databricks_tokens_that_show_by_themselves_are_all_small_letters_and_digits(text: str) -> None:
+    assert not (text.isalnum() and text.islower()) or text.startswith("dapi")
     assert MASK in redacted(text)
