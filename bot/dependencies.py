@@ -327,6 +327,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         only_reads=only_reads,
         dcgm_labels=settings.gpu.dcgm_exporter,
         amd_labels=settings.gpu.amd_exporter,
+        exporter_namespaces=settings.gpu.exporter_namespaces,
     )
     signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, shared=shared, now=clock.now)
     return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack))

@@ -56,6 +56,8 @@ class Sources:
     """The labels of NVIDIA's exporter, if they differ from the known ones."""
     amd_labels: Mapping[str, str] | None = None
     """The labels of AMD's exporter, if they differ from the known ones."""
+    exporter_namespaces: Collection[str] = ()
+    """Where exporters run; empty: anywhere."""
 
 
 @dataclass(frozen=True)

@@ -265,6 +265,8 @@ class Gpu(Section):
     """The labels of NVIDIA's dcgm-exporter where they are not its chart's or its GPU operator's usual ones."""
     amd_exporter: Pairs = Field({}, examples=["app=release-amdgpu-metrics-exporter"])
     """The labels of AMD's device-metrics-exporter where they are not its GPU operator's or its chart's usual ones."""
+    exporter_namespaces: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field((), examples=["gpu-operator"])
+    """The namespaces of the GPU exporters. Empty: any; then each pod with their labels is believed."""
 
 
 class ClusterSettings(Section):

@@ -193,6 +193,7 @@ async def ask(
     shell: Shell | None = None,
     dcgm_labels: Mapping[str, str] | None = None,
     amd_labels: Mapping[str, str] | None = None,
+    exporter_namespaces: Sequence[str] = (),
     registers: Recorded | None = None,
 ) -> Reading:
     asked = request("gpu_health", snapshot or cluster(), at=now, opened_at=opened_at, moments={STARTS_AT: 900.0})
@@ -205,6 +206,7 @@ async def ask(
             gpu_shell=shell,
             dcgm_labels=dcgm_labels,
             amd_labels=amd_labels,
+            exporter_namespaces=exporter_namespaces,
             registers=registers,
         )
 
@@ -296,6 +298,18 @@ async def test_nvidias_exporter_is_found_by_its_labels(
     pod["metadata"]["labels"] = labels
     reading = await ask(Finder(pod), FakeSampleStore(), dcgm_labels=chosen)
     assert reading.fields["healthy"] is True
+
+
+async def test_a_pod_with_the_exporters_labels_in_another_namespace_does_not_speak_for_its_node(
+    exporter: Exporter,
+) -> None:
+    exporter.values["DCGM_FI_DEV_ROW_REMAP_FAILURE"] = 1
+    own, tenants = exporter_pod(exporter.port), exporter_pod(port=1)
+    own["metadata"]["namespace"], tenants["metadata"]["namespace"] = "gpu-operator", "tenant"
+    reading = await ask(Finder(own, tenants), FakeSampleStore(), exporter_namespaces=["gpu-operator"])
+    assert reading.fields["fault"] is True
+    alone = await ask(Finder(tenants), FakeSampleStore(), exporter_namespaces=["gpu-operator"])
+    assert alone.unknown == "no exporter of NVIDIA or AMD on n1"
 
 
 async def test_exporters_that_may_not_be_listed_are_an_error_for_the_reader_to_tell() -> None:

@@ -124,6 +124,7 @@ class Exporters:
         self._finder, self._pages = sources.finder, sources.pages
         self._dcgm_labels = (sources.dcgm_labels,) if sources.dcgm_labels else DCGM_LABELS
         self._amd_labels = (sources.amd_labels,) if sources.amd_labels else AMD_LABELS
+        self._namespaces = sources.exporter_namespaces
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def read(self, nodes: Iterable[str]) -> dict[str, NodeGpus]:
@@ -145,9 +146,10 @@ class Exporters:
         return _on_nodes(amd, AMD_PORT, is_amd=True) | _on_nodes(dcgm, DCGM_PORT, is_amd=False)
 
     async def _labelled(self, known: Iterable[Labels]) -> list[Obj]:
-        """Pods with one of these sets of labels."""
+        """Pods with one of these sets of labels, where exporters run."""
         found = await asyncio.gather(*(self._finder.pods_labelled(labels) for labels in known))
-        return [pod for pods in found for pod in pods]
+        own = self._namespaces
+        return [pod for pods in found for pod in pods if not own or namespace_of(pod) in own]
 
     async def _read(self, node: str, exporter: _Exporter | None) -> NodeGpus:
         if exporter is None:
