@@ -188,7 +188,7 @@ class Frame(_Frozen):
     playbook: str
     state: str
     """The divert."""
-    findings: Findings = Findings()
+    findings: Findings = Field(default_factory=Findings)
 
 
 class Offer(_Frozen):
@@ -308,7 +308,7 @@ class Run(_Frozen):
     users_at: float = 0.0
     """When that was read."""
     news: tuple[News, ...] = ()
-    looked: Looked = Looked()
+    looked: Looked = Field(default_factory=Looked)
     doing: str = ""
     """Display name of that state; empty in runs from before this field existed."""
     runbook: Runbook | None = None
@@ -316,7 +316,7 @@ class Run(_Frozen):
     visit: int = 1
     """Counts entries into states; effects carry it."""
     entered_at: float
-    findings: Findings = Findings()
+    findings: Findings = Field(default_factory=Findings)
 
     readings: dict[str, Reading] = Field(default_factory=dict)
     """Signals read in this visit."""
