@@ -32,13 +32,13 @@ def test_a_port_for_a_server_is_below_those_of_outgoing_connections_and_given_on
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     outgoing = tmp_path / "ip_local_port_range"
-    outgoing.write_text("65000\t65535\n")
+    outgoing.write_text("50000\t60999\n")
     monkeypatch.setattr(valkey, "OUTGOING_PORTS", outgoing)
-    monkeypatch.setattr(valkey, "PORTS_FOR_SERVERS", 2)
-    given = [valkey.free_port(), valkey.free_port()]
-    assert set(given) == {64998, 64999}
-    with pytest.raises(valkey.NoServerError, match=r"no port of 127.0.0.1 from 64998 to 64999 is free"):
+    port = valkey.free_port()
+    assert 40_000 <= port < 50_000
+    outgoing.write_text(f"{port + 1}\t60999\n")
+    monkeypatch.setattr(valkey, "PORTS_FOR_SERVERS", 1)
+    with pytest.raises(valkey.NoServerError, match=f"no port of 127.0.0.1 from {port} to {port} is free"):
         valkey.free_port()
-    for port in given:
-        with socket.create_server(("127.0.0.1", port)):
-            pass
+    with socket.create_server(("127.0.0.1", port)):
+        pass
