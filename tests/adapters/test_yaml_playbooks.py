@@ -148,6 +148,45 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
     ]
 
 
+EDITS = "edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, 4064, 608)}'}]"
+ASKS_AGAIN = "  again: {ask: Sure?, not_by: question, choices: {yes_: {label: Yes, to: cap}}}\n  cap:\n    change"
+NO_FLAG = "'7' is not true or false. Write true or false."
+
+
+@pytest.mark.parametrize(
+    ("edits", "told"),
+    [
+        pytest.param({"baseline: true": "baseline: 7"}, [NO_FLAG], id="a-state-and-what-it-picks"),
+        pytest.param(
+            {"baseline: true": "baseline: 7", "take: p90}": "take: p90, ending: results.look.thrash}"},
+            [NO_FLAG],
+            id="a-window-that-ends-at-a-reading",
+        ),
+        pytest.param(
+            {"ask: What do you see?": "ask: 7", "  cap:\n    change": ASKS_AGAIN},
+            ["'7' is not a text. Put it in quotes."],
+            id="a-question-that-somebody-else-answered",
+        ),
+        pytest.param(
+            {"baseline: true": "baseline: 7", EDITS: "edits: picked.replica"},
+            [
+                NO_FLAG,
+                "'edits' is a list. Write [{flag: --name, value: …}].",
+                "'picked.replica' would be taken as it stands. Write '${picked.replica}' for what it names.",
+            ],
+            id="but-not-a-mistake-of-its-own",
+        ),
+    ],
+)
+def test_what_is_missing_because_of_another_mistake_is_not_told(edits: dict[str, str], told: list[str]) -> None:
+    text = SMALL
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new)
+    faults = check_text(text, {}, file="p.yaml").faults
+    assert sorted(str(fault).split(": ", 1)[1] for fault in faults) == sorted(told)
+
+
 BEFORE = """
 language: 1
 playbook: order

@@ -42,11 +42,18 @@ class SettingsError(BotError):
 
 
 class ExpressionError(BotError):
-    """Fix the expression; `column` counts from 1 within it."""
+    """Fix the expression; `column` counts from 1 within it.
 
-    def __init__(self, what: str, column: int, hint: str = "") -> None:
+    `unknown`: the name that nothing defines, if that is the fault; `near`: the known one that the hint suggests.
+    """
+
+    def __init__(self, what: str, column: int, hint: str = "", *, unknown: str = "", near: str = "") -> None:
         super().__init__(what)
-        self.what, self.column, self.hint = what, column, hint
+        self.what, self.column, self.hint, self.unknown, self.near = what, column, hint, unknown, near
+
+    def moved(self, by: int) -> ExpressionError:
+        """Returns it for a text in which the expression begins `by` characters later."""
+        return ExpressionError(self.what, by + self.column, self.hint, unknown=self.unknown, near=self.near)
 
 
 class BadWebhookError(BotError):

@@ -21,7 +21,7 @@ from bot.domain.playbooks.language import (
     State,
     WatchState,
 )
-from bot.domain.playbooks.mistakes import Mistake, Path, Report
+from bot.domain.playbooks.mistakes import Path, Report, of_expression
 from bot.domain.playbooks.scope import is_condition, path_of_text, texts_of
 from bot.domain.playbooks.settings import setting_in
 from bot.domain.signals.signal import Kind, Value
@@ -144,7 +144,7 @@ class Compiler:
         try:
             return compile_expression(source, self._scope, wants)
         except ExpressionError as error:
-            self._report(Mistake(path, error.what, error.hint, error.column))
+            self._report(of_expression(path, error))
             return None
 
     def _texts(self, path: Path, state: State) -> dict[str, Template]:
@@ -168,7 +168,7 @@ class Compiler:
         try:
             return compile_template(value, self._scope)
         except ExpressionError as error:
-            self._report(Mistake(path, error.what, error.hint, error.column))
+            self._report(of_expression(path, error))
             return value
 
 

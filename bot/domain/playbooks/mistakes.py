@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
+
+from bot.domain.kernel.errors import ExpressionError
 
 Path = tuple[str | int, ...]
 """Location in the file, e.g. `("states", "look", "go", 0, "when")`."""
+
+
+Noun = Literal[
+    "change",
+    "diagnosis",
+    "key",
+    "name",
+    "probe",
+    "question",
+    "reading",
+    "replicas",
+    "setting",
+    "signal",
+    "state",
+    "team",
+]
+"""What a reference is to; a `name` stands in an expression."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    noun: Noun
+    name: str
 
 
 @dataclass(frozen=True)
@@ -18,6 +44,15 @@ class Mistake:
     """Character of the value, from 1; 0 means the whole value."""
     at_key: bool = False
     """The key is wrong, not its value."""
+    missing: Reference | None = None
+    """What it refers to and what is not there."""
+    near: str = ""
+    """The known word that the hint suggests."""
+
+
+def of_expression(path: Path, error: ExpressionError) -> Mistake:
+    missing = Reference("name", error.unknown) if error.unknown else None
+    return Mistake(path, error.what, error.hint, error.column, missing=missing, near=error.near)
 
 
 def as_written(value: object) -> str:

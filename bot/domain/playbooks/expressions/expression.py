@@ -154,12 +154,16 @@ def mentions_in(source: str) -> list[tuple[str, int]]:
     return [(token.text, token.start) for token in tokens if token.kind == "name" and token.text not in _WORDS]
 
 
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Returns the known word that was probably intended; empty if none is like it."""
+    return next(iter(difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=0.6)), "")
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns a hint with the nearest known word, or with all of them if there are few."""
     words = sorted(set(known))
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    if near:
-        return f"Did you mean '{near[0]}'?"
+    if near := nearest(word, words):
+        return f"Did you mean '{near}'?"
     return f"Known: {', '.join(words)}." if 0 < len(words) <= 12 else ""
 
 
@@ -217,21 +221,23 @@ def _names(tokens: Sequence[_Token], scope: Scope) -> frozenset[str]:
 def _known(name: str, token: _Token, scope: Scope) -> str:
     if name in scope:
         return name
-    if name.lower() in _FOREIGN:
-        raise ExpressionError(f"unknown name '{name}'", token.start + 1, f"Write {_FOREIGN[name.lower()]}.")
-    if name.startswith("baseline.") and not any(known.startswith("baseline.") for known in scope):
-        hint = "Write 'baseline: true' in a state that reads it before."
-        raise ExpressionError(f"unknown name '{name}'", token.start + 1, hint)
-    if name.startswith("baseline.") and name.removeprefix("baseline.") in scope:
-        signal = name.split(".")[1]
-        raise ExpressionError(
-            f"unknown name '{name}'", token.start + 1, f"Read '{signal}' in the state with 'baseline: true'."
-        )
     parts = [known for known in scope if known.startswith(name + ".")]
-    if parts:
+    if parts and name.lower() not in _FOREIGN:
         raise ExpressionError(f"'{name}' has parts: name one of them", token.start + 1, did_you_mean(name, parts))
-    siblings = [known for known in scope if "." in name and known.startswith(name.rsplit(".", 1)[0] + ".")]
-    raise ExpressionError(f"unknown name '{name}'", token.start + 1, did_you_mean(name, siblings or scope) or UNDEFINED)
+    hint, near = _hint_for_name(name, scope)
+    raise ExpressionError(f"unknown name '{name}'", token.start + 1, hint, unknown=name, near=near)
+
+
+def _hint_for_name(name: str, scope: Scope) -> tuple[str, str]:
+    """Returns the hint for an unknown name, and the known name that it suggests."""
+    if name.lower() in _FOREIGN:
+        return f"Write {_FOREIGN[name.lower()]}.", ""
+    if name.startswith("baseline.") and not any(known.startswith("baseline.") for known in scope):
+        return "Write 'baseline: true' in a state that reads it before.", ""
+    if name.startswith("baseline.") and name.removeprefix("baseline.") in scope:
+        return f"Read '{name.split('.')[1]}' in the state with 'baseline: true'.", ""
+    known = [known for known in scope if "." in name and known.startswith(name.rsplit(".", 1)[0] + ".")] or scope
+    return did_you_mean(name, known) or UNDEFINED, nearest(name, known)
 
 
 def _known_method(method: str, start: int) -> None:

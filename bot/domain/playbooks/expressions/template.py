@@ -78,7 +78,7 @@ def compile_template(source: str, scope: Scope) -> Template:
         try:
             pieces.append(compile_expression(text, scope, None))
         except ExpressionError as error:
-            raise ExpressionError(error.what, start + error.column, error.hint) from error
+            raise error.moved(start) from error
     return Template(source, tuple(pieces) or ("",))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook, compile_playbook
-from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.expressions.expression import did_you_mean, nearest
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
@@ -23,7 +23,7 @@ from bot.domain.playbooks.loading.include import expand
 from bot.domain.playbooks.loading.options import spread
 from bot.domain.playbooks.loading.shared_signals import with_shared_signals
 from bot.domain.playbooks.loading.structure import structure
-from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.mistakes import Mistake, Noun, Path
 from bot.domain.playbooks.settings import effective_settings
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.probe_spec import Probes
@@ -64,7 +64,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     if not mistakes and not found and not earlier:
         found.extend(check_ways(playbook))
     unbuilt = _unbuilt(playbook, structured.broken, probes) | expanded.unbuilt
-    mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _mentions(mistake, unbuilt)]
+    mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _follows(mistake, unbuilt)]
     if mistakes or earlier:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
     advice = [*lint(playbook, expanded.unused), *unfilled(source.data), *former_keys(written)]
@@ -98,24 +98,30 @@ def _unbuilt(playbook: Playbook, broken: frozenset[Path], probes: Probes) -> fro
     return frozenset(words)
 
 
-def _mentions(mistake: Mistake, words: frozenset[str]) -> bool:
-    quoted = " ".join(re.findall(r"'([^']*)'", mistake.what))
-    return mistake.what.startswith(_REFERENCES) and bool(words & set(re.split(r"[^\w]+", quoted)))
+def _follows(mistake: Mistake, removed: frozenset[str]) -> bool:
+    """Whether it only misses what another, reported mistake removed."""
+    missing = mistake.missing
+    return missing is not None and missing.noun in _IN_THE_FILE and not removed.isdisjoint(missing.name.split("."))
 
 
 def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mistake:
     """Returns an unknown name with the definition or the probe that it may mean: a fault names neither itself."""
-    unknown = re.fullmatch(r"unknown name '(\w+)(\.[\w.]+)?'", mistake.what)
-    if unknown and not unknown[2] and unknown[1] in define:  # in a fragment: everywhere else it was replaced
+    if mistake.missing is None or mistake.missing.noun != "name":
+        return mistake
+    head, _, tail = mistake.missing.name.partition(".")
+    if not tail and head in define:  # in a fragment: everywhere else it was replaced
         return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
-    known = probes if unknown and unknown[2] else define
-    hint = did_you_mean(unknown[1], known) if unknown and "Did you mean" not in mistake.hint else ""
-    return replace(mistake, hint=hint) if hint.startswith("Did you mean") else mistake
+    known = probes if tail else define
+    if mistake.near or not nearest(head, known):
+        return mistake
+    return replace(mistake, hint=did_you_mean(head, known))
 
 
 _WHERE = re.compile(r"(.*):(\d+):(\d+)", re.DOTALL)
-_REFERENCES = ("unknown name ", "unknown signal ", "unknown state ", "unknown setting ", "unknown change ", "'picked.")
-"""Prefixes of mistakes that refer to another part of the file; only these may follow from another mistake."""
+_IN_THE_FILE: frozenset[Noun] = frozenset(
+    {"change", "name", "question", "reading", "replicas", "setting", "signal", "state"}
+)
+"""What another part of the file makes, so that it may be missing because of a mistake there."""
 
 
 def _faults(source: Source, mistakes: Iterable[Mistake]) -> list[Fault]:

@@ -116,15 +116,14 @@ def _loops(playbook: Playbook) -> Mistakes:
     reading_again = _on_a_circle(reading)
     for name in states:
         if name in changing:
-            what, hint = "a loop changes the cluster without asking", _PUT_ASK
+            what, hint, graph = "a loop changes the cluster without asking", _PUT_ASK, by_itself
         elif name in reading_again and _only_reads(states[name]):
-            what, hint = "a loop only reads and never waits", _PUT_LIMIT
+            what, hint, graph = "a loop only reads and never waits", _PUT_LIMIT, reading
         elif name in waiting and not changing & by_itself_reaches[name]:
-            what, hint = "a loop goes on forever if nobody answers", _PUT_LIMIT
+            what, hint, graph = "a loop goes on forever if nobody answers", _PUT_LIMIT, by_itself
         else:
             continue
-        way = _shortest_loop(reading if what.endswith("waits") else by_itself, name)
-        yield Mistake(("states", name), f"{what}: {way}", hint, at_key=True)
+        yield Mistake(("states", name), f"{what}: {_shortest_loop(graph, name)}", hint, at_key=True)
 
 
 def _on_a_circle(graph: Graph) -> set[str]:

@@ -8,7 +8,7 @@ from bot.domain.kernel.numbers import is_number
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import ChangeState, Playbook, ReadState
 from bot.domain.playbooks.loading.known_words import Mistakes, duration, is_of_kind, known, where_known
-from bot.domain.playbooks.mistakes import Mistake, Path, as_written
+from bot.domain.playbooks.mistakes import Mistake, Path, Reference, as_written
 from bot.domain.playbooks.scope import signals_of
 from bot.domain.playbooks.settings import finite_number, setting_in
 from bot.domain.signals.comparison import comparison_fault
@@ -114,7 +114,7 @@ def _ending(path: Path, ending: str, playbook: Playbook) -> Mistakes:
     }
     if ending not in read | {STARTS_AT}:
         hint = did_you_mean(ending, read | {STARTS_AT}) or f"Write {STARTS_AT} or results.<state>.<signal>."
-        yield Mistake(path, f"no window can end at '{ending}'", hint)
+        yield Mistake(path, f"no window can end at '{ending}'", hint, missing=Reference("reading", ending))
 
 
 def _mean(path: Path, signal: MeanSignal) -> Mistakes:
@@ -149,4 +149,5 @@ def _metric(path: Path, metric: str, shape: str) -> Mistakes:
 def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
     picks = {f"picked.{pick}" for s in playbook.states.values() if isinstance(s, ReadState) for pick in s.pick}
     if of not in {"target", "canary"} | picks:
-        yield Mistake(path, f"'{of}' is nobody's replicas", did_you_mean(of, {"target", "canary"} | picks))
+        hint = did_you_mean(of, {"target", "canary"} | picks)
+        yield Mistake(path, f"'{of}' is nobody's replicas", hint, missing=Reference("replicas", of))

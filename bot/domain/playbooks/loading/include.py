@@ -19,7 +19,7 @@ from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.loading.fragment import Fragment, Fragments, Include
 from bot.domain.playbooks.loading.options import PARAMETER
 from bot.domain.playbooks.loading.structure import shape
-from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.mistakes import Mistake, Path, of_expression
 from bot.domain.playbooks.source import Position, Source, Stretch
 
 MAX_STATES = 300
@@ -485,7 +485,7 @@ class _Expansion:
         try:
             check_syntax(value)
         except ExpressionError as error:
-            self._fault(host, Mistake(path, error.what, error.hint, error.column))
+            self._fault(host, of_expression(path, error))
             return None
         woven = self._expression(_Written(host, path, value), value, 0)
         if sum(len(part) for part, _ in woven) > MAX_LENGTH:

@@ -11,16 +11,17 @@ from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.numbers import is_number
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import Playbook
-from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.mistakes import Mistake, Noun, Path, Reference
 from bot.domain.playbooks.settings import looks_like_duration, setting_in
 
 Mistakes = Iterator[Mistake]
 
 
-def known(path: Path, word: str, words: Iterable[str], noun: str) -> Mistakes:
+def known(path: Path, word: str, words: Iterable[str], noun: Noun) -> Mistakes:
     words = frozenset(words)
     if word not in words:
-        yield Mistake(path, f"unknown {noun} '{word}'", did_you_mean(word, words) or where_known(noun))
+        hint = did_you_mean(word, words) or where_known(noun)
+        yield Mistake(path, f"unknown {noun} '{word}'", hint, missing=Reference(noun, word))
 
 
 def where_known(noun: str) -> str:

@@ -13,10 +13,10 @@ from pydantic_core import ErrorDetails
 
 from bot.domain.kernel.form import FormField
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
-from bot.domain.playbooks.expressions.expression import did_you_mean
+from bot.domain.playbooks.expressions.expression import did_you_mean, nearest
 from bot.domain.playbooks.language import KINDS, Broke, Choice, Defaults, Go, Playbook, Setting, state_kind
 from bot.domain.playbooks.loading.key_words import WORDS
-from bot.domain.playbooks.mistakes import Mistake, Path, Report, as_written
+from bot.domain.playbooks.mistakes import Mistake, Path, Reference, Report, as_written
 from bot.domain.signals.specs import COMPARABLE, SIGNAL_KINDS, comparable_kind, signal_kind
 
 TIMES = frozenset({"over", "past", "for", "within", "every", "expires"})
@@ -74,10 +74,9 @@ def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path]
 
 def _is_misspelt_elsewhere(mistake: Mistake, others: Iterable[Mistake]) -> bool:
     """Whether a missing key's misspelling is beside it: one mistake, reported once."""
-    if not mistake.what.endswith(" is missing"):
+    if mistake.missing is None:
         return False
-    word = mistake.what.removesuffix(" is missing")
-    return any(other.path[:-1] == mistake.path and other.hint == f"Did you mean {word}?" for other in others)
+    return any(other.path[:-1] == mistake.path and other.near == mistake.missing.name for other in others)
 
 
 def _rest(data: Mapping[str, Any], broken: Iterable[Path]) -> Playbook | None:
@@ -127,8 +126,8 @@ def _wrong_kind(noun: str, item: Any, kinds: Iterable[str]) -> tuple[str, str] |
     if found:
         return f"a {noun} has one kind, and this has {' and '.join(found)}", f"Split it into {len(found)} {noun}s."
     known = [*(kind for kind in kinds if kind != "read"), "go", "include"] if noun == "state" else list(kinds)
-    near = [hint for key in item if "Did you mean" in (hint := did_you_mean(str(key), known))]
-    return f"a {noun} needs one of {', '.join(known)}", near[0] if near else ""
+    hints = [did_you_mean(str(key), known) for key in item if nearest(str(key), known)]
+    return f"a {noun} needs one of {', '.join(known)}", hints[0] if hints else ""
 
 
 def _path(location: tuple[int | str, ...], data: Any) -> Path:
@@ -177,12 +176,13 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         key = str(detail["loc"][-1])
         meaning = WORDS.get(key, "")
         hint = f"Write '{key}': {meaning[0].lower()}{meaning[1:]}" if meaning else ""
-        return Mistake(path, f"'{key}' is missing", hint, at_key=True)
+        return Mistake(path, f"'{key}' is missing", hint, at_key=True, missing=Reference("key", key))
     if kind == "extra_forbidden":
-        hint = did_you_mean(str(path[-1]), _keys(model)) if model else ""
+        keys = _keys(model) if model else []
+        hint, near = did_you_mean(str(path[-1]), keys), nearest(str(path[-1]), keys)
         if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
-            hint = "Put a text with a comma in quotes."
-        return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True)
+            hint, near = "Put a text with a comma in quotes.", ""
+        return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True, near=near)
     if kind.startswith("union_tag") and path[-1:] == ("compared",):
         return Mistake(
             path, f"what is compared needs one of {', '.join(COMPARABLE)}", "Write {metric: …}.", at_key=True
