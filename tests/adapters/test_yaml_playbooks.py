@@ -293,9 +293,10 @@ def test_what_is_probably_not_meant_is_a_warning(old: str, new: str, says: str |
     assert [str(fault).split(": ", 1)[1] for fault in checked.warnings] == ([says] if says else [])
 
 
-def test_a_setting_that_nothing_uses_is_a_warning() -> None:
-    checked = check_text(SMALL.replace("signals:", "  canary: {default: 1}\nsignals:", 1), {})
-    assert [str(fault) for fault in checked.warnings] == ["playbook:9:3: nothing uses the setting 'canary'"]
+@pytest.mark.parametrize("name", ["canary", "usage"], ids=["of-any-name", "of-the-name-of-a-signal-that-is-used"])
+def test_a_setting_that_nothing_uses_is_a_warning(name: str) -> None:
+    checked = check_text(SMALL.replace("signals:", f"  {name}: {{default: 1}}\nsignals:", 1), {})
+    assert [str(fault) for fault in checked.warnings] == [f"playbook:9:3: nothing uses the setting '{name}'"]
 
 
 def test_an_override_is_checked_like_a_default() -> None:

@@ -22,7 +22,7 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import LEARNED, findings_of, signals_of, signals_of_calm, written_expressions
-from bot.domain.playbooks.settings import SETTINGS_PREFIX
+from bot.domain.playbooks.settings import setting_in
 from bot.domain.signals.specs import STARTS_AT, ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]
@@ -316,12 +316,13 @@ def _unused(playbook: Playbook) -> Mistakes:
     if playbook.calm is not None:
         mentions |= {*names_in(playbook.calm.when), *names_in(playbook.calm.under_load)}
     mentions |= {mention for written in findings_of(playbook) for mention in names_in(written.source)}
-    used = {word.removeprefix(SETTINGS_PREFIX) for word in mentions | set(_durations(playbook))}
+    used = {setting_in(word) for word in mentions | set(_values(playbook))}
     for name in playbook.settings.keys() - used:
         yield Mistake(("settings", name), f"nothing uses the setting '{name}'", at_key=True)
 
 
-def _durations(playbook: Playbook) -> Iterator[str]:
+def _values(playbook: Playbook) -> Iterator[str]:
+    """Yields what may be the name of a setting where no expression is: durations, targets and parameters."""
     if playbook.calm is not None:
         yield playbook.calm.for_
     yield from (str(signal.share_above) for signal in playbook.signals.values() if isinstance(signal, ShareSignal))

@@ -93,7 +93,7 @@ def _compared(
 
 def _target(path: Path, text: str, playbook: Playbook, settings: Mapping[str, object]) -> Mistakes:
     """A number and a duration are written alike; a setting may be either."""
-    setting = playbook.settings.get(setting_in(text) or text)
+    setting = playbook.settings.get(setting_in(text) or "")
     if setting is not None and isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
         return
     try:
