@@ -15,7 +15,8 @@ from bot.domain.kernel.errors import ExpressionError, Fault
 from bot.domain.playbooks.expressions.expression import MAX_LENGTH, did_you_mean, mentions_in
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.loading.fragment import Fragments
-from bot.domain.playbooks.loading.include import Expanded, role_of
+from bot.domain.playbooks.loading.include import Expanded
+from bot.domain.playbooks.loading.text_roles import role_of
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source
 from bot.domain.signals.probe_spec import Probes
