@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bot.domain.incidents.series import MAX_POINTS, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
-from bot.domain.reports.facts import APPROVED, Report, readings_of
+from bot.domain.reports.facts import Decided, Report, readings_of
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, SHOWN_UNITS, Reading, Value, in_words
 
 MAX_TITLE_LENGTH = 44
@@ -173,11 +173,11 @@ def _last(line: Series, read: Reading | None) -> Value | None:
     return read.value
 
 
-def _decided(what: str, who: str) -> str:
+def _decided(decided: Decided, who: str) -> str:
     """What was approved is marked by its call, a moment later."""
-    if what.startswith(f"{APPROVED} "):
-        return f"{APPROVED} by {who}" if who else APPROVED
-    return _REFERENCE.sub(r"\1", what) + (f" ({who})" if who else "")
+    if decided.granted:
+        return f"approved by {who}" if who else "approved"
+    return _REFERENCE.sub(r"\1", decided.what) + (f" ({who})" if who else "")
 
 
 def _that_matter(marks: Sequence[Mark]) -> list[Mark]:
@@ -193,7 +193,7 @@ def _marks(report: Report) -> Iterator[Mark]:
 
     yield mark(report.opened_at, "opened")
     for decided in report.decisions:
-        yield mark(decided.at, _decided(decided.what, report.people.get(decided.who, decided.who)))
+        yield mark(decided.at, _decided(decided, report.people.get(decided.who, decided.who)))
     for called in report.calls:
         if called.done:
             yield mark(called.at, called.text.removeprefix(DONE), is_change=True)

@@ -5,7 +5,6 @@ A timeline may have been altered; then the report says where its chain breaks an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -18,20 +17,15 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.links import RUNBOOK_ANNOTATION, Link, links_of
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, StoredHead, first_break, head_fault
+from bot.domain.reports.earlier_entries import as_recorded_now
 from bot.domain.reports.escaping import plain
 from bot.domain.signals.signal import Reading
 
 ACTS = frozenset({"answered", "decided", "note", "halt", "resume", "undo"})
 """Kinds of entries by which a person shows that somebody is there; a press only if it counted."""
-APPROVED = "approved"
-"""Begins the text of a decision that grants a request."""
 DECISIONS = frozenset({"decided", "answered", "halt", "resume", "undo"})
 MOVES_ON = frozenset({"entered", "undo", "closed"})
 """After these, nothing that was put to people before is open any more."""
-
-SUPERSEDED = re.compile(r"(R\d+) superseded: (.+)", re.DOTALL)
-_SETTLED = re.compile(r"(?:request |question )?([RQ]\d+)\b")
-_DONE = re.compile(r"[^:]+: done\b")
 
 
 class _Fact(BaseModel):
@@ -92,6 +86,8 @@ class Decided(_Fact):
     at: float
     who: str
     what: str
+    granted: bool = False
+    """Whether a request was approved."""
     digest: str = ""
     """Of the plan that was decided about."""
     reason: str = ""
@@ -212,7 +208,7 @@ class Report(_Fact):
 
     @classmethod
     def of(cls, entries: Sequence[Chained], stored: StoredHead | None = None) -> Self:
-        plain_entries = [_silences_as_notes(item.entry) for item in entries]
+        plain_entries = [as_recorded_now(item.entry) for item in entries]
         opened = next((e for e in plain_entries if e.kind == "opened"), None)
         end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
         closed = end if end is not None and end.kind == "closed" else None
@@ -253,12 +249,6 @@ class Report(_Fact):
             stored=stored,
             head_fault=head_fault(entries, stored) if stored is not None else "",
         )
-
-
-def _silences_as_notes(entry: Entry) -> Entry:
-    """Earlier versions of the bot recorded silences as a call and as its undo."""
-    is_of_silences = "silences" in entry.data or entry.text == "asked to end the silences"
-    return entry.model_copy(update={"kind": "note"}) if is_of_silences and entry.kind in ("call", "undo") else entry
 
 
 def _about(opened: Entry | None) -> dict[str, str]:
@@ -419,15 +409,9 @@ def _applied(entries: Sequence[Entry]) -> Iterator[Applied]:
                 by[request] = by.get(other, [])
         elif _approves(entry):
             by.setdefault(request, []).append(entry.who)
-        elif entry.kind == "outcome" and request in titles and _is_done(entry):
+        elif entry.kind == "outcome" and request in titles and entry.data.get("outcome") == "done":
             approved = tuple(dict.fromkeys(filter(None, by.get(request, []))))
             yield Applied(request=request, title=titles[request], at=entry.at, by=approved)
-
-
-def _is_done(outcome: Entry) -> bool:
-    """An older entry says it in the beginning of its text only."""
-    said = _str(outcome.data, "outcome")
-    return said == "done" if said else _DONE.match(outcome.text) is not None
 
 
 def _approves(entry: Entry) -> bool:
@@ -436,7 +420,7 @@ def _approves(entry: Entry) -> bool:
 
 
 def _grants(entry: Entry) -> bool:
-    return entry.kind == "decided" and bool(entry.who) and entry.text.startswith(APPROVED)
+    return entry.kind == "decided" and bool(entry.who) and entry.data.get("status") == "granted"
 
 
 def _is_act(entry: Entry) -> bool:
@@ -489,12 +473,10 @@ def _asked(entry: Entry) -> str:
 
 
 def _settled(entry: Entry) -> str:
-    """Returns the request or question that this entry ends; an older entry names it in its text only."""
+    """Returns the request or question that this entry ends."""
     if entry.kind not in ("decided", "answered", "planned"):
         return ""
-    named = _str(entry.data, "request") or _str(entry.data, "question")
-    found = (SUPERSEDED if entry.kind == "planned" else _SETTLED).match(entry.text)
-    return named or (found[1] if found else "")
+    return _str(entry.data, "request") or _str(entry.data, "question")
 
 
 def _covered(waits: Sequence[Waited], *, until: float) -> float:
@@ -508,14 +490,16 @@ def _covered(waits: Sequence[Waited], *, until: float) -> float:
 
 
 def _decisions(entries: Sequence[Entry]) -> Iterator[Decided]:
-    moved = (SUPERSEDED.match(entry.text) for entry in entries if entry.kind == "planned")
-    not_applied = {found[1]: found[2] for found in moved if found}
+    not_applied = {
+        _str(entry.data, "request"): _str(entry.data, "superseded") for entry in entries if entry.kind == "planned"
+    }
     for entry in entries:
         if entry.kind in DECISIONS or (entry.kind == "reopened" and entry.who):
             digest, reason = _str(entry.data, "digest"), _str(entry.data, "reason")
-            why = not_applied.get(_str(entry.data, "request")) if entry.text.startswith(APPROVED) else None
+            granted = entry.kind == "decided" and entry.data.get("status") == "granted"
+            why = not_applied.get(_str(entry.data, "request")) if granted else None
             what = f"{entry.text} (not applied: {why})" if why else entry.text
-            yield Decided(at=entry.at, who=entry.who, what=what, digest=digest, reason=reason)
+            yield Decided(at=entry.at, who=entry.who, what=what, granted=granted, digest=digest, reason=reason)
 
 
 def _calls(entries: Sequence[Entry]) -> Iterator[Called]:

@@ -37,6 +37,28 @@ def approved(after: float, name: str) -> Entry:
     return at(after, "decided", f"approved {name}: cap", who="U0ANA", request=name)
 
 
+@pytest.mark.parametrize(
+    "granted",
+    [
+        pytest.param(at(9, "decided", "approved R1: cap", who="U0ANA", request="R1"), id="in-an-older-entry"),
+        pytest.param(at(9, "decided", "granted R1: cap", who="U0ANA", request="R1", status="granted"), id="as-data"),
+    ],
+)
+def test_who_approved_a_request_is_told(granted: Entry) -> None:
+    done = at(20, "outcome", "set_flags: done — cap", request="R1", outcome="done")
+    assert [it.by for it in reported(asked(1, "R1"), granted, done).applied] == [("U0ANA",)]
+
+
+def test_an_approval_is_recorded_for_machines_too() -> None:
+    [granted] = [entry for entry in Story().granted().entries if entry.kind == "decided"]
+    assert granted.data["status"] == "granted"
+
+
+def test_an_answer_that_begins_like_an_approval_is_none() -> None:
+    (decided,) = reported(at(9, "answered", "approved by the owner", who="U0ANA", question="Q1")).decisions
+    assert not decided.granted
+
+
 def entered(after: float, kind: str, title: str) -> Entry:
     entry = at(after, "entered", f"{title} — why", state=title.lower())
     return entry.model_copy(update={"data": {"kind": kind}})
@@ -159,7 +181,7 @@ def test_a_freeze_ends_the_wait_for_its_request() -> None:
     story = Story().asked().says("freeze", text="release")
     assert told(story).waits[-1].ended_at == story.at
     [superseded] = [entry for entry in story.last.entries if "superseded" in entry.text]
-    assert superseded.data == {"request": "R2"}
+    assert superseded.data == {"request": "R2", "superseded": "release"}
 
 
 # --- what is in place -------------------------------------------------------------------------------------------------

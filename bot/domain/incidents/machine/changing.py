@@ -350,7 +350,8 @@ def _notify_owner(draft: Draft, request_id: str, request: Request, outcome: str)
 def _supersede(draft: Draft, change: ActiveChange, request: Request, event: StepSettled) -> None:
     """The cluster changed between the grant and the call: report the difference and ask again."""
     draft.end_request(request, "superseded", event.detail)
-    draft.record("planned", f"{request.request_id} superseded: {event.detail}", data={"request": request.request_id})
+    data = {"request": request.request_id, "superseded": event.detail}
+    draft.record("planned", f"{request.request_id} superseded: {event.detail}", data=data)
     if change.replans >= draft.rules.replans_at_most:
         draft.drop_change()
         questions.ask_what_next(
@@ -386,7 +387,8 @@ def frozen(draft: Draft, why: str) -> None:
     if change is None or request is None or takes_back(change):
         return
     draft.end_request(request, "superseded", why)
-    draft.record("planned", f"{request.request_id} superseded: {why}", data={"request": request.request_id})
+    data = {"request": request.request_id, "superseded": why}
+    draft.record("planned", f"{request.request_id} superseded: {why}", data=data)
     plan_again(draft, change, "changes are only advised now")
 
 

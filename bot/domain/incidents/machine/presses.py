@@ -208,7 +208,7 @@ def _decide(draft: Draft, request: Request, *, status: RequestStatus, by: str, r
     decided = draft.end_request(request, status, reason, decided_by=by, decided_at=draft.at)
     draft.record(
         "decided", f"{said or decided.said} {request.request_id}: {request.plan.title}", who=by,
-        data={"request": request.request_id, "digest": request.digest, "reason": reason},
+        data={"request": request.request_id, "status": status, "digest": request.digest, "reason": reason},
     )  # fmt: skip
 
 
