@@ -95,7 +95,7 @@ def export(
     from bot import dependencies
     from bot.cli import stored
     from bot.cli.printed import as_pdf
-    from bot.domain.reports import Report, Roles, as_json, html, markdown
+    from bot.domain.reports import Roles, as_json, html, markdown, report_of
 
     redis_url, incident = wanted.redis_url.get_secret_value(), stored.incident_id(incident)
     timeline, head = stored.loaded(stored.load_whole_timeline(redis_url, incident, tag=wanted.redis_tag))
@@ -109,7 +109,7 @@ def export(
         case ReportFormat.json:
             content = as_json(timeline, head, roles)
         case ReportFormat.html | ReportFormat.pdf:
-            is_open = Report.of(timeline).closed_at is None
+            is_open = report_of(timeline).closed_at is None
             lines = _lines_of_open(incident, settings) if is_open else ()
             content = html(timeline, dependencies.chart_svg, lines, head, roles)
             for line in filter(lambda line: line.unknown, lines):

@@ -21,7 +21,7 @@ from bot.cli.short_report import short_report
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, StorageUnavailableError
 from bot.domain.kernel.timeline import Chained
-from bot.domain.reports import Report
+from bot.domain.reports import report_of
 from bot.domain.reports.present import present
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
@@ -132,7 +132,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
 def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
     entries = stored.loaded(stored.load_timeline(world.redis_url, run.incident_id))
     # One screen; the whole report has everything, state by state.
-    console.print(short_report(Report.of(entries)))
+    console.print(short_report(report_of(entries)))
     verified = is_verified(run, entries, scenario)
     colour, word = ("green", "the fix was verified") if verified else ("red", "the fix was NOT verified")
     ended = f"{run.incident_id} ended {seconds:.0f} s after the start"

@@ -16,7 +16,7 @@ from bot.cli.failures import CommandError
 from bot.domain.kernel.errors import MessengerError, SettingsError, StorageUnavailableError
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.kernel.timeline_check import Compared, Verdict, of_chain, of_slack, of_store
-from bot.domain.reports import Report
+from bot.domain.reports import report_of
 from bot.domain.reports.page import Exported
 from bot.settings import StorageSettings, load_settings, load_storage_settings
 
@@ -81,7 +81,7 @@ async def _store(given: Given, file: Path | None) -> Compared:
 async def _slack(given: Given, file: Path | None) -> Compared:
     if not given.entries:
         return Compared("Slack", "not_compared", "there is no entry")
-    report = Report.of(given.entries)
+    report = report_of(given.entries)
     try:
         settings = load_settings(os.environ, file)
         async with web_session() as session:

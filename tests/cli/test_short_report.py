@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from bot.cli.short_report import short_report
-from bot.domain.reports import Report
+from bot.domain.reports import Report, report_of
 from tests.domain.reports.test_report import fixed
 
 pytestmark = pytest.mark.fast
@@ -29,12 +29,12 @@ def with_long_texts(report: Report) -> Report:
 
 
 def test_it_fits_one_screen_of_a_hundred_columns_and_begins_with_what_happened() -> None:
-    lines = shown(Report.of(fixed().timeline))
+    lines = shown(report_of(fixed().timeline))
     assert len(lines) <= 32
     assert any(line.startswith("What happened") for line in lines)
-    assert max(map(len, shown(with_long_texts(Report.of(fixed().timeline))))) <= 100
+    assert max(map(len, shown(with_long_texts(report_of(fixed().timeline))))) <= 100
 
 
 def test_text_from_outside_is_shown_as_it_is() -> None:
-    report = Report.of(fixed().timeline).model_copy(update={"title": "[red]not markup[/red]"})
+    report = report_of(fixed().timeline).model_copy(update={"title": "[red]not markup[/red]"})
     assert any("[red]not markup[/red]" in line for line in shown(report))

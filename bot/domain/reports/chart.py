@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bot.domain.incidents.series import MAX_POINTS, Limit, Series
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
-from bot.domain.reports.facts import Decided, Report, readings_of
+from bot.domain.reports.facts import Decided, Report
+from bot.domain.reports.reading import readings_of, report_of
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, SHOWN_UNITS, Reading, Value, in_words
 
 MAX_TITLE_LENGTH = 44
@@ -60,7 +61,7 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
 
     `read_since`: lines that were read for this picture, newer than any on the timeline.
     """
-    report = Report.of(entries)
+    report = report_of(entries)
     lines = _telling([line for line in _lines(entries, read_since) if line.points])
     if not lines:
         return None

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
 from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
-from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report, readings_of
+from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report
+from bot.domain.reports.reading import readings_of, report_of
 from bot.domain.reports.roles import Roles
 from bot.domain.reports.statistics import ENDED
 
@@ -40,7 +41,7 @@ def _report(
     entries: Sequence[Chained], stored: StoredHead | None, roles: Roles | None
 ) -> tuple[Report, Sequence[Chained]]:
     """What the timeline says, which is checked with its names."""
-    report = Report.of(entries, stored)
+    report = report_of(entries, stored)
     return (report, entries) if roles is None else (roles.of(report), [roles.of(each) for each in entries])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.incidents.event import ChangesPassedOn, SilencesEnded
 from bot.domain.kernel.timeline import GENESIS, Entry, EntryKind, chain
-from bot.domain.reports import Report
+from bot.domain.reports import Report, report_of
 from bot.domain.reports.facts import Phase
 from tests.builders import START, ledger_entry
 from tests.domain.incidents.machine.steps import Story
@@ -22,11 +22,11 @@ def at(after: float, kind: EntryKind, text: str = "", *, who: str = "", state: s
 
 
 def reported(*entries: Entry) -> Report:
-    return Report.of(chain((at(0, "opened", "opened"), *entries), head=GENESIS, length=0))
+    return report_of(chain((at(0, "opened", "opened"), *entries), head=GENESIS, length=0))
 
 
 def told(story: Story) -> Report:
-    return Report.of(chain(story.entries, head=GENESIS, length=0))
+    return report_of(chain(story.entries, head=GENESIS, length=0))
 
 
 def asked(after: float, name: str, **data: Any) -> Entry:

@@ -34,7 +34,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead, chain
 from bot.domain.playbooks.bundle import Bundle
-from bot.domain.reports import Report, as_json, html, markdown
+from bot.domain.reports import as_json, html, markdown, report_of
 from bot.domain.reports.chart import Chart
 from bot.domain.reports.escaping import lasting, moment, one_line, plain
 from bot.domain.reports.markdown_page import escaped
@@ -239,7 +239,7 @@ def test_entering_a_state_records_its_step_of_the_runbook() -> None:
 
 def test_the_opening_names_the_incident_when_it_is_recorded() -> None:
     named = {"incident": "INC-7", "title": "Thrash", "target": "serving/llm", "severity": "page", "playbook": "kv"}
-    report = Report.of(chain([Entry(kind="opened", at=START, text="opened", data=named)], head="0" * 64, length=0))
+    report = report_of(chain([Entry(kind="opened", at=START, text="opened", data=named)], head="0" * 64, length=0))
     assert report.model_dump(include=set(named)) == named
 
 
@@ -252,28 +252,28 @@ def test_the_severity_is_the_one_that_the_card_shows() -> None:
     shown = []
     for after, status in [(10, "firing"), (20, "resolved")]:
         fires(after, status)
-        shown.append((Report.of(story.timeline).severity, story.run.severity))
+        shown.append((report_of(story.timeline).severity, story.run.severity))
     assert shown == [("page", "page"), ("ticket", "ticket")]
 
 
 def test_times_count_from_the_opening() -> None:
-    report = Report.of(fixed().timeline)
+    report = report_of(fixed().timeline)
     assert (report.act_seconds, report.close_seconds, report.ending) == (61, 500, "fixed")
 
 
 def test_an_open_incident_has_no_end_and_no_mttr() -> None:
-    report = Report.of(Story().opened().read(2, 2.81).timeline)
+    report = report_of(Story().opened().read(2, 2.81).timeline)
     assert (report.closed_at, report.close_seconds, report.act_seconds, report.ending) == (None, None, None, "")
 
 
 def test_a_reopened_incident_is_open() -> None:
     again = fixed().tell(600, AlertChanged(event_id="b", alert=alert(starts_at=START + 590)))
     assert again.run.is_open
-    assert Report.of(again.timeline).closed_at is None
+    assert report_of(again.timeline).closed_at is None
 
 
 def test_time_waited_is_from_asked_to_decided() -> None:
-    report = Report.of(fixed().timeline)
+    report = report_of(fixed().timeline)
     assert [(wait.about, wait.asked_at - START, wait.ended_at) for wait in report.waits] == [
         ("Q1", 2, START + 61),
         ("R2", 65, START + 131),
@@ -285,7 +285,7 @@ def test_what_nobody_answered_was_waited_for_until_it_expired() -> None:
     story = Story().opened().read(2, 2.81)
     due_at = story.run.deadlines["question:Q1:expiry"]
     story.tell(due_at - START, Due(event_id="d", deadline="question:Q1:expiry", due_at=due_at))
-    report = Report.of(story.timeline)
+    report = report_of(story.timeline)
     assert report.waited_seconds == 20 * 60
     assert [(it.who, it.what) for it in report.decisions] == [("", "question Q1 expired without an answer")]
 
@@ -293,14 +293,14 @@ def test_what_nobody_answered_was_waited_for_until_it_expired() -> None:
 def test_a_request_that_is_still_open_was_waited_for_until_the_last_entry() -> None:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
     story.planned(65).tell(100, Commanded(event_id="n", command="note", user="ben", text="looking"))
-    assert Report.of(story.timeline).waited_seconds == 59 + 35
+    assert report_of(story.timeline).waited_seconds == 59 + 35
 
 
 def test_what_a_command_withdraws_is_not_waited_for() -> None:
     story = fixed_until_watch()
     story.tell(200, Commanded(event_id="u", command="undo", user="ben")).planned(210)
     story.tell(230, Commanded(event_id="r", command="resolve", user="ben"))
-    assert [(wait.about, wait.ended_at) for wait in Report.of(story.timeline).waits][-1] == ("R3", START + 230)
+    assert [(wait.about, wait.ended_at) for wait in report_of(story.timeline).waits][-1] == ("R3", START + 230)
 
 
 def fixed_until_watch() -> Story:
@@ -309,26 +309,26 @@ def fixed_until_watch() -> Story:
 
 
 def test_decisions_name_the_person_and_the_plan() -> None:
-    answered, granted = Report.of(fixed().timeline).decisions
+    answered, granted = report_of(fixed().timeline).decisions
     assert (answered.who, answered.what) == ("ana", "Scale out by one")
     assert (granted.who, granted.digest) == ("ana", plan().digest)
-    assert Report.of(fixed().timeline).people == {"ana": "Ana"}
+    assert report_of(fixed().timeline).people == {"ana": "Ana"}
 
 
 def test_who_reopened_an_incident_is_among_what_people_decided() -> None:
     story = fixed().tell(900, Commanded(event_id="r", command="reopen", user="ben", text="it fires again"))
-    *_, reopened = Report.of(story.timeline).decisions
+    *_, reopened = report_of(story.timeline).decisions
     assert (reopened.who, reopened.what) == ("ben", "reopened by hand: it fires again")
 
 
 def test_a_call_shows_before_and_after() -> None:
-    (called,) = Report.of(fixed().timeline).calls
+    (called,) = report_of(fixed().timeline).calls
     assert called.done
     assert called.differences == ("replicas 4 → 5",)
 
 
 def test_readings_compare_the_baseline_with_the_last() -> None:
-    thrash, gpu = Report.of(fixed().timeline).readings
+    thrash, gpu = report_of(fixed().timeline).readings
     assert thrash.baseline is not None
     assert thrash.last is not None
     assert (thrash.baseline.value, thrash.last.value) == (2.81, 0.0)
@@ -342,7 +342,7 @@ def test_each_reading_says_when_it_was_read() -> None:
 
 
 def test_what_is_still_held_is_named() -> None:
-    assert Report.of(fixed().timeline).held == ("scale llm from 4 to 5",)
+    assert report_of(fixed().timeline).held == ("scale llm from 4 to 5",)
 
 
 DIAGNOSIS = {
@@ -410,7 +410,7 @@ def asked(name: str, after: float, said: str = "", **data: Any) -> Entry:
 def test_a_press_that_did_not_count_is_no_approval_and_no_first_act() -> None:
     refused = "press 'approve' on R1 does not count: you are not in @serving-oncall"
     data = {"request": "R1"}
-    report = Report.of(chain([
+    report = report_of(chain([
         Entry(kind="opened", at=START, text="opened"),
         asked("R1", 1),
         pressed("R1", "STRANGER", 10),
@@ -428,7 +428,7 @@ def test_a_press_that_did_not_count_is_no_approval_and_no_first_act() -> None:
 def test_what_is_only_announced_waits_for_nobody() -> None:
     said = " — announced, not approved: it only cleans up"
     done = Entry(kind="outcome", at=START + 9, text="remove: done", data={"request": "R1"})
-    report = Report.of(chain([asked("R1", 1, said, waits=False), done], head="0" * 64, length=0))
+    report = report_of(chain([asked("R1", 1, said, waits=False), done], head="0" * 64, length=0))
     assert (report.waits, report.waited_seconds) == ((), 0.0)
 
 
@@ -436,7 +436,7 @@ def test_a_change_that_another_approval_covers_names_who_gave_it() -> None:
     approved = Entry(kind="decided", at=START + 2, text="approved R1: cap", who="ana", data={"request": "R1"})
     rest = asked("R2", 5, " — announced, not approved: R1 covers it", waits=False, announced="R1 covers it")
     done = Entry(kind="outcome", at=START + 9, text="roll it out: done", data={"request": "R2"})
-    report = Report.of(chain([asked("R1", 1), approved, rest, done], head="0" * 64, length=0))
+    report = report_of(chain([asked("R1", 1), approved, rest, done], head="0" * 64, length=0))
     assert [(it.request, it.by) for it in report.applied] == [("R2", ("ana",))]
 
 
@@ -456,7 +456,7 @@ def test_phases_join_what_was_read_to_the_change_or_check_before_it() -> None:
         for place, (name, kind) in enumerate(kinds)
     ]
     called = Entry(kind="call", at=START + 21, text="done: cap", state="cap")
-    report = Report.of(chain([*entered[:3], called, *entered[3:]], head="0" * 64, length=0))
+    report = report_of(chain([*entered[:3], called, *entered[3:]], head="0" * 64, length=0))
     assert [(phase.name, phase.took_seconds) for phase in report.phases] == [
         ("Diagnosis", 20), ("Title cap", 20), ("Title calm", 10),
     ]  # fmt: skip
@@ -468,7 +468,7 @@ def test_a_change_that_never_began_is_no_phase_but_a_question_to_people() -> Non
         Entry(kind="entered", at=START + 10 * place, text=f"Title {name} — why", state=name, data={"kind": kind})
         for place, (name, kind) in enumerate(kinds)
     ]
-    report = Report.of(chain(entered, head="0" * 64, length=0))
+    report = report_of(chain(entered, head="0" * 64, length=0))
     assert [phase.name for phase in report.phases] == ["Diagnosis", "Question to people", "Title calm"]
 
 
@@ -489,8 +489,8 @@ def test_a_change_with_the_values_of_a_person_is_called_by_its_plan() -> None:
         Entry(kind="request", at=START + 3, text="R2", state="cap", data=second),
         Entry(kind="call", at=START + 4, text="done: set", state="cap"),
     ]
-    assert [phase.name for phase in Report.of(chain(entries, head="0" * 64, length=0)).phases] == ["Set it to 9"]
-    assert [phase.name for phase in Report.of(chain([entered, entries[-1]], head="0" * 64, length=0)).phases] == [
+    assert [phase.name for phase in report_of(chain(entries, head="0" * 64, length=0)).phases] == ["Set it to 9"]
+    assert [phase.name for phase in report_of(chain([entered, entries[-1]], head="0" * 64, length=0)).phases] == [
         "Limit to 7"
     ]
 
@@ -499,7 +499,7 @@ def test_an_altered_entry_breaks_the_chain_there() -> None:
     timeline = fixed().timeline
     forged = timeline[3].entry.model_copy(update={"text": "nothing happened"})
     timeline[3] = timeline[3].model_copy(update={"entry": forged})
-    assert Report.of(timeline).broken_at == 4
+    assert report_of(timeline).broken_at == 4
     assert "**broken at entry 4**" in markdown(timeline)
 
 
@@ -537,7 +537,7 @@ def test_a_consistent_chain_that_is_not_the_runs_own_is_told(altered: Any, said:
 
 
 def test_a_posted_head_is_found_in_the_chain() -> None:
-    (found,) = Report.of(fixed().timeline).heads
+    (found,) = report_of(fixed().timeline).heads
     # The head is the one from before the decision that made the request: the message cannot name itself.
     assert (found.entry, found.matches) == (11, 9)
 

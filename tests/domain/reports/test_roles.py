@@ -9,7 +9,7 @@ import pytest
 
 from bot.adapters.pictures.charts import drawn
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, EntryKind, chain
-from bot.domain.reports import Report, Roles, as_json, html, markdown
+from bot.domain.reports import Roles, as_json, html, markdown, report_of
 from tests.builders import START
 from tests.domain.incidents.machine.steps import Story
 from tests.domain.reports.test_report import fixed
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fast
 def test_no_name_and_no_id_is_left_in_any_format() -> None:
     timeline = fixed().timeline
     roles = Roles(timeline)
-    people = Report.of(timeline).people
+    people = report_of(timeline).people
     assert people == {"ana": "Ana"}
     pages = [
         markdown(timeline, roles=roles),

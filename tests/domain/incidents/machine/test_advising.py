@@ -11,7 +11,7 @@ from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep, PlanChange, WatchAdvice
 from bot.domain.incidents.event import AdviceWatched, Planned
 from bot.domain.kernel.timeline import GENESIS, chain
-from bot.domain.reports import Report
+from bot.domain.reports import report_of
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
 
@@ -65,7 +65,7 @@ def test_a_change_is_shown_as_advice_and_watched_and_nothing_is_applied() -> Non
 
 def test_advice_is_no_time_in_which_the_bot_waited_for_a_decision() -> None:
     asked, advised = Advised().advised(None), Advised().advised()
-    reports = [Report.of(chain(story.entries, head=GENESIS, length=0)) for story in (asked, advised)]
+    reports = [report_of(chain(story.entries, head=GENESIS, length=0)) for story in (asked, advised)]
     assert [[wait.about for wait in report.waits] for report in reports] == [["Q1", "R2"], ["Q1"]]
 
 
