@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bot.domain.cluster.objects import dig, is_going_away
 from bot.domain.cluster.rotation import pods_of_canary, pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.kernel.references import pick_in, setting_in
 from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading, unknown
 from bot.flow.ports import ProbeRequest
@@ -64,8 +65,8 @@ def pods_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> tuple[Ob
     of = request.spec.of
     if of == "canary":
         return pods_of_canary(snapshot)
-    if of.startswith("picked."):
-        name = request.context.picked.get(of.removeprefix("picked."))
+    if (pick := pick_in(of)) is not None:
+        name = request.context.picked.get(pick)
         return tuple(pod for pod in snapshot.pods if dig(pod, "metadata", "name") == name)
     return pods_of_workload(snapshot)
 
@@ -74,7 +75,7 @@ def number_asked_for(request: ProbeRequest, parameter: str) -> float | None:
     """The parameter as a number: as written, or the setting that holds it. None: the playbook gives none."""
     given = request.spec.parameters.get(parameter)
     if isinstance(given, str):
-        given = request.context.settings.get(given.removeprefix("settings."))
+        given = request.context.settings.get(setting_in(given) or "")
     return None if given is None else float(given)
 
 
@@ -89,8 +90,8 @@ def seconds_asked_for(request: ProbeRequest, parameter: str, default: str = "") 
 def text_asked_for(request: ProbeRequest, parameter: str) -> str:
     """The parameter as a text: as written, or the setting that holds it. Empty: the playbook gives none."""
     given = str(request.spec.parameters.get(parameter, ""))
-    of, _, setting = given.partition(".")
-    return str(request.context.settings.get(setting, "")) if of == "settings" else given
+    setting = setting_in(given)
+    return given if setting is None else str(request.context.settings.get(setting, ""))
 
 
 def staying(pods: Sequence[Obj]) -> Sequence[Obj]:

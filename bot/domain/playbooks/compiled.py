@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.errors import Fault, PlaybookError
+from bot.domain.kernel.references import SETTINGS_PREFIX, setting_in
 from bot.domain.playbooks.compiling import (
     CompiledCalm,
     CompiledFinding,
@@ -45,7 +46,6 @@ from bot.domain.playbooks.scope import (
     signals_of,
     signals_of_calm,
 )
-from bot.domain.playbooks.settings import SETTINGS_PREFIX, setting_in
 from bot.domain.playbooks.source import Source
 from bot.domain.signals.labels import BEFORE, words_for
 from bot.domain.signals.probe_spec import Probes

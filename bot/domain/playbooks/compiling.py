@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.kernel.errors import ExpressionError
+from bot.domain.kernel.references import setting_in
 from bot.domain.playbooks.expressions.expression import Expression, Scope, Unknown, compile_expression
 from bot.domain.playbooks.expressions.template import Template, compile_template
 from bot.domain.playbooks.language import (
@@ -23,7 +24,6 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.mistakes import Path, Report, of_expression
 from bot.domain.playbooks.scope import is_condition, path_of_text, texts_of
-from bot.domain.playbooks.settings import setting_in
 from bot.domain.signals.signal import Kind, Value
 
 Data = Mapping[str, Value]

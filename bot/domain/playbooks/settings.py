@@ -17,14 +17,7 @@ from bot.domain.playbooks.mistakes import Mistake, Path, Report
 from bot.domain.signals.signal import Kind
 
 SettingValue = float | str | bool
-SETTINGS_PREFIX = "settings."
-"""Begins the name of a setting in expressions and texts."""
 _MEASURED = re.compile(r"\d+(\.\d+)?\s*(s|m|h|d|ms|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)", re.ASCII | re.I)
-
-
-def setting_in(text: str) -> str | None:
-    """Returns the name of the setting that a text stands for, as `settings.window` does; None for any other text."""
-    return text.removeprefix(SETTINGS_PREFIX) if text.startswith(SETTINGS_PREFIX) else None
 
 
 def _texts(value: object) -> object:

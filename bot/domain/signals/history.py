@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from operator import lt
 from typing import TypeVar
 
+from bot.domain.kernel.references import pick_in
 from bot.domain.signals.metric import on_pages, value_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import STALE_SECONDS, Point, Window, counted_seconds, increase, short
@@ -73,8 +74,8 @@ def _up_since(said: Sequence[Scrape]) -> float:
 
 
 def _is_asked_for(scrape: Scrape, of: str, picked: Mapping[str, str]) -> bool:
-    if of.startswith("picked."):
-        return scrape.replica == picked.get(of.removeprefix("picked."))
+    if (pick := pick_in(of)) is not None:
+        return scrape.replica == picked.get(pick)
     return scrape.role == of
 
 

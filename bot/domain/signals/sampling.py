@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 
 from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.references import setting_in
 from bot.domain.signals.history import (
     History,
     Missing,
@@ -81,8 +82,8 @@ def span_of(over: str, settings: Mapping[str, float | str | bool]) -> float:
     Raise `ValueError` if it is neither.
     """
     value: float | str | bool | None = over
-    if over.startswith("settings."):
-        value = settings.get(over.removeprefix("settings."))
+    if (name := setting_in(over)) is not None:
+        value = settings.get(name)
     if value is None or isinstance(value, bool):
         raise ValueError(f"{over} is not a duration")
     return seconds(value) if isinstance(value, str) else float(value)

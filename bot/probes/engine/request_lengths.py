@@ -11,7 +11,7 @@ from bot.domain.signals.sampling import bucket_rises
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import COARSEST_SECONDS, Window, short
 from bot.flow.ports import ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import answer, number_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled
 
@@ -66,10 +66,7 @@ class ReadRequestLengths(Sampled):
 
 def _share(request: ProbeRequest) -> float:
     """The share of requests that may be longer: a number, or the name of the setting that contains it."""
-    share = request.spec.parameters.get("share", 0.0)
-    if isinstance(share, str):
-        share = request.context.settings.get(share.removeprefix("settings."), 0.0)
-    return float(share)
+    return number_asked_for(request, "share") or 0.0
 
 
 def _bucket_counts(history: History, name: str) -> dict[float, float] | Missing:

@@ -15,6 +15,7 @@ from bot.domain.cluster.objects import dig, is_staying, name_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.references import pick_in
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
@@ -282,9 +283,8 @@ def _others(request: ProbeRequest, snapshot: ClusterSnapshot, node: Obj | None) 
 
 def _nodes_asked_for(request: ProbeRequest, snapshot: ClusterSnapshot) -> frozenset[str]:
     """The nodes of our replicas, or the picked node."""
-    of = request.spec.of
-    if of.startswith("picked."):
-        name = request.context.picked.get(of.removeprefix("picked."), "")
+    if (pick := pick_in(request.spec.of)) is not None:
+        name = request.context.picked.get(pick, "")
         return frozenset({name} if any(name_of(node) == name for node in snapshot.nodes) else ())
     return frozenset(str(node) for pod in pods_of_workload(snapshot) if (node := dig(pod, "spec", "nodeName")))
 

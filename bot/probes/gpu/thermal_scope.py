@@ -15,6 +15,7 @@ from bot.domain.cluster.objects import ZONE_LABEL, dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.subjects import FACILITY
+from bot.domain.kernel.references import pick_in
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, short, slope
 from bot.flow.ports import ProbeRequest
@@ -104,9 +105,8 @@ class ReadThermalScope:
         snapshot = await request.snapshot()
         if failed := unreadable(request, snapshot, "pods", "nodes"):
             return failed
-        picked = request.spec.of.removeprefix("picked.") if request.spec.of.startswith("picked.") else ""
-        if picked:
-            pages = await self._exporters.read([request.context.picked.get(picked, "")])
+        if (pick := pick_in(request.spec.of)) is not None:
+            pages = await self._exporters.read([request.context.picked.get(pick, "")])
         else:
             pages = await self._exporters.read_with(_nodes_with_gpus(snapshot))
         if not pages:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from bot.domain.approvals.contacts import TEAMS
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.form import OPENING, Form
+from bot.domain.kernel.references import setting_in
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.expressions.expression import did_you_mean, names_in
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
@@ -30,7 +31,6 @@ from bot.domain.playbooks.loading.known_words import Mistakes, duration, known
 from bot.domain.playbooks.matchers import MatcherError, parse_matchers
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import LEARNED, RESERVED, Written, findings_of, written_expressions
-from bot.domain.playbooks.settings import setting_in
 from bot.domain.signals.probe_spec import Probes
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bot.domain.changes.catalogue import RESULTS, VERBS
 from bot.domain.kernel.form import OPENING
+from bot.domain.kernel.references import setting_in
 from bot.domain.playbooks.edges import Edge, edges_of
 from bot.domain.playbooks.expressions.expression import names_in
 from bot.domain.playbooks.language import (
@@ -22,7 +23,6 @@ from bot.domain.playbooks.language import (
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.scope import LEARNED, findings_of, signals_of, signals_of_calm, written_expressions
-from bot.domain.playbooks.settings import setting_in
 from bot.domain.signals.specs import STARTS_AT, ComparedSignal, ProbeSignal, ShareSignal
 
 Graph = Mapping[str, frozenset[str]]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.domain.kernel.numbers import is_number
+from bot.domain.kernel.references import setting_in
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import ChangeState, Playbook, ReadState
 from bot.domain.playbooks.loading.known_words import Mistakes, duration, is_of_kind, known, where_known
 from bot.domain.playbooks.mistakes import Mistake, Path, Reference, as_written
 from bot.domain.playbooks.scope import signals_of
-from bot.domain.playbooks.settings import finite_number, setting_in
+from bot.domain.playbooks.settings import finite_number
 from bot.domain.signals.comparison import comparison_fault
 from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.probe_spec import Probes

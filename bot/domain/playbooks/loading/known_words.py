@@ -9,10 +9,11 @@ from bot.domain.approvals.contacts import TEAMS
 from bot.domain.changes.verb import ArgumentKind
 from bot.domain.kernel.durations import is_duration, seconds
 from bot.domain.kernel.numbers import is_number
+from bot.domain.kernel.references import setting_in
 from bot.domain.playbooks.expressions.expression import did_you_mean
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.mistakes import Mistake, Noun, Path, Reference
-from bot.domain.playbooks.settings import looks_like_duration, setting_in
+from bot.domain.playbooks.settings import looks_like_duration
 
 Mistakes = Iterator[Mistake]
 
