@@ -152,10 +152,20 @@ async def test_over_the_healthy_minute_of_a_nothing_is_proposed(recorded: Callab
 # --- E: it sheds load; its highest usage is 0.99 and it does not thrash ----------------------------------------------
 
 
-@pytest.mark.parametrize("opens_at", [40, 45, 50])
-async def test_over_the_shedding_of_e_no_cap_is_proposed(recorded: Callable[[str], Recording], opens_at: float) -> None:
+@pytest.mark.parametrize(
+    ("opens_at", "proposed"),
+    [
+        # By then it cannot stay calm any more, and users wait.
+        pytest.param(40, ["scale"], id="long enough to ask about capacity"),
+        pytest.param(45, [], id="too short to ask"),
+        pytest.param(50, [], id="shorter"),
+    ],
+)
+async def test_over_the_shedding_of_e_no_cap_is_proposed(
+    recorded: Callable[[str], Recording], opens_at: float, proposed: list[str]
+) -> None:
     found = await kv_cache_oom(recorded(SHEDS), opens_at)
-    assert found.proposed == ()
+    assert [each.verb for each in found.proposed] == proposed
     assert "relieve" not in found.path
     assert "flap" in found.path
 
