@@ -6,7 +6,7 @@ and also after the process that began the window died. No call waits for this: t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -36,7 +36,8 @@ class KeepWindows:
 
     async def once(self) -> None:
         """Notifies some incidents. What another process has told is stored once by its id."""
-        planned = await self._restrictions.planned(await self._runs.now())
+        at = await self._runs.now()
+        planned = await self._restrictions.planned(at)
         windows = {_about(window): window for window in planned if window.user}
         self._left = {about: left for about, left in self._left.items() if about in windows}
         if self._is_busy():
@@ -45,15 +46,17 @@ class KeepWindows:
             # What opens later meets the window by itself. The newest incidents are those that people work on.
             still_open = await self._runs.open_incidents()
             self._left |= {about: list(still_open) for about in new}
-        room = AT_A_TIME
+        open_now, room = self._restrictions.open_of(planned, at), AT_A_TIME
         # A freeze comes first, because it takes buttons away.
         for about, window in sorted(windows.items(), key=lambda item: item[1].kind != "freeze"):
             while room and (left := self._left[about]):
-                await self._tell(window, left[-1], about)
+                await self._tell(window, left[-1], about, open_now)
                 left.pop()
                 room -= 1
 
-    async def _tell(self, window: PlannedWindow, incident_id: str, about: str) -> None:
+    async def _tell(
+        self, window: PlannedWindow, incident_id: str, about: str, open_now: Sequence[PlannedWindow]
+    ) -> None:
         try:
             run = await self._runs.load(incident_id)
         except NewerFormError as error:
@@ -62,7 +65,7 @@ class KeepWindows:
         if run is None or run.opened_at > window.starts_at or not window.covers(run.target):
             return
         text = str(window)
-        advice = await self._restrictions.advice(run, at=await self._runs.now())
+        advice = self._restrictions.advice_in(open_now, run.playbook, run.target)
         event = Commanded(
             event_id=about,
             command="freeze" if window.kind == "freeze" else "note",
