@@ -61,7 +61,9 @@ from bot.domain.signals.window import (
 
 SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
 
-MOVED = ("request_success", "generation_tokens", "kv_cache_usage_perc")
+MADE = ("request_success", "generation_tokens")
+"""What an engine gets done. A long answer finishes late, but makes tokens all the time."""
+MOVED = (*MADE, "kv_cache_usage_perc")
 """One of them changes while an engine works; the last while it reads a long prompt, which is counted at its end."""
 NAMED_AT_MOST = 3
 """How many replicas a reason names."""
@@ -351,7 +353,7 @@ def _nothing(counted: str, history: History) -> str:
 
 def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
     pairs, missing = _mean_pairs(history, spec.mean)
-    each = {replica: risen / observed for replica, (risen, observed) in pairs.items() if observed > 0}
+    each = _means(pairs)
     if pairs and not each:
         return unknown(name, f"no {spec.mean} observed in {short(history.window.seconds)}", at=history.newest)
     if spec.at_equal_lengths:
@@ -363,14 +365,7 @@ def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
 
 def _at_equal_lengths(name: str, each: dict[str, float], missing: dict[str, str], history: History) -> Reading:
     """Each replica's time, as long as it would be if none of its requests were longer than the median replica's."""
-    first, prompt, answer = (
-        {
-            replica: risen / observed
-            for replica, (risen, observed) in _mean_pairs(history, metric)[0].items()
-            if observed
-        }
-        for metric in (FIRST, PROMPT, ANSWER)
-    )
+    first, prompt, answer = (_means(_mean_pairs(history, metric)[0]) for metric in (FIRST, PROMPT, ANSWER))
     known = {replica for replica in each if replica in first and replica in prompt and replica in answer}
     missing |= dict.fromkeys(each.keys() - known, "the lengths of its requests are not on its page")
     if not known:
@@ -389,6 +384,10 @@ def _at_equal_lengths(name: str, each: dict[str, float], missing: dict[str, str]
             longer.append(f"{replica} needs {needs:.1f} times as long for the lengths of its requests")
     reading = _answer(name, times, times, missing, METRICS[WHOLE].unit)
     return reading.model_copy(update={"detail": "; ".join(filter(None, (reading.detail, *longer[:NAMED_AT_MOST])))})
+
+
+def _means(pairs: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    return {replica: risen / observed for replica, (risen, observed) in pairs.items() if observed > 0}
 
 
 def _mean_pairs(history: History, metric: str) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.signals.history import Missing, gather, measured, reader_of
 from bot.domain.signals.metric import value_of
+from bot.domain.signals.sampling import MADE
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import REACH_SECONDS, Window, quantile
@@ -20,9 +21,7 @@ POLLS = 10
 BAD = 3.0
 """Of the polls: one without progress may be a long prompt."""
 HELD = ("num_requests_running", "num_requests_waiting")
-MOVED = ("request_success", "generation_tokens")
-"""A long answer finishes late, but makes tokens all the time."""
-WHAT = f"{HELD[0]}, {HELD[1]}, {MOVED[0]} or {MOVED[1]}"
+WHAT = f"{HELD[0]}, {HELD[1]}, {MADE[0]} or {MADE[1]}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class ReadNoProgress(Sampled):
         window = Window(now - seconds, now)
         # The first poll needs the last sample before it.
         longer = Window(window.start - max(seconds / POLLS, REACH_SECONDS), now)
-        scrapes = await self.scrapes(request, frozenset({*HELD, *MOVED}), longer)
+        scrapes = await self.scrapes(request, frozenset({*HELD, *MADE}), longer)
         said = gather(scrapes, of=request.spec.of, picked={}, window=longer)
         by_rank, missing = measured(said, WHAT, reader_of(HELD[0]), lambda scrapes, rank: _polls(scrapes, rank, window))
         polls = {replica: _together(ranks) for replica, ranks in by_rank.items()}
@@ -117,7 +116,7 @@ def _samples_in(poll: Window, scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
 
 def _stands_still(scrapes: Sequence[Scrape], rank: str) -> bool | None:
     """Requests are present all the time, none finishes, and no token is generated. None: the pages do not say it."""
-    held, rose = _median_held(scrapes, rank), [_rose(scrapes, rank, name) for name in MOVED]
+    held, rose = _median_held(scrapes, rank), [_rose(scrapes, rank, name) for name in MADE]
     if any(rose) or (held is not None and held < 1):
         return False
     return None if held is None or None in rose else True
