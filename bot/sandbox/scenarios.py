@@ -120,6 +120,8 @@ THRASH = replace(
         "output_tokens": [200, 240],
     },
     real_load=OVERLOAD.trouble_load,
+    # In ten seconds of a well served load, three requests wait for a second now and then; in five minutes they do not.
+    windows={"queue_floor": "5"},
 )
 ONE_BAD_REPLICA = Scenario(
     name="one-bad-replica",

@@ -137,7 +137,7 @@ def test_every_scenario_comes_to_its_verified_end_unattended(scenario: str, demo
         assert [line.split("'")[1] for line in said.splitlines() if "presses '" in line] == [
             "Approve canary",
             "Approve rollout…",
-        ]
+        ], said
         assert "fixed and verified" in result
         assert "at the end users are served in time" in said
     assert [pid for pid in children if is_alive(pid)] == []
