@@ -134,7 +134,9 @@ def test_a_fault_of_a_definition_is_reported_once_and_there(define: str, fault: 
 
 def test_a_use_of_an_unknown_definition_is_reported_there_with_the_nearest_one() -> None:
     text, place = marked(DEFINED, "{when: thrashes,", "{when: «thrashs,")
-    assert faults(text) == [f"p.yaml:{place}: unknown name 'thrashs'. Did you mean 'thrash'?"]
+    assert faults(text) == [f"p.yaml:{place}: unknown name 'thrashs'. Did you mean 'thrashes'?"]
+    text, place = marked(DEFINED, "{when: thrashes,", "{when: «thrah,")
+    assert faults(text) == [f"p.yaml:{place}: unknown name 'thrah'. Did you mean 'thrash'?"]
     text, place = marked(DEFINED, "{when: thrashes,", "{when: «crowdy,")
     assert faults(text) == [f"p.yaml:{place}: unknown name 'crowdy'. Did you mean 'crowded'?"]
 

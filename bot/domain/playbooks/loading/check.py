@@ -112,7 +112,8 @@ def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mist
     if not tail and head in define:  # in a fragment: everywhere else it was replaced
         return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
     known = probes if tail else define
-    if mistake.near or not nearest(head, known):
+    near = nearest(head, known)
+    if not near or nearest(head, filter(None, (near, mistake.near))) != near:
         return mistake
     return replace(mistake, hint=did_you_mean(head, known))
 
