@@ -585,8 +585,8 @@ class Replica:
     namespace: str = ""
 
 
-MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""A page of vLLM 0.32 has 53 kB, a node's exporter less; a larger page is not a metrics page."""
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""A page of vLLM 0.32 has 53 kB for each engine rank, a node's exporter less; a larger page is not a metrics page."""
 
 
 @dataclass(frozen=True)

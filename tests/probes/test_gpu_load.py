@@ -9,9 +9,10 @@ from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import PodPage
-from bot.probes.gpu.exporters import AMD_LABELS, DCGM_LABELS, gpus_on
+from bot.probes.gpu.exporters import AMD_LABELS, DCGM_LABELS, Exporters, gpus_on
 from bot.probes.gpu.gpu_load import loads_of
 from tests.kit import probes
+from tests.kit.loop_turns import ReadyPages, turns_of_the_loop_while
 from tests.kit.probes import request
 from tests.probes.gpu_nodes import gpu, pod
 from tests.probes.test_gpu_health import Finder, cluster, exporter_pod
@@ -136,3 +137,11 @@ async def test_a_replica_without_a_whole_day_makes_it_unknown() -> None:
 def test_only_names_of_kubernetes_get_into_a_query() -> None:
     with pytest.raises(SourceError, match="is no name of a Kubernetes object"):
         least_free_query("serving", ['llm"} or vector(0)'])
+
+
+async def test_the_pages_of_many_nodes_are_parsed_one_in_each_turn_of_the_loop() -> None:
+    """A facility has hundreds of nodes, and their pages arrive together."""
+    nodes = [f"n{number}" for number in range(50)]
+    finder = Finder(*(exporter_pod(9400, node) for node in nodes))
+    exporters = Exporters(probes.sources(1000.0, finder=finder, pages=ReadyPages(DCGM)))
+    assert await turns_of_the_loop_while(exporters.read(nodes)) >= len(nodes)

@@ -6,11 +6,13 @@ A replica that does not answer becomes a scrape with its reason, so that its sil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.scrape import Scrape
+from bot.flow.parse_in_turn import ParseInTurn
 from bot.flow.ports import PodPage, PodPages, Replica
 
 DEADLINE_SECONDS = 2.0
@@ -21,8 +23,16 @@ AT_ONCE = 256
 class VllmScraper:
     """The `Scraper` port over the replicas' own pages."""
 
-    def __init__(self, pages: PodPages, now: Callable[[], float], *, deadline: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        pages: PodPages,
+        now: Callable[[], float],
+        *,
+        deadline: float = DEADLINE_SECONDS,
+        aside: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
         self._pages, self._now, self._deadline = pages, now, deadline
+        self._parsed = ParseInTurn(aside)
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
@@ -40,7 +50,7 @@ class VllmScraper:
             return _failed(replica, str(error), self._now())
         at = self._now()
         try:
-            found = scrape_of(parse(text), replica, at)
+            found = await self._parsed(lambda page: scrape_of(parse(page), replica, at), text)
         except ValueError as error:
             return _failed(replica, f"/metrics is not in the text format: {error}", at)
         return found or _failed(replica, _why_no_metrics(text), at)

@@ -11,11 +11,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.domain.cluster.objects import dig, is_going_away, name_of, namespace_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import SourceError
+from bot.flow.parse_in_turn import ParseInTurn
 from bot.flow.ports import PodPage
 from bot.probes.declaration import Sources
 from bot.probes.gpu.amd import AFID
@@ -125,7 +127,7 @@ class Exporters:
         self._dcgm_labels = (sources.dcgm_labels,) if sources.dcgm_labels else DCGM_LABELS
         self._amd_labels = (sources.amd_labels,) if sources.amd_labels else AMD_LABELS
         self._namespaces = sources.exporter_namespaces
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots, self._parsed = asyncio.Semaphore(_AT_ONCE), ParseInTurn()
 
     async def read(self, nodes: Iterable[str]) -> dict[str, NodeGpus]:
         """These nodes. Raise `ClusterError` if exporters cannot be listed."""
@@ -161,7 +163,7 @@ class Exporters:
             return NodeGpus(unreadable=f"{node}: its exporter did not answer within {DEADLINE_SECONDS:g} s")
         except SourceError as error:
             return NodeGpus(unreadable=f"{node}: its exporter: {error}")
-        gpus = gpus_on(text, is_amd=exporter.is_amd)
+        gpus = await self._parsed(partial(gpus_on, is_amd=exporter.is_amd), text)
         return NodeGpus(gpus, "" if gpus else f"{node}: no GPU on the exporter's page")
 
 

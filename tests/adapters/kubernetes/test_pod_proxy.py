@@ -86,7 +86,7 @@ async def test_a_page_without_end_is_read_no_further_than_a_page_may_be_long() -
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with KubernetesClient(Connection(url=f"http://127.0.0.1:{runner.addresses[0][1]}")) as client:
-        with pytest.raises(SourceError, match="larger than 8 MiB"):
+        with pytest.raises(SourceError, match=f"larger than {MAX_PAGE_BYTES >> 20} MiB"):
             await ProxyPages(client).read(PAGE)
     await runner.cleanup()
     assert sent < 4 * MAX_PAGE_BYTES

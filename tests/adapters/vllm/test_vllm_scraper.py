@@ -1,7 +1,7 @@
 """The scraper over real sockets: an answer becomes values, a failure becomes a reason."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.flow.ports import Replica
 from tests.adapters.vllm.many_servers import Page, many_servers
+from tests.kit.loop_turns import ReadyPages, turns_of_the_loop_while
 
 
 @pytest.fixture
@@ -99,3 +100,31 @@ async def test_replicas_that_hang_cost_the_others_nothing() -> None:
         found = await VllmScraper(own, lambda: 7.0, deadline=3.0).scrape(replicas)
     assert {scrape.error for scrape in found[:50]} == {"/metrics did not answer within 3 s"}
     assert [scrape.ranks["0"]["num_requests_running"] for scrape in found[50:]] == [float(n) for n in range(50, 100)]
+
+
+async def test_pages_that_arrive_together_are_parsed_one_in_each_turn_of_the_loop() -> None:
+    replicas = [Replica(name=f"llm-{number}", uid="u", address="127.0.0.1") for number in range(50)]
+    scraper = VllmScraper(ReadyPages(running(4)), lambda: 7.0)
+    assert await turns_of_the_loop_while(scraper.scrape(replicas)) >= len(replicas)
+
+
+async def test_a_large_page_is_parsed_off_the_loop() -> None:
+    text = "".join(f'vllm:num_requests_running{{engine="{rank}"}} 4.0\n' for rank in range(20_000))
+    parsed_aside: list[str] = []
+
+    async def aside(read: Callable[[str], object], page: str) -> object:
+        parsed_aside.append(page)
+        return await asyncio.to_thread(read, page)
+
+    scraper = VllmScraper(ReadyPages(text), lambda: 7.0, aside=aside)
+    (found,) = await scraper.scrape([Replica(name="llm-0", uid="u", address="127.0.0.1")])
+    assert (parsed_aside, len(found.ranks)) == ([text], 20_000)
+
+
+async def test_a_small_page_needs_no_thread() -> None:
+    async def aside(read: Callable[[str], object], page: str) -> object:
+        raise AssertionError("a thread costs more than this page")
+
+    scraper = VllmScraper(ReadyPages(running(4)), lambda: 7.0, aside=aside)
+    (found,) = await scraper.scrape([Replica(name="llm-0", uid="u", address="127.0.0.1")])
+    assert found.ranks == {"0": {"num_requests_running": 4.0}}
