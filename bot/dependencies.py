@@ -66,7 +66,7 @@ from bot.flow.circuit import Circuit
 from bot.flow.clusters import ClusterPorts, ProxiedGenerations
 from bot.flow.ports import Generations, History, PodPages, ReportSink
 from bot.flow.read_signals import ReadSignals
-from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
+from bot.flow.sample_replicas import LeftOut, SampledHistory, SnapshotReplicas
 from bot.probes.catalogue import probe_readers
 from bot.probes.declaration import Sources
 from bot.settings import Settings, StorageSettings
@@ -143,6 +143,7 @@ class Fleet:
     """Direct scrapes: what runs on each replica now, whatever source the history comes from."""
     scraper: VllmScraper
     generations: Generations
+    left_out: LeftOut
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class OneCluster:
             samples=self.fleet.scraped,
             scraper=self.fleet.scraper,
             generations=self.fleet.generations,
+            left_out=self.fleet.left_out,
         )
 
 
@@ -329,8 +331,16 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         amd_labels=settings.gpu.amd_exporter,
         exporter_namespaces=settings.gpu.exporter_namespaces,
     )
-    signals = ReadSignals(history=history, probes=probe_readers(sources), cluster=recent, shared=shared, now=clock.now)
-    return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack))
+    left_out = LeftOut(is_recorded_elsewhere=bool(url))
+    signals = ReadSignals(
+        history=history,
+        probes=probe_readers(sources),
+        cluster=recent,
+        shared=shared,
+        now=clock.now,
+        why_unsampled=left_out.why,
+    )
+    return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack), left_out)
 
 
 def open_generations(settings: ClusterSettings, among: str, stack: contextlib.AsyncExitStack) -> Generations:

@@ -204,8 +204,11 @@ class Runtime:
         targets = [
             Target(cluster=cluster, namespace=namespace, kind=kind, name=name) for namespace, kind, name in named
         ]
-        workloads = SampledWorkloads(self._ports.store, targets, lambda target: is_of(cluster, target, clusters))
-        return KeepSampling(clusters[cluster].signals, workloads, every_seconds=every_seconds)
+        ports = clusters[cluster]
+        workloads = SampledWorkloads(
+            self._ports.store, targets, lambda target: is_of(cluster, target, clusters), ports.left_out
+        )
+        return KeepSampling(ports.signals, workloads, every_seconds=every_seconds)
 
     def _handlers(self) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of

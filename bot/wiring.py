@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import gc
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 
 import structlog
 from starlette.applications import Starlette
@@ -197,9 +197,16 @@ def health_of(
         on.storage.store,
         clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
-        notices=lambda: {**epoch.notices(), **playbooks.notices(), **route.notices()},
+        notices=lambda: {**epoch.notices(), **playbooks.notices(), **route.notices(), **left_out(on)},
+        unsampled=lambda: sum(one.fleet.left_out.count for one in on.clusters.values()),
         page=facts.page,
     )
+
+
+def left_out(on: Dependencies) -> Mapping[str, str]:
+    """By cluster, if there are several."""
+    each = ((one.among, one.fleet.left_out.notices()) for one in on.clusters.values())
+    return {one_of(name, among): text for among, told in each for name, text in told.items()}
 
 
 def credentials(settings: Settings) -> Credentials | None:

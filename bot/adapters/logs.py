@@ -26,6 +26,7 @@ LEVELS_SHOWN = {
     "intake_alerts": "Accepted alerts not yet routed.",
     "open_incidents": "Incidents that are open.",
     "parked_incidents": "Incidents that wait outside their target's slot.",
+    "unsampled_workloads": "Workloads that are scraped only when their incidents read, because too many are open.",
     "slack_refused": "1 while Slack takes no message of the bot until people change something there, else 0.",
 }
 

@@ -6,7 +6,7 @@ A cluster that is no longer in the settings is like one that does not answer: no
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 from bot.domain.approvals.grant import Approved
@@ -31,6 +31,7 @@ from bot.flow.ports import (
     Sent,
     Signals,
 )
+from bot.flow.sample_replicas import LeftOut
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class ClusterPorts:
     """The bot's own samples: the load of single replicas."""
     scraper: Scraper
     generations: Generations
+    left_out: LeftOut = field(default_factory=LeftOut)
 
 
 def absent(error: UnknownClusterError, now: Callable[[], Awaitable[float]]) -> ClusterPorts:

@@ -31,11 +31,13 @@ class Health:
         clusters: Mapping[str, Callable[[], Awaitable[str]]],
         slack: Callable[[], str],
         notices: Callable[[], Mapping[str, str]],
+        unsampled: Callable[[], int],
         page: Callable[[Mapping[str, int]], str],
     ) -> None:
-        """`clusters`, `slack`: why each refuses the bot, or empty. `page` writes the metrics."""
+        """`clusters`, `slack`: why each refuses the bot, or empty. `unsampled`: how many workloads are left out of the
+        continuous scrapes. `page` writes the metrics."""
         self._store, self._clusters, self._slack, self._notices = store, clusters, slack, notices
-        self._page = page
+        self._unsampled, self._page = unsampled, page
 
     async def not_ready(self) -> Mapping[str, str]:
         """What is not ready, with the reason: without the storage nothing can be accepted."""
@@ -59,4 +61,5 @@ class Health:
         except StorageUnavailableError as error:
             log.warning("levels.unread", reason=str(error))
             levels = {}
-        return self._page({**levels, "slack_refused": int(bool(self._slack()))})
+        own = {"slack_refused": int(bool(self._slack())), "unsampled_workloads": self._unsampled()}
+        return self._page({**levels, **own})

@@ -267,6 +267,10 @@ class RunStore(Protocol):
         """Target key to the id of its open incident, or of a parked one."""
         ...
 
+    async def incidents_reading(self) -> frozenset[str]:
+        """The incidents that wait for a reading or for what they watch."""
+        ...
+
     async def load(self, incident_id: str) -> Run | None: ...
 
     async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:

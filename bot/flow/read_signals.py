@@ -17,6 +17,7 @@ import structlog
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import BotError, SourceError
+from bot.domain.kernel.target import Target
 from bot.domain.signals.comparison import Era, compare, is_counted, metrics_compared
 from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, reach_of, read_window, span_of, with_target
 from bot.domain.signals.scrape import Scrape
@@ -40,7 +41,7 @@ log = structlog.get_logger()
 class ReadSignals:
     """The `Signals` port."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the sources that it reads
         self,
         *,
         history: History,
@@ -48,11 +49,13 @@ class ReadSignals:
         cluster: Snapshots,
         now: Callable[[], float],
         shared: Snapshots | None = None,
+        why_unsampled: Callable[[Target], str] = lambda _: "",
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
-        """`shared`: the cluster for contexts that share lists; None: the same."""
+        """`shared`: the cluster for contexts that share lists; None: the same. `why_unsampled`: see `LeftOut`."""
         self._history, self._probes, self._cluster, self._now = history, probes, cluster, now
         self._shared, self._deadline = shared or cluster, deadline_seconds
+        self._why_unsampled = why_unsampled
 
     async def sample(self, context: ReadContext) -> None:
         try:
@@ -92,7 +95,7 @@ class ReadSignals:
             ends = {one.end for one in asked}
             groups = [self._read_until(end, [one for one in asked if one.end == end], context, now) for end in ends]
             readings |= {reading.name: reading for group in await asyncio.gather(*groups) for reading in group}
-        return {name: self._with_source(readings[name], spec) for name, spec in wanted.items()}
+        return {name: self._with_source(readings[name], spec, context) for name, spec in wanted.items()}
 
     async def _read_until(
         self, end: float | None, asked: Sequence[_Asked], context: ReadContext, now: float
@@ -160,12 +163,15 @@ class ReadSignals:
             reading = unknown(name, str(error), at=self._now())
         except (BotError, TimeoutError) as error:
             reading = unknown(name, self._reason_of_history(error, back), at=self._now())
-        return self._with_source(reading, spec)
+        return self._with_source(reading, spec, context)
 
-    def _with_source(self, reading: Reading, spec: SampledSpec | ComparedSignal) -> Reading:
+    def _with_source(self, reading: Reading, spec: SampledSpec | ComparedSignal, context: ReadContext) -> Reading:
         """Adds the source and the request to the reading, whatever its result: the timeline shows both."""
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
-        return reading.model_copy(update={"source": self._history.source, "query": query})
+        told = {"source": self._history.source, "query": query}
+        if reading.unknown and (why := self._why_unsampled(context.target)):
+            told["unknown"] = f"{reading.unknown}; {why}"
+        return reading.model_copy(update=told)
 
     async def _ask(self, name: str, spec: ProbeSignal, context: ReadContext, snapshot: _ReadOnce) -> Reading:
         probe = self._probes.get(spec.probe)

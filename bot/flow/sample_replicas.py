@@ -24,8 +24,9 @@ from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore,
 
 log = structlog.get_logger()
 
-MAX_WORKLOADS = 64
-"""With more at once, sampling would take most of the bot's time."""
+MAX_WORKLOADS = 128
+"""A scrape takes 2 ms of processor time for each replica, and as much for its workload: a quarter of a core where each
+has four replicas."""
 ROUNDS_KEPT = 10
 """Where there are more, so many rounds sample the same ones: reading thousands of keys costs 10 ms."""
 KEYS_KEPT = 20_000
@@ -121,12 +122,53 @@ class OpenTargets(Protocol):
     async def open_targets(self) -> Mapping[str, str]:
         """Target key to the id of its open incident."""
 
+    async def incidents_reading(self) -> frozenset[str]:
+        """The incidents that wait for a reading or for what they watch."""
+
+
+class LeftOut:
+    """The workloads that too many others keep from being scraped all the time."""
+
+    def __init__(self, *, is_recorded_elsewhere: bool = False) -> None:
+        """`is_recorded_elsewhere`: a Prometheus keeps the history of all workloads."""
+        self._is_recorded_elsewhere = is_recorded_elsewhere
+        self._keys, self._of = frozenset[str](), 0
+
+    @property
+    def count(self) -> int:
+        return len(self._keys)
+
+    def are(self, keys: Iterable[str], *, of: int) -> None:
+        if not self._is_recorded_elsewhere:
+            self._keys, self._of = frozenset(keys), of
+
+    def why(self, target: Target) -> str:
+        """Why the target has few samples; empty if it is scraped all the time."""
+        if target.key not in self._keys:
+            return ""
+        return (
+            f"it is scraped only when its incident reads: {self._of} workloads have an open incident or are in the "
+            f"settings, and {MAX_WORKLOADS} are scraped all the time"
+        )
+
+    def notices(self) -> Mapping[str, str]:
+        if not self._keys:
+            return {}
+        return {"sampling": f"{self.count} of {self._of} workloads are scraped only when their incidents read"}
+
 
 class SampledWorkloads:
     """The workloads of one cluster to sample: those that the settings name, and those with an open incident."""
 
-    def __init__(self, runs: OpenTargets, named: Iterable[Target], is_ours: Callable[[Target], bool]) -> None:
+    def __init__(
+        self,
+        runs: OpenTargets,
+        named: Iterable[Target],
+        is_ours: Callable[[Target], bool],
+        left_out: LeftOut | None = None,
+    ) -> None:
         self._runs, self._named, self._is_ours = runs, {target.key: "" for target in named}, is_ours
+        self._left_out = left_out or LeftOut()
         self._known: dict[str, bool] = {}
         self._is_bounded = False
         self._kept: list[ReadContext] = []
@@ -142,6 +184,10 @@ class SampledWorkloads:
             log.warning("sampling.bounded", workloads=len(readable), sampled=MAX_WORKLOADS)
         self._is_bounded = len(readable) > MAX_WORKLOADS
         self._rounds_left = ROUNDS_KEPT - 1 if self._is_bounded else 0
+        if self._is_bounded:
+            reading = await self._runs.incidents_reading()
+            readable.sort(key=lambda one: (one[0] not in self._named, one[1] not in reading))
+        self._left_out.are((key for key, _ in readable[MAX_WORKLOADS:]), of=len(readable))
         self._kept = [
             ReadContext(target=Target.of_key(key), incident_id=incident, opened_at=0.0, picked={}, settings={})
             for key, incident in readable[:MAX_WORKLOADS]

@@ -13,7 +13,7 @@ from bot.domain.kernel.target import Target, is_of
 from bot.flow.clusters import absent
 from bot.flow.perform_effect import Done, EffectContext
 from bot.flow.ports import Owed, Replica
-from bot.flow.sample_replicas import MAX_WORKLOADS, ROUNDS_KEPT, SampledWorkloads
+from bot.flow.sample_replicas import MAX_WORKLOADS, ROUNDS_KEPT, LeftOut, SampledWorkloads
 from tests import builders
 from tests.flow.harness import Bot, Scene, until
 from tests.flow.scenes import drill_scene
@@ -76,7 +76,12 @@ async def test_the_signals_of_its_incidents_are_unknown_with_the_reason(scene: S
     }
 
 
-class OpenEverywhere:
+class NothingReads:
+    async def incidents_reading(self) -> frozenset[str]:
+        return frozenset()
+
+
+class OpenEverywhere(NothingReads):
     """`OpenTargets` with the same workload in three clusters."""
 
     async def open_targets(self) -> dict[str, str]:
@@ -87,8 +92,11 @@ class OpenEverywhere:
 class ManyOpen:
     """`OpenTargets` with so many workloads; `read` counts how often they were read."""
 
-    def __init__(self, count: int) -> None:
-        self.count, self.read = count, 0
+    def __init__(self, count: int, *reading: str) -> None:
+        self.count, self.read, self.reading = count, 0, frozenset(reading)
+
+    async def incidents_reading(self) -> frozenset[str]:
+        return self.reading
 
     async def open_targets(self) -> dict[str, str]:
         self.read += 1
@@ -104,6 +112,35 @@ async def test_where_more_are_open_than_can_be_sampled_they_are_not_read_each_ro
     runs.count = 2
     assert [len(await sampled()), len(await sampled())] == [2, 2]
     assert runs.read == 3, "as few as these are read each round"
+
+
+async def test_named_workloads_and_those_whose_incident_waits_for_a_reading_are_sampled_first() -> None:
+    named = Target(cluster="test", namespace="serving", name="zz-named")
+    last = f"INC-{MAX_WORKLOADS + 4}"
+    sampled = SampledWorkloads(ManyOpen(MAX_WORKLOADS + 5, last), [named], lambda target: True)
+    first, second, *others = await sampled()
+    assert (first.target, second.incident_id) == (named, last)
+    assert len(others) == MAX_WORKLOADS - 2
+
+
+async def test_a_workload_that_is_not_sampled_all_the_time_is_told() -> None:
+    left_out = LeftOut()
+    runs = ManyOpen(MAX_WORKLOADS + 5)
+    sampled = SampledWorkloads(runs, (), lambda target: True, left_out)
+    read = {context.target for context in await sampled()}
+    every = [Target.of_key(key) for key in await runs.open_targets()]
+    assert (left_out.count, {target for target in every if not left_out.why(target)}) == (5, read)
+    assert left_out.notices()["sampling"].startswith(f"5 of {MAX_WORKLOADS + 5} workloads are scraped only when")
+    runs.count = 2
+    for _ in range(ROUNDS_KEPT):
+        await sampled()
+    assert (left_out.count, left_out.notices()) == (0, {})
+
+
+async def test_where_prometheus_keeps_the_history_no_workload_lacks_it() -> None:
+    left_out = LeftOut(is_recorded_elsewhere=True)
+    await SampledWorkloads(ManyOpen(MAX_WORKLOADS + 5), (), lambda target: True, left_out)()
+    assert (left_out.count, left_out.notices()) == (0, {})
 
 
 async def test_each_cluster_samples_its_own_workloads() -> None:

@@ -25,7 +25,7 @@ from bot.domain.signals.specs import (
 )
 from bot.flow.ports import ProbeReader, ProbeRequest, ReadContext, Replica
 from bot.flow.read_signals import ReadSignals
-from bot.flow.sample_replicas import KeepSampling, SampledHistory, replicas_in
+from bot.flow.sample_replicas import KeepSampling, LeftOut, SampledHistory, replicas_in
 from tests.fakes.samples import FakeLoadLog, FakeSampleStore
 
 pytestmark = pytest.mark.fast
@@ -102,6 +102,20 @@ async def test_a_window_that_has_only_begun_is_unknown() -> None:
     scene = Scene()
     reading = (await scene.signals().read({"kv": USAGE}, CONTEXT))["kv"]
     assert reading.unknown == "only 0 s of 30 s of history (llm-0, llm-1)"
+
+
+async def test_a_history_that_lacks_samples_because_too_many_workloads_are_open_says_so() -> None:
+    scene = Scene()
+    left_out = LeftOut()
+    left_out.are([CONTEXT.target.key], of=129)
+    signals = ReadSignals(
+        history=scene.history(), probes={}, cluster=scene, now=lambda: scene.now, why_unsampled=left_out.why
+    )
+    reading = (await signals.read({"kv": USAGE}, CONTEXT))["kv"]
+    assert reading.unknown == (
+        "only 0 s of 30 s of history (llm-0, llm-1); it is scraped only when its incident reads: "
+        "129 workloads have an open incident or are in the settings, and 128 are scraped all the time"
+    )
 
 
 ENDED = ReadContext(

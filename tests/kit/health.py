@@ -8,7 +8,8 @@ async def _accepts() -> str:
     return ""
 
 
-def health(store: Levels, *, slack: str = "", facts: logs.Facts | None = None) -> Health:
+def health(store: Levels, *, slack: str = "", unsampled: int = 0, facts: logs.Facts | None = None) -> Health:
     """`slack`: why Slack refuses the bot."""
     page = (facts or logs.Facts()).page
-    return Health(store, clusters={"kubernetes": _accepts}, slack=lambda: slack, notices=dict, page=page)
+    clusters = {"kubernetes": _accepts}
+    return Health(store, clusters=clusters, slack=lambda: slack, notices=dict, unsampled=lambda: unsampled, page=page)

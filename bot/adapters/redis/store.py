@@ -15,7 +15,7 @@ from typing import Any, overload
 import structlog
 
 from bot.adapters.redis.connection import Connection
-from bot.domain.incidents.effect import Effect, Lane, ShowInSlack
+from bot.domain.incidents.effect import Effect, Lane, ShowInSlack, is_a_reading
 from bot.domain.incidents.event import AlertChanged, Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.incidents.stored_form import StoredForm
@@ -312,6 +312,11 @@ class RedisStore:
         found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("open")))
         parked = {target: incident for incident, target in (await self._parked()).items()}
         return parked | {str(target): str(incident) for target, incident in found.items()}
+
+    async def incidents_reading(self) -> frozenset[str]:
+        members = await self._redis.ask(self._redis.client.zrange(self._redis.key("owed"), 0, -1))
+        owed = (str(member).partition("|") for member in members)
+        return frozenset(incident for incident, _, effect_id in owed if is_a_reading(effect_id))
 
     async def parked_incidents(self, target_key: str) -> Sequence[str]:
         return [incident for incident, target in (await self._parked()).items() if target == target_key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -14,6 +15,14 @@ from bot.domain.kernel.alert import Alert
 Lane = Literal["people", "cards", "reads", "waits", "pages"]
 """Each kind of effect runs in one lane, so that effects blocked on one dependency never delay the others."""
 LANES: tuple[Lane, ...] = ("people", "cards", "reads", "waits", "pages")
+
+
+_READING = re.compile(r"v\d+/(?:read|watch|advice/.*)")
+
+
+def is_a_reading(effect_id: str) -> bool:
+    """Whether the run waits for what this effect reads or watches."""
+    return _READING.fullmatch(effect_id) is not None
 
 
 class _Effect(BaseModel):

@@ -38,6 +38,11 @@ async def test_a_slack_that_takes_no_message_is_a_level_of_its_own(connection: C
         assert f"incident_bot_slack_refused {level}" in page
 
 
+async def test_workloads_that_are_not_scraped_all_the_time_are_a_level_of_their_own(connection: Connection) -> None:
+    page = await health(store_on(connection), unsampled=7).metrics()
+    assert "incident_bot_unsampled_workloads 7.0" in page
+
+
 async def test_the_dashboard_asks_for_levels_that_are_on_the_page(connection: Connection) -> None:
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

@@ -11,7 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RUNS_KEPT, RUNS_PER_READ, RedisStore, StoreLimits
 from bot.domain.cluster.node_disruption import NodeDisruption
-from bot.domain.incidents.effect import ApplyStep, ReadSignals, ShowInSlack
+from bot.domain.incidents.effect import ApplyStep, ReadSignals, ShowInSlack, WatchSignals
 from bot.domain.incidents.event import AlertChanged, Due, Progressed
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.incidents.subjects import HOT_HALL, about_node, about_target
@@ -146,6 +146,15 @@ async def test_a_commit_voids_the_effects_of_earlier_visits(store: RedisStore) -
     await store.commit(moved(run, visit=2), consumed=0, entries=(), effects=())
     assert await store.take("INC-1", "v1/read") is None
     assert await store.take("INC-1", "show") is not None
+
+
+async def test_an_incident_that_owes_a_reading_or_a_watch_is_reading(store: RedisStore) -> None:
+    run = moved(await opened(store), visit=1)
+    watch = WatchSignals(effect_id="v1/watch", visit=1, state="look", started_at=0.0)
+    await store.commit(run, consumed=1, entries=(), effects=[SHOW])
+    assert await store.incidents_reading() == frozenset()
+    await store.commit(moved(run), consumed=0, entries=(), effects=[watch])
+    assert await store.incidents_reading() == {"INC-1"}
 
 
 async def test_an_inbox_that_waits_or_a_deadline_that_passed_makes_an_incident_pending(
