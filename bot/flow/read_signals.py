@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -73,7 +74,7 @@ class ReadSignals:
         snapshot = _ReadOnce(lambda: cluster.snapshot(context.target, incident_id=context.incident_id))
         windows, comparisons, answers = await asyncio.gather(
             self._read_windows(sampled, context),
-            asyncio.gather(*(self._compare(name, spec, context) for name, spec in compared.items())),
+            self._compare_all(compared, context),
             asyncio.gather(*(self._ask(name, spec, context, snapshot) for name, spec in probed.items())),
         )
         await snapshot.close()
@@ -139,31 +140,48 @@ class ReadSignals:
             return 0.0
         return coarse_within(span, 1 if is_counted(compared) else SLICES)
 
-    async def _compare(self, name: str, spec: ComparedSignal, context: ReadContext) -> Reading:
+    async def _compare_all(self, wanted: Mapping[str, ComparedSignal], context: ReadContext) -> list[Reading]:
+        readings: list[Reading] = []
+        alike: dict[_Past, dict[str, ComparedSignal]] = defaultdict(dict)
+        for name, spec in wanted.items():
+            try:
+                span, back = span_of(spec.over, context.settings), span_of(spec.past, context.settings)
+                end = end_of(spec.ending, context.moments)
+            except ValueError as error:
+                readings.append(unknown(name, str(error), at=self._now()))
+            else:
+                alike[_Past(span, back, end, self._step_within(spec.compared, span))][name] = spec
+        groups = await asyncio.gather(*(self._compare(specs, past, context) for past, specs in alike.items()))
+        readings += [reading for group in groups for reading in group]
+        return [self._with_source(reading, wanted[reading.name], context) for reading in readings]
+
+    async def _compare(
+        self, wanted: Mapping[str, ComparedSignal], asked: _Past, context: ReadContext
+    ) -> Sequence[Reading]:
+        """Comparisons with one past, which is read once."""
+        step = asked.step
         try:
-            span, back = span_of(spec.over, context.settings), span_of(spec.past, context.settings)
-            end = end_of(spec.ending, context.moments)
             async with asyncio.timeout(self._deadline):
                 await self._history.sample(context)
-                step = self._step_within(spec.compared, span)
                 # Steps are whole seconds.
                 until = math.floor(self._now()) if step else self._now()
-                now = Window(until - span, until, longest_gap=max(step, STALE_SECONDS))
+                now = Window(until - asked.span, until, longest_gap=max(step, STALE_SECONDS))
+                end = asked.end
                 past_end = now.start if end is None else min(math.floor(end) if step else end, now.start)
-                past, metrics = Window(past_end - back, past_end), metrics_compared(spec)
+                past = Window(past_end - asked.back, past_end)
+                metrics = frozenset[str]().union(*(metrics_compared(spec) for spec in wanted.values()))
                 then, present = await asyncio.gather(
                     self._history.between(context, metrics, past.start, past.end, step=step),
                     self._history.between(context, metrics, now.start, now.end),
                 )
+                eras = {"now": Era(now, present), "past": Era(past, then)}
                 # Reading a day of a fleet's samples takes a second: not on the loop that serves Slack and webhooks.
-                reading = await asyncio.to_thread(
-                    compare, name, spec, now=Era(now, present), past=Era(past, then), picked=context.picked
+                return await asyncio.to_thread(
+                    lambda: [compare(name, spec, picked=context.picked, **eras) for name, spec in wanted.items()]
                 )
-        except ValueError as error:
-            reading = unknown(name, str(error), at=self._now())
         except (BotError, TimeoutError) as error:
-            reading = unknown(name, self._reason_of_history(error, back), at=self._now())
-        return self._with_source(reading, spec, context)
+            reason = self._reason_of_history(error, asked.back)
+            return [unknown(name, reason, at=self._now()) for name in wanted]
 
     def _with_source(self, reading: Reading, spec: SampledSpec | ComparedSignal, context: ReadContext) -> Reading:
         """Adds the source and the request to the reading, whatever its result: the timeline shows both."""
@@ -244,6 +262,16 @@ class _Asked:
     spec: SampledSpec
     span: float
     end: float | None
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What comparisons have in common that are read together: the windows, the time back and its end, and the step."""
+
+    span: float
+    back: float
+    end: float | None
+    step: float
 
 
 def _by_length(asked: Sequence[_Asked]) -> list[list[_Asked]]:

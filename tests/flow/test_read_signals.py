@@ -332,6 +332,42 @@ async def test_what_was_counted_in_the_past_is_read_at_the_ends_of_its_windows(o
     assert (whole.samples_read, 0 < fewer.samples_read <= most) == (0, True)
 
 
+class Recorder(SampledHistory):
+    """`asked`: the metrics and the seconds of each read."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(replicas=scene, scraper=Unscraped(), store=scene.store, now=lambda: scene.now)
+        self.asked: list[tuple[frozenset[str], float]] = []
+
+    async def between(
+        self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
+    ) -> Sequence[Scrape]:
+        self.asked.append((metrics, end - start))
+        return await super().between(context, metrics, start, end)
+
+
+async def test_comparisons_with_the_same_past_read_it_once() -> None:
+    scene = Scene()
+    history = Recorder(scene)
+    signals = ReadSignals(history=history, probes={}, cluster=scene, now=lambda: scene.now)
+    speed = ComparedSignal(compared=MetricSignal(metric="generation_tokens", take="rate"))
+    usage = ComparedSignal(compared=USAGE.model_copy(update={"over": "5m"}))
+    of_another_past = speed.model_copy(update={"past": "6h"})
+    alone = [set[str](), set[str]()]
+    for place, spec in enumerate((speed, usage)):
+        await signals.read({"one": spec}, CONTEXT)
+        alone[place] = {metric for metrics, _ in history.asked for metric in metrics}
+        history.asked.clear()
+    found = await signals.read({"speed": speed, "usage": usage, "other": of_another_past}, CONTEXT)
+    days = [metrics for metrics, seconds in history.asked if seconds == 24 * 3600]
+    assert days == [alone[0] | alone[1]]
+    assert len(history.asked) == 4
+    assert [(name, reading.query) for name, reading in found.items()] == [
+        (name, (await signals.read({"one": spec}, CONTEXT))["one"].query)
+        for name, spec in (("speed", speed), ("usage", usage), ("other", of_another_past))
+    ]
+
+
 class Unscraped:
     async def scrape(self, replicas: Sequence[Replica]) -> Sequence[Scrape]:
         return []
