@@ -48,6 +48,7 @@ from bot.domain.signals.window import (
     Point,
     Window,
     began_inside,
+    counted,
     counted_seconds,
     histogram_quantile,
     increase,
@@ -482,9 +483,7 @@ def bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: W
     earlier = [({}, None) if began_inside(first, window) else counts[0], *counts]
     for (before, of), (after, life) in pairwise(earlier):
         for bound in rises.keys() & after.keys():
-            value = after[bound]
-            was = before.get(bound, value) if life == of else 0.0
-            rises[bound] += value - was if value >= was else value
+            rises[bound] += counted(before.get(bound, after[bound]), after[bound], life != of)
     return rises
 
 

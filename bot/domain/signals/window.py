@@ -67,13 +67,16 @@ def increase(points: Sequence[Point], window: Window, *, may_fall: bool = False)
     `may_fall`: the values include gauges and may fall without a restart, as arrivals briefly do.
     """
     total = points[0].value if began_inside(points[0], window) else 0.0
-    total += sum(_step(before, after, may_fall=may_fall) for before, after in pairwise(points))
+    total += sum(
+        counted(before.value, after.value, after.life != before.life, may_fall=may_fall)
+        for before, after in pairwise(points)
+    )
     return max(total, 0.0)
 
 
-def _step(before: Point, after: Point, *, may_fall: bool) -> float:
-    restarted = after.life != before.life or (after.value < before.value and not may_fall)
-    return after.value if restarted else after.value - before.value
+def counted(before: float, after: float, is_another_life: bool, *, may_fall: bool = False) -> float:
+    """Returns how much a counter rose between two samples: from zero in another process, and where it fell."""
+    return after if is_another_life or (after < before and not may_fall) else after - before
 
 
 def counted_seconds(points: Sequence[Point], window: Window) -> float:
@@ -96,7 +99,8 @@ def steady_rate(points: Sequence[Point], window: Window, *, may_fall: bool = Fal
         totals.append(points[0].value)
     for before, after in pairwise(points):
         times.append(after.at)
-        totals.append(totals[-1] + _step(before, after, may_fall=may_fall))
+        rise = counted(before.value, after.value, after.life != before.life, may_fall=may_fall)
+        totals.append(totals[-1] + rise)
     seconds = times[-1] - since
     if totals[-1] < MIN_A_SLICE * SLICES:
         return max(0.0, totals[-1]) / seconds
