@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from bot.domain.signals.metric import METRICS, Sample, Series, on_pages, on_the_page
-from bot.domain.signals.scrape import BY_MODEL, Histogram, Scrape
+from bot.domain.signals.scrape import OF_REQUESTS, Histogram, Scrape
 from bot.flow.ports import Replica
 
 PREFIX = r"(?:ray_|kserve_)?vllm[:_]"
@@ -129,7 +129,7 @@ def _scrape(page: _Found, replica: Replica, at: float) -> Scrape:
         in_rotation=replica.in_rotation,
         ranks=_resolved(page.values),
         histograms=_resolved(page.histograms_as_values()),
-        models=page.models_as_values(),
+        by_model=page.by_model_as_values(),
         config=page.config,
     )
 
@@ -168,7 +168,7 @@ def _placed(name: str, labels: Mapping[str, str]) -> Callable[[_Found, float], N
         if suffix == "bucket" and (bound := labels.get("le")) is not None:
             return lambda page, value: _add(page.histograms[rank][base].buckets, bound, value)
         model = None
-        if resolved == BY_MODEL:
+        if resolved in OF_REQUESTS:
             model = "/".join(filter(None, (labels.get(label, "") for label in MODEL_LABELS)))
         return lambda page, value: page.observe(rank, base, suffix, value, model)
     if resolved not in NUMBERS:
@@ -191,6 +191,10 @@ class _Counts:
         return Histogram(buckets=self.buckets, sum=self.totals.get("sum", 0.0), count=self.totals.get("count", 0.0))
 
 
+def _histograms(found: Mapping[str, Mapping[str, _Counts]]) -> dict[str, dict[str, Histogram]]:
+    return {key: {base: counts.histogram() for base, counts in by_base.items()} for key, by_base in found.items()}
+
+
 def _add(values: dict[str, float], name: str, value: float) -> None:
     values[name] = values.get(name, 0.0) + value
 
@@ -204,7 +208,7 @@ class _Found:
         self.started_at: float | None = None
         self.values: dict[str, dict[str, float]] = defaultdict(dict)
         self.histograms: dict[str, dict[str, _Counts]] = defaultdict(lambda: defaultdict(_Counts))
-        self.models: dict[str, _Counts] = defaultdict(_Counts)
+        self.by_model: dict[str, dict[str, _Counts]] = defaultdict(lambda: defaultdict(_Counts))
         self.config: dict[str, str] = {}
 
     def start(self, value: float) -> None:
@@ -213,7 +217,7 @@ class _Found:
     def observe(self, rank: str, base: str, suffix: str, value: float, model: str | None) -> None:
         _add(self.histograms[rank][base].totals, suffix, value)
         if model is not None:
-            _add(self.models[model].totals, suffix, value)
+            _add(self.by_model[model][base].totals, suffix, value)
 
     def add(self, rank: str, names: Sequence[str], value: float, *, is_share: bool) -> None:
         values = self.values[rank]
@@ -229,14 +233,11 @@ class _Found:
                 self.values[rank][name] = float(kept[name])
 
     def histograms_as_values(self) -> dict[str, dict[str, Histogram]]:
-        return {
-            rank: {base: counts.histogram() for base, counts in by_base.items()}
-            for rank, by_base in self.histograms.items()
-        }
+        return _histograms(self.histograms)
 
-    def models_as_values(self) -> dict[str, Histogram]:
+    def by_model_as_values(self) -> dict[str, dict[str, Histogram]]:
         """Empty for a single model: it is the replica itself."""
-        return {name: counts.histogram() for name, counts in self.models.items()} if len(self.models) > 1 else {}
+        return _histograms(self.by_model) if len(self.by_model) > 1 else {}
 
 
 @lru_cache(maxsize=1024)

@@ -7,10 +7,11 @@ unknown, with the reason in plain words.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.references import setting_in
@@ -29,7 +30,7 @@ from bot.domain.signals.history import (
     short_history,
 )
 from bot.domain.signals.metric import METRICS, TAKES, metric_fault, value_of
-from bot.domain.signals.scrape import ReplicaLoad, Scrape
+from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, ReplicaLoad, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import (
     Across,
@@ -71,8 +72,6 @@ NAMED_AT_MOST = 3
 MIN_SAMPLES = 3
 """Of a gauge for a quantile over time: a bot that had no time to sample must not take a moment for a window."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-WHOLE, FIRST = "e2e_request_latency_seconds", "time_to_first_token_seconds"
-PROMPT, ANSWER = "request_prompt_tokens", "request_generation_tokens"
 MUCH_LONGER = 1.2
 """From here on people are told that a replica's requests are longer."""
 STALL_FALL, STALL_RISE = 0.7, 1.3
@@ -168,7 +167,7 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
         case RatioSignal():
             return frozenset({*spec.ratio, "num_requests_running"})
         case MeanSignal():
-            means = (spec.mean, FIRST, PROMPT, ANSWER) if spec.at_equal_lengths else (spec.mean,)
+            means = OF_REQUESTS if spec.at_equal_lengths else (spec.mean,)
             return frozenset(f"{mean}_{part}" for mean in means for part in ("sum", "count"))
         case QuantileSignal() | ShareSignal():
             return frozenset({spec.histogram})
@@ -366,25 +365,43 @@ def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
 
 def _at_equal_lengths(name: str, each: dict[str, float], missing: dict[str, str], history: History) -> Reading:
     """Each replica's time, as long as it would be if none of its requests were longer than the median replica's."""
-    first, prompt, answer = (_means(_mean_pairs(history, metric)[0]) for metric in (FIRST, PROMPT, ANSWER))
-    known = {replica for replica in each if replica in first and replica in prompt and replica in answer}
+    whole, first, prompt, answer = means = [each, *(_means(_mean_pairs(history, one)[0]) for one in OF_REQUESTS[1:])]
+    known = set[str].intersection(*map(set, means))
     missing |= dict.fromkeys(each.keys() - known, "the lengths of its requests are not on its page")
     if not known:
         return unknown(name, _reasons(missing), at=history.newest)
-    until_first = median(first[replica] for replica in known)
-    rest = max(0.0, median(each[replica] for replica in known) - until_first)
-    usual_prompt, usual_answer = (median(lengths[replica] for replica in known) for lengths in (prompt, answer))
+    requests = {one: MeanRequest(whole[one], first[one], prompt[one], answer[one]) for one in sorted(known)}
+    usual = median_request(requests.values())
     times: dict[str, float] = {}
     longer: list[str] = []
-    for replica in sorted(known):
-        of_prompt = max(1.0, prompt[replica] / max(1.0, usual_prompt))
-        of_answer = max(1.0, answer[replica] / max(1.0, usual_answer))
-        needs = (until_first * of_prompt + rest * of_answer) / (until_first + rest) if until_first + rest > 0 else 1.0
-        times[replica] = each[replica] / needs
+    for replica, own in requests.items():
+        needs = own.needs(usual)
+        times[replica] = own.whole / needs
         if needs >= MUCH_LONGER:
             longer.append(f"{replica} needs {needs:.1f} times as long for the lengths of its requests")
     reading = _answer(name, times, times, missing, METRICS[WHOLE].unit)
     return reading.model_copy(update={"detail": "; ".join(filter(None, (reading.detail, *longer[:NAMED_AT_MOST])))})
+
+
+class MeanRequest(NamedTuple):
+    """The means of many requests: seconds in all and until the first token, tokens of the prompt and of the answer."""
+
+    whole: float
+    first: float
+    prompt: float
+    answer: float
+
+    def needs(self, usual: MeanRequest) -> float:
+        """Returns how many times as long as the usual request its lengths make it; 1 if they are not longer."""
+        until_first = usual.first
+        rest = max(0.0, usual.whole - until_first)
+        of_prompt = max(1.0, self.prompt / max(1.0, usual.prompt))
+        of_answer = max(1.0, self.answer / max(1.0, usual.answer))
+        return (until_first * of_prompt + rest * of_answer) / (until_first + rest) if until_first + rest > 0 else 1.0
+
+
+def median_request(several: Iterable[MeanRequest]) -> MeanRequest:
+    return MeanRequest(*map(median, zip(*several, strict=True)))
 
 
 def _means(pairs: Mapping[str, tuple[float, float]]) -> dict[str, float]:

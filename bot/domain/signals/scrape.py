@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-BY_MODEL = "e2e_request_latency_seconds"
-"""The histogram that is kept by model too."""
+WHOLE, FIRST = "e2e_request_latency_seconds", "time_to_first_token_seconds"
+PROMPT, ANSWER = "request_prompt_tokens", "request_generation_tokens"
+OF_REQUESTS = (WHOLE, FIRST, PROMPT, ANSWER)
+"""The histograms that show how long requests take, and how long they are. They are kept by model too."""
 
 
 class Histogram(BaseModel):
@@ -36,8 +38,8 @@ class Scrape(BaseModel):
     ranks: dict[str, dict[str, float]] = {}
     """rank -> resolved metric name (no prefix, no `_total`) -> value; labelled parts summed."""
     histograms: dict[str, dict[str, Histogram]] = {}
-    models: dict[str, Histogram] = {}
-    """Model, or model/adapter -> sum and count of `BY_MODEL`; empty if the page names one model only."""
+    by_model: dict[str, dict[str, Histogram]] = {}
+    """Model, or model/adapter -> each of `OF_REQUESTS` -> sum and count; empty if the page names one model only."""
     config: dict[str, str] = {}
     """Labels of `vllm:cache_config_info`."""
     error: str = ""

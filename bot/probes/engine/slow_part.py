@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
 
-from bot.domain.signals.history import History, Missing, Reader, gather, ranks_with, rise
-from bot.domain.signals.scrape import BY_MODEL, Histogram
+from bot.domain.signals.history import History, Missing, Reader, gather, lives_of, ranks_with, rise
+from bot.domain.signals.sampling import MeanRequest, median_request
+from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Histogram, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
 from bot.flow.ports import ProbeRequest
@@ -19,6 +20,9 @@ from bot.probes.engine.sampled import Sampled
 WINDOW = "5m"
 LEAST_FINISHED = 10
 """A mean of fewer requests says little."""
+PARTS = ("sum", "count")
+_Sums = tuple[float, float]
+"""Of a histogram: how much its sum and its count rose."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class SlowPart:
     replica: str
     """The replica of a rank; empty for a model."""
     ratio: float
-    """Its mean time of a request per that of the median of the others."""
+    """Its mean time of a request, as long as it would be for lengths like the others', per the median of theirs."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,12 @@ class _Part:
     kind: str
     name: str
     replica: str
-    mean: float
+    requests: MeanRequest | None
+    """None: the lengths of its requests are not on its page."""
 
 
 class ReadSlowPart(Sampled):
-    """Compares the mean times of whole requests. Replicas are compared by signals, and not here."""
+    """Compares the mean times of whole requests at equal lengths. Replicas are compared by signals, and not here."""
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         now = self.now()
@@ -49,60 +54,91 @@ class ReadSlowPart(Sampled):
         if isinstance(span, str):
             return unknown(request.name, span, at=now, source=self.history.source)
         window = Window(now - span, now, FIRST_LOOK_SECONDS)
-        scrapes = await self.scrapes(request, frozenset({f"{BY_MODEL}_sum", f"{BY_MODEL}_count"}), window)
-        history = gather(scrapes, of=request.spec.of, picked={}, window=window)
-        found = [slow for parts in (_ranks(history), _models(history)) if (slow := _slowest(parts)) is not None]
+        metrics = frozenset(f"{metric}_{part}" for metric in OF_REQUESTS for part in PARTS)
+        history = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
+        kinds = (_ranks(history), _models(history))
+        found = [slow for parts in kinds if (slow := _slowest(parts)) is not None]
         if not found:
-            reason = next(iter(history.unreadable.values()), "no two engine ranks or models finish requests")
+            unmeasured = [part for parts in kinds for part in parts if part.requests is None]
+            reason = next(iter(history.unreadable.values()), _why_none(unmeasured))
             return unknown(request.name, reason, at=now, source=self.history.source)
         worst = max(found, key=lambda part: part.ratio)
         where = f" of {worst.replica}" if worst.replica else ""
-        detail = f"{worst.kind} {worst.name}{where}: {worst.ratio:.1f} times the others over {short(span)}"
-        return answer(request, worst, detail=detail, source=self.history.source)
+        compared = f"{worst.ratio:.1f} times the others over {short(span)}, at equal lengths of requests"
+        return answer(
+            request, worst, detail=f"{worst.kind} {worst.name}{where}: {compared}", source=self.history.source
+        )
 
 
-def _slowest(parts: list[_Part]) -> SlowPart | None:
-    if len(parts) < 2:
+def _why_none(unmeasured: Sequence[_Part]) -> str:
+    if not unmeasured:
+        return "no two engine ranks or models finish requests"
+    first = unmeasured[0]
+    alike = [part.name for part in unmeasured if (part.kind, part.replica) == (first.kind, first.replica)]
+    where = f" of {first.replica}" if first.replica else ""
+    return f"the lengths of the requests of {first.kind}s {', '.join(alike)}{where} are not on its page"
+
+
+def _slowest(parts: Sequence[_Part]) -> SlowPart | None:
+    """The slowest for the lengths of its requests, compared with the median of the others."""
+    known = [(part, part.requests) for part in parts if part.requests is not None]
+    if len(known) < 2:
         return None
-    worst = max(parts, key=lambda part: (part.mean, part.replica, part.name))
-    others = median(part.mean for part in parts if part is not worst)
-    return SlowPart(worst.kind, worst.name, worst.replica, worst.mean / others) if others > 0 else None
+    usual = median_request(requests for _, requests in known)
+    part, own = max(known, key=lambda one: (one[1].whole / one[1].needs(usual), one[0].replica, one[0].name))
+    others = median_request(requests for other, requests in known if other is not part)
+    if others.whole <= 0:
+        return None
+    return SlowPart(part.kind, part.name, part.replica, own.whole / own.needs(others) / others.whole)
 
 
 def _ranks(history: History) -> list[_Part]:
     """Only of replicas with several: a single rank is the replica itself."""
     found = []
     for replica, scrapes in history.scrapes.items():
-        ranks = ranks_with(scrapes, _of_rank("count"))
+        ranks = ranks_with(scrapes, _of_rank(WHOLE, "count"))
         for rank in ranks if len(ranks) > 1 else ():
-            risen = [rise(scrapes, rank, history.window, _of_rank(part)) for part in ("sum", "count")]
-            if (mean := _mean([None if isinstance(one, Missing) else one[0] for one in risen])) is not None:
-                found.append(_Part("rank", rank, replica, mean))
+            lives = lives_of(scrapes, rank)
+            risen = {metric: _risen(scrapes, rank, history, partial(_of_rank, metric), lives) for metric in OF_REQUESTS}
+            found += _part("rank", rank, replica, risen)
     return found
 
 
 def _models(history: History) -> list[_Part]:
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    sums: dict[str, dict[str, _Sums]] = defaultdict(lambda: dict.fromkeys(OF_REQUESTS, (0.0, 0.0)))
     for scrapes in history.scrapes.values():
-        for model in scrapes[-1].models:
-            for index, part in enumerate(("sum", "count")):
-                risen = rise(scrapes, model, history.window, _of_model(part))
-                sums[model][index] += 0.0 if isinstance(risen, Missing) else risen[0]
-    means: Mapping[str, float | None] = {model: _mean(list(both)) for model, both in sums.items()}
-    return [_Part("model", model, "", mean) for model, mean in means.items() if mean is not None]
+        for model in scrapes[-1].by_model:
+            lives = lives_of(scrapes, model)
+            for metric, (total, count) in sums[model].items():
+                more = _risen(scrapes, model, history, partial(_of_model, metric), lives)
+                sums[model][metric] = total + more[0], count + more[1]
+    return [part for model, risen in sums.items() for part in _part("model", model, "", risen)]
 
 
-def _mean(risen: list[float] | list[float | None]) -> float | None:
-    total, count = risen
-    return None if total is None or count is None or count < LEAST_FINISHED else total / count
+def _risen(
+    scrapes: Sequence[Scrape], key: str, history: History, reader: Callable[[str], Reader], lives: Sequence[int]
+) -> _Sums:
+    """How much sum and count rose; nothing where that is not known."""
+    if reader("count")(scrapes[-1], key) is None:
+        return 0.0, 0.0
+    total, count = (rise(scrapes, key, history.window, reader(part), lives=lives) for part in PARTS)
+    return (0.0, 0.0) if isinstance(total, Missing) or isinstance(count, Missing) else (total[0], count[0])
 
 
-def _of_rank(part: str) -> Reader:
-    return lambda scrape, rank: _value(scrape.histograms.get(rank, {}).get(BY_MODEL), part)
+def _part(kind: str, name: str, replica: str, risen: Mapping[str, _Sums]) -> list[_Part]:
+    """None if it finished too little to be compared."""
+    if risen[WHOLE][1] < LEAST_FINISHED:
+        return []
+    means = [total / count for total, count in risen.values() if count > 0]
+    return [_Part(kind, name, replica, MeanRequest(*means) if len(means) == len(OF_REQUESTS) else None)]
 
 
-def _of_model(part: str) -> Reader:
-    return lambda scrape, model: _value(scrape.models.get(model), part)
+def _of_rank(metric: str, part: str) -> Reader:
+    return lambda scrape, rank: _value(scrape.histograms.get(rank, {}).get(metric), part)
+
+
+def _of_model(metric: str, part: str) -> Reader:
+    return lambda scrape, model: _value(scrape.by_model.get(model, {}).get(metric), part)
 
 
 def _value(found: Histogram | None, part: str) -> float | None:
@@ -112,7 +148,8 @@ def _value(found: Histogram | None, part: str) -> float | None:
 PROBE = Probe(
     name="slow_part",
     label="Slow part of a replica",
-    help="An engine rank (kind: rank) or model (kind: model) whose requests take longer than those of the others.",
+    help="An engine rank (kind: rank) or model (kind: model) whose requests take longer than those of the others, "
+    "at equal lengths.",
     answer=SlowPart,
     parameters={"over": "How much time is compared."},
     durations=("over",),
