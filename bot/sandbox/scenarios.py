@@ -288,6 +288,20 @@ SLO_BREACH = Scenario(
         "ttft_target": "100ms",
     },
 )
+SLOW_REPLICA = Scenario(
+    name="slow-replica",
+    what="one of four engines takes six times as long for each step, so a tenth of the first tokens is late",
+    healthy_load={"workers": 12, "prompt_tokens": [200, 300], "output_tokens": [40, 50]},
+    trouble_load={"workers": 12, "prompt_tokens": [200, 300], "output_tokens": [40, 50]},
+    prefill_seconds=PREFILL_SECONDS,
+    fault={"kind": "slow", "factor": 6.0},
+    rule="",
+    # The router sends it fewer requests, so the budget burns slowly.
+    alert="VllmTTFTBudgetBurn",
+    alert_after_seconds=15.0,
+    answers=ACCEPT,
+    windows={"calm_for": "6s", "verify_within": "60s", "ttft_target": "250ms", "least_late": "4", "useless": "3"},
+)
 CRASH_LOOP = Scenario(
     name="crash-loop",
     what="a deploy halves the KV pool; one request of full length no longer fits, so the new replica cannot start",
@@ -690,6 +704,6 @@ SCENARIOS = {
         *(SHEDDING_ALREADY, SICK_NODE, CRASHES, BUSY, BLIND),
         *(FP8_AS_DESIGNED, NEVER_SET, SET_FP8, FP8_LOSES, FP8_NOT_DOUBLED, KIND_UNKNOWN),
         *(EAGER_FALLBACK, SCATTERED, COMPACTS),
-        *(GPU_FAULT, HOT_NODE, SLO_BREACH, CRASH_LOOP, ENGINE_DIES, PROBE_FAILS),
+        *(GPU_FAULT, HOT_NODE, SLO_BREACH, SLOW_REPLICA, CRASH_LOOP, ENGINE_DIES, PROBE_FAILS),
     )
 }

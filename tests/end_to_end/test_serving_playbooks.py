@@ -28,6 +28,9 @@ SERVING: tuple[Branch, ...] = (
         ],
     ),
 )
+SLOW_REPLICA: tuple[Branch, ...] = (
+    (scenarios.SLOW_REPLICA, ["scope", "replace_evict_as_it_is", "another", "verify_calm", "fixed_end"]),
+)
 ENGINE_DIES: tuple[Branch, ...] = (
     (scenarios.ENGINE_DIES, ["look", "died", "unclear", "stays_up", "died", "unclear", "handed_over"]),
 )
@@ -40,6 +43,7 @@ PROBE_FAILS: tuple[Branch, ...] = (
     "branches",
     [
         pytest.param(SERVING, id="slo-and-crash-loop"),
+        pytest.param(SLOW_REPLICA, id="slow-replica"),
         pytest.param(ENGINE_DIES, id="engine-dies"),
         pytest.param(PROBE_FAILS, id="probe-fails"),
     ],

@@ -47,6 +47,7 @@ def test_a_scenario_that_real_engines_cannot_play_is_known_with_its_reason() -> 
     impossible = {name: reason for name, scenario in SCENARIOS.items() if (reason := impossible_on_a_cpu(scenario))}
     assert impossible == {
         "hung-engine": "the fault stuck, which only a simulated engine can have",
+        "slow-replica": "the fault slow, which only a simulated engine can have",
         "unknown-version": "another image, and the engines run the vLLM of this machine",
         "crashes": "the fault cuda_oom, which only a simulated engine can have",
         "blind": "the fault metrics_down, which only a simulated engine can have",
