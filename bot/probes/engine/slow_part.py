@@ -126,7 +126,7 @@ def _risen(
 
 
 def _part(kind: str, name: str, replica: str, risen: Mapping[str, _Sums]) -> list[_Part]:
-    """None if it finished too little to be compared."""
+    """Empty if it finished too little to be compared."""
     if risen[WHOLE][1] < LEAST_FINISHED:
         return []
     means = [total / count for total, count in risen.values() if count > 0]
