@@ -19,6 +19,7 @@ from bot.domain.cluster.job import pods_of_job
 from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of, uid_of
+from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.pod_state import first_broken, pod_state
 from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_replicas
 from bot.domain.cluster.rollout import (
@@ -354,7 +355,25 @@ def _hopeless_beside(wait: Wait, snapshot: ClusterSnapshot) -> str:
 
 def _are_enough_ready(wait: Wait, snapshot: ClusterSnapshot) -> bool:
     missing = _unready_before(wait, snapshot) + _refused_before(wait, snapshot)
-    return _ready_replicas(snapshot) >= int(wait.parameters["replicas"]) - missing
+    return _ready_replicas(snapshot) >= _wanted(wait, snapshot) - missing
+
+
+def _wanted(wait: Wait, snapshot: ClusterSnapshot) -> int:
+    """Returns how many replicas the change was planned for, or fewer if the autoscaler has scaled in since."""
+    planned = int(wait.parameters["replicas"])
+    return planned if autoscaler_of(snapshot) is None else min(planned, replicas_of(snapshot.workload or {}))
+
+
+def _scaled_in_by_others(wait: Wait, snapshot: ClusterSnapshot) -> Progress | None:
+    """Returns the outcome if fewer replicas are wanted than planned, unless the autoscaler decided that."""
+    now = replicas_of(snapshot.workload or {})
+    if now >= _wanted(wait, snapshot):
+        return None
+    unread = [snapshot.unreadable[name] for name in ("autoscalers", "scaled_objects") if name in snapshot.unreadable]
+    if unread:
+        text = f"it was scaled to {now}; whether an autoscaler did that cannot be read now: {'; '.join(unread)}"
+        return Progress("pending", text)
+    return Progress("failed", f"somebody else scaled it to {now}")
 
 
 def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
@@ -371,8 +390,10 @@ def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
 
 def _count_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
     before, refused = _unready_before(wait, snapshot), _refused_before(wait, snapshot)
+    planned, wanted, scaler = int(wait.parameters["replicas"]), _wanted(wait, snapshot), autoscaler_of(snapshot)
     parts = (
-        f"{_ready_replicas(snapshot)} of {wait.parameters['replicas']} replicas Ready",
+        f"{_ready_replicas(snapshot)} of {wanted} replicas Ready",
+        f"{scaler.text} wants {wanted} now, not {planned}" if scaler is not None and wanted < planned else "",
         f"{before} not Ready as before" if before else "",
         f"{refused} refused as before" if refused else "",
     )
@@ -442,8 +463,8 @@ def _replaced(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     workload = snapshot.workload
     if workload is None:
         return Progress("failed", "the workload was deleted")
-    if replicas_of(workload) < int(wait.parameters["replicas"]):
-        return Progress("failed", f"somebody else scaled it to {replicas_of(workload)}")
+    if (by_others := _scaled_in_by_others(wait, snapshot)) is not None:
+        return by_others
     pod = _pod(wait, snapshot)
     late = _overdue_text([pod] if pod else [], snapshot)
     if pod is not None and not late:
@@ -458,6 +479,8 @@ def _spare_ready(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     """The ReplicaSet has released the pod, and as many replicas as wanted are Ready without it."""
     if snapshot.workload is None:
         return Progress("failed", "the workload was deleted")
+    if (by_others := _scaled_in_by_others(wait, snapshot)) is not None:
+        return by_others
     if wait.parameters["uid"] in {uid_of(pod) for pod in pods_of_workload(snapshot)}:
         return Progress("pending", f"the ReplicaSet has not released {wait.about.name} yet")
     if broken := _hopeless_beside(wait, snapshot):

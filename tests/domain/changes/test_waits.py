@@ -48,6 +48,7 @@ from tests.domain.changes.test_progress import (
     unscheduled,
     wait_of,
 )
+from tests.domain.changes.test_scale import scaled_object, scaler
 
 pytestmark = pytest.mark.fast
 DEPLOYMENT = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="deploy-uid")
@@ -399,6 +400,58 @@ def test_an_autoscaler_that_does_it_may_want_even_more(seen: ClusterSnapshot, st
 )
 def test_a_replacement_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
     assert said(REPLACED, seen) == (state, text)
+
+
+FEWER_WANTED = "3 of 3 replicas Ready, HorizontalPodAutoscaler llm (min 2, max 8) wants 3 now, not 4"
+
+
+def scaled_in_by(seen: ClusterSnapshot, **sources: Any) -> ClusterSnapshot:
+    return replace(seen, **({"autoscalers": (scaler(),)} | sources))
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "text"),
+    [
+        case("done", scaled_in_by(sized(3, OLD[0], *OLD[2:])), "done", f"{FEWER_WANTED}, llm-2 is gone"),
+        case("ending", scaled_in_by(sized(3, OLD[0], ending(OLD[1]), *OLD[2:])), "pending", "llm-2 is ending"),
+        case(
+            "one-of-them-starts",
+            scaled_in_by(sized(3, OLD[0], OLD[2], pod(5, is_ready=False))),
+            "pending",
+            f"{FEWER_WANTED.replace('3 of 3', '2 of 3')}, llm-2 is gone",
+        ),
+        case("hopeless", scaled_in_by(sized(3, OLD[0], REFUSING)), "failed", WHY_REFUSED),
+        case(
+            "of-another-workload",
+            scaled_in_by(sized(3, OLD[0], *OLD[2:]), autoscalers=(scaler("other"),)),
+            "failed",
+            "somebody else scaled it to 3",
+        ),
+        case(
+            "by-keda",
+            scaled_in_by(sized(3, OLD[0], *OLD[2:]), autoscalers=(), scaled_objects=(scaled_object(),)),
+            "done",
+            "3 of 3 replicas Ready, ScaledObject llm-queue (min 0, max 8) wants 3 now, not 4, llm-2 is gone",
+        ),
+        case(
+            "unreadable",
+            scaled_in_by(sized(3, OLD[0], *OLD[2:]), autoscalers=(), unreadable={"autoscalers": "timed out"}),
+            "pending",
+            "it was scaled to 3; whether an autoscaler did that cannot be read now: timed out",
+        ),
+    ],
+)
+def test_an_autoscaler_that_scales_in_meanwhile_fails_no_replacement(
+    seen: ClusterSnapshot, state: str, text: str
+) -> None:
+    assert said(REPLACED, seen) == (state, text)
+
+
+def test_a_released_replica_has_its_spare_when_an_autoscaler_wants_no_more() -> None:
+    spare = wait("spare_ready", SECOND, uid="llm-2-uid", replicas=4)
+    fewer = sized(3, OLD[0], *OLD[2:])
+    assert said(spare, scaled_in_by(fewer)) == ("done", FEWER_WANTED)
+    assert said(spare, fewer) == ("failed", "somebody else scaled it to 3")
 
 
 # --- replicas that were not Ready before the change -------------------------------------------------------------------
