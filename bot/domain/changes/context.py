@@ -25,10 +25,17 @@ class PlanContext:
     ledger: tuple[LedgerEntry, ...] = ()
     picked: Mapping[str, str] = field(default_factory=dict)
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
+    """How long a new replica may take until it is Ready."""
+    min_ready_seconds: float = 0.0
+    """How long it then has to stay Ready before its controller counts it as available."""
     drain_seconds: float = DEFAULT_DRAIN_SECONDS
     quiet_seconds: float = QUIET_SECONDS
     against: str = ""
     """The diagnosis that the change treats; empty if the playbook names none."""
+
+    @property
+    def available_seconds(self) -> float:
+        return self.startup_seconds + self.min_ready_seconds
 
     @property
     def slug(self) -> str:

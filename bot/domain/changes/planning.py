@@ -11,7 +11,7 @@ from typing import Any
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.context import PlanContext, Situation
 from bot.domain.changes.plan import Circumstance, Plan, PlanResult
-from bot.domain.changes.startup import with_node_time, with_own_start_time
+from bot.domain.changes.startup import start_notes, with_node_time, with_own_start_time
 from bot.domain.cluster.rotation import rotation_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.errors import NoPlanError, impossible
@@ -41,6 +41,7 @@ def _planned(verb: str, arguments: Mapping[str, Any], snapshot: ClusterSnapshot,
         )
     context = with_node_time(with_own_start_time(context, snapshot), snapshot)
     plan = declared.plan(Situation(snapshot, context, arguments))
+    plan = plan.model_copy(update={"circumstances": (*plan.circumstances, *start_notes(plan, snapshot))})
     rotation = rotation_of(snapshot)
     if rotation is None:
         return plan

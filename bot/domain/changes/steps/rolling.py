@@ -25,6 +25,7 @@ from bot.domain.cluster.json_patch import ABSENT, FieldEdit
 from bot.domain.cluster.objects import (
     controller_of,
     dig,
+    grace_seconds,
     is_going_away,
     is_ready,
     labels_of,
@@ -332,7 +333,7 @@ def rolled_out(workload: Obj, templates: Sequence[Obj], context: PlanContext, *,
         condition="rolled_out",
         about=ref_of(workload, kind_of(workload)),
         parameters={"template": digest_of(templates), "replicas": replicas} | pending_allowed(without_node),
-        within_seconds=max(1, replicas) * (context.startup_seconds + MARGIN_SECONDS),
+        within_seconds=max(1, replicas) * (context.available_seconds + grace_seconds(templates[0]) + MARGIN_SECONDS),
         title=f"{which} replicas of {name_of(workload)} run it and are Ready",
     )
 

@@ -21,14 +21,14 @@ from bot.domain.changes.steps.replica_steps import emptied_steps, unready_below,
 from bot.domain.changes.steps.rolling import workload_of
 from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH_POD, Access, Argument, ChangeKind, Verb
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
-from bot.domain.cluster.objects import controller_of, dig, is_going_away, name_of, ref_of, uid_of
+from bot.domain.cluster.objects import controller_of, dig, grace_seconds, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.owner import Autoscaler, autoscaler_of
 from bot.domain.cluster.pod_state import first_broken
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS as WORKLOADS
-from bot.domain.cluster.workload import NUMBERED, kind_of, number_of
+from bot.domain.cluster.workload import NUMBERED, is_ordered, kind_of, number_of, template_of
 from bot.domain.kernel.errors import impossible, not_needed
 
 MAX_REPLICAS = 1000
@@ -138,7 +138,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         condition="grown",
         about=ref_of(workload, kind_of(workload)),
         parameters={"replicas": wanted, **unready_now(snapshot)},
-        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        within_seconds=_time_to_scale(snapshot, wanted, context),
         title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
     )
     if scaler.most is not None and wanted >= scaler.most:
@@ -212,9 +212,18 @@ def scaled(snapshot: ClusterSnapshot, wanted: int, context: PlanContext, ends: t
         condition="scaled",
         about=ref_of(workload, kind_of(workload)),
         parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}) | unready_now(snapshot),
-        within_seconds=context.startup_seconds + MARGIN_SECONDS,
+        within_seconds=_time_to_scale(snapshot, wanted, context),
         title=f"{wanted} replicas of {name_of(workload)} are Ready",
     )
+
+
+def _time_to_scale(snapshot: ClusterSnapshot, wanted: int, context: PlanContext) -> float:
+    """An ordered StatefulSet starts, and ends, one replica after the other."""
+    more = wanted - replicas_of(workload_of(snapshot))
+    turns = abs(more) if is_ordered(snapshot.workload) else 1
+    if more > 0:
+        return turns * context.available_seconds + MARGIN_SECONDS
+    return context.available_seconds + turns * grace_seconds(template_of(snapshot.workload)) + MARGIN_SECONDS
 
 
 def victims_of(snapshot: ClusterSnapshot, wanted: int) -> list[Obj]:
