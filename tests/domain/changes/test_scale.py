@@ -11,7 +11,7 @@ from bot.domain.approvals.announced import cleans_up
 from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
-from bot.domain.cluster.snapshot import Obj
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
@@ -425,3 +425,83 @@ def test_without_raised_bounds_none_go_back() -> None:
 def test_a_pause_of_scale_in_only_does_not_keep_more_replicas_from_coming() -> None:
     paused = scaled_object(annotations={"autoscaling.keda.sh/paused-scale-in": "true"})
     assert planned("scale", {"by": 1}, snapshot(scaled_objects=(paused,)))
+
+
+# --- the floor during an undo -----------------------------------------------------------------------------------------
+
+
+def edited() -> tuple[Call, ClusterSnapshot]:
+    """A flag edit, and the fleet that runs it, without an autoscaler."""
+    (call,) = planned("set_flags", CAP, snapshot()).calls
+    return call, snapshot(workload=applied(call.body, deployment()))
+
+
+@pytest.mark.parametrize("drains_itself", [True, False], ids=["one-call", "drained-one-by-one"])
+def test_an_autoscaler_takes_no_replica_away_during_the_undo_of_a_rollout(*, drains_itself: bool) -> None:
+    before = deployment(template() if drains_itself else NO_DRAIN)
+    calls = planned("set_flags", CAP, snapshot(workload=before)).calls
+    present = before
+    for call in calls:
+        present = applied(call.body, present) if call.target.kind == "Deployment" else present
+    ledger = with_ledger(*(entry(call, number) for number, call in enumerate(calls) if call.target.kind != "Pod"))
+    plan = planned("undo", {"of": "last"}, snapshot(workload=present, autoscalers=(scaler(),)), ledger)
+    first, *rest, last = plan.calls
+    assert HPA not in {call.target.kind for call in rest}
+    assert [d.text for d in first.differences] == [f"{HPA} llm: minReplicas for the rollout 2 → 4"]
+    assert (first.undo[0].body, last.body[-1]["value"]) == (last.body, 2)
+    assert isinstance(plan.steps[-2], Wait), "it goes back once the rollout is over"
+    assert all(call.restores for call in plan.calls), "an undo is no change of its own"
+    assert grade(plan, "scale_in") == "fine"
+
+
+def test_an_undo_says_why_it_cannot_hold_a_floor() -> None:
+    call, seen = edited()
+    plan = planned("undo", {"of": "last"}, replace(seen, autoscalers=(kept_by_helm(),)), with_ledger(entry(call)))
+    assert {call.target.kind for call in plan.calls} == {"Deployment"}
+    assert "its floor belongs to Helm release" in weighed(plan, "scale_in")
+
+
+def test_an_undo_that_rolls_nothing_out_holds_no_floor() -> None:
+    (call,) = planned("canary", CAP, snapshot()).calls
+    seen = snapshot(canary={**call.body, "metadata": {**call.body["metadata"], "uid": "c"}}, autoscalers=(scaler(),))
+    plan = planned("undo", {"of": "last"}, seen, with_ledger(entry(call, verb="canary")))
+    assert [each.method for each in plan.calls] == ["delete"]
+
+
+@pytest.mark.parametrize("drains_itself", [True, False], ids=["one-call", "drained-one-by-one"])
+def test_a_floor_that_is_raised_already_goes_back_after_the_rollout(*, drains_itself: bool) -> None:
+    before = deployment(template() if drains_itself else NO_DRAIN)
+    plan = planned("set_flags", CAP, snapshot(workload=before, autoscalers=(scaler(),)))
+    hold, *calls = [call for call in plan.calls[:-1] if call.target.kind != "Pod"]
+    present = before
+    for call in calls:
+        present = applied(call.body, present)
+    ledger = with_ledger(*(entry(call, number) for number, call in enumerate((hold, *calls))))
+    seen = snapshot(workload=present, autoscalers=(applied(hold.body, scaler()),))
+    back = planned("undo", {"of": "last"}, seen, ledger)
+    kinds = [call.target.kind for call in back.calls]
+    assert (kinds[-1], kinds.count(HPA)) == (HPA, 1)
+    assert applied(back.calls[-1].body, seen.autoscalers[0])["spec"] == scaler()["spec"]
+
+
+def test_an_undo_that_only_held_the_floor_is_tried_again_with_the_change_itself() -> None:
+    call, seen = edited()
+    hold = planned("undo", {}, replace(seen, autoscalers=(scaler(),)), with_ledger(entry(call))).calls[0]
+    held = replace(seen, autoscalers=(applied(hold.body, scaler()),))
+    by_undo = entry(hold, verb="undo", call_id="INC-42/R2/0")
+    again = planned("undo", {"of": "last"}, held, with_ledger(entry(call), by_undo))
+    assert [each.target.kind for each in again.calls] == ["Deployment", HPA]
+
+
+def test_an_undo_that_stopped_in_between_leaves_only_the_floor_to_put_back() -> None:
+    (older,) = planned("scale", {"by": 1}, snapshot(workload=deployment(replicas=3))).calls
+    call, seen = edited()
+    hold = planned("undo", {}, replace(seen, autoscalers=(scaler(),)), with_ledger(entry(call))).calls[0]
+    held = replace(snapshot(), autoscalers=(applied(hold.body, scaler()),))
+    ledger = with_ledger(
+        entry(older, verb="scale", call_id="INC-42/R0/0"),
+        entry(call, undone_by="INC-42/R2/1"),
+        entry(hold, verb="undo", call_id="INC-42/R2/0"),
+    )
+    again = planned("undo", {"of": "last"}, held, ledger)
+    assert [each.target.kind for each in again.calls] == [HPA], "an earlier change stays"

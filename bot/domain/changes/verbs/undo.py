@@ -11,6 +11,7 @@ from bot.domain.changes.circumstances import drain_circumstance
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step, Wait
+from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.canary_steps import gone
 from bot.domain.changes.steps.replica_steps import in_rotation
 from bot.domain.changes.steps.rolling import (
@@ -88,8 +89,7 @@ def plan_undo(situation: Situation) -> Plan:
         raise not_needed("everything is as it was before")
     if snapshot.workload is not None and any(inverse.is_template_patch for inverse in inverses):
         refuse_if_not_rolled_out(snapshot.workload)
-    together = _as_one_rollout(snapshot, context, inverses)
-    steps, circumstances = together or _with_waits(snapshot, context, inverses)
+    steps, circumstances = _steps(snapshot, context, inverses)
     return Plan(
         verb="undo",
         disrupts="nothing",
@@ -140,9 +140,7 @@ def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any])
     held = [entry for entry in reversed(ledger) if not entry.undone_by]
     can = [entry for entry in held if entry.undo]
     if of in ("last", "all"):
-        # The last change, which may have been several calls.
-        last = can[0].call_id.rpartition("/")[0] if can else ""
-        wanted = can if of == "all" else [entry for entry in can if entry.call_id.rpartition("/")[0] == last]
+        wanted = can if of == "all" else _of_the_last_change(can, ledger)
     elif of == OF_AUTOSCALER:
         wanted = [entry for entry in can if entry.target.kind in AUTOSCALERS]
         if not wanted:
@@ -157,6 +155,20 @@ def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any])
     if not wanted:
         raise not_needed("nothing is left to take back")
     return wanted
+
+
+def _of_the_last_change(can: Sequence[LedgerEntry], ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """Returns its calls, and the floor that a stopped undo of it still holds. `can`: newest first."""
+    changes = {_change_of(can[0].call_id)} if can else set()
+    if can and can[0].verb == "undo":
+        taken_back = {_change_of(entry.call_id) for entry in ledger if _change_of(entry.undone_by) in changes}
+        untouched = [_change_of(entry.call_id) for entry in can if entry.verb != "undo"]
+        changes |= taken_back or set(untouched[:1])
+    return [entry for entry in can if _change_of(entry.call_id) in changes]
+
+
+def _change_of(call_id: str) -> str:
+    return call_id.rpartition("/")[0]
 
 
 def _refuse_without_undo(wanted: Sequence[LedgerEntry]) -> None:
@@ -218,6 +230,23 @@ def _beside_additions(call: Call, obj: Obj) -> Call:
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
     said = "; ".join(difference_in_words(each.path, each.present, each.expected) for each in broken)
     return impossible(f"the object changed since: {call.target}: {said}", "put back by hand what is still wanted")
+
+
+def _steps(
+    snapshot: ClusterSnapshot, context: PlanContext, inverses: Sequence[_Inverse]
+) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]]:
+    """No autoscaler takes replicas away during a rollout: its bounds go back afterwards, or its floor is held."""
+    if not any(inverse.is_template_patch for inverse in inverses):
+        return _with_waits(snapshot, context, inverses)
+    bounds = [inverse for inverse in inverses if inverse.call.target.kind in AUTOSCALERS]
+    others = [inverse for inverse in inverses if inverse not in bounds]
+    steps, circumstances = _as_one_rollout(snapshot, context, others) or _with_waits(snapshot, context, others)
+    if bounds:
+        return (*steps, *(inverse.call for inverse in bounds)), circumstances
+    held = without_scale_in(snapshot, steps)
+    # The floor is held for the undo alone: it is no change that people could be asked about.
+    steps = tuple(step.model_copy(update={"restores": True}) if isinstance(step, Call) else step for step in held)
+    return steps, (*circumstances, *scale_in_note(snapshot))
 
 
 def _with_waits(
