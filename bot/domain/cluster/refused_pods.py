@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from bot.domain.cluster.objects import condition, dig, name_of, seconds_of, uid_of
+import re
+
+from bot.domain.cluster.objects import condition, controller_of, dig, name_of, seconds_of, uid_of
 from bot.domain.cluster.pod_state import PENDING_SECONDS
+from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import kind_of
+from bot.domain.cluster.workload import kind_of, pod_templates
 
-FRESH_SECONDS = 120.0
-"""A refusal not repeated for this long is over: the controllers retry at least this often."""
+RETRY_SECONDS = 1100.0
+"""A refusal not repeated for this long is over: after many attempts a controller pauses for 1000 s (client-go)."""
+QUOTA_NAMED = re.compile(r"exceeded quota: ([a-z0-9.-]+)")
 
 
 def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
@@ -19,7 +23,9 @@ def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
         return ""
     said = condition(workload, "ReplicaFailure")
     if said.get("status") == "True":
-        return _lasting(said.get("lastTransitionTime"), said.get("message"), snapshot.at)
+        message = str(said.get("message") or "")
+        is_over = _has_room_now(message, workload, snapshot)
+        return "" if is_over else _lasting(seconds_of(said.get("lastTransitionTime")), message, snapshot.at)
     return refused_by_events(workload, snapshot)
 
 
@@ -31,17 +37,44 @@ def refused_replicas(workload: Obj, snapshot: ClusterSnapshot) -> int:
 
 def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
     """Returns the reason from events about a StatefulSet, a LeaderWorkerSet's parts or a Job."""
-    for event in snapshot.failed_creates:
-        last = event.get("lastTimestamp") or event.get("eventTime")
-        is_fresh = snapshot.at - (seconds_of(last) or 0.0) < FRESH_SECONDS
-        reason = _lasting(event.get("firstTimestamp") or last, event.get("message"), snapshot.at)
-        if is_fresh and reason and _is_about(event, owner):
-            return reason
-    return ""
+    about = [event for event in snapshot.failed_creates if _is_about(event, owner)]
+    lasting = [event for event in about if not _is_over(event, owner, snapshot)]
+    if not lasting:
+        return ""
+    newest = max(lasting, key=_last_seen)
+    return _lasting(min(map(_first_seen, lasting)), str(newest.get("message") or ""), snapshot.at)
 
 
-def _lasting(since: str | None, message: object, at: float) -> str:
-    began = seconds_of(since)
+def _is_over(event: Obj, owner: Obj, snapshot: ClusterSnapshot) -> bool:
+    """Whether the controller would have tried again since, has made a pod since, or would succeed with the next one."""
+    last, maker = _last_seen(event), dig(event, "involvedObject", "uid")
+    if snapshot.at - last >= RETRY_SECONDS:
+        return True
+    made = [pod for pod in (*snapshot.pods, *snapshot.all_pods) if (controller_of(pod) or {}).get("uid") == maker]
+    if any((seconds_of(dig(pod, "metadata", "creationTimestamp")) or 0.0) > last for pod in made):
+        return True
+    return _has_room_now(str(event.get("message") or ""), owner, snapshot)
+
+
+def _has_room_now(message: str, owner: Obj, snapshot: ClusterSnapshot) -> bool:
+    """Whether the quota that refused a pod is known to admit one more by now: the controller has yet to try again."""
+    named = QUOTA_NAMED.search(message)
+    if named is None or named[1] not in map(name_of, snapshot.quotas):
+        return False
+    rooms = [quota_room(snapshot, [(each.template, 1)]) for each in pod_templates(owner)]
+    return all(isinstance(room, QuotaRoom) and room.replicas >= 1 for room in rooms)
+
+
+def _last_seen(event: Obj) -> float:
+    times = (event.get("lastTimestamp"), dig(event, "series", "lastObservedTime"), event.get("eventTime"))
+    return max((at for time in times if (at := seconds_of(time)) is not None), default=0.0)
+
+
+def _first_seen(event: Obj) -> float:
+    return seconds_of(event.get("firstTimestamp") or event.get("eventTime")) or _last_seen(event)
+
+
+def _lasting(began: float | None, message: str, at: float) -> str:
     is_lasting = began is None or at - began >= PENDING_SECONDS
     return f"a pod cannot be created: {message or 'the API server refuses it'}" if is_lasting else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
     NOW,
@@ -25,6 +27,7 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
+from tests.domain.changes.test_kinds import member, numbered_world, stateful_set
 from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
 
 pytestmark = pytest.mark.fast
@@ -153,3 +156,72 @@ def test_the_undo_of_a_scale_that_never_took_marks_no_healthy_pod() -> None:
     five = (*snapshot().pods, pod(5))
     took = planned("undo", {"of": "last"}, snapshot(workload=deployment(replicas=5), pods=five), context)
     assert [call.target.kind for call in took.calls] == ["Pod", "Deployment"]
+
+
+# --- a refusal that only events show, as of a StatefulSet's pods ------------------------------------------------------
+
+FULL_QUOTA = quota({"pods": "3"}, {"pods": "3"})
+ABOUT_SET = {"kind": "StatefulSet", "name": "llm", "uid": "sts-uid"}
+SET_SAID = 'create Pod llm-3 in StatefulSet llm failed error: pods "llm-3" is forbidden: exceeded quota: team, used: 3'
+
+
+def at(seconds: float) -> str:
+    """A time so many seconds before `NOW`."""
+    return datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def event(last: float, *, first: float = 3000, about: Obj = ABOUT_SET, **fields: Any) -> Obj:
+    times = {"firstTimestamp": at(first), "lastTimestamp": at(last)}
+    return {"metadata": {"namespace": "serving"}, "involvedObject": about, "message": SET_SAID, **times, **fields}
+
+
+def made(number: int, ago: float) -> Obj:
+    one = member(number)
+    return {**one, "metadata": one["metadata"] | {"creationTimestamp": at(ago)}}
+
+
+def lacking_one(*events: Obj, **parts: Any) -> ClusterSnapshot:
+    """A StatefulSet with three of four pods."""
+    found = stateful_set(replicas=4)
+    pods = tuple(made(number, 9000) for number in range(3))
+    return numbered_world(found, **({"quotas": (FULL_QUOTA,), "failed_creates": events, "pods": pods} | parts))
+
+
+REFUSED = f"a pod cannot be created: {SET_SAID}"
+WIDER = quota({"pods": "9"}, {"pods": "3"})
+NAMELESS_TIMES: dict[str, Any] = {"firstTimestamp": None, "lastTimestamp": None, "eventTime": at(3000)}
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        pytest.param(lacking_one(event(10)), REFUSED, id="a-moment-ago"),
+        pytest.param(lacking_one(event(900)), REFUSED, id="the-controller-pauses-for-a-quarter-of-an-hour"),
+        pytest.param(lacking_one(event(1800)), "", id="it-would-have-tried-again-since"),
+        pytest.param(lacking_one(event(900), quotas=(WIDER,)), "", id="the-quota-has-room-by-now"),
+        pytest.param(lacking_one(event(900), quotas=()), REFUSED, id="another-reason-than-a-known-quota"),
+        pytest.param(lacking_one(event(900), unreadable={"quotas": "403"}), REFUSED, id="quotas-unreadable"),
+        pytest.param(
+            lacking_one(event(900), pods=(made(0, 9000), made(1, 9000), made(2, 300))), "", id="a-pod-was-made-since"
+        ),
+        pytest.param(
+            lacking_one(event(2000, first=2000), event(10, first=10)), "", id="the-old-one-is-over-the-new-one-fresh"
+        ),
+        pytest.param(lacking_one(event(10, first=10), event(900)), REFUSED, id="several-of-one-refusal"),
+        pytest.param(
+            lacking_one(event(0, **NAMELESS_TIMES, series={"lastObservedTime": at(600), "count": 9})),
+            REFUSED,
+            id="a-series",
+        ),
+        pytest.param(lacking_one(event(10, about=ABOUT_SET | {"uid": "other"})), "", id="of-another"),
+    ],
+)
+def test_a_refusal_lasts_until_something_newer_shows_its_end(seen: ClusterSnapshot, said: str) -> None:
+    assert not_created(seen.workload or {}, seen) == said
+
+
+def test_a_deployment_whose_quota_was_widened_is_waited_for() -> None:
+    seen = snapshot(workload=refused(at(900)), quotas=(quota({"pods": "9"}, {"pods": "4"}),))
+    assert not_created(seen.workload or {}, seen) == ""
+    full = replace(seen, quotas=(quota({"pods": "4"}, {"pods": "4"}),))
+    assert not_created(full.workload or {}, full) == f"a pod cannot be created: {SAID}"
