@@ -24,6 +24,7 @@ from bot.domain.cluster.objects import (
     name_of,
     namespace_of,
 )
+from bot.domain.cluster.pod_resources import containers_of, of_whole_pod
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
@@ -230,23 +231,21 @@ def accelerators_of(template: Obj) -> dict[str, int]:
 
     Amounts that cannot be parsed are left out; `uncountable` names them.
     """
-    wanted: Counter[str] = Counter()
-    for kind, amount in _asked(template):
-        wanted[kind] += _count(amount) or 0
+    wanted = of_whole_pod(template, lambda container: {kind: _count(amount) or 0 for kind, amount in _asked(container)})
     return {kind: count for kind, count in wanted.items() if count > 0}
 
 
 def uncountable(template: Obj, kinds: Collection[str] = ()) -> str:
     """Returns the first extended resource (of `kinds`, if given) whose amount is not a quantity; empty without one."""
-    bad = (f"{kind} {amount!r}" for kind, amount in _asked(template) if _count(amount) is None)
+    asked = (each for container in containers_of(template) for each in _asked(container))
+    bad = (f"{kind} {amount!r}" for kind, amount in asked if _count(amount) is None)
     return next((one for one in bad if not kinds or one.split()[0] in kinds), "")
 
 
-def _asked(template: Obj) -> Iterator[tuple[str, Any]]:
-    for container in dig(template, "spec", "containers") or []:
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-        yield from ((kind, amount) for kind, amount in asked.items() if _is_accelerator(kind))
+def _asked(container: Obj) -> Iterator[tuple[str, Any]]:
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    yield from ((kind, amount) for kind, amount in asked.items() if _is_accelerator(kind))
 
 
 def _count(amount: Any) -> int | None:

@@ -12,6 +12,7 @@ from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
@@ -225,3 +226,77 @@ def test_a_deployment_whose_quota_was_widened_is_waited_for() -> None:
     assert not_created(seen.workload or {}, seen) == ""
     full = replace(seen, quotas=(quota({"pods": "4"}, {"pods": "4"}),))
     assert not_created(full.workload or {}, full) == f"a pod cannot be created: {SAID}"
+
+
+# --- what a whole pod counts for --------------------------------------------------------------------------------------
+
+
+def asking(name: str, cpu: str, *, gpus: str = "", **fields: Any) -> Obj:
+    return {"name": name, "resources": {"requests": {"cpu": cpu} | ({"nvidia.com/gpu": gpus} if gpus else {})}} | fields
+
+
+def of_parts(containers: list[Obj], init: list[Obj], **spec: Any) -> Obj:
+    made = template()
+    return {**made, "spec": made["spec"] | {"containers": containers, "initContainers": init} | spec}
+
+
+SIDECAR = {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "cpu"),
+    [
+        pytest.param(of_parts([asking("vllm", "2")], [asking("proxy", "1", **SIDECAR)]), 3, id="a-sidecar-stays"),
+        pytest.param(of_parts([asking("vllm", "2")], [asking("download", "1")]), 2, id="an-init-container-ends"),
+        pytest.param(of_parts([asking("vllm", "2")], [asking("download", "5")]), 5, id="the-most-at-any-time"),
+        pytest.param(
+            of_parts([asking("vllm", "2")], [asking("proxy", "1", **SIDECAR), asking("download", "5")]),
+            6,
+            id="beside-the-sidecars-before-it",
+        ),
+        pytest.param(
+            of_parts([asking("vllm", "2")], [asking("download", "5"), asking("proxy", "1", **SIDECAR)]),
+            5,
+            id="not-beside-those-after-it",
+        ),
+        pytest.param(of_parts([asking("vllm", "2")], [], overhead={"cpu": "1"}), 3, id="its-runtime-class-adds"),
+        pytest.param(
+            of_parts([asking("vllm", "2")], [], resources={"requests": {"cpu": "4"}}), 4, id="set-for-the-whole-pod"
+        ),
+    ],
+)
+def test_a_pod_counts_with_its_sidecars_and_its_largest_init_container(parts: Obj, cpu: int) -> None:
+    limit = quota({"requests.cpu": "60"}, {"requests.cpu": "0"})
+    room = quota_room(snapshot(workload=deployment(parts), quotas=(limit,), pods=()), [(parts, 1)])
+    assert isinstance(room, QuotaRoom)
+    assert room.replicas == 60 // cpu
+
+
+def test_a_sidecar_on_a_gpu_takes_one_of_the_node_too() -> None:
+    parts = of_parts([asking("vllm", "2", gpus="1")], [asking("draft-model", "1", gpus="1", **SIDECAR)])
+    found = capacity_of(snapshot(workload=deployment(parts), all_pods=()))
+    assert isinstance(found, Capacity)
+    assert found.replicas_that_fit == 6, "two of each node's four"
+
+
+def test_a_quota_that_one_container_of_several_says_nothing_about_is_not_worked_out() -> None:
+    silent = {"name": "exporter", "resources": {}}
+    parts = of_parts([asking("vllm", "2"), silent], [])
+    limit = quota({"requests.cpu": "10"}, {"requests.cpu": "0"})
+    room = quota_room(snapshot(workload=deployment(parts), quotas=(limit,), pods=()), [(parts, 1)])
+    assert room == "ResourceQuota team counts requests.cpu, which container exporter of the pod template does not set"
+
+
+def test_what_was_added_at_admission_is_known_from_a_running_pod() -> None:
+    """A LimitRange fills in what a container does not set, and an injected proxy counts too."""
+    parts = of_parts([{"name": "vllm", "resources": {}}], [])
+    running = pod(1)
+    filled = [asking("vllm", "2"), asking("istio-proxy", "1")]
+    running = {**running, "spec": running["spec"] | {"containers": filled}}
+    limit = quota({"requests.cpu": "10"}, {"requests.cpu": "3"})
+    seen = snapshot(workload=deployment(parts), quotas=(limit,), pods=(running,))
+    room = quota_room(seen, [(parts, 1)])
+    assert isinstance(room, QuotaRoom)
+    assert room.replicas == 2, "each counts for three"
+    old = {**running, "metadata": pod(1, revision=1)["metadata"]}
+    assert isinstance(quota_room(replace(seen, pods=(old,)), [(parts, 1)]), str), "a pod of another template"
