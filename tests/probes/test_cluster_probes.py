@@ -632,6 +632,7 @@ async def test_a_workload_applied_by_hand_has_no_owner() -> None:
     assert found.fields == {
         "managed": False,
         "reverts": False,
+        "reverts_replicas": False,
         "tool": "",
         "name": "",
         "how": "",
@@ -645,6 +646,15 @@ async def test_a_helm_release_is_named_with_the_way_through_it() -> None:
     found = await ask("owner", ClusterSnapshot(at=OPENED, workload=workload))
     assert (found.fields["managed"], found.fields["reverts"], found.fields["tool"]) == (True, False, "Helm")
     assert found.fields["how"] == "put it into the values of prod, then: helm upgrade"
+
+
+async def test_an_application_that_ignores_the_replica_count_reverts_flags_only() -> None:
+    workload = kept_by({"argocd.argoproj.io/instance": "serving"})
+    rule = {"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}
+    spec = {"syncPolicy": {"automated": {"selfHeal": True}}, "ignoreDifferences": [rule]}
+    application = {"metadata": {"name": "serving", "namespace": "argocd"}, "spec": spec}
+    found = await ask("owner", ClusterSnapshot(at=OPENED, workload=workload, applications=(application,)))
+    assert (found.fields["reverts"], found.fields["reverts_replicas"]) == (True, False)
 
 
 async def test_what_owns_the_replica_count_is_named_too() -> None:

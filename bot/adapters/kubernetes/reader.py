@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from bot.adapters.kubernetes.client import FORBIDDEN, Answer, KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import OLDER_POOL, is_built_in, path_of
+from bot.domain.cluster.argo_cd import APPLICATIONS, argo_application
 from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, labels_of, name_of, uid_of
-from bot.domain.cluster.owner import APPLICATIONS, argo_application
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates

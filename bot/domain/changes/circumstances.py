@@ -15,7 +15,7 @@ from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for,
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.node_autoscaler import USUAL_WAIT
 from bot.domain.cluster.objects import dig, is_going_away, is_ready, name_of
-from bot.domain.cluster.owner import Owner, owner_of, patch_text, unknown_manager
+from bot.domain.cluster.owner import Owner, owner_of, owner_of_edit, patch_text, unknown_manager
 from bot.domain.cluster.pod_state import is_loading
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import Strategy, replicas_of
@@ -45,13 +45,17 @@ def ownership_of(
 
     `spec`: what the edit changes, as part of the object. `lasts`: the owner's next release keeps it.
     """
-    owner = owner_of(obj, snapshot)
+    owner = owner_of_edit(obj, snapshot, spec, kind=kind)
     if owner is not None and owner.reverts:
         why = "would revert the edit"
         if owner.unknown:
             why = f"may revert the edit, since whether it heals itself is not known ({owner.unknown})"
         patch = patch_text(obj, redacted_data(spec), owner, kind=kind)
         raise impossible(f"{owner.text} owns it and {why}; {owner.how}", patch)
+    if owner is not None and owner.leaves_alone:
+        text = f"{owner.text} leaves {owner.leaves_alone} alone, in syncs too (ignoreDifferences,"
+        text += " RespectIgnoreDifferences): there is nothing to commit"
+        return Ownership(Circumstance(name="owner", grade="fine", text=text))
     if owner is not None and lasts:
         text = f"{owner.text} owns it; there is nothing to commit"
         return Ownership(Circumstance(name="owner", grade="fine", text=text))
@@ -77,6 +81,11 @@ def ownership_of_config_map(snapshot: ClusterSnapshot, obj: Obj, lines: Iterable
 def _drift(name: str, owner: Owner, commit: str) -> Ownership:
     # No warning: nearly every fleet has an owner, and a warning ends what was approved in advance.
     text = f"drift: {owner.text} does not know of the change, and {owner.next_write} reverts it; {owner.how}"
+    if owner.ignores:
+        text = (
+            f"drift: {owner.text} ignores {owner.ignores} (ignoreDifferences), but {owner.next_write} of the object"
+            f" writes it, without RespectIgnoreDifferences; {owner.how}"
+        )
     return Ownership(Circumstance(name=name, grade="note", text=text), commit)
 
 

@@ -1,34 +1,33 @@
 """Who keeps an object or a replica count, whether it reverts an edit by itself, and the text that it has to be given.
 
 Flux, KServe, controllers and Argo CD with self-heal revert an edit within minutes: they are not edited, and people get
-the text to put where the object is kept. Helm, and Argo CD without self-heal, write their own text with their next
-release or sync: the edit is made, and people get the text to commit. Of autoscalers only the bounds are changed.
+the text to put where the object is kept. What an Argo CD application ignores is edited all the same. Helm, and Argo CD
+without self-heal, write their own text with their next release or sync: the edit is made, and people get the text to
+commit. Of autoscalers only the bounds are changed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.domain.cluster.objects import (
-    annotations_of,
-    controller_of,
-    dig,
-    labels_of,
-    name_of,
-    namespace_of,
-    writers_of,
+from bot.domain.cluster.argo_cd import (
+    APPLICATIONS,
+    INSTANCE,
+    OURS,
+    applications_named,
+    argo_application,
+    heals_itself,
+    ignored_fields,
+    respects_ignored,
 )
+from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
-INSTANCE = "app.kubernetes.io/instance"
-ARGO_CD = ("argocd-controller", "argocd-application-controller")
-"""Argo CD's names as a field manager."""
-OURS = "incident-bot"
 API_VERSIONS = {
     "Deployment": "apps/v1",
     "StatefulSet": "apps/v1",
@@ -44,10 +43,6 @@ NOT_PAUSED = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 """What KEDA reads as false (Go's ParseBool); other texts pause. `paused-replicas` is a number, and always pauses."""
 
 
-APPLICATIONS = "applications"
-"""Argo CD's, in a snapshot."""
-
-
 @dataclass(frozen=True)
 class Owner:
     tool: str
@@ -60,10 +55,14 @@ class Owner:
     """What reverts an edit that was not committed; empty if the owner reverts any edit by itself, within minutes."""
     unknown: str = ""
     """Why it is not known whether the owner reverts by itself: it then counts as if it did."""
+    ignores: str = ""
+    """The edited fields, if the owner reverts them only with its next write although it reverts others by itself."""
+    leaves_alone: str = ""
+    """The edited fields, if the owner never writes them."""
 
     @property
     def reverts(self) -> bool:
-        return not self.next_write
+        return not (self.next_write or self.leaves_alone)
 
 
 def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
@@ -87,38 +86,32 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
     return None
 
 
-def argo_application(obj: Obj) -> str:
-    """Returns the name of the Argo CD application that tracks the object; empty without one.
-
-    In a namespace other than Argo CD's own the name is `<namespace>_<name>`. Before version 3 Argo CD tracks by a label
-    that others set too, unless it is configured otherwise.
-    """
-    labels, tracked = labels_of(obj), annotations_of(obj).get("argocd.argoproj.io/tracking-id")
-    name = tracked or labels.get("argocd.argoproj.io/instance") or ""
-    return name.split(":")[0] or (labels.get(INSTANCE, "") if _is_applied_by_argo(obj) else "")
-
-
-def _is_applied_by_argo(obj: Obj) -> bool:
-    """Whether Argo CD has written the object, and Helm has not since then."""
-    written = {one.manager: one.time for one in writers_of(obj) if not one.subresource}
-    return any(written.get(manager, "") > written.get("helm", "") for manager in ARGO_CD)
+def owner_of_edit(obj: Obj, snapshot: ClusterSnapshot, spec: Mapping[str, Any], *, kind: str = "") -> Owner | None:
+    """Returns who keeps these parts of the object's spec: an Argo CD application may leave them alone."""
+    owner, kind = owner_of(obj, snapshot), kind or kind_of(obj)
+    if owner is None or owner.tool != "Argo CD" or owner.unknown:
+        return owner
+    found = applications_named(argo_application(obj), snapshot)
+    group = API_VERSIONS.get(kind, "").rpartition("/")[0]
+    ignored = [ignored_fields(one, obj, spec, group, kind) for one in found]
+    if not all(ignored):
+        return owner
+    fields = ", ".join(ignored[0])
+    if all(respects_ignored(one, obj) for one in found):
+        return replace(owner, leaves_alone=fields)
+    return replace(owner, next_write="its next sync", ignores=fields)
 
 
 def _argo_owner(app: str, snapshot: ClusterSnapshot) -> Owner:
     text, how = f"Argo CD application {app}", f"commit it to git, then: argocd app sync {app}"
     if why := snapshot.unreadable.get(APPLICATIONS):
         return Owner("Argo CD", text, how, unknown=f"it could not be read: {why}")
-    found = [one for one in snapshot.applications if app in (name_of(one), f"{namespace_of(one)}_{name_of(one)}")]
+    found = applications_named(app, snapshot)
     if not found:
         return Owner("Argo CD", text, how, unknown="it is not in this cluster")
-    if any(map(_heals_itself, found)):
+    if any(map(heals_itself, found)):
         return Owner("Argo CD", text, how)
     return Owner("Argo CD", text, how, next_write="its next sync")
-
-
-def _heals_itself(application: Obj) -> bool:
-    automated = dig(application, "spec", "syncPolicy", "automated") or {}
-    return automated.get("selfHeal") is True and automated.get("enabled") is not False
 
 
 def unknown_manager(obj: Obj) -> str:

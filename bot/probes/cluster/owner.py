@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.domain.cluster.owner import autoscaler_of, owner_of
+from bot.domain.cluster.owner import autoscaler_of, owner_of, owner_of_edit
+from bot.domain.cluster.rollout import replicas_of
 from bot.domain.signals.signal import Reading
 from bot.flow.ports import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer
@@ -15,6 +16,7 @@ from bot.probes.declaration import Probe
 class Owner:
     managed: bool
     reverts: bool
+    reverts_replicas: bool
     tool: str
     name: str
     how: str
@@ -26,14 +28,18 @@ async def owner(request: ProbeRequest) -> Reading:
     if snapshot.workload is None:
         return no_answer(request, NOT_THERE)
     found, scaler = owner_of(snapshot.workload, snapshot), autoscaler_of(snapshot)
+    of_replicas = owner_of_edit(snapshot.workload, snapshot, {"replicas": replicas_of(snapshot.workload)})
     unreadable = snapshot.unreadable.get("autoscalers") or snapshot.unreadable.get("scaled_objects") or ""
     autoscaler = scaler.text if scaler else None if unreadable else ""
     if found is None:
-        parts = Owner(managed=False, reverts=False, tool="", name="", how="", autoscaler=autoscaler)
+        parts = Owner(
+            managed=False, reverts=False, reverts_replicas=False, tool="", name="", how="", autoscaler=autoscaler
+        )
     else:
         parts = Owner(
             managed=True,
             reverts=found.reverts,
+            reverts_replicas=of_replicas is not None and of_replicas.reverts,
             tool=found.tool,
             name=found.text,
             how=found.how,

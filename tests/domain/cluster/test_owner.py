@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from bot.domain.changes.planning import plan_change
 from bot.domain.cluster.owner import owner_of, yaml_text
 from bot.domain.cluster.snapshot import ClusterSnapshot
-from tests.domain.changes.snapshots import declined, deployment, grade, planned, snapshot, weighed
+from tests.domain.changes.snapshots import CONTEXT, declined, deployment, grade, planned, snapshot, weighed
 
 pytestmark = pytest.mark.fast
 CAP = [{"flag": "--max-num-seqs", "value": 6.0}]
@@ -196,3 +197,104 @@ def test_an_unknown_manager_is_a_warning_not_a_refusal() -> None:
 def test_yaml_reads_back_as_what_was_written() -> None:
     value = {"a": {"empty": {}, "list": [{"name": "x", "args": ["--a=1", "yes", "- b"]}, [], "1"]}, "n": 1, "t": True}
     assert YAML(typ="safe").load(yaml_text(value)) == value
+
+
+# --- fields that an Argo CD application ignores -----------------------------------------------------------------------
+
+REPLICAS = {"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}
+RESPECTS = "RespectIgnoreDifferences=true"
+
+
+def ignoring(*rules: dict[str, Any], options: tuple[str, ...] = (), heals: bool = True) -> dict[str, Any]:
+    made = application(selfHeal=heals)
+    made["spec"]["ignoreDifferences"] = list(rules)
+    made["spec"]["syncPolicy"]["syncOptions"] = list(options)
+    return made
+
+
+def tracked_by(*applications: dict[str, Any], options: str = "") -> ClusterSnapshot:
+    annotations = {"argocd.argoproj.io/sync-options": options} if options else {}
+    return kept({}, TRACKED | annotations, applications=applications)
+
+
+def scaled_where(*rules: dict[str, Any]) -> str:
+    """The outcome of scaling where a self-healing application has these rules."""
+    return plan_change("scale", {"by": 1}, tracked_by(ignoring(*rules)), CONTEXT).outcome
+
+
+@pytest.mark.parametrize(
+    ("rules", "outcome"),
+    [
+        pytest.param((REPLICAS,), "planned", id="its-pointer"),
+        pytest.param((REPLICAS | {"jsonPointers": ["/spec"]},), "planned", id="a-pointer-around-it"),
+        pytest.param((REPLICAS | {"group": "*", "kind": "*"},), "planned", id="any-kind"),
+        pytest.param((REPLICAS | {"name": "llm", "namespace": "serving"},), "planned", id="this-one"),
+        pytest.param(
+            ({"group": "apps", "kind": "Deployment", "jqPathExpressions": [".spec.replicas"]},), "planned", id="jq"
+        ),
+        pytest.param(
+            ({"group": "*", "kind": "*", "managedFieldsManagers": ["incident-bot"]},), "planned", id="what-we-write"
+        ),
+        pytest.param((), "impossible", id="none"),
+        pytest.param((REPLICAS | {"name": "other"},), "impossible", id="another-name"),
+        pytest.param((REPLICAS | {"namespace": "other"},), "impossible", id="another-namespace"),
+        pytest.param((REPLICAS | {"kind": "StatefulSet"},), "impossible", id="another-kind"),
+        pytest.param((REPLICAS | {"group": ""},), "impossible", id="the-core-group"),
+        pytest.param((REPLICAS | {"jsonPointers": ["/spec/replicasX", "/spec/template"]},), "impossible", id="other"),
+        pytest.param(
+            ({"group": "apps", "kind": "Deployment", "jqPathExpressions": [".spec.replicas | select(. > 3)"]},),
+            "impossible",
+            id="jq-that-is-not-understood",
+        ),
+        pytest.param(
+            ({"group": "*", "kind": "*", "managedFieldsManagers": ["kube-controller-manager"]},),
+            "impossible",
+            id="what-an-autoscaler-writes",
+        ),
+    ],
+)
+def test_self_heal_leaves_alone_what_its_application_ignores(rules: tuple[dict[str, Any], ...], outcome: str) -> None:
+    assert scaled_where(*rules) == outcome
+
+
+def test_what_is_ignored_only_in_comparisons_lasts_until_the_next_sync() -> None:
+    plan = planned("scale", {"by": 1}, tracked_by(ignoring(REPLICAS)))
+    assert grade(plan, "owner") == "note"
+    assert weighed(plan, "owner") == (
+        "drift: Argo CD application serving ignores /spec/replicas (ignoreDifferences), but its next sync of the object"
+        " writes it, without RespectIgnoreDifferences; commit it to git, then: argocd app sync serving"
+    )
+    assert YAML(typ="safe").load(plan.commit)["spec"] == {"replicas": 5}
+
+
+@pytest.mark.parametrize("heals", [True, False])
+def test_what_is_ignored_in_syncs_too_lasts(*, heals: bool) -> None:
+    plan = planned("scale", {"by": 1}, tracked_by(ignoring(REPLICAS, options=(RESPECTS,), heals=heals)))
+    assert (grade(plan, "owner"), plan.commit) == ("fine", "")
+    assert weighed(plan, "owner") == (
+        "Argo CD application serving leaves /spec/replicas alone, in syncs too (ignoreDifferences,"
+        " RespectIgnoreDifferences): there is nothing to commit"
+    )
+
+
+def test_one_object_may_be_left_out_of_what_syncs_respect() -> None:
+    seen = tracked_by(ignoring(REPLICAS, options=(RESPECTS,)), options="Prune=false,RespectIgnoreDifferences=false")
+    assert grade(planned("scale", {"by": 1}, seen), "owner") == "note"
+
+
+def test_each_application_of_that_name_has_to_ignore_it() -> None:
+    other = application(namespace="b", selfHeal=True)
+    assert declined("scale", {"by": 1}, tracked_by(ignoring(REPLICAS), other)).outcome == "impossible"
+
+
+def test_ignored_replicas_let_no_flag_be_edited() -> None:
+    seen = tracked_by(ignoring(REPLICAS, {"group": "*", "kind": "*", "managedFieldsManagers": ["incident-bot"]}))
+    assert "would revert the edit" in declined("set_flags", {"edits": CAP}, seen).reason
+    template_only = tracked_by(ignoring(REPLICAS | {"jsonPointers": ["/spec/template"]}))
+    assert declined("set_flags", {"edits": CAP}, template_only).outcome == "impossible", "its strategy is put back"
+    everything = tracked_by(ignoring(REPLICAS | {"jsonPointers": ["/spec"]}))
+    assert "ignores /spec (ignoreDifferences)" in weighed(planned("set_flags", {"edits": CAP}, everything), "owner")
+
+
+def test_an_application_that_cannot_be_read_ignores_nothing() -> None:
+    assert declined("scale", {"by": 1}, kept({}, TRACKED, unreadable={"applications": "403"})).outcome == "impossible"
