@@ -156,12 +156,17 @@ def _has_ended(workload: Obj) -> bool:
 
 
 def bare(template: Obj | None) -> Obj:
-    """Returns a pod template without the ReplicaSet controller's additions, to compare or to restore."""
-    cleaned = copy.deepcopy(template or {})
-    labels = dig(cleaned, "metadata", "labels")
-    if isinstance(labels, dict):
-        labels.pop(TEMPLATE_HASH_LABEL, None)
-    return cleaned
+    """Returns a copy of a pod template without the ReplicaSet controller's additions, to edit or to restore."""
+    return copy.deepcopy(_unhashed(template or {}))
+
+
+def _unhashed(template: Obj) -> Obj:
+    """Not to be changed: it shares parts with the template."""
+    labels = dig(template, "metadata", "labels")
+    if not isinstance(labels, dict) or TEMPLATE_HASH_LABEL not in labels:
+        return template
+    own = {key: value for key, value in labels.items() if key != TEMPLATE_HASH_LABEL}
+    return {**template, "metadata": {**template["metadata"], "labels": own}}
 
 
 def comparable(template: Obj | None) -> Obj:
@@ -169,13 +174,10 @@ def comparable(template: Obj | None) -> Obj:
 
     Not to be changed: it shares parts with the template.
     """
-    template = template or {}
+    template = _unhashed(template or {})
     metadata = template.get("metadata")
     if not isinstance(metadata, dict):
         return template
-    labels = metadata.get("labels")
-    if isinstance(labels, dict):
-        metadata = {**metadata, "labels": {key: value for key, value in labels.items() if key != TEMPLATE_HASH_LABEL}}
     return {**template, "metadata": {key: value for key, value in metadata.items() if value not in (None, {})}}
 
 
@@ -218,13 +220,17 @@ class Revision:
 
 
 def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
-    """Returns rollback targets, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions."""
+    """Returns rollback targets, newest first: a Deployment's ReplicaSets, a StatefulSet's ControllerRevisions.
+
+    Their templates are not to be changed: a rollout's wait looks through a hundred of them each second, so none is
+    copied.
+    """
     workload = snapshot.workload
     if workload is None or kind_of(workload) == "LeaderWorkerSet":
         return []
     if kind_of(workload) == "Deployment":
         return [
-            Revision(revision_of(rs) or 0, bare(dig(rs, "spec", "template")), name_of(rs))
+            Revision(revision_of(rs) or 0, _unhashed(dig(rs, "spec", "template") or {}), name_of(rs))
             for rs in replica_sets_of(snapshot)
         ]
     kept = [one for one in snapshot.revisions if is_owned_by(one, workload)]
@@ -234,8 +240,8 @@ def revisions_of(snapshot: ClusterSnapshot) -> list[Revision]:
 
 def _kept_template(revision: Obj) -> Obj:
     """Returns the template in a ControllerRevision, which stores it as a patch."""
-    template = bare(dig(revision, "data", "spec", "template"))
-    template.pop("$patch", None)
+    stored = _unhashed(dig(revision, "data", "spec", "template") or {})
+    template = {key: value for key, value in stored.items() if key != "$patch"}
     metadata = template.get("metadata") or {}
     return {**template, "metadata": {key: value for key, value in metadata.items() if value is not None}}
 

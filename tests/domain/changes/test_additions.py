@@ -13,6 +13,7 @@ from bot.domain.changes.interference import interference
 from bot.domain.changes.plan import Plan, Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.rollout import revisions_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import deployment, planned, replica_set, snapshot, template
 from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
@@ -108,6 +109,14 @@ def test_what_others_add_does_not_fail_a_rollout(verb: str, arguments: Any, touc
 def test_what_others_change_fails_a_rollout(touch: Touch) -> None:
     plan = planned("set_flags", EDITS, seen(before()))
     assert state_of(plan, rolling(plan, touch)) == "failed"
+
+
+def test_a_poll_copies_no_kept_template() -> None:
+    """A hundred of them took longer to copy than to compare, each second."""
+    now = seen(before(), template())
+    for kept, found in zip(reversed(now.replica_sets), revisions_of(now), strict=True):
+        assert found.template["spec"] is kept["spec"]["template"]["spec"]
+        assert "pod-template-hash" not in found.template["metadata"]["labels"]
 
 
 def test_what_the_bot_removed_may_not_come_back() -> None:
