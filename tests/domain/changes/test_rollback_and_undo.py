@@ -48,6 +48,9 @@ def entry(call: Call, number: int = 0, **fields: Any) -> LedgerEntry:
     return made.model_copy(update=fields)
 
 
+CAP_EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}
+
+
 def after(seen: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
     """The snapshot once every call of the plan on the workload has been carried out and rolled out."""
     workload = copy.deepcopy(seen.workload or {})
@@ -372,3 +375,45 @@ def test_an_undo_of_a_workload_that_is_scaled_to_zero_starts_nothing() -> None:
     seen, context = since(replicas=0)
     plan = planned("undo", {}, replace(seen, pods=(), all_pods=()), context)
     assert plan.expected == "none: llm is scaled to 0 replicas, and nothing starts"
+
+
+# --- what was done since, and has no undo -----------------------------------------------------------------------------
+
+
+def test_an_undo_names_what_was_done_since_and_stays() -> None:
+    """A replacement has no undo: an earlier change is taken back, and the request says which, and what stays."""
+    call = planned("set_flags", CAP_EDIT, snapshot()).calls[0]
+    evicted = planned("replace_replica", {"replica": "llm-2"}, snapshot()).calls[0]
+    replaced = entry(evicted, verb="replace_replica", call_id="INC-42/R2/0")
+    seen = snapshot(workload=applied(call.body, deployment()))
+    plan = planned("undo", {"of": "last"}, seen, with_ledger(entry(call), replaced))
+    assert plan.title == "Put the flags of llm back: --max-num-seqs 6 → 64"
+    assert weighed(plan, "stays") == "what was done since has no undo and stays: Evict llm-2"
+    assert grade(plan, "stays") == "note"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param({"verb": "replace_replica", "call_id": "INC-42/R0/0"}, id="before"),
+        pytest.param({"verb": "probe_request", "call_id": "INC-42/R2/0"}, id="a-test-request"),
+        pytest.param({"verb": "undo", "call_id": "INC-42/R2/0"}, id="an-undo"),
+        pytest.param({"verb": "replace_replica", "call_id": "INC-42/R1/1"}, id="part-of-the-change"),
+    ],
+)
+def test_an_undo_of_the_last_change_names_nothing_else(later: dict[str, Any]) -> None:
+    call = planned("set_flags", CAP_EDIT, snapshot()).calls[0]
+    other = entry(planned("replace_replica", {"replica": "llm-2"}, snapshot()).calls[0], **later)
+    ledger = (other, entry(call)) if later["call_id"] == "INC-42/R0/0" else (entry(call), other)
+    seen = snapshot(workload=applied(call.body, deployment()))
+    plan = planned("undo", {"of": "last"}, seen, with_ledger(*ledger))
+    assert not [each for each in plan.circumstances if each.name == "stays"]
+
+
+def test_what_only_cleaned_up_is_no_change_that_stays() -> None:
+    (canary,) = planned("canary", CAP_EDIT, snapshot()).calls
+    call = planned("set_flags", CAP_EDIT, snapshot()).calls[0]
+    removed = entry(canary, verb="remove_canary", call_id="INC-42/R3/0", undo=(), no_undo="it takes back a change")
+    ledger = (entry(canary, verb="canary", undone_by="INC-42/R3/0", call_id="INC-42/R2/0"), entry(call), removed)
+    plan = planned("undo", {"of": "last"}, snapshot(workload=applied(call.body, deployment())), with_ledger(*ledger))
+    assert not [each for each in plan.circumstances if each.name == "stays"]

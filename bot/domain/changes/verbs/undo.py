@@ -58,6 +58,7 @@ from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
 
 OF_AUTOSCALER = "autoscaler"
+NO_CHANGE = frozenset({"undo", "probe_request"})
 NAMED = 2
 """Calls in a title, and edits of one."""
 
@@ -90,6 +91,7 @@ def plan_undo(situation: Situation) -> Plan:
     if snapshot.workload is not None and any(inverse.is_template_patch for inverse in inverses):
         refuse_if_not_rolled_out(snapshot.workload)
     steps, circumstances = _steps(snapshot, context, inverses)
+    circumstances = (*circumstances, *_stay_note(context.ledger, entries))
     return Plan(
         verb="undo",
         disrupts="nothing",
@@ -140,7 +142,7 @@ def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any])
     held = [entry for entry in reversed(ledger) if not entry.undone_by]
     can = [entry for entry in held if entry.undo]
     if of in ("last", "all"):
-        wanted = can if of == "all" else _of_the_last_change(can, ledger)
+        wanted = can if of == "all" else last_change(ledger)
     elif of == OF_AUTOSCALER:
         wanted = [entry for entry in can if entry.target.kind in AUTOSCALERS]
         if not wanted:
@@ -157,14 +159,38 @@ def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any])
     return wanted
 
 
-def _of_the_last_change(can: Sequence[LedgerEntry], ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Returns its calls, and the floor that a stopped undo of it still holds. `can`: newest first."""
+def last_change(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """Returns the calls of the last change that can be undone, newest first; none if there is no such change.
+
+    With them the floor that a stopped undo of it still holds.
+    """
+    can = [entry for entry in reversed(ledger) if entry.undo and not entry.undone_by]
     changes = {_change_of(can[0].call_id)} if can else set()
     if can and can[0].verb == "undo":
         taken_back = {_change_of(entry.call_id) for entry in ledger if _change_of(entry.undone_by) in changes}
         untouched = [_change_of(entry.call_id) for entry in can if entry.verb != "undo"]
         changes |= taken_back or set(untouched[:1])
     return [entry for entry in can if _change_of(entry.call_id) in changes]
+
+
+def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> list[str]:
+    """Returns the titles of what was done after these calls and has no undo, such as the replacement of a replica.
+
+    A request to a replica changes nothing, and what only took an earlier change back is no change of its own.
+    """
+    has_undo = {_change_of(entry.call_id) for entry in ledger if entry.undo or entry.undone_by}
+    took_back = {entry.undone_by for entry in ledger}
+    since = max((at for at, entry in enumerate(ledger) if entry in undone), default=len(ledger))
+    later = [entry for entry in ledger[since + 1 :] if _change_of(entry.call_id) not in has_undo]
+    return [entry.title for entry in later if entry.verb not in NO_CHANGE and entry.call_id not in took_back]
+
+
+def _stay_note(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> tuple[Circumstance, ...]:
+    titles = staying(ledger, undone)
+    if not titles:
+        return ()
+    text = f"what was done since has no undo and stays: {', '.join(titles)}"
+    return (Circumstance(name="stays", grade="note", text=text),)
 
 
 def _change_of(call_id: str) -> str:

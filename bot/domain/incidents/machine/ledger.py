@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bot.domain.changes.plan import Call, LedgerEntry, Step, Wait
+from bot.domain.changes.verbs.undo import last_change, staying
+from bot.domain.cluster.workload import KINDS
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.machine import residual
 from bot.domain.incidents.machine.draft import Draft
@@ -86,3 +88,14 @@ def has_changed(run: Run, request_id: str) -> bool:
     """Whether one of its calls was applied."""
     own = f"{run.incident_id}/{request_id}/"
     return any(entry.call_id.startswith(own) for entry in run.ledger)
+
+
+def earlier_undo(run: Run) -> str:
+    """Returns what an undo of the last change would take back, if something that has no undo was done since."""
+    undone = last_change(run.ledger)
+    stays = staying(run.ledger, undone)
+    if not stays:
+        return ""
+    # Not the floor of an autoscaler that was held for it.
+    first = next((entry for entry in reversed(undone) if entry.target.kind in KINDS), undone[-1])
+    return f"An earlier change goes back ({first.title}): what was done since has no undo ({', '.join(stays)})."

@@ -8,9 +8,10 @@ from bot.domain.approvals.contacts import Contact
 from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.machine.ledger import earlier_undo
 from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import AskState, DivertState, EndState, WatchState
+from bot.domain.playbooks.language import AskState, ChangeState, Choice, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -60,7 +61,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
         text=draft.text("ask"),
         why=draft.text("why"),
         choices=choices,
-        notes={key: choice.note for key, choice in state.choices.items() if choice.note},
+        notes={key: note for key, choice in state.choices.items() if (note := _note(draft, choice))},
         styles={key: choice.style for key, choice in state.choices.items() if choice.style},
         forms={key: choice.form for key, choice in state.choices.items() if choice.form},
         by=draft.approvals.one_of(state.by) if state.by else None,
@@ -73,6 +74,12 @@ def ask_written(draft: Draft, state: AskState) -> None:
     team = calling.called(draft, state.by) if is_configured else None
     expires = draft.playbook.seconds(state.expires) if state.expires else None
     ask(draft, question, expires_seconds=expires, team=team)
+
+
+def _note(draft: Draft, choice: Choice) -> str:
+    to = draft.playbook.playbook.states.get(choice.to)
+    undoes = isinstance(to, ChangeState) and to.change == "undo"
+    return " ".join(filter(None, (choice.note, earlier_undo(draft.run) if undoes else "")))
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.machine.ledger import earlier_undo
 from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -76,11 +77,13 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             why_not = text(f"{key}.why_not") or NOT_NOW
         elif not draft.run.held and _is_undo(draft, state.options[key]):
             why_not = NOTHING_TO_UNDO
-        label = text(f"{key}.label")
+        label, effect = text(f"{key}.label"), text(f"{key}.effect")
+        if not why_not and _is_undo(draft, state.options[key]):
+            effect = " ".join(filter(None, (effect, earlier_undo(draft.run))))
         if why_not:
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")
-        found.append(Alternative(key=key, label=label, effect=text(f"{key}.effect"), why_not=why_not))
+        found.append(Alternative(key=key, label=label, effect=effect, why_not=why_not))
     return tuple(found)
 
 

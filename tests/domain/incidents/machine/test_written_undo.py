@@ -30,6 +30,9 @@ WRITTEN = load_text(
 CAP = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, snapshot())
 
 
+GROWN = planned("scale", {"by": 1}, snapshot())
+
+
 def capped() -> Story:
     story = Story(Bundle.of(WRITTEN)).opened().reads(0.95).chooses("grow")
     story.planned(PlanResult(outcome="planned", plan=CAP)).posted()
@@ -54,3 +57,41 @@ def test_what_it_has_taken_back_is_held_no_longer() -> None:
         story.settles()
     assert story.run.held == ()
     assert (story.run.is_open, story.run.state) == (False, "calm")
+
+
+ASKS = load_text(
+    TEXT.replace(
+        "      stop: {label: Stop, to: calm}",
+        "      back: {label: Take the last change back, to: back}\n      stop: {label: Stop, to: calm}",
+    ).replace(
+        "  watch:\n    watch:",
+        "  back:\n    change: undo\n    with: {of: last}\n    why: It did not help.\n    done: calm\n    failed: left\n"
+        "  watch:\n    watch:",
+    ),
+    file="small.yaml",
+)
+
+
+@pytest.mark.parametrize(
+    ("later", "note"),
+    [
+        ((), None),
+        (
+            ("Evict llm-2",),
+            "An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo (Evict llm-2).",
+        ),
+    ],
+    ids=["it is the last one", "a replacement came after it"],
+)
+def test_a_button_that_takes_back_an_earlier_change_says_so(later: tuple[str, ...], note: str | None) -> None:
+    story = Story(Bundle.of(ASKS)).opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="planned", plan=GROWN)).posted().presses("approve").presses("approve", user="ben")
+    for _ in GROWN.steps:
+        story.settles()
+    entry = story.run.ledger[0].model_copy(update={"title": "Scale llm from 4 to 5"})
+    done = entry.model_copy(update={"verb": "replace_replica", "undo": (), "no_undo": "none"})
+    more = (done.model_copy(update={"title": title, "call_id": f"INC-1/R9/{n}"}) for n, title in enumerate(later))
+    story.run = story.run.with_(ledger=(entry, *more))
+    asked = story.watched("not_held").run.open_question
+    assert asked is not None
+    assert asked.notes.get("back") == note
