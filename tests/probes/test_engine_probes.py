@@ -592,6 +592,7 @@ async def test_replicas_that_differ_make_a_flag_unknown() -> None:
         ("vllm/vllm-openai:v0.32.0", "0.32.0"),
         ("registry:5000/x/vllm:0.11.2-cu128@sha256:aa", "0.11.2"),
         ("vllm/vllm-openai:latest", None),
+        ("lmcache/vllm-openai:v0.3.7", None),
         ("vllm/vllm-openai", None),
     ],
 )

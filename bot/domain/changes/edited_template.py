@@ -433,7 +433,7 @@ def _table_note(engine: Engine, edited: tuple[FlagEdit, ...]) -> Circumstance:
     version = engine.version
     if table_of(version) is not None:
         return Circumstance(name=FLAG_TABLE, grade="fine", text=f"flags checked against vLLM {version}")
-    known = f"vLLM {version}" if version else "this image, whose tag does not say a version"
+    known = f"vLLM {version}" if version else "this image, whose tag does not say a version,"
     added = [edit.flag for edit in edited if edit.value is not None]
     unsure = [flag for flag in added if not (version and _is_known(flag, version))]
     if unsure:

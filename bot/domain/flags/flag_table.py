@@ -102,9 +102,18 @@ def newest_table() -> FlagTable:
     return table
 
 
+OWN_VERSIONS = re.compile(r"(?:^|/)(?:lmcache|llm-d|nvidia)/")
+"""Projects whose images contain vLLM, and whose tags are versions of their own (`lmcache/vllm-openai:v0.3.7`)."""
+
+
+def tag_of(image: str) -> str:
+    """Returns the part of an image that may say the engine's version; empty if its tag says that of another project."""
+    return "" if OWN_VERSIONS.search(image) else image.partition("@")[0]
+
+
 def version_of_image(image: str) -> str:
     """Returns `major.minor` from an image's tag (`…:v0.32.0`), or an empty text if the tag has no version."""
-    found = re.search(r":v?(\d+\.\d+)(?:\.\d+)?(?:[-.+].*)?$", image.partition("@")[0])
+    found = re.search(r":v?(\d+\.\d+)(?:\.\d+)?(?:[-.+].*)?$", tag_of(image))
     return found.group(1) if found else ""
 
 

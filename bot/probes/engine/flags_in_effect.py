@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, labels_of
 from bot.domain.cluster.snapshot import Obj
-from bot.domain.flags.flag_table import FlagValueError, newest_table, parse_value
+from bot.domain.flags.flag_table import FlagValueError, newest_table, parse_value, tag_of
 from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.probes.engine.log_lines import StartLines
 
@@ -136,7 +136,7 @@ def default_max_num_batched_tokens(version: str | None, gpu: str | None) -> int 
 
 
 def version_of_tag(image: str) -> str | None:
-    found = _IMAGE_VERSION.search(image.split("@", maxsplit=1)[0])
+    found = _IMAGE_VERSION.search(tag_of(image))
     return found[1] if found else None
 
 

@@ -282,6 +282,9 @@ def test_a_config_file_that_cannot_be_read_says_so(maps: dict[str, Any], mount: 
         pytest.param("registry.example:5000/vllm:0.11.2-cu128@sha256:abc", "0.11", id="port-suffix-and-digest"),
         pytest.param("registry.example:5000/vllm", "", id="no-tag"),
         pytest.param("vllm/vllm-openai:latest", "", id="latest"),
+        pytest.param("lmcache/vllm-openai:v0.3.7", "", id="of-lmcache"),
+        pytest.param("ghcr.io/llm-d/llm-d-cuda:v0.3.1", "", id="of-llm-d"),
+        pytest.param("nvcr.io/nvidia/vllm:25.09-py3", "", id="a-month"),
     ],
 )
 def test_the_engine_version_is_only_what_the_tag_says(image: str, version: str) -> None:
