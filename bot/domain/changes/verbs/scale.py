@@ -114,13 +114,15 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         why = snapshot.unreadable.get("scaled_objects", "it is not there")
         hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
         raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
+    if scaler.paused:
+        is_fixed = "paused-replicas" in scaler.paused
+        hint = "change the annotation, or remove it" if is_fixed else "resume it, or scale by hand"
+        raise impossible(f"{scaler.text} is paused: {scaler.paused}", hint)
     if wanted < now:
         raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
     is_above = scaler.most is not None and wanted > scaler.most
     if is_above and situation.arguments.get("above_maximum") is not True:
         raise impossible(f"{scaler.text} allows at most {scaler.most} replicas", scaler.how)
-    if scaler.paused:
-        raise impossible(f"{scaler.text} is paused: {scaler.paused}", "resume it, or scale by hand")
     # The maximum comes first: no controller may see a floor above it.
     fields = (scaler.maximum_field, scaler.floor_field) if is_above else (scaler.floor_field,)
     owned = ownership_of(snapshot, scaler.obj, dict.fromkeys(fields, wanted), kind=scaler.kind)
