@@ -32,6 +32,7 @@ from bot.domain.kernel.quantity import whole
 
 NODE_SOURCES = ("nodes", "all_pods")
 MAX_GROUPS = 100
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class Capacity:
 def capacity_of(snapshot: ClusterSnapshot) -> Capacity | str:
     """Returns the capacity for whole replicas of the workload, or why it is unknown."""
     templates = pod_templates(snapshot.workload)
-    return _capacity(snapshot, [(each.template, each.pods) for each in templates])
+    queue = labels_of(snapshot.workload or {}).get(QUEUE_LABEL, "")
+    return _capacity(snapshot, [(each.template, each.pods) for each in templates], queue=queue)
 
 
 def capacity_for(snapshot: ClusterSnapshot, template: Obj) -> Capacity | str:
@@ -82,7 +84,7 @@ def capacity_for(snapshot: ClusterSnapshot, template: Obj) -> Capacity | str:
     return _capacity(snapshot, [(template, 1)])
 
 
-def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> Capacity | str:
+def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], *, queue: str = "") -> Capacity | str:
     """`replica`: the templates that make up one replica, each with its number of pods."""
     for source in NODE_SOURCES:
         if source in snapshot.unreadable:
@@ -111,9 +113,16 @@ def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]]) -> 
     }
     having = {name_of(node) for node in snapshot.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    unread = (*unlisted.values(), *_unread(snapshot, kinds))
+    unread = (*_queued(replica, queue), *unlisted.values(), *_unread(snapshot, kinds))
     found = Capacity(room.count(replica), free, kept_out, waiting, growth=growth_of(snapshot), unread=unread)
     return _within_quota(found, quota_room(snapshot, replica))
+
+
+def _queued(replica: Sequence[tuple[Obj, int]], queue: str) -> Iterator[str]:
+    """Yields that Kueue holds new pods until their queue admits them: free accelerators alone start none."""
+    queue = queue or next(filter(None, (labels_of(template).get(QUEUE_LABEL) for template, _ in replica)), "")
+    if queue:
+        yield f"Kueue's queue {queue} decides when a new pod may start"
 
 
 def _within_quota(found: Capacity, quota: QuotaRoom | str | None) -> Capacity:

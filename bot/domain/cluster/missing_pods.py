@@ -7,7 +7,7 @@ from typing import Literal
 
 from bot.domain.cluster.node_autoscaler import scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, name_of
-from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, is_loading
+from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, held_by_gates, is_loading
 from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -37,6 +37,8 @@ def waits_for(snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
 
 
 def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
+    if held := held_by_gates(pod):
+        return "quota", held
     name = name_of(pod)
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":

@@ -112,7 +112,15 @@ def _ran_seconds(ended: Obj) -> float | None:
     return None if started is None or finished is None else finished - started
 
 
+def held_by_gates(pod: Obj) -> str:
+    """Returns what keeps the scheduler from looking at the pod, such as Kueue's queue; empty if nothing does."""
+    gates = ", ".join(str(gate.get("name")) for gate in dig(pod, "spec", "schedulingGates") or [])
+    return f"{name_of(pod)} is held by scheduling gate {gates}" if gates else ""
+
+
 def _waiting_text(pod: Obj) -> str:
+    if held := held_by_gates(pod):
+        return held
     if condition(pod, "PodScheduled").get("status") == "False":
         return f"{name_of(pod)} is not scheduled yet"
     return f"{name_of(pod)} is starting"
