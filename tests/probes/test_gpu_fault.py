@@ -159,7 +159,7 @@ async def test_others_pods_are_told_with_their_owners() -> None:
     others = [pod("train-0", "n1", ours=False, namespace="research"), pod("far", "n2", ours=False)]
     reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot(TWO_NODES[:1], OURS[:1], others))
     assert reading.fields["others_pods"] == 1
-    assert reading.fields["owners"] == "1 pods of others: 1 of ReplicaSet research/train-0-rs"
+    assert reading.fields["owners"] == "1 pod of others: 1 of ReplicaSet research/train-0-rs"
 
 
 async def test_a_picked_node_is_looked_at_after_our_replicas_have_left_it() -> None:

@@ -131,7 +131,7 @@ def listed(others: Sequence[Obj]) -> str:
     """Returns others' pods by owner, the largest first."""
     owners = Counter(_owner_of(pod) for pod in others)
     listed = ", ".join(f"{count} of {owner}" for owner, count in sorted(owners.items(), key=lambda o: (-o[1], o[0])))
-    return f"{len(others)} pods of others: {listed}" if others else ""
+    return f"{len(others)} pod{'s' if len(others) > 1 else ''} of others: {listed}" if others else ""
 
 
 def _owner_of(pod: Obj) -> str:

@@ -25,9 +25,10 @@ from bot.domain.changes.steps.rolling import only_for
 from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.replace_replica import replaced
 from bot.domain.cluster.disruption import budget_for
-from bot.domain.cluster.objects import dig, grace_seconds, name_of, namespace_of, ref_of, uid_of
+from bot.domain.cluster.objects import annotations_of, dig, grace_seconds, name_of, namespace_of, ref_of, uid_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.workload import template_of
 from bot.domain.kernel.errors import impossible, not_needed
 
 NOT_GROUPS = "a group of pods on several nodes moves as one, by replace_replica on a cordoned node"
@@ -94,12 +95,11 @@ def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> 
     for pod in ours:
         refuse_if_last(snapshot, pod)
         refuse_if_not_made_again(snapshot, pod, leaving=ours)
-    template = {"spec": dig(snapshot.workload, "spec", "template", "spec") or {}}
     what = "replacement" if len(ours) == 1 else "replacements"
     drain = drain_mode(snapshot)
     return [
         # Each pod's quota is released with it, and not counted again.
-        room_for(replace(_cordoned(snapshot, node), quotas=()), template, len(ours), what),
+        room_for(replace(_cordoned(snapshot, node), quotas=()), template_of(snapshot.workload), len(ours), what),
         # The last to leave is Ready if any is, and a budget may be stricter with those.
         budget_circumstance(budget_for(ours[-1], snapshot)),
         drain_circumstance(snapshot, drain, ours, is_empty=drain.mode == "label"),
@@ -120,10 +120,23 @@ def _others_weighed(others: Sequence[Obj], *, evicts: bool) -> Circumstance:
         return Circumstance(name="others_pods", grade="fine", text="no pods of others on it")
     local = sum(any("emptyDir" in volume for volume in dig(pod, "spec", "volumes") or []) for pod in others)
     lost = f"; {local} of them lose local data (emptyDir)" if local and evicts else ""
+    protected = [pod for pod in others if _asks_to_stay(pod)]
+    if protected and evicts:
+        asks = "asks" if len(protected) == 1 else "ask"
+        lost += f"; {len(protected)} of them {asks} not to be disturbed ({_asks_to_stay(protected[0])})"
     what = "are evicted: the platform team and their owners have to know" if evicts else "are left where they are"
     return Circumstance(
         name="others_pods", grade="warning" if evicts else "note", text=f"{listed(others)} {what}{lost}"
     )
+
+
+def _asks_to_stay(pod: Obj) -> str:
+    """Returns the annotation that keeps node autoscalers from evicting the pod; it does not keep us from it."""
+    annotations = annotations_of(pod)
+    if annotations.get("karpenter.sh/do-not-disrupt") not in (None, "", "false"):
+        return "karpenter.sh/do-not-disrupt"
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+    return f"{key}: false" if annotations.get(key) == "false" else ""
 
 
 def _pod_gone(pod: Obj) -> Wait:
