@@ -113,7 +113,8 @@ def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mist
         return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
     known = probes if tail else define
     near = nearest(head, known)
-    if not near or nearest(head, filter(None, (near, mistake.near))) != near:
+    is_nearer = not mistake.near or (not tail and nearest(head, (near, mistake.near)) == near)
+    if not near or not is_nearer:
         return mistake
     return replace(mistake, hint=did_you_mean(head, known))
 
