@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import httpx
 import structlog
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters import logs
 from bot.adapters import pagers as paging
@@ -45,7 +44,7 @@ from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.store import RedisStore, StoreLimits
 from bot.adapters.redis.summary import RedisSummary
 from bot.adapters.report_sinks import TIMEOUT_SECONDS, Files, ReportWebhook
-from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.client import SlackCircuits, SlackClient, web_client, web_session
 from bot.adapters.slack.outbound.incident_channel import ChannelRules
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.pace import cards_in_a_period, slack_paces
@@ -127,7 +126,10 @@ class Storage:
 class Slack:
     """The Slack adapters, except for the app that listens."""
 
-    client: AsyncWebClient
+    client: SlackClient
+    """For calls that a person waits for."""
+    outgoing: SlackClient
+    """For all others: they wait while Slack fails."""
     messenger: SlackMessenger
     people: SlackPeople
     pace: RedisPace
@@ -249,10 +251,15 @@ def channel_rules_of(settings: Settings) -> ChannelRules:
     )
 
 
-def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExitStack) -> Slack:
+def open_slack(settings: Settings, storage: Storage, circuits: Circuits, stack: contextlib.AsyncExitStack) -> Slack:
     session = web_session()
     stack.push_async_callback(session.close)
-    client = web_client(settings.slack.bot_token.get_secret_value(), session, base_url=settings.slack.base_url)
+    token, own_circuits = settings.slack.bot_token.get_secret_value(), SlackCircuits()
+    circuits.known.update({"slack": own_circuits.messages, "slack/files": own_circuits.files})
+    client, outgoing = (
+        web_client(token, session, base_url=settings.slack.base_url, circuits=own_circuits, insists=insists)
+        for insists in (True, False)
+    )
     clock = SystemClock()
     pace = RedisPace(storage.connection, paces_of(settings.slack))
     shown = RedisShown(storage.connection, Shown, vars, pace)
@@ -260,10 +267,10 @@ def open_slack(settings: Settings, storage: Storage, stack: contextlib.AsyncExit
     pages = page_links(settings)
     place = Place(settings.slack.channel, settings.redis_tag, own, pages, settings.channels)
     waiting = RedisSummary(storage.connection, cards_in_a_period(settings.slack.cards_per_minute))
-    summary = Summary(client, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
-    messenger = SlackMessenger(client, shown, pace, clock, place, summary)
+    summary = Summary(outgoing, waiting, pace, clock, channel=place.channel, deployment=place.deployment)
+    messenger = SlackMessenger(outgoing, shown, pace, clock, place, summary)
     people = SlackPeople(client, clock, RedisPeople(storage.connection), operators=operators_of(settings))
-    return Slack(client, messenger, people, pace)
+    return Slack(client, outgoing, messenger, people, pace)
 
 
 def open_pages(settings: ClusterSettings, cluster: Cluster, stack: contextlib.AsyncExitStack) -> PodPages:
@@ -438,6 +445,6 @@ def open_dependencies(settings: Settings, facts: logs.Facts, stack: contextlib.A
     circuits = Circuits(facts.circuits)
     storage = open_storage(settings, stack)
     clusters = open_clusters(settings, storage, circuits, stack)
-    slack = open_slack(settings, storage, stack)
+    slack = open_slack(settings, storage, circuits, stack)
     silences, pagers = open_silences(settings, circuits, stack), open_pagers(settings, stack)
     return Dependencies(storage, clusters, slack, silences, pagers, open_report_sinks(settings, stack))

@@ -77,7 +77,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         runtime = runtime_of(settings, on, playbooks, changed)
         services = services_of(settings, on, runtime, playbooks)
         for_homes = dataclasses.replace(services, people=people_of_homes(settings, on.storage, on.slack))
-        homes = Homes(on.slack.client, for_homes, RedisViewers(on.storage.connection), on.slack.pace, changed)
+        homes = Homes(on.slack.outgoing, for_homes, RedisViewers(on.storage.connection), on.slack.pace, changed)
         epoch = keep_epoch(settings, on, runtime, notify_once)
         reconcile = runtime.reconcile(
             look=epoch.once,
@@ -197,6 +197,7 @@ def health_of(
         on.storage.store,
         clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
+        slack_silent=lambda: on.slack.client.circuits.reason,
         notices=lambda: {**epoch.notices(), **playbooks.notices(), **route.notices(), **left_out(on)},
         unsampled=lambda: sum(one.fleet.left_out.count for one in on.clusters.values()),
         page=facts.page,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -23,22 +24,36 @@ SLOW_SECONDS = 2.5
 TRIAL_EVERY_SECONDS = 5.0
 
 
+@dataclass(frozen=True)
+class BackOff:
+    """When a circuit opens, and how the time from one trial to the next grows."""
+
+    slow_seconds: float = SLOW_SECONDS
+    first_seconds: float = TRIAL_EVERY_SECONDS
+    longest_seconds: float = TRIAL_EVERY_SECONDS
+    """Doubled after each trial that fails, up to this."""
+    trial_seconds: float = 0.0
+    """A trial that has not ended for so long is no longer waited for."""
+
+
 class Circuit:
     """`name` is shown to people: `the Kubernetes API`. `elapsed` measures waits, `now` returns the time of day."""
 
     def __init__(
         self,
         name: str,
+        back_off: BackOff = BackOff(),
         *,
         elapsed: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.name, self._elapsed, self._now = name, elapsed, now
+        self.name, self._back_off, self._elapsed, self._now = name, back_off, elapsed, now
         self._unanswered = 0
         self._failed = 0
         self._answered_at = float("-inf")
         self._silent_since = 0.0
-        self._tried_at = float("-inf")
+        self._trial_at = float("-inf")
+        self._rest_seconds = back_off.first_seconds
         self._is_open = False
 
     @property
@@ -50,6 +65,16 @@ class Circuit:
         """Whether the last requests had no answer: also where each fails at once and none has to be kept back."""
         return self._is_open or self._failed >= OPENS_AFTER
 
+    @property
+    def reason(self) -> str:
+        """Since when the dependency has not answered, while the circuit is open; else empty."""
+        since = datetime.fromtimestamp(self._silent_since, UTC)
+        return f"{self.name} has not answered since {since:%H:%M} UTC" if self._is_open else ""
+
+    def must_try(self) -> None:
+        """Raise `CircuitOpenError` if a request would not be sent now: before work that only a request needs."""
+        self._must_try(self._elapsed())
+
     @contextlib.contextmanager
     def asking(self, *, insists: bool = False, counts: bool = True) -> Iterator[None]:
         """Wraps one request. An answer, even a refusal, leaves the block normally. Raises `CircuitOpenError`.
@@ -58,28 +83,38 @@ class Circuit:
         on, so that a time-out proves nothing about the dependency itself.
         """
         began, asked_at = self._elapsed(), self._now()
-        if self._is_open and not insists:
+        is_trial = self._is_open and not insists
+        if is_trial:
             self._admit(began, may_try=counts)
         try:
             yield
         except BaseException as error:
             # This includes a caller that gave up: its own deadline is often the shorter one.
-            is_slow = self._elapsed() - began >= SLOW_SECONDS
+            is_slow = self._elapsed() - began >= self._back_off.slow_seconds
             if counts and began >= self._answered_at:  # else it is one slow request among others that were answered
                 self._failed += is_slow or isinstance(error, Exception)
                 if is_slow:
                     self._nobody_answered(asked_at)
+                if is_trial:
+                    self._rest_longer(began)
             raise
         self._answered()
 
     def _admit(self, began: float, *, may_try: bool) -> None:
-        if not may_try or began - self._tried_at < TRIAL_EVERY_SECONDS:
-            since = datetime.fromtimestamp(self._silent_since, UTC)
-            raise CircuitOpenError(f"{self.name} has not answered since {since:%H:%M} UTC")
-        self._tried_at = began
+        self._must_try(began, may_try=may_try)
+        self._trial_at = began + max(self._rest_seconds, self._back_off.trial_seconds)
+
+    def _must_try(self, at: float, *, may_try: bool = True) -> None:
+        if self._is_open and (not may_try or at < self._trial_at):
+            raise CircuitOpenError(self.reason, retry_after_seconds=max(self._trial_at - at, 0.0))
+
+    def _rest_longer(self, began: float) -> None:
+        self._rest_seconds = min(2 * self._rest_seconds, self._back_off.longest_seconds)
+        self._trial_at = began + self._rest_seconds
 
     def _answered(self) -> None:
         self._unanswered, self._failed, self._answered_at = 0, 0, self._elapsed()
+        self._rest_seconds = self._back_off.first_seconds
         if self._is_open:
             self._is_open = False
             log.info("circuit.closed", dependency=self.name)
@@ -89,5 +124,5 @@ class Circuit:
         if self._unanswered == 1:
             self._silent_since = asked_at
         if self._unanswered >= OPENS_AFTER and not self._is_open:
-            self._is_open, self._tried_at = True, self._elapsed()
+            self._is_open, self._trial_at = True, self._elapsed() + self._rest_seconds
             log.warning("circuit.opened", dependency=self.name)

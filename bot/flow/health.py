@@ -30,14 +30,18 @@ class Health:
         *,
         clusters: Mapping[str, Callable[[], Awaitable[str]]],
         slack: Callable[[], str],
+        slack_silent: Callable[[], str],
         notices: Callable[[], Mapping[str, str]],
         unsampled: Callable[[], int],
         page: Callable[[Mapping[str, int]], str],
     ) -> None:
-        """`clusters`, `slack`: why each refuses the bot, or empty. `unsampled`: how many workloads are left out of the
-        continuous scrapes. `page` writes the metrics."""
-        self._store, self._clusters, self._slack, self._notices = store, clusters, slack, notices
-        self._unsampled, self._page = unsampled, page
+        """`clusters`, `slack`: why each refuses the bot, or empty. `page` writes the metrics.
+
+        `slack_silent`: since when Slack has not answered, or empty. `unsampled`: how many workloads are left out of the
+        continuous scrapes.
+        """
+        self._store, self._clusters, self._notices, self._page = store, clusters, notices, page
+        self._slack, self._slack_silent, self._unsampled = slack, slack_silent, unsampled
 
     async def not_ready(self) -> Mapping[str, str]:
         """What is not ready, with the reason: without the storage nothing can be accepted."""
@@ -51,7 +55,7 @@ class Health:
     async def degraded(self) -> Mapping[str, str]:
         """Problems that need attention although alerts and presses are accepted, with the reason."""
         reasons = await asyncio.gather(*(trouble() for trouble in self._clusters.values()))
-        refused = {**dict(zip(self._clusters, reasons, strict=True)), "slack": self._slack()}
+        refused = {**dict(zip(self._clusters, reasons, strict=True)), "slack": self._slack() or self._slack_silent()}
         return {name: reason for name, reason in refused.items() if reason} | dict(self._notices())
 
     async def metrics(self) -> str:

@@ -891,8 +891,11 @@ class Messenger(Protocol):
         """
         ...
 
-    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
-        """Uploads a file to the incident's thread, once by `key`: made again after a crash, its content may differ."""
+    async def upload(self, run: Run, *, key: str, name: str, content: Draw, comment: str) -> None:
+        """Uploads a file to the incident's thread, once by `key`: made again after a crash, its content may differ.
+
+        `content` is called only when the file has to be uploaded.
+        """
         ...
 
     async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:

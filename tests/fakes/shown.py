@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from bot.adapters.slack.outbound.shown import Pace, Shown
+from bot.flow.ports import Draw
 
 
 class MemoryShownStore:
@@ -82,6 +83,15 @@ class MemoryViewers:
 
     async def published(self, user: str, content: str) -> None:
         self.shown[user] = content
+
+
+def file_of(content: bytes) -> Draw:
+    """A file that is ready."""
+
+    async def read() -> bytes:
+        return content
+
+    return read
 
 
 class MovableClock:

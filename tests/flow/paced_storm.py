@@ -10,12 +10,12 @@ from typing import Any
 
 import aiohttp
 import redis.asyncio as aioredis
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.shown import RedisShown
 from bot.adapters.redis.summary import RedisSummary
+from bot.adapters.slack.client import SlackCircuits, SlackClient
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.pace import slack_paces
 from bot.adapters.slack.outbound.shown import Shown
@@ -39,11 +39,12 @@ PERIODS = {PACE["post"]: 60.0, GRANTED["post"]: 2.5}
 NEVER = 10_000.0
 
 
-class PacedSlack(AsyncWebClient):
+class PacedSlack(SlackClient):
     """The SDK's client over the stand-in in this process, which refuses what comes too fast."""
 
     def __init__(self, team: Team, time: VirtualTime) -> None:
-        super().__init__(token=team.settings.token, retry_handlers=[])
+        circuits = SlackCircuits(elapsed=time.now, now=time.now)
+        super().__init__(circuits, insists=False, token=team.settings.token, retry_handlers=[])
         self._team, self._time = team, time
         self.called: Counter[str] = Counter()
         self.too_fast = 0

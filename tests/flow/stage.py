@@ -14,11 +14,11 @@ from typing import Any, Literal, TypeVar, cast
 
 import aiohttp
 import redis.asyncio as aioredis
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.kubernetes.requests import Looked
 from bot.adapters.kubernetes.writer import NOT_SENT_RETRY_SECONDS
 from bot.adapters.redis.connection import Connection
+from bot.adapters.slack.client import SlackCircuits, SlackClient
 from bot.domain.approvals.grant import Approved, Authority, Policy
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.snapshot import ClusterSnapshot
@@ -288,12 +288,13 @@ class _NamedPipeline:
 # --- Slack ------------------------------------------------------------------------------------------------------------
 
 
-class StagedSlack(AsyncWebClient):
+class StagedSlack(SlackClient):
     """The SDK's client over the stand-in in this process: each call is one step and one function call."""
 
     def __init__(self, team: Team, stage: Stage, life: Life) -> None:
         session = cast(Any, _StagedSession(team, stage, life))
-        super().__init__(token=team.settings.token, session=session, retry_handlers=[])
+        circuits = SlackCircuits(elapsed=team.clock, now=team.clock)
+        super().__init__(circuits, insists=False, token=team.settings.token, session=session, retry_handlers=[])
         self._team, self._stage, self._life = team, stage, life
 
     async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from bot.domain.signals.scrape import Scrape
 from bot.flow.handlers.draw_chart import ReadSeriesHandler, caption_of
 from bot.flow.handlers.show import ExportHandler
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Owed, ReadContext
+from bot.flow.ports import Draw, Owed, ReadContext
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import Story
 from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line
@@ -85,8 +85,8 @@ class Uploads:
     def __init__(self, uploaded: list[bytes]) -> None:
         self.uploaded = uploaded
 
-    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
-        self.uploaded.append(content)
+    async def upload(self, run: Run, *, key: str, name: str, content: Draw, comment: str) -> None:
+        self.uploaded.append(await content())
 
 
 class Timelines:

@@ -42,8 +42,8 @@ class Uploads:
     def __init__(self) -> None:
         self.files: list[tuple[str, bytes, str]] = []
 
-    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
-        self.files.append((name, content, comment))
+    async def upload(self, run: Run, *, key: str, name: str, content: Draw, comment: str) -> None:
+        self.files.append((name, await content(), comment))
 
     async def illustrate(self, run: Run, slot: str, *, name: str, draw: Draw, caption: str) -> None:
         raise AssertionError("the path is a file of its own")

@@ -17,6 +17,7 @@ from bot.adapters.slack.limits import SECTION, TEXT
 from bot.adapters.slack.outbound.summary_message import MOVED, summary_line, summary_message
 from bot.domain.kernel.errors import LostRunError, MessengerError
 from tests import builders
+from tests.fakes.shown import file_of
 from tests.flow.paced_storm import CARDS, GRANTED, NEVER, PACE, Storm, asking, incident, of_a_storm, storm_at
 from tests.redis_server import VirtualTime
 
@@ -124,7 +125,7 @@ async def test_a_file_of_an_incident_in_the_storm_waits_for_its_card(storm: Stor
     await storm.until(20)
     last = storm.runs["INC-39"].with_(opened_at=storm.time.now() - 20)
     with pytest.raises(MessengerError, match="not in Slack yet") as later:
-        await storm.messenger.upload(last, key="chart", name="chart.png", content=b"", comment="")
+        await storm.messenger.upload(last, key="chart", name="chart.png", content=file_of(b""), comment="")
     assert later.value.retry_after_seconds == pytest.approx(2)
     assert "INC-39" in (await storm.waiting.load())[0]
     await storm.until(20)

@@ -8,8 +8,17 @@ async def _accepts() -> str:
     return ""
 
 
-def health(store: Levels, *, slack: str = "", unsampled: int = 0, facts: logs.Facts | None = None) -> Health:
-    """`slack`: why Slack refuses the bot."""
+def health(
+    store: Levels, *, slack: str = "", slack_silent: str = "", unsampled: int = 0, facts: logs.Facts | None = None
+) -> Health:
+    """`slack`: why Slack refuses the bot; `slack_silent`: since when it has not answered."""
     page = (facts or logs.Facts()).page
-    clusters = {"kubernetes": _accepts}
-    return Health(store, clusters=clusters, slack=lambda: slack, notices=dict, unsampled=lambda: unsampled, page=page)
+    return Health(
+        store,
+        clusters={"kubernetes": _accepts},
+        slack=lambda: slack,
+        slack_silent=lambda: slack_silent,
+        notices=dict,
+        unsampled=lambda: unsampled,
+        page=page,
+    )

@@ -1,12 +1,14 @@
 """The Web API client, and Slack's errors sorted into retryable and final ones.
 
-The SDK's own retries are off: after a lost reply they would post twice. All calls share one session.
+The SDK's own retries are off: after a lost reply they would post twice. All calls share one session, and one circuit:
+while Slack fails, one call now and then tries again for all of them.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -17,9 +19,11 @@ import aiohttp
 from pydantic_core import to_json
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.errors import CircuitOpenError, MessengerError
 from bot.domain.kernel.retry_after import retry_after
+from bot.flow.circuit import BackOff, Circuit
 
 TIMEOUT_SECONDS = 10.0
 MAX_REST_SECONDS = 300.0
@@ -56,13 +60,73 @@ SDK_LOG = logging.getLogger("slack_sdk.web")
 SDK_LOG.setLevel(logging.INFO)
 
 
-def web_client(token: str, session: aiohttp.ClientSession, *, base_url: str = SLACK_API) -> AsyncWebClient:
-    client = AsyncWebClient(token=token, base_url=base_url, session=session, retry_handlers=[], logger=SDK_LOG)
+BACK_OFF = BackOff(slow_seconds=0.0, first_seconds=1.0, longest_seconds=15.0, trial_seconds=TIMEOUT_SECONDS)
+
+
+class SlackCircuits:
+    """Whether Slack fails. Files have a circuit of their own: they fail alone often, and must not delay messages."""
+
+    def __init__(self, *, elapsed: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+        self.messages = Circuit("Slack", BACK_OFF, elapsed=elapsed, now=now)
+        self.files = Circuit("Slack's file storage", BACK_OFF, elapsed=elapsed, now=now)
+
+    def of(self, method: str) -> Circuit:
+        return self.files if method.startswith("files.") else self.messages
+
+    @property
+    def reason(self) -> str:
+        """Since when Slack has not answered; empty while it does."""
+        return self.messages.reason or self.files.reason
+
+
+class SlackClient(AsyncWebClient):
+    """Raises `CircuitOpenError` while Slack fails, unless it `insists`: then a person waits for the answer."""
+
+    def __init__(self, circuits: SlackCircuits, *, insists: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.circuits, self._insists = circuits, insists
+
+    async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
+        with self.circuits.of(api_method).asking(insists=self._insists):
+            try:
+                return await super().api_call(api_method, **options)
+            except SlackApiError as error:
+                if _refusal(error).happened == "unknown":
+                    raise
+                refused = error
+        raise refused
+
+
+def web_client(
+    token: str,
+    session: aiohttp.ClientSession,
+    *,
+    base_url: str = SLACK_API,
+    circuits: SlackCircuits | None = None,
+    insists: bool = False,
+) -> SlackClient:
+    client = SlackClient(
+        circuits or SlackCircuits(),
+        insists=insists,
+        token=token,
+        base_url=base_url,
+        session=session,
+        retry_handlers=[],
+        logger=SDK_LOG,
+    )
     # The SDK takes a proxy from the environment and ignores no_proxy.
     host = urlsplit(base_url).hostname or ""
     if _is_loopback(host) or urllib.request.proxy_bypass(host):
         client.proxy = None
     return client
+
+
+def must_try(circuit: Circuit) -> None:
+    """Raise `MessengerError` while Slack fails: before work that only a call needs."""
+    try:
+        circuit.must_try()
+    except CircuitOpenError as away:
+        raise MessengerError(str(away), lasting=False, retry_after_seconds=away.retry_after_seconds) from away
 
 
 def web_session() -> aiohttp.ClientSession:
@@ -115,6 +179,9 @@ async def ask(call: Awaitable[Any]) -> dict[str, Any] | Refusal:
         answer = (await call).data
     except SlackApiError as refused:
         return _refusal(refused)
+    except CircuitOpenError as away:
+        rest = away.retry_after_seconds
+        return Refusal(str(away), lasting=False, happened="no", retry_after_seconds=rest, is_answer=False)
     except (TimeoutError, aiohttp.ClientError, OSError) as lost:
         return Refusal(_lost(lost), lasting=False, happened="unknown", is_answer=False)
     if not isinstance(answer, dict):

@@ -97,6 +97,10 @@ class SourceError(BotError):
 class CircuitOpenError(SourceError):
     """Try again later: the dependency has not answered for a while, so the call was skipped."""
 
+    def __init__(self, reason: str, *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
+
 
 class ClusterError(BotError):
     """Kubernetes refused or did not answer a read; the reason is for people."""

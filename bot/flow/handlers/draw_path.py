@@ -28,9 +28,12 @@ class DrawPathHandler:
 
     async def __call__(self, context: EffectContext, effect: DrawPath) -> Done:
         run = context.run
-        drawing = way_picture(run, await self._playbook_of(run))
-        # Drawing takes most of a second and must not delay button presses.
-        content = await asyncio.to_thread(self._draw, drawing)
+
+        async def content() -> bytes:
+            drawing = way_picture(run, await self._playbook_of(run))
+            # Drawing takes most of a second and must not delay button presses.
+            return await asyncio.to_thread(self._draw, drawing)
+
         where = f"now at: {run.doing or run.state}" if run.is_open else run.ending_in_words
         comment = f"The path of {run.incident_id} through {run.playbook}, {where}"
         await self._messenger.upload(

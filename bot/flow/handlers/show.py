@@ -72,13 +72,13 @@ class ExportHandler:
         self._messenger, self._runs, self._draw, self._series = messenger, runs, draw, series
 
     async def __call__(self, context: EffectContext, effect: ExportTimeline) -> Done:
-        entries, stored = await self._runs.whole_timeline(context.incident_id)
-        content = await self._written(context, entries, stored, effect.format)
+        async def content() -> bytes:
+            entries, stored = await self._runs.whole_timeline(context.incident_id)
+            return (await self._written(context, entries, stored, effect.format)).encode()
+
         name = f"{context.incident_id}-timeline.{effect.format}"
         comment = f"Timeline of {context.incident_id}"
-        await self._messenger.upload(
-            context.run, key=effect.effect_id, name=name, content=content.encode(), comment=comment
-        )
+        await self._messenger.upload(context.run, key=effect.effect_id, name=name, content=content, comment=comment)
         return Done()
 
     async def page(self, run: Run, now: float) -> str:

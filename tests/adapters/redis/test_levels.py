@@ -43,6 +43,12 @@ async def test_workloads_that_are_not_scraped_all_the_time_are_a_level_of_their_
     assert "incident_bot_unsampled_workloads 7.0" in page
 
 
+async def test_readiness_says_since_when_slack_has_not_answered(connection: Connection) -> None:
+    silent = "Slack has not answered since 13:08 UTC"
+    assert await health(store_on(connection), slack_silent=silent).degraded() == {"slack": silent}
+    assert await health(store_on(connection), slack="refused", slack_silent=silent).degraded() == {"slack": "refused"}
+
+
 async def test_the_dashboard_asks_for_levels_that_are_on_the_page(connection: Connection) -> None:
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

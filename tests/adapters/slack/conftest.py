@@ -12,11 +12,10 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from slack_sdk.web.async_client import AsyncWebClient
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from bot.adapters.slack.client import web_client, web_session
+from bot.adapters.slack.client import SlackCircuits, SlackClient, web_client, web_session
 from bot.adapters.slack.inbound.app import bolt_app, endpoint
 from bot.adapters.slack.outbound.home import Homes
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
@@ -76,7 +75,7 @@ class Bench:
     pace: MemoryPace
     clock: MovableClock
     slack: Sandbox
-    client: AsyncWebClient
+    client: SlackClient
 
 
 @pytest.fixture(scope="session")
@@ -105,14 +104,20 @@ async def slack(simulator: Running) -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-async def client(simulator: Running) -> AsyncIterator[AsyncWebClient]:
-    async with web_session() as session:
-        yield web_client(TOKEN, session, base_url=str(simulator.ready["api_url"]))
+def clock() -> MovableClock:
+    return MovableClock(time.time())
 
 
 @pytest.fixture
-async def bench(client: AsyncWebClient, slack: Sandbox) -> Bench:
-    pace, clock = MemoryPace(), MovableClock(time.time())
+async def client(simulator: Running, clock: MovableClock) -> AsyncIterator[SlackClient]:
+    circuits = SlackCircuits(elapsed=clock.now, now=clock.now)
+    async with web_session() as session:
+        yield web_client(TOKEN, session, base_url=str(simulator.ready["api_url"]), circuits=circuits)
+
+
+@pytest.fixture
+async def bench(client: SlackClient, clock: MovableClock, slack: Sandbox) -> Bench:
+    pace = MemoryPace()
     store = MemoryShownStore(pace)
     messenger = SlackMessenger(client, store, pace, clock, Place(channel=CHANNEL, deployment="tests"))
     return Bench(messenger, store, pace, clock, slack, client)

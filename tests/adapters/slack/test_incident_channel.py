@@ -19,7 +19,7 @@ from bot.domain.kernel.target import Target
 from bot.flow.ports import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, Counter
 from tests.adapters.slack.runs import BEGAN, approval, run, waiting
-from tests.fakes.shown import MemoryShownStore
+from tests.fakes.shown import MemoryShownStore, file_of
 
 WANTED = ChannelRules(wanted=True, users=("U0MO",), user_groups=("S0SERVING",))
 ARCHIVING = ChannelRules(wanted=True, archive=True)
@@ -183,7 +183,7 @@ async def test_an_incident_that_began_in_its_thread_stays_there(bench: Bench) ->
 async def test_a_file_comes_into_the_channel(bench: Bench) -> None:
     speaker = messenger(bench)
     await settle(bench, speaker, waiting())
-    await speaker.upload(waiting(), key="k", name="way.png", content=b"x", comment="the way")
+    await speaker.upload(waiting(), key="k", name="way.png", content=file_of(b"x"), comment="the way")
     [own] = await made(bench)
     newest = (await bench.client.conversations_history(channel=own["id"]))["messages"][0]
     assert [file["name"] for file in newest["files"]] == ["way.png"]
@@ -195,11 +195,13 @@ async def test_a_channel_is_archived_only_once_its_timeline_is_in_it_and_only_if
         store = MemoryShownStore()
         speaker = messenger(bench, rules, store)
         await settle(bench, speaker, waiting())
-        await speaker.upload(waiting(), key="chart", name="INC-7-chart.png", content=b"x", comment="so far")
+        await speaker.upload(waiting(), key="chart", name="INC-7-chart.png", content=file_of(b"x"), comment="so far")
         done = waiting().with_(closed_at=BEGAN + 900, ending="fixed")
         await settle(bench, speaker, done)
         assert [own["is_archived"] for own in await made(bench)] == [False]
-        await speaker.upload(done, key="export/closed", name="INC-7-timeline.md", content=b"x", comment="timeline")
+        await speaker.upload(
+            done, key="export/closed", name="INC-7-timeline.md", content=file_of(b"x"), comment="timeline"
+        )
         assert [own["is_archived"] for own in await made(bench)] == [archived]
 
 
@@ -220,7 +222,7 @@ async def test_what_comes_after_the_archive_goes_below_the_card(bench: Bench) ->
     done = waiting().with_(closed_at=BEGAN + 900, ending="fixed")
     await settle(bench, speaker, waiting())
     await settle(bench, speaker, done)
-    await speaker.upload(done, key="export/closed", name="INC-7-timeline.md", content=b"x", comment="timeline")
+    await speaker.upload(done, key="export/closed", name="INC-7-timeline.md", content=file_of(b"x"), comment="timeline")
     reopened = waiting(status="expired").with_(
         posts=(*waiting().posts, waiting().posts[0].model_copy(update={"slot": "diagnostics:9"}))
     )

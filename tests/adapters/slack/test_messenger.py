@@ -18,6 +18,7 @@ from bot.domain.kernel.errors import MessengerError
 from bot.flow.ports import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
 from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
+from tests.fakes.shown import file_of
 
 GRANTED = {"status": "granted", "decided_by": "U0ANA", "decided_at": BEGAN + 261, "presses": (approval(),)}
 NOTED = (post("note", "note:N1", text="first"), post("note", "note:N2", text="second"))
@@ -337,7 +338,7 @@ async def test_in_the_channel_only_those_are_mentioned_who_are_meant(bench: Benc
 
 async def test_the_comment_of_a_file_mentions_nobody(bench: Bench) -> None:
     await show(bench, run())
-    await bench.messenger.upload(run(), key="k", name="way.png", content=b"x", comment="now at: cc <@U0BEN>")
+    await bench.messenger.upload(run(), key="k", name="way.png", content=file_of(b"x"), comment="now at: cc <@U0BEN>")
     assert (await bench.slack.messages())[-1]["text"] == "now at: cc &lt;@U0BEN&gt;"
 
 
@@ -353,7 +354,7 @@ async def test_a_person_who_is_not_in_the_channel_cannot_be_told(bench: Bench) -
 
 
 async def upload(bench: Bench, content: bytes = b"# INC-7", key: str = "export/1") -> None:
-    await bench.messenger.upload(run(), key=key, name="INC-7.md", content=content, comment="the timeline")
+    await bench.messenger.upload(run(), key=key, name="INC-7.md", content=file_of(content), comment="the timeline")
 
 
 async def files(bench: Bench) -> list[str]:

@@ -6,9 +6,9 @@ import json
 import time
 
 import pytest
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack import limits
+from bot.adapters.slack.client import SlackCircuits, SlackClient
 from bot.adapters.slack.inbound import forms
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.command_table import WORDS
@@ -59,7 +59,8 @@ def services(text: str, many: int = 100) -> Services:
     faults = {f"/etc/{text}{n}.yaml": (Fault("broken.yaml:3:1", text),) for n in range(100)}
     shelf.library = Library({"small": load_text(by_hand)}, faults)
     clock, store = MovableClock(time.time()), MemoryShownStore()
-    messenger = SlackMessenger(AsyncWebClient(), store, MemoryPace(), clock, Place(channel="C0INC", deployment="t"))
+    nowhere = SlackClient(SlackCircuits(), insists=False)
+    messenger = SlackMessenger(nowhere, store, MemoryPace(), clock, Place(channel="C0INC", deployment="t"))
     people = KnownPeople("U0ANA")
     links, want_card = messenger.links, messenger.want_card
     silencers = policy(users=("U0ANA",))

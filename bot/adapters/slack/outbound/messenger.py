@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import structlog
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import (
     LAYOUT_REFUSED,
@@ -20,7 +19,9 @@ from bot.adapters.slack.client import (
     OF_THE_CHANNEL,
     OF_THE_SCOPES,
     Refusal,
+    SlackClient,
     ask,
+    must_try,
     session_of,
 )
 from bot.adapters.slack.escape import announcement, whisper
@@ -88,7 +89,7 @@ class SlackMessenger:
 
     def __init__(
         self,
-        client: AsyncWebClient,
+        client: SlackClient,
         store: ShownStore,
         pace: Pace,
         clock: Clock,
@@ -108,6 +109,7 @@ class SlackMessenger:
         return self._door.reason
 
     async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
+        must_try(self._client.circuits.messages)
         pulse = Pulse(self._clock.now, self._clock.now())
         known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
         slots = self._slots(run, known, pulse)
@@ -203,7 +205,7 @@ class SlackMessenger:
         if isinstance(result, Refusal):
             raise result.as_error("announcing")
 
-    async def upload(self, run: Run, *, key: str, name: str, content: bytes, comment: str) -> None:
+    async def upload(self, run: Run, *, key: str, name: str, content: Draw, comment: str) -> None:
         pulse = Pulse(self._clock.now, self._clock.now())
         slots = dict(await self._store.load(run.incident_id))
         root = thread_of(slots)
@@ -224,7 +226,8 @@ class SlackMessenger:
                 await self._store.save(run.incident_id, {slot: slots[slot]})
                 return await self._channels.close(run, slots)
         if not entry.ts:
-            entry = Shown(ts=await self._uploads.send(name, content), channel=root.channel)
+            must_try(self._client.circuits.files)
+            entry = Shown(ts=await self._uploads.send(name, await content()), channel=root.channel)
         entry = replace(entry, attempt_at=pulse.went_on(f"uploading {name}"), channel=root.channel)
         await self._store.save(run.incident_id, {slot: entry})
         pulse.went_on(f"sharing {name}")
@@ -252,7 +255,7 @@ class SlackMessenger:
                 picture = shown.shown[f"{PICTURE}{slot}"]
             if picture.hash == SHARED:
                 return
-        await self.upload(run, key=f"chart/{slot}", name=name, content=await draw(), comment=caption)
+        await self.upload(run, key=f"chart/{slot}", name=name, content=draw, comment=caption)
 
     async def _picture(
         self, run: Run, slots: dict[str, Shown], slot: str, *, name: str, draw: Draw, caption: str
@@ -261,6 +264,7 @@ class SlackMessenger:
         key = f"{PICTURE}{slot}"
         entry = slots.get(key, Shown())
         if not entry.ts:
+            must_try(self._client.circuits.files)
             file_id = await self._uploads.send(name, await draw())
             await self._uploads.keep(file_id, name)
             entry = Shown(ts=file_id, alt_text=caption, attempt_at=self._clock.now())
