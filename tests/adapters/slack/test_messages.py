@@ -528,6 +528,38 @@ def test_a_phase_that_comes_again_is_the_present_one() -> None:
     assert "✔ Diagnosis › ✔ Rollout › *Scaling*" in json.dumps(shown.blocks, ensure_ascii=False)
 
 
+def test_an_undone_scale_back_leaves_the_scaling_before_it() -> None:
+    """Without its own name, "Scaling › Undo" says that the added replica is gone."""
+    added, back, undone = (f"INC-7/R{number}/1" for number in (1, 2, 3))
+    requests = {
+        "R1": request(request_id="R1", plan=plan(verb="scale"), outcome="done"),
+        "R2": request(request_id="R2", plan=plan(verb="scale"), outcome="done"),
+        "R3": request(request_id="R3", plan=plan(verb="undo", choices={"of": [back]}), outcome="done"),
+    }
+    ledger = (
+        ledger_entry(call_id=added, verb="scale"),
+        ledger_entry(call_id=back, verb="scale", undone_by=undone),
+        ledger_entry(call_id=undone, verb="undo"),
+    )
+    shown = card(run(requests=requests, ledger=ledger), links={})
+    assert "✔ Diagnosis › ✔ Scaling" in (text := json.dumps(shown.blocks, ensure_ascii=False))
+    assert "Undo" not in text
+
+
+def test_an_undone_change_is_followed_by_its_undo() -> None:
+    added, undone = (f"INC-7/R{number}/1" for number in (1, 2))
+    requests = {
+        "R1": request(request_id="R1", plan=plan(verb="scale"), outcome="done"),
+        "R2": request(request_id="R2", plan=plan(verb="undo", choices={"of": [added]}), outcome="done"),
+    }
+    ledger = (
+        ledger_entry(call_id=added, verb="scale", undone_by=undone),
+        ledger_entry(call_id=undone, verb="undo"),
+    )
+    shown = card(run(requests=requests, ledger=ledger), links={})
+    assert "✔ Diagnosis › ✔ Scaling › ✔ Undo" in json.dumps(shown.blocks, ensure_ascii=False)
+
+
 def test_a_change_that_users_may_feel_is_confirmed_with_its_impact_and_undo() -> None:
     approve = buttons(last(waiting()))[0]
     assert approve["text"]["text"] == "Approve rollout"

@@ -197,9 +197,17 @@ def linked(text: str, url: str | None) -> str:
 
 
 def _path(run: Run) -> str:
-    """The phases that are over, and the one under way; a phase that came again is listed where it came last."""
+    """The phases that are over, and the one under way; a phase that came again is listed where it came last.
+
+    A change that was undone is left out with its undo if an earlier change of the same phase is still in place: after
+    an undone scale-back, the replicas that were added stay.
+    """
     under_way = run.change.request_id if run.change is not None else ""
-    done = [_phase(each) for each in run.requests.values() if each.outcome == "done"]
+    ended = {each.request_id: _phase(each) for each in run.requests.values() if each.outcome == "done"}
+    undone = _undone(run)
+    stays = {phase for one, phase in ended.items() if one not in undone}
+    again = {one: by for one, by in undone.items() if ended.get(one) in stays}
+    done = [phase for one, phase in ended.items() if one not in {*again, *again.values()}]
     now = next((_phase(each) for each in run.requests.values() if each.request_id == under_way), "")
     over = ["Diagnosis", *(each for each in reversed(dict.fromkeys(reversed(done))) if each != now)]
     if run.watch is not None and run.change is None and len(over) > 1:
@@ -207,6 +215,18 @@ def _path(run: Run) -> str:
     if len(over) < 2 and not now:
         return ""
     return " › ".join([*(f"✔ {phase}" for phase in over), *([f"*{now}*"] if now else [])])
+
+
+def _undone(run: Run) -> dict[str, str]:
+    """Requests whose calls were all undone by another request, with that request."""
+    undone: dict[str, set[str]] = {}
+    for entry in run.ledger:
+        undone.setdefault(_request_of(entry.call_id), set()).add(_request_of(entry.undone_by))
+    return {one: by.pop() for one, by in undone.items() if len(by) == 1 and by <= run.requests.keys()}
+
+
+def _request_of(call_id: str) -> str:
+    return call_id.split("/")[1] if call_id.count("/") > 1 else ""
 
 
 def _phase(request: Request) -> str:
