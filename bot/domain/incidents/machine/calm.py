@@ -1,8 +1,9 @@
 """An incident whose trouble went away while it waited for people ends without them.
 
 All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true, or no workload. Unknown is
-neither. What needs a person's decision keeps it open: a change that a person asked for meanwhile, a change between its
-calls, and a canary, a cordon or an isolated replica.
+neither. A parked incident without alerts, which a person opened by hand, ends only where the workload is gone: what the
+person saw may be in no signal. What needs a person's decision keeps it open: a change that a person asked for
+meanwhile, a change between its calls, and a canary, a cordon or an isolated replica.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def read(draft: Draft, event: CalmRead) -> None:
     run = draft.run
     values = ScopeValues(run, event.readings)
     is_gone = draft.playbook.is_gone(event.readings)
-    verdict = is_gone or draft.playbook.is_calm(values, changed=bool(run.held))
+    verdict = is_gone or (bool(run.alerts) and draft.playbook.is_calm(values, changed=bool(run.held)))
     if isinstance(verdict, Unknown) or not verdict:
         draft.set(calm_since=None)
         return
@@ -73,7 +74,7 @@ def _may_end(draft: Draft) -> bool:
     return (
         run.is_open
         and _waits_for_people(run)
-        and run.alerts_resolved_at is not None
+        and (run.alerts_resolved_at is not None or (not run.alerts and run.parked is not None))
         and not run.halted_by
         and not run.is_undoing
         and not _was_asked_for(run)
@@ -106,14 +107,16 @@ def _pause(draft: Draft) -> float:
     often = min(max(_seconds(draft) / LOOKS, MIN_SECONDS), MAX_SECONDS)
     if draft.run.calm_since is not None:
         return often
-    waited = draft.at - (draft.run.alerts_resolved_at or draft.at)
+    run = draft.run
+    waited = draft.at - (run.alerts_resolved_at or (run.parked.since if run.parked is not None else draft.at))
     return min(max(often, waited / 20), SELDOM_SECONDS)
 
 
 def _end_without_workload(draft: Draft) -> None:
     draft.set(parked=None)
     events.withdraw_what_waits(draft, "the workload is not there any more")
-    entering.close(draft, NOT_APPLICABLE, "The workload is not there any more, and the alerts are resolved.")
+    resolved = ", and the alerts are resolved" if draft.run.alerts else ""
+    entering.close(draft, NOT_APPLICABLE, f"The workload is not there any more{resolved}.")
 
 
 def _end(draft: Draft, seconds: float) -> None:

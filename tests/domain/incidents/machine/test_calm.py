@@ -127,6 +127,27 @@ def test_it_ends_where_the_workload_is_not_there_any_more(story: Callable[[Bundl
     assert went.run.posts[-1].data["text"] == "The workload is not there any more, and the alerts are resolved."
 
 
+def opened_by_hand(story: Story) -> Story:
+    story.run = story.run.with_(alerts={})
+    return story.says("note", text="still there")
+
+
+def test_an_incident_that_was_opened_by_hand_ends_without_its_workload_too() -> None:
+    went = without_workload(opened_by_hand(parked(WATCHED)), False, False)
+    assert (went.run.ending, went.run.parked, went.run.deadlines) == ("not_applicable", None, {})
+    assert went.run.posts[-1].data["text"] == "The workload is not there any more."
+
+
+def test_an_incident_that_was_opened_by_hand_is_not_ended_by_calm_signals() -> None:
+    """A person saw a trouble that no alert reports, so a person decides whether it is gone."""
+    went = looks(opened_by_hand(parked(WATCHED)), 0.5, 0.5, 0.5)
+    assert went.run.is_open
+
+
+def test_nobody_looks_for_the_workload_of_an_incident_that_was_opened_by_hand_before_it_is_parked() -> None:
+    assert CALM_LOOK not in opened_by_hand(asking(WATCHED)).run.deadlines
+
+
 @pytest.mark.parametrize("exists", [None, True], ids=["unknown", "there"])
 def test_a_workload_that_cannot_be_read_is_not_gone(exists: bool | None) -> None:
     assert without_workload(resolved(parked(WATCHED)), False, exists, False).run.is_open
