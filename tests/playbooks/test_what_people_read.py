@@ -89,3 +89,13 @@ async def test_a_node_that_the_bad_replicas_share_is_told_as_what_was_found() ->
     run = await played("kv-cache-oom", case)
     diagnosis = next(post for post in run.posts if post.kind == "diagnosis")
     assert ["found", "only replicas on one node are bad"] in [list(each) for each in diagnosis.data["checks"]]
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "more"), [(True, ""), (False, "The node is not cordoned: the replacement may start there again. ")]
+)
+async def test_only_where_a_node_is_not_cordoned_a_replacement_may_start_there_again(cordoned: bool, more: str) -> None:
+    case = "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node"
+    run = await played("gpu-fault", case, there={"kind": "fatal", "node": "n2", "here": 1, "cordoned": cordoned})
+    [out] = [request for request in run.requests.values() if request.state == "ours_out"]
+    assert out.why.startswith(f"It runs on the node with the faulty GPU. {more}Its requests finish where they are")

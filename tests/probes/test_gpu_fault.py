@@ -209,6 +209,14 @@ async def test_a_condition_of_node_problem_detector_is_told_and_is_no_hand_on_th
     assert (reading.fields["others_act"], reading.fields["actors"]) == (False, "reported GpuUnhealthy: XidSeen")
 
 
+async def test_whether_the_node_is_cordoned_is_a_part() -> None:
+    async def read(seen: ClusterSnapshot) -> Reading:
+        return await ask(Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79.0)}), seen)
+
+    assert (await read(snapshot([node("n1", unschedulable=True)], OURS[:1]))).fields["cordoned"] is True
+    assert (await read(snapshot([node("n1")], OURS[:1]))).fields["cordoned"] is False
+
+
 # --- the alert's own proof --------------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,7 @@ class GpuFault:
     others_pods: float | None
     remap_pending: bool | None
     remap_failed: bool | None
+    cordoned: bool | None
     others_act: bool | None
 
 
@@ -240,6 +241,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
         remap_pending=values["row_remap_pending"] >= 1 if "row_remap_pending" in values else None,
         remap_failed=values["row_remap_failure"] >= 1 if "row_remap_failure" in values else None,
         detail=detail[:600],
+        cordoned=None if node is None else dig(node, "spec", "unschedulable") is True,
         others_act=others.act,
         actors=others.actors,
         others_pods=others.pods,
@@ -252,6 +254,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
         "bus_id": "the exporter does not name it",
         "remap_pending": "row remapping is not exported",
         "remap_failed": "row remapping is not exported",
+        "cordoned": f"node {worst.node} cannot be read",
         "others_act": f"node {worst.node} cannot be read",
         "actors": f"node {worst.node} cannot be read",
         "others_pods": snapshot.unreadable.get("all_pods", f"node {worst.node} cannot be read"),
