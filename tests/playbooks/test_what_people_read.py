@@ -34,7 +34,7 @@ COMPRESSION = "kv-compression-no-savings"
 async def test_a_waiver_is_asked_for_beside_the_score_of_the_job() -> None:
     run = await played(COMPRESSION, "a Job's score below it needs the model owner's waiver")
     [waiver] = asked(run, "waive")
-    assert "Score by the Job 0.6 (full attention 0.715), by a person not known (full attention not known)" in waiver.why
+    assert "Score by the Job 0.6 (full attention 0.715), by a person not known. 1 %" in waiver.why
     assert "1 % of the score may be lost" in waiver.why
 
 

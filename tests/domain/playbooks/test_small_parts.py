@@ -129,6 +129,20 @@ def test_words_that_an_unknown_condition_adds_are_left_out(text: str, read: str)
     assert compile_template(text, SCOPE).in_words({}) == read
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("KV cache 99% (${cap} before), now", "KV cache 99%, now", id="one value"),
+        pytest.param("Full (${cap} of ${cap}) now", "Full now", id="two values"),
+        pytest.param("Full (${cap} of ${picked.replica}) now", "Full (not known of llm-0) now", id="one is known"),
+        pytest.param("${picked.replica} (the worst) has ${cap}", "llm-0 (the worst) has not known", id="none in it"),
+        pytest.param("(${cap}) and (${picked.replica})", " and (llm-0)", id="each by itself"),
+    ],
+)
+def test_words_in_parentheses_in_which_nothing_is_known_are_left_out(text: str, read: str) -> None:
+    assert compile_template(text, SCOPE).in_words({"picked.replica": "llm-0"}) == read
+
+
 def test_a_template_with_one_unknown_is_unknown() -> None:
     template = compile_template("${cap} of ${picked.replica}", SCOPE)
     assert template.names == {"cap", "picked.replica"}

@@ -20,6 +20,10 @@ NO_UNITS: Mapping[str, str] = MappingProxyType({})
 
 NOT_KNOWN = "not known"
 """Stands in a text for a value that has not been read."""
+_MARK = "\0"
+"""Stands for an expression while the words around it are looked at."""
+_ASIDE = re.compile(rf"( ?\([^(){_MARK}]*(?:{_MARK}[^(){_MARK}]*)+\))")
+"""Words in parentheses with expressions in them."""
 _MAY_BE_LEFT_OUT = re.compile(r"""\?\s*(''|"")\s*:|:\s*(''|"")\s*$""")
 """An expression that adds some words, or none."""
 
@@ -48,10 +52,25 @@ class Template:
     def in_words(self, data: Mapping[str, Value], units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the text for people; unknown values are marked as unknown in their place.
 
-        Words that are there only under an unknown condition (`${slow ? ' It is slow.' : ''}`) are left out.
+        Words that are there only under an unknown condition (`${slow ? ' It is slow.' : ''}`) are left out, and so are
+        words in parentheses in which nothing is known: ` (${before} before)`.
         `units`: of the names that may stand alone in a `${…}`; a computed value has none.
         """
-        return "".join(piece if isinstance(piece, str) else _in_words(piece, data, units) for piece in self.pieces)
+        said = [piece if isinstance(piece, str) else _in_words(piece, data, units) for piece in self.pieces]
+        if NOT_KNOWN not in said:
+            return "".join(said)
+        marked = "".join(piece if isinstance(piece, str) else _MARK for piece in self.pieces)
+        values = iter([words for words, piece in zip(said, self.pieces, strict=True) if not isinstance(piece, str)])
+        parts = [_filled(part, [next(values) for _ in range(part.count(_MARK))]) for part in _ASIDE.split(marked)]
+        return "".join(parts)
+
+
+def _filled(part: str, values: list[str]) -> str:
+    """The words with these values; nothing, where they are in parentheses and no value is known."""
+    if _ASIDE.fullmatch(part) and NOT_KNOWN in values and not {*values} - {NOT_KNOWN, ""}:
+        return ""
+    plain, *others = part.split(_MARK)
+    return plain + "".join(value + words for value, words in zip(values, others, strict=True))
 
 
 def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, str]) -> str:
