@@ -34,17 +34,17 @@ COMPRESSION = "kv-compression-no-savings"
 async def test_a_waiver_is_asked_for_beside_the_score_of_the_job() -> None:
     run = await played(COMPRESSION, "a Job's score below it needs the model owner's waiver")
     [waiver] = asked(run, "waive")
-    assert "Score by the Job 0.6 (full attention 0.715), by a person not known. 1 %" in waiver.why
+    assert "Score by the Job: 0.6 (full attention 0.715); by a person: not known. 1 %" in waiver.why
     assert "1 % of the score may be lost" in waiver.why
 
 
 async def test_a_refused_fp8_ends_with_its_score_and_without_other_methods() -> None:
     run = await played(COMPRESSION, "a perplexity is no score, because lower is better there")
     [waiver] = asked(run, "waive")
-    assert "by a person 9.5 in wikitext perplexity (full attention 5.9)" in waiver.why
+    assert "by a person: 9.5 in wikitext perplexity (full attention 5.9)" in waiver.why
     [end] = [post for post in run.posts if post.kind == "closed"]
     assert "fp8 KV is off again" in end.data["text"]
-    assert "by a person 9.5 in wikitext perplexity (full attention 5.9)" in end.data["text"]
+    assert "by a person: 9.5 in wikitext perplexity (full attention 5.9)" in end.data["text"]
     assert "StreamingLLM" not in end.data["text"]
 
 
