@@ -33,8 +33,11 @@ RESOLVED_AFTER_A_CHANGE = "resolved_after_a_change"
 PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 
 
-def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None) -> None:
-    """Leave by `outcome` if the playbook defines it; otherwise ask what next. `clause` is the index of the `go`."""
+def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None, chosen_by: str = "") -> None:
+    """Leave by `outcome` if the playbook defines it; otherwise ask what next. `clause` is the index of the `go`.
+
+    `chosen_by`: the person on call who chose it.
+    """
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
@@ -52,10 +55,12 @@ def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = No
         draft.set(at_state=there)
         return
     by = {"by": outcome} if clause is None else {"by": outcome, "clause": clause}
-    enter(draft, draft.playbook.machine.written(there), because=because, by=by)
+    enter(draft, draft.playbook.machine.written(there), because=because, by=by, chosen_by=chosen_by)
 
 
-def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None) -> None:
+def enter(
+    draft: Draft, name: str, *, because: str = "", by: Mapping[str, object] | None = None, chosen_by: str = ""
+) -> None:
     """Begin a visit of `name`, which voids earlier effects. A state entered too often leads elsewhere.
 
     `by` is the edge that led there, for the timeline.
@@ -99,11 +104,20 @@ def enter(draft: Draft, name: str, *, because: str = "", by: Mapping[str, object
         case WatchState():
             begin_watch(draft, state)
         case DivertState(divert="people"):
-            questions.ask_to_take_over(draft, state)
+            _hand_over(draft, state, chosen_by="" if instead_of else chosen_by)
         case DivertState():
             divert(draft, state)
         case EndState():
             end(draft, state)
+
+
+def _hand_over(draft: Draft, state: DivertState, *, chosen_by: str) -> None:
+    """Ask who takes it. A person on call who chose to hand over to those on call has it, without a second press."""
+    if chosen_by and not state.to_group and state.taken:
+        draft.set(lead=chosen_by)
+        go(draft, "taken")
+    else:
+        questions.ask_to_take_over(draft, state)
 
 
 def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.domain.approvals.edits import values_of
 from bot.domain.approvals.grant import (
+    APPROVERS,
     INSTEAD,
     JudgedPress,
     Press,
@@ -193,7 +194,9 @@ def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -
         raise ApprovalError(f"'{press.value}' is not possible instead" + (f": {other.why_not}" if other else ""))
     reason = f"{other.label}{INSTEAD}"
     _decide(draft, request, status="superseded", by=press.user, reason=reason, said=f"chose '{other.label}' instead of")
-    entering.go(draft, f"option:{other.key}", because=f"{press.user_name or press.user} chose it instead")
+    is_on_call = all(demand.team == APPROVERS for demand in request.policy.demands)
+    because = f"{press.user_name or press.user} chose it instead"
+    entering.go(draft, f"option:{other.key}", because=because, chosen_by=press.user if is_on_call else "")
 
 
 def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
@@ -259,7 +262,7 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     outcome = "taken" if isinstance(draft.playbook.state(question.state), DivertState) else f"choice:{press.value}"
     if outcome == "taken":
         draft.set(lead=press.user)
-    return entering.go(draft, outcome)
+    return entering.go(draft, outcome, chosen_by="" if question.by else press.user)
 
 
 def _follow_built_in(draft: Draft, press: Press) -> None:

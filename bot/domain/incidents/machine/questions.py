@@ -11,7 +11,7 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.machine.ledger import earlier_undo
 from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import AskState, ChangeState, Choice, DivertState, EndState, WatchState
+from bot.domain.playbooks.language import PEOPLE, AskState, ChangeState, Choice, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -61,7 +61,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
         text=draft.text("ask"),
         why=draft.text("why"),
         choices=choices,
-        notes={key: note for key, choice in state.choices.items() if (note := _note(draft, choice))},
+        notes={key: note for key, choice in state.choices.items() if (note := _note(draft, state, choice))},
         styles={key: choice.style for key, choice in state.choices.items() if choice.style},
         forms={key: choice.form for key, choice in state.choices.items() if choice.form},
         by=draft.approvals.one_of(state.by) if state.by else None,
@@ -76,10 +76,12 @@ def ask_written(draft: Draft, state: AskState) -> None:
     ask(draft, question, expires_seconds=expires, team=team)
 
 
-def _note(draft: Draft, choice: Choice) -> str:
+def _note(draft: Draft, state: AskState, choice: Choice) -> str:
     to = draft.playbook.playbook.states.get(choice.to)
     undoes = isinstance(to, ChangeState) and to.change == "undo"
-    return " ".join(filter(None, (choice.note, earlier_undo(draft.run) if undoes else "")))
+    # Another team that answers does not have the incident by that.
+    own = choice.note or ("" if state.by else what_taking_means(draft, choice.to))
+    return " ".join(filter(None, (own, earlier_undo(draft.run) if undoes else "")))
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:
@@ -105,6 +107,14 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
     team = calling.called(draft, state.to_group) if state.to_group else None
     expires = draft.playbook.seconds(state.expires) if state.expires else None
     ask(draft, question, expires_seconds=expires, team=team)
+
+
+def what_taking_means(draft: Draft, to: str) -> str:
+    """What a person who chooses this state has to know: it hands the incident over to the people on call."""
+    state = draft.playbook.playbook.states.get(to)
+    if not isinstance(state, DivertState) or state.divert != PEOPLE or state.to_group:
+        return ""
+    return TAKEN_AND_CLOSED if _ends_when_taken(draft, state) else ""
 
 
 def _ends_when_taken(draft: Draft, state: DivertState) -> bool:

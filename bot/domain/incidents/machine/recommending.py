@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 from bot.domain.approvals.grant import Alternative
-from bot.domain.incidents.machine import entering
+from bot.domain.incidents.machine import entering, questions
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.machine.ledger import earlier_undo
 from bot.domain.incidents.named_values import ScopeValues
@@ -77,7 +77,8 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             why_not = text(f"{key}.why_not") or NOT_NOW
         elif not draft.run.held and _is_undo(draft, state.options[key]):
             why_not = NOTHING_TO_UNDO
-        label, effect = text(f"{key}.label"), text(f"{key}.effect")
+        label = text(f"{key}.label")
+        effect = text(f"{key}.effect") or questions.what_taking_means(draft, state.options[key].to)
         if not why_not and _is_undo(draft, state.options[key]):
             effect = " ".join(filter(None, (effect, earlier_undo(draft.run))))
         if why_not:
