@@ -82,7 +82,7 @@ async def test_the_evidence_names_node_gpu_and_replica() -> None:
     told = {part: reading.fields[part] for part in ("kind", "xid", "node", "gpu", "bus_id", "replica", "here")}
     where = {"node": "n2", "gpu": "GPU-3", "bus_id": "0000:3B:00.0", "replica": "llm-b", "here": 1}
     assert told == {"kind": "fatal", "xid": 79, **where}
-    assert reading.fields["detail"] == "n2/3: XID 79 since the incident began (the GPU has fallen off the bus)"
+    assert reading.fields["detail"] == "GPU 3 of n2: XID 79 since the incident began (the GPU has fallen off the bus)"
 
 
 async def test_a_gpu_that_another_workload_holds_is_not_our_fault() -> None:
@@ -101,7 +101,10 @@ async def test_an_xid_of_unknown_age_has_no_class_and_the_reason_names_it() -> N
     cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79)})
     reading = await ask(cluster, snapshot(TWO_NODES[:1], OURS[:1]))
     assert "kind" not in reading.fields
-    assert reading.unknown_parts["kind"] == "n1/0: XID 79 seen, its age is not known (the GPU has fallen off the bus)"
+    assert (
+        reading.unknown_parts["kind"]
+        == "GPU 0 of n1: XID 79 seen, its age is not known (the GPU has fallen off the bus)"
+    )
     assert reading.fields["node"] == "n1"
 
 

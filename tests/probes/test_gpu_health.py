@@ -223,7 +223,7 @@ async def test_an_xid_that_appears_while_we_look_is_a_fault(exporter: Exporter) 
     exporter.values["DCGM_FI_DEV_XID_ERRORS"] = 79
     reading = await ask(finder, store, now=1030.0)
     assert (reading.fields["healthy"], reading.fields["fault"]) == (False, True)
-    assert reading.fields["detail"] == "n1/0: XID 79 since the incident began (the GPU has fallen off the bus)"
+    assert reading.fields["detail"] == "GPU 0 of n1: XID 79 since the incident began (the GPU has fallen off the bus)"
     assert reading.by_replica == {"llm-0": 0.0}
 
 

@@ -130,4 +130,4 @@ async def test_a_gpu_without_registers_is_not_healthy() -> None:
     lost = "".join(f"{line.rsplit(' ', 1)[0]} 9223372036854775794\n" for line in blank)
     reading = await read("gpu_health", gpu(0, "llm-a") + lost)
     assert "healthy" not in reading.fields
-    assert "n1/1: XIDs are not exported" in reason(reading)
+    assert "GPU 1 of n1: XIDs are not exported" in reason(reading)

@@ -129,7 +129,7 @@ class ReadGpuFault:
         notes = missing_gpus(page.gpus, ours, readings.gone, seen)
         missing = [Fault("", f"{node}: {note}", node=node) for note in notes]
         return missing + [
-            replace(fault, note=fault.note and f"{node}/{gpu.index}: {fault.note}", gpu=gpu, node=node)
+            replace(fault, note=fault.note and f"GPU {gpu.index} of {node}: {fault.note}", gpu=gpu, node=node)
             for gpu, fault in judged
         ]
 

@@ -105,7 +105,8 @@ class ReadGpuHealth:
             missing = [Verdict.on(node, None, None, note) for note in notes]
             fastest = max(gpu.values.get("sm_clock", 0.0) for gpu in gpus)
             return missing + [
-                _judge(f"{node}/{gpu.index}", gpu, readings, fastest, recorded.get(gpu.uuid, NO_RECORD)) for gpu in gpus
+                _judge(f"GPU {gpu.index} of {node}", gpu, readings, fastest, recorded.get(gpu.uuid, NO_RECORD))
+                for gpu in gpus
             ]
         if self._smi and not self._only_reads(request.context.target):
             return await self._smi.judge(place, pods, since)

@@ -83,14 +83,15 @@ class Smi:
         readings = await self._history.add(place, {index: gpu.values for index, gpu in gpus.items()}, since)
         fastest = max(gpu.values.get("sm_clock", 0.0) for gpu in gpus.values())
         return [
-            judge_nvidia(f"{name}/{index}", gpu, readings.before(index), fastest=fastest) for index, gpu in gpus.items()
+            judge_nvidia(f"GPU {index} of {name}", gpu, readings.before(index), fastest=fastest)
+            for index, gpu in gpus.items()
         ]
 
     def _judge_amd(self, name: str, text: str) -> list[Verdict]:
         gpus = amd_gpus(text)
         if not gpus:
             raise SourceError(f"rocm-smi gave no GPU: {' '.join(text.split())[:160]}")
-        return [amd.judge_gpu(f"{name}/{gpu}", values, (), reaches_back=False) for gpu, values in gpus.items()]
+        return [amd.judge_gpu(f"GPU {gpu} of {name}", values, (), reaches_back=False) for gpu, values in gpus.items()]
 
 
 def nvidia_gpus(text: str, fields: Mapping[str, str]) -> dict[str, SmiGpu]:

@@ -39,14 +39,14 @@ class ReadReplacedBefore:
             return no_answer(request, "the replica is on no node", source=SOURCE)
         start, cluster = self._now() - DAY_SECONDS, request.context.target.cluster
         replaced = [
-            f"{entry.target.name} ({run.incident_id})"
+            f"{entry.target.name} in {run.incident_id}"
             for run in await runs_since(self._runs, start, about=about_node(cluster, node), mentioning=node)
             if run.target.cluster == cluster
             for entry in run.ledger
             if entry.verb in REPLACES and entry.node == node and entry.applied_at >= start
             if entry.target.name != name_of(pod)
         ]
-        detail = f"replaced on {node} in a day: {', '.join(replaced) or 'none'}"
+        detail = f"replaced on {node} in the last day: {', '.join(replaced) or 'none'}"
         found = next((one for one in snapshot.nodes if name_of(one) == node), None)
         cordoned = None if found is None else bool(dig(found, "spec", "unschedulable"))
         missing = {"cordoned": snapshot.unreadable.get("nodes", f"node {node} was not read")}

@@ -866,3 +866,12 @@ def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
 def test_a_request_does_not_say_that_all_alerts_are_resolved_once_one_fires_again() -> None:
     again = waiting(alerts_resolved_at=BEGAN + 400).with_(alerts_resolved_at=None)
     assert "All alerts resolved" not in json.dumps(last(again).blocks)
+
+
+def test_what_led_to_a_patch_is_above_it() -> None:
+    """The verdict of the canary came below the rollout that was not possible."""
+    news = News(title="Does the canary pass?", result="held", text="0 preemptions", at=BEGAN)
+    data = {"title": "Roll it out", "result": "impossible", "text": "It would be reverted.", "patch": "spec:\n  a: 1"}
+    outcome = last(run(posts=(post("outcome", "outcome:1:0", "promote", news=[news.model_dump()], **data),)))
+    shown = json.dumps(outcome.blocks, ensure_ascii=False)
+    assert shown.index("Does the canary pass?") < shown.index("Roll it out") < shown.index("spec:")

@@ -197,7 +197,8 @@ def _outcome(run: Run, post: Post) -> Message:
     request = run.requests.get(post.ref)
     title = str(post.data.get("title", "")) or (request.plan.title if request else post.ref.replace("_", " "))
     in_words = RESULTS.get(result, result.replace("_", " ") or "outcome")
-    body = section([f"{OUTCOMES.get(result, '•')} *{line(capitalized(title), 300)}*: {line(in_words, 80)}"])
+    body = section(news_lines(_news(post)))
+    body += section([f"{OUTCOMES.get(result, '•')} *{line(capitalized(title), 300)}*: {line(in_words, 80)}"])
     body += section([prose(text, 2_000, people=people_of(run)) if text != title else ""])
     if patch := str(post.data.get("patch", "")):
         body += section([code_block(patch.split("\n"), PATCH_CHARACTERS)])

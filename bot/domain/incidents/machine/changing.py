@@ -58,9 +58,10 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
         "planned", f"{change.verb}: {result.outcome.replace('_', ' ')} — {text}", data=result.model_dump(mode="json")
     )
     is_tried = change.verb == "canary" and bool(draft.recommended_by(change.state))
-    title = TRIED if is_tried else draft.playbook.called(change.state)
+    title = TRIED if is_tried else draft.option(change.state) or draft.playbook.called(change.state)
     if is_patch:
-        shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title}
+        # What led here is read first: the canary's verdict before the rollout that is not possible.
+        shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title, **draft.take_news()}
         draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
     elif not (result.outcome == "not_needed" and _only_cleans_up(draft, change)):
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))

@@ -202,11 +202,17 @@ class Draft:
         self.post("note", f"note:{ref}", ref, {"text": text, "user": user, **more})
         return ref
 
+    def take_news(self) -> dict[str, Any]:
+        """What happened since people were last addressed, for the message that brings it."""
+        news = {"news": [each.model_dump(mode="json") for each in self.run.news]} if self.run.news else {}
+        self.set(news=())
+        return news
+
     def _news(self) -> dict[str, Any]:
         run, findings = self.run, self.run.findings
         looked = {"looked": run.looked.model_dump(mode="json", exclude_defaults=True)}
-        news = {"news": [each.model_dump(mode="json") for each in run.news]} if run.news else {}
-        self.set(looked=Looked(), news=())
+        news = self.take_news()
+        self.set(looked=Looked())
         # At the end nobody has to decide: what was found before, perhaps by another playbook, is enough.
         is_told = findings.is_diagnosed or (not run.is_open and any(post.kind == "diagnosis" for post in run.posts))
         checks = [[each.found, each.text] for each in findings.checks]

@@ -12,7 +12,7 @@ from bot.domain.approvals.kinds import Asked, Share
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import Notify
 from bot.domain.incidents.machine import Rules
-from bot.domain.incidents.run import Looked
+from bot.domain.incidents.run import Looked, News
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
@@ -354,3 +354,14 @@ def test_an_undo_is_not_offered_before_anything_was_changed() -> None:
     assert {each.key: each.why_not for each in request.alternatives}[
         "back"
     ] == "the bot has changed nothing that could be taken back"
+
+
+def test_a_patch_for_an_option_that_is_not_possible_follows_what_led_there() -> None:
+    told = story(room=2.0)
+    news = News(title="Does the canary pass?", result="held", text="0 preemptions", at=told.at)
+    told.run = told.run.with_(news=(news,))
+    told.planned(PlanResult(outcome="impossible", reason="Argo CD would revert it", hint="spec:\n  replicas: 6"))
+    (outcome,) = (post for post in told.run.posts if post.kind == "outcome")
+    assert outcome.data["title"] == "Add 4 replicas"
+    assert [each["title"] for each in outcome.data["news"]] == ["Does the canary pass?"]
+    assert told.run.news == ()
