@@ -36,7 +36,7 @@ PHASE_OUTCOMES = frozenset({"planned", "granted", "superseded", "replan"})
 def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = None, chosen_by: str = "") -> None:
     """Leave by `outcome` if the playbook defines it; otherwise ask what next. `clause` is the index of the `go`.
 
-    `chosen_by`: the person on call who chose it.
+    `chosen_by`: the person who chose it, and has the incident if that hands it over.
     """
     here = draft.run.at_state
     there = draft.playbook.machine.next(here, outcome)
@@ -112,7 +112,7 @@ def enter(
 
 
 def _hand_over(draft: Draft, state: DivertState, *, chosen_by: str) -> None:
-    """Ask who takes it. A person on call who chose to hand over to those on call has it, without a second press."""
+    """Ask who takes it. A person who chose it has it: the choice said so, and asked for no second press."""
     if chosen_by and not state.to_group and state.taken:
         draft.set(lead=chosen_by)
         go(draft, "taken")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bot.domain.approvals.edits import values_of
 from bot.domain.approvals.grant import (
-    APPROVERS,
     INSTEAD,
     JudgedPress,
     Press,
@@ -194,9 +193,8 @@ def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -
         raise ApprovalError(f"'{press.value}' is not possible instead" + (f": {other.why_not}" if other else ""))
     reason = f"{other.label}{INSTEAD}"
     _decide(draft, request, status="superseded", by=press.user, reason=reason, said=f"chose '{other.label}' instead of")
-    is_on_call = all(demand.team == APPROVERS for demand in request.policy.demands)
     because = f"{press.user_name or press.user} chose it instead"
-    entering.go(draft, f"option:{other.key}", because=because, chosen_by=press.user if is_on_call else "")
+    entering.go(draft, f"option:{other.key}", because=because, chosen_by=press.user)
 
 
 def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:

@@ -12,6 +12,7 @@ from bot.domain.approvals.kinds import Asked, Share
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import Notify
 from bot.domain.incidents.machine import Rules
+from bot.domain.incidents.machine.questions import TAKEN_AND_CLOSED
 from bot.domain.incidents.run import Looked, News
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
@@ -365,3 +366,13 @@ def test_a_patch_for_an_option_that_is_not_possible_follows_what_led_there() -> 
     assert outcome.data["title"] == "Add 4 replicas"
     assert [each["title"] for each in outcome.data["news"]] == ["Does the canary pass?"]
     assert told.run.news == ()
+
+
+def test_who_chooses_to_hand_over_instead_has_it_and_reads_that_before() -> None:
+    people = "{divert: people, why: A person has to take over., taken: over}\n  over: {end: handed_over}"
+    asked = TEXT.replace("{end: handed_over}", people)
+    told = story(text=asked).planned(PLANNED).posted()
+    offered = {each.key: each.effect for each in request_of(told).alternatives}
+    assert offered["people"] == TAKEN_AND_CLOSED
+    told.presses("choose", value="people", user="ben")
+    assert (told.run.ending, told.run.lead, dict(told.run.questions)) == ("handed_over", "ben", {})
