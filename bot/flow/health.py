@@ -24,7 +24,7 @@ class Levels(Protocol):
 
 
 class Health:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what health is told from
         self,
         store: Levels,
         *,
