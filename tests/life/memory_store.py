@@ -28,6 +28,9 @@ class MemoryStore:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.runs: dict[str, Run] = {}
+        self.next_deadlines: dict[str, float] = {}
+        """Of the runs that have one: a month has hundreds of runs, of which few are open."""
+        self._open_runs: set[str] = set()
         self.inboxes: defaultdict[str, list[Event]] = defaultdict(list)
         self.entries: defaultdict[str, list[Chained]] = defaultdict(list)
         self.owed: dict[tuple[str, str], tuple[float, Effect]] = {}
@@ -92,7 +95,7 @@ class MemoryStore:
             return None
         self._intake.remove(entry)
         if how == "opens":
-            self.runs[name] = run
+            self._keep_run(run)
         if how == "opens" or offer:
             self._bundles.setdefault(offer.digest if offer else run.digest, bundle)
         event_id = f"alert/{entry.entry_id}/{entry.alert.dedupe_key}"
@@ -142,7 +145,7 @@ class MemoryStore:
 
     async def look(self, incident_id: str) -> Waiting | None:
         run = self.runs.get(incident_id)
-        return None if run is None else Waiting(run, tuple(self.inboxes[incident_id]), self._now())
+        return None if run is None else Waiting(run, self._inbox(incident_id), self._now())
 
     async def append(self, incident_id: str, events: Sequence[Event]) -> bool:
         if incident_id not in self.runs:
@@ -163,8 +166,10 @@ class MemoryStore:
             raise StaleRunError(f"{name} is another version")
         if run.is_open and run.parked is None and held not in (None, name) and not was_in_slot:
             raise StaleRunError(f"{held} has the target")
-        self.runs[name] = run
-        del self.inboxes[name][:consumed]
+        self._keep_run(run)
+        self.inboxes[name] = self.inboxes[name][consumed:]
+        if not self.inboxes[name]:
+            del self.inboxes[name]
         self.entries[name] += entries
         void = [at for at, (_, effect) in self.owed.items() if at[0] == name and effect.visit not in (None, run.visit)]
         for at in void:
@@ -172,13 +177,33 @@ class MemoryStore:
         for effect in effects:
             self.owed[name, effect.effect_id] = (self._now(), effect)
         self._keep_index(run, held)
-        return Committed(Waiting(run, tuple(self.inboxes[name]), self._now()))
+        return Committed(Waiting(run, self._inbox(name), self._now()))
+
+    @property
+    def open_runs(self) -> list[Run]:
+        """In the order in which they were opened first."""
+        return [self.runs[name] for name in sorted(self._open_runs, key=_number)]
+
+    def _inbox(self, name: str) -> tuple[Event, ...]:
+        return tuple(self.inboxes.get(name, ()))
+
+    def _keep_run(self, run: Run) -> None:
+        name = run.incident_id
+        self.runs[name] = run
+        if run.deadlines:
+            self.next_deadlines[name] = min(run.deadlines.values())
+        else:
+            self.next_deadlines.pop(name, None)
+        if run.is_open:
+            self._open_runs.add(name)
+        else:
+            self._open_runs.discard(name)
 
     def _keep_index(self, run: Run, held: str | None) -> None:
         name, key = run.incident_id, run.target.key
         if not run.is_open:
-            self._last[key] = max(self._last.get(key, name), name, key=lambda each: int(each.removeprefix("INC-")))
-            if held == name and not self.inboxes[name]:
+            self._last[key] = max(self._last.get(key, name), name, key=_number)
+            if held == name and name not in self.inboxes:
                 del self._open[key]
         elif run.parked is not None:
             if held == name:
@@ -193,3 +218,7 @@ class MemoryStore:
     async def count_event_failure(self, incident_id: str, event_id: str) -> int:
         self._failures[f"{incident_id}/{event_id}"] += 1
         return self._failures[f"{incident_id}/{event_id}"]
+
+
+def _number(incident_id: str) -> int:
+    return int(incident_id.removeprefix("INC-"))

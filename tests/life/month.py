@@ -182,6 +182,7 @@ class Month:
             **_World(self).handlers(),
         }
         self.troubles: list[Trouble] = []
+        """Those that are not over."""
         self.faults: list[str] = []
         self.presses: Counter[str] = Counter()
         self.relief: list[float] = []
@@ -240,10 +241,9 @@ class Month:
         return self.fault(f"it does not come to rest: {self._to_advance()}, {self._to_perform()}")
 
     def _to_advance(self) -> list[str]:
-        runs, now = self.store.runs, self.now()
-        waiting = {name for name, events in self.store.inboxes.items() if events}
-        waiting |= {name for name, run in runs.items() if run.deadlines and min(run.deadlines.values()) <= now}
-        return sorted(waiting)
+        now = self.now()
+        overdue = {name for name, at in self.store.next_deadlines.items() if at <= now}
+        return sorted(overdue | self.store.inboxes.keys())
 
     def _to_perform(self) -> list[tuple[str, str]]:
         return [key for key, (at, _) in self.store.owed.items() if at <= self.now()]
@@ -261,9 +261,9 @@ class Month:
     async def _go_on(self, ends: float) -> None:
         """Let time pass until something happens: a deadline, an effect that is owed, a person, an alert."""
         times = [at for at, _ in self.store.owed.values()]
-        times += [at for run in self.store.runs.values() for at in run.deadlines.values()]
+        times += self.store.next_deadlines.values()
         times += [due.at for due in self._plans[:1]]
-        times += [min(one.ends_at, one.notified_at + REPEAT_SECONDS) for one in self.troubles if one.over_at is None]
+        times += [min(one.ends_at, one.notified_at + REPEAT_SECONDS) for one in self.troubles]
         self._at = max(min([ends, *times]), self._at + 0.5)
         while self._plans and self._plans[0].at <= self.now():
             what = self._plans.pop(0).what
@@ -289,7 +289,7 @@ class Month:
             name = self.rng.choices(list(ALERTS), weights=list(ALERTS.values()))[0]
             severity = "critical" if self.rng.random() < 0.6 else "warning"
             fingerprint = f"{workload}-{name}"
-            if any(one.alert.fingerprint == fingerprint and one.over_at is None for one in self.troubles):
+            if any(one.alert.fingerprint == fingerprint for one in self.troubles):
                 continue
             alert = builders.alert(
                 fingerprint=fingerprint, starts_at=self.now(), alertname=name, deployment=workload,
@@ -301,10 +301,9 @@ class Month:
 
     async def _alertmanager(self) -> None:
         now = self.now()
-        for one in self.troubles:
-            if one.over_at is not None:
-                continue
+        for one in list(self.troubles):
             if now >= one.ends_at:
+                self.troubles.remove(one)
                 one.over_at = now
                 resolved = one.alert.model_copy(update={"status": "resolved"})
                 await self.store.accept([resolved], truncated=0)
@@ -322,12 +321,12 @@ class Month:
         return []
 
     def fires(self, workload: str) -> bool:
-        return any(one.workload == workload and one.over_at is None for one in self.troubles)
+        return any(one.workload == workload for one in self.troubles)
 
     def cure(self, workload: str) -> None:
         """A change helps: half of the alerts end soon."""
         for one in self.troubles:
-            if one.workload == workload and one.over_at is None and not one.cured and self.rng.random() < 0.5:
+            if one.workload == workload and not one.cured and self.rng.random() < 0.5:
                 one.cured = True
                 one.ends_at = min(one.ends_at, self.now() + 8 * MINUTE)
                 self.relief.append((self.now() - one.alert.starts_at.timestamp()) / MINUTE)
@@ -376,7 +375,7 @@ class Month:
     # --- what must hold ----------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        runs = [run for run in self.store.runs.values() if run.is_open]
+        runs = self.store.open_runs
         owed = {name for name, _ in self.store.owed}
         for run in runs:
             self._look_at_slack(run)
