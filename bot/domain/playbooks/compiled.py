@@ -486,13 +486,13 @@ class CompiledPlaybook:
         enough = self._derived.state(name).enough
         return enough is not None and verdict_of(enough, self._with_settings(data)) is True
 
-    @property
-    def wanted_for_calm(self) -> dict[str, SignalSpec]:
+    @cached_property
+    def wanted_for_calm(self) -> Mapping[str, SignalSpec]:
         """Returns the signals that `calm` needs, and those that say whether the workload is still there."""
         named = (*signals_of_calm(self.playbook), *self._of_presence)
         return {name: self.playbook.signals[name] for name in named}
 
-    @property
+    @cached_property
     def _of_presence(self) -> list[str]:
         signals = self.playbook.signals.items()
         return [name for name, spec in signals if isinstance(spec, ProbeSignal) and spec.probe == PRESENCE_PROBE]
