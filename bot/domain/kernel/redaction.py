@@ -47,6 +47,7 @@ def is_secret_name(name: str) -> bool:
     return parts[-1] in _ENDS_SECRET or any(part in _IS_SECRET or part.endswith(_WITHIN) for part in parts)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_written_secret(name: str) -> bool:
     """In running text only unambiguous names count: `key: 5` in a sentence is not a secret, `API_KEY=5` is."""
     return is_secret_name(name) and name.lower() not in _OF_A_SENTENCE
@@ -149,7 +150,7 @@ SHORT = 300
 def redacted(text: str) -> str:
     """Returns the text with every secret in it masked."""
     if (text.isalnum() and text.islower() and not text.startswith("dapi")) or (
-        len(text) <= MAX_NUMBERED and _NUMBERED.fullmatch(text)
+        len(text) <= MAX_NUMBERED and text[-1:].isdigit() and _NUMBERED.fullmatch(text)
     ):
         # An id or a hash, which seldom comes twice: every other secret that shows by itself has a sign or a capital.
         return text
@@ -222,6 +223,7 @@ def _is_open(name: str, value: str) -> bool:
     return name.lower() == "token" and _SMALL_NUMBER.fullmatch(plain) is not None
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_auth(name: str) -> bool:
     return name.lower() in ("auth", "_auth")
 
@@ -278,7 +280,7 @@ def redacted_data(data: Any) -> Any:
         return data
     if isinstance(data, str):
         return redacted(data)
-    if isinstance(data, dict | Mapping):
+    if data.__class__ is dict or isinstance(data, Mapping):
         return _redacted_fields(data)
     if isinstance(data, Sequence) and not isinstance(data, bytes):
         return _redacted_list(data)
@@ -289,10 +291,12 @@ def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("name")
     if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
         return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
-    return {key: _redacted_field(key, item) for key, item in data.items()}
+    return {key: item if item.__class__ in _PLAIN else _redacted_field(key, item) for key, item in data.items()}
 
 
 def _redacted_field(key: str, item: Any) -> Any:
+    if item.__class__ is dict:
+        return _redacted_fields(item)
     if isinstance(item, str):
         return MASK if item and _holds_secret(key, item) else redacted(item)
     if isinstance(item, list | tuple) and is_written_secret(key):  # several keys, as vLLM takes them
