@@ -138,6 +138,12 @@ class Autoscaler:
         return f"{self.kind} {name_of(self.obj)} (min {self.least}, max {self.most})"
 
     @property
+    def lowest(self) -> int:
+        """The fewest replicas that it ever decides by itself: KEDA goes below its floor while nothing is to be done."""
+        idle = dig(self.obj, "spec", "idleReplicaCount")
+        return self.least if idle is None else int(idle)
+
+    @property
     def floor_field(self) -> str:
         return "minReplicas" if self.kind == "HorizontalPodAutoscaler" else "minReplicaCount"
 

@@ -405,6 +405,15 @@ def test_a_replacement_says_how_far_it_is(seen: ClusterSnapshot, state: str, tex
 FEWER_WANTED = "3 of 3 replicas Ready, HorizontalPodAutoscaler llm (min 2, max 8) wants 3 now, not 4"
 
 
+IDLES_AT_ONE = applied(
+    [
+        {"op": "add", "path": "/spec/minReplicaCount", "value": 3},
+        {"op": "add", "path": "/spec/idleReplicaCount", "value": 1},
+    ],
+    scaled_object(),
+)
+
+
 def scaled_in_by(seen: ClusterSnapshot, **sources: Any) -> ClusterSnapshot:
     return replace(seen, **({"autoscalers": (scaler(),)} | sources))
 
@@ -438,6 +447,15 @@ def scaled_in_by(seen: ClusterSnapshot, **sources: Any) -> ClusterSnapshot:
             scaled_in_by(sized(3, OLD[0], *OLD[2:]), autoscalers=(), unreadable={"autoscalers": "timed out"}),
             "pending",
             "it was scaled to 3; whether an autoscaler did that cannot be read now: timed out",
+        ),
+        # An autoscaler does nothing while the workload is scaled to 0, and goes no lower than its floor.
+        case("to-zero-by-hand", scaled_in_by(sized(0)), "failed", "somebody else scaled it to 0"),
+        case("below-its-floor", scaled_in_by(sized(1, OLD[0])), "failed", "somebody else scaled it to 1"),
+        case(
+            "to-keda's-idle-number",
+            scaled_in_by(sized(1, OLD[0]), autoscalers=(), scaled_objects=(IDLES_AT_ONE,)),
+            "done",
+            "1 of 1 replicas Ready, ScaledObject llm-queue (min 3, max 8) wants 1 now, not 4, llm-2 is gone",
         ),
     ],
 )
