@@ -102,7 +102,7 @@ def newest_table() -> FlagTable:
     return table
 
 
-OWN_VERSIONS = re.compile(r"(?:^|/)(?:lmcache|llm-d|nvidia)/")
+OWN_VERSIONS = re.compile(r"(?:^|/)(?:lmcache|llm-d|nvidia|kserve|rhaiis)/")
 """Projects whose images contain vLLM, and whose tags are versions of their own (`lmcache/vllm-openai:v0.3.7`)."""
 
 

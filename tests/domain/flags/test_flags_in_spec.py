@@ -285,6 +285,8 @@ def test_a_config_file_that_cannot_be_read_says_so(maps: dict[str, Any], mount: 
         pytest.param("lmcache/vllm-openai:v0.3.7", "", id="of-lmcache"),
         pytest.param("ghcr.io/llm-d/llm-d-cuda:v0.3.1", "", id="of-llm-d"),
         pytest.param("nvcr.io/nvidia/vllm:25.09-py3", "", id="a-month"),
+        pytest.param("kserve/huggingfaceserver:v0.15.2-gpu", "", id="of-kserve"),
+        pytest.param("registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.2.2", "", id="of-red-hat"),
     ],
 )
 def test_the_engine_version_is_only_what_the_tag_says(image: str, version: str) -> None:
