@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-from bot.domain.cluster.objects import condition, controller_of, dig, name_of, seconds_of, uid_of
+from bot.domain.cluster.objects import condition, controller_of, dig, last_seen_of, name_of, seconds_of, uid_of
 from bot.domain.cluster.pod_state import PENDING_SECONDS
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import rollout_state
@@ -38,22 +39,34 @@ def refused_replicas(workload: Obj, snapshot: ClusterSnapshot) -> int:
 def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
     """Returns the reason from events about a StatefulSet, a LeaderWorkerSet's parts or a Job."""
     about = [event for event in snapshot.failed_creates if _is_about(event, owner)]
-    lasting = [event for event in about if not _is_over(event, owner, snapshot)]
+    made_at = _newest_pods(snapshot, {_maker_of(event) for event in about}) if about else {}
+    lasting = [event for event in about if not _is_over(event, owner, snapshot, made_at.get(_maker_of(event), 0.0))]
     if not lasting:
         return ""
-    newest = max(lasting, key=_last_seen)
+    newest = max(lasting, key=last_seen_of)
     return _lasting(min(map(_first_seen, lasting)), str(newest.get("message") or ""), snapshot.at)
 
 
-def _is_over(event: Obj, owner: Obj, snapshot: ClusterSnapshot) -> bool:
+def _is_over(event: Obj, owner: Obj, snapshot: ClusterSnapshot, made_at: float) -> bool:
     """Whether the controller would have tried again since, has made a pod since, or would succeed with the next one."""
-    last, maker = _last_seen(event), dig(event, "involvedObject", "uid")
-    if snapshot.at - last >= RETRY_SECONDS:
-        return True
-    made = [pod for pod in (*snapshot.pods, *snapshot.all_pods) if (controller_of(pod) or {}).get("uid") == maker]
-    if any((seconds_of(dig(pod, "metadata", "creationTimestamp")) or 0.0) > last for pod in made):
+    last = last_seen_of(event)
+    if snapshot.at - last >= RETRY_SECONDS or made_at > last:
         return True
     return _has_room_now(str(event.get("message") or ""), owner, snapshot)
+
+
+def _maker_of(event: Obj) -> str:
+    return str(dig(event, "involvedObject", "uid") or "")
+
+
+def _newest_pods(snapshot: ClusterSnapshot, makers: Collection[str]) -> dict[str, float]:
+    """Returns when each of these controllers made its newest pod. A cluster has thousands of others."""
+    newest: dict[str, float] = {}
+    for pod in (*snapshot.pods, *snapshot.all_pods):
+        if (maker := str((controller_of(pod) or {}).get("uid"))) in makers:
+            made_at = seconds_of(dig(pod, "metadata", "creationTimestamp")) or 0.0
+            newest[maker] = max(made_at, newest.get(maker, 0.0))
+    return newest
 
 
 def _has_room_now(message: str, owner: Obj, snapshot: ClusterSnapshot) -> bool:
@@ -65,13 +78,8 @@ def _has_room_now(message: str, owner: Obj, snapshot: ClusterSnapshot) -> bool:
     return all(isinstance(room, QuotaRoom) and room.replicas >= 1 for room in rooms)
 
 
-def _last_seen(event: Obj) -> float:
-    times = (event.get("lastTimestamp"), dig(event, "series", "lastObservedTime"), event.get("eventTime"))
-    return max((at for time in times if (at := seconds_of(time)) is not None), default=0.0)
-
-
 def _first_seen(event: Obj) -> float:
-    return seconds_of(event.get("firstTimestamp") or event.get("eventTime")) or _last_seen(event)
+    return seconds_of(event.get("firstTimestamp") or event.get("eventTime")) or last_seen_of(event)
 
 
 def _lasting(began: float | None, message: str, at: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -219,6 +220,23 @@ NAMELESS_TIMES: dict[str, Any] = {"firstTimestamp": None, "lastTimestamp": None,
 )
 def test_a_refusal_lasts_until_something_newer_shows_its_end(seen: ClusterSnapshot, said: str) -> None:
     assert not_created(seen.workload or {}, seen) == said
+
+
+class Counted(tuple[Obj, ...]):
+    """Pods that count how often all of them are looked at."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Obj]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_the_pods_of_the_cluster_are_looked_at_once_for_many_refusals() -> None:
+    """A controller repeats a refusal with other numbers, and each poll of a wait reads all of those."""
+    pods = Counted(made(number, 9000) for number in range(3))
+    seen = lacking_one(*(event(10 + number) for number in range(30)), all_pods=pods)
+    assert (not_created(seen.workload or {}, seen), pods.passes) == (REFUSED, 1)
 
 
 def test_a_deployment_whose_quota_was_widened_is_waited_for() -> None:
