@@ -12,15 +12,20 @@ LARGE_LETTERS = 256 * 1024
 
 
 class ParseInTurn:
-    """One page in each turn of the loop, however many arrived in the same moment, and a large page in a thread."""
+    """One page in each turn of the loop, however many arrived in the same moment, and beside them one large page.
+
+    A large page has a thread, and only other large pages wait for it.
+    """
 
     def __init__(self, aside: Callable[..., Awaitable[Any]] = asyncio.to_thread) -> None:
-        self._aside, self._turn = aside, asyncio.Lock()
+        self._aside = aside
+        self._turn, self._thread = asyncio.Lock(), asyncio.Lock()
 
     async def __call__(self, parse: Callable[[str], T], page: str) -> T:
-        async with self._turn:
-            if len(page) >= LARGE_LETTERS:
+        if len(page) >= LARGE_LETTERS:
+            async with self._thread:
                 parsed: T = await self._aside(parse, page)
                 return parsed
+        async with self._turn:
             await asyncio.sleep(0)
             return parse(page)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
+from bot.flow.parse_in_turn import LARGE_LETTERS, ParseInTurn
 from bot.flow.ports import Replica
 from tests.adapters.vllm.many_servers import Page, many_servers
 from tests.kit.loop_turns import ReadyPages, turns_of_the_loop_while
@@ -119,6 +120,23 @@ async def test_a_large_page_is_parsed_off_the_loop() -> None:
     scraper = VllmScraper(ReadyPages(text), lambda: 7.0, aside=aside)
     (found,) = await scraper.scrape([Replica(name="llm-0", uid="u", address="127.0.0.1")])
     assert (parsed_aside, len(found.ranks)) == ([text], 20_000)
+
+
+async def test_small_pages_do_not_wait_for_a_large_one() -> None:
+    """One engine with a huge page, of any tenant, must not make the others unreadable."""
+    is_small_done = asyncio.Event()
+
+    async def aside(read: Callable[[str], object], page: str) -> object:
+        await is_small_done.wait()
+        return read(page)
+
+    parsed = ParseInTurn(aside)
+    large = asyncio.ensure_future(parsed(len, "x" * LARGE_LETTERS))
+    async with asyncio.timeout(5):
+        await asyncio.sleep(0)
+        assert await parsed(len, "small") == len("small")
+        is_small_done.set()
+        assert await large == LARGE_LETTERS
 
 
 async def test_a_small_page_needs_no_thread() -> None:
