@@ -183,10 +183,10 @@ class SampledWorkloads:
         if len(readable) > MAX_WORKLOADS and not self._is_bounded:
             log.warning("sampling.bounded", workloads=len(readable), sampled=MAX_WORKLOADS)
         self._is_bounded = len(readable) > MAX_WORKLOADS
-        self._rounds_left = ROUNDS_KEPT - 1 if self._is_bounded else 0
         if self._is_bounded:
             reading = await self._runs.incidents_reading()
             readable.sort(key=lambda one: (one[0] not in self._named, one[1] not in reading))
+            self._rounds_left = ROUNDS_KEPT - 1
         self._left_out.are((key for key, _ in readable[MAX_WORKLOADS:]), of=len(readable))
         self._kept = [
             ReadContext(target=Target.of_key(key), incident_id=incident, opened_at=0.0, picked={}, settings={})

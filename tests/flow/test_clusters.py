@@ -8,7 +8,7 @@ import redis.asyncio as aioredis
 from bot.domain.approvals.grant import grant
 from bot.domain.incidents.effect import ReadSignals
 from bot.domain.incidents.event import SignalsRead
-from bot.domain.kernel.errors import ClusterError, UnknownClusterError
+from bot.domain.kernel.errors import ClusterError, StorageUnavailableError, UnknownClusterError
 from bot.domain.kernel.target import Target, is_of
 from bot.flow.clusters import absent
 from bot.flow.perform_effect import Done, EffectContext
@@ -121,6 +121,19 @@ async def test_named_workloads_and_those_whose_incident_waits_for_a_reading_are_
     first, second, *others = await sampled()
     assert (first.target, second.incident_id) == (named, last)
     assert len(others) == MAX_WORKLOADS - 2
+
+
+async def test_a_round_that_the_storage_fails_is_followed_by_one_that_asks_again() -> None:
+    class FailsOnce(ManyOpen):
+        async def incidents_reading(self) -> frozenset[str]:
+            if self.read == 1:
+                raise StorageUnavailableError("no answer")
+            return await super().incidents_reading()
+
+    sampled = SampledWorkloads(FailsOnce(MAX_WORKLOADS + 1), (), lambda target: True)
+    with pytest.raises(StorageUnavailableError):
+        await sampled()
+    assert len(await sampled()) == MAX_WORKLOADS
 
 
 async def test_a_workload_that_is_not_sampled_all_the_time_is_told() -> None:
