@@ -392,6 +392,16 @@ def test_an_undo_names_what_was_done_since_and_stays() -> None:
     assert grade(plan, "stays") == "note"
 
 
+def test_an_undo_after_many_replacements_names_two_and_counts_the_others() -> None:
+    call = planned("set_flags", CAP_EDIT, snapshot()).calls[0]
+    evicted = planned("replace_replica", {"replica": "llm-2"}, snapshot()).calls[0]
+    replaced = entry(evicted, verb="replace_replica")
+    done = [replaced.model_copy(update={"title": f"Evict llm-{n}", "call_id": f"INC-42/R{n}/0"}) for n in range(2, 22)]
+    seen = snapshot(workload=applied(call.body, deployment()))
+    plan = planned("undo", {"of": "last"}, seen, with_ledger(entry(call), *done))
+    assert weighed(plan, "stays") == "what was done since has no undo and stays: Evict llm-2, Evict llm-3 and 18 more"
+
+
 @pytest.mark.parametrize(
     "later",
     [

@@ -60,7 +60,7 @@ from bot.domain.kernel.errors import impossible, not_needed
 OF_AUTOSCALER = "autoscaler"
 NO_CHANGE = frozenset({"undo", "probe_request"})
 NAMED = 2
-"""Calls in a title, and edits of one."""
+"""Calls in a title, edits of one, and changes that stay."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,12 @@ def _title(inverses: Sequence[_Inverse]) -> str:
 
 def _in_words(call: Call) -> str:
     edits = _edits(call)
-    more = f" and {len(edits) - NAMED} more" if len(edits) > NAMED else ""
-    return f"{call.title}: {', '.join(edits[:NAMED])}{more}" if edits else call.title
+    return f"{call.title}: {_in_short(edits)}" if edits else call.title
+
+
+def _in_short(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return ", ".join(texts[:NAMED]) + more
 
 
 def _edits(call: Call) -> list[str]:
@@ -173,8 +177,8 @@ def last_change(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     return [entry for entry in can if _change_of(entry.call_id) in changes]
 
 
-def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> list[str]:
-    """Returns the titles of what was done after these calls and has no undo, such as the replacement of a replica.
+def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> str:
+    """Returns what was done after these calls and has no undo, such as the replacement of a replica; empty if nothing.
 
     A request to a replica changes nothing, and what only took an earlier change back is no change of its own.
     """
@@ -182,15 +186,14 @@ def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> lis
     took_back = {entry.undone_by for entry in ledger}
     since = max((at for at, entry in enumerate(ledger) if entry in undone), default=len(ledger))
     later = [entry for entry in ledger[since + 1 :] if _change_of(entry.call_id) not in has_undo]
-    return [entry.title for entry in later if entry.verb not in NO_CHANGE and entry.call_id not in took_back]
+    changed = [entry for entry in later if entry.verb not in NO_CHANGE and entry.call_id not in took_back]
+    return _in_short([entry.title for entry in changed])
 
 
 def _stay_note(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> tuple[Circumstance, ...]:
-    titles = staying(ledger, undone)
-    if not titles:
+    if not (said := staying(ledger, undone)):
         return ()
-    text = f"what was done since has no undo and stays: {', '.join(titles)}"
-    return (Circumstance(name="stays", grade="note", text=text),)
+    return (Circumstance(name="stays", grade="note", text=f"what was done since has no undo and stays: {said}"),)
 
 
 def _change_of(call_id: str) -> str:

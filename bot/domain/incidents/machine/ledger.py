@@ -98,4 +98,4 @@ def earlier_undo(run: Run) -> str:
         return ""
     # Not the floor of an autoscaler that was held for it.
     first = next((entry for entry in reversed(undone) if entry.target.kind in KINDS), undone[-1])
-    return f"An earlier change goes back ({first.title}): what was done since has no undo ({', '.join(stays)})."
+    return f"An earlier change goes back ({first.title}): what was done since has no undo ({stays})."

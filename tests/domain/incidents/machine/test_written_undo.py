@@ -80,8 +80,13 @@ ASKS = load_text(
             ("Evict llm-2",),
             "An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo (Evict llm-2).",
         ),
+        (
+            ("Evict llm-2", "Evict llm-3", "Evict llm-4", "Evict llm-5"),
+            "An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo "
+            "(Evict llm-2, Evict llm-3 and 2 more).",
+        ),
     ],
-    ids=["it is the last one", "a replacement came after it"],
+    ids=["it is the last one", "a replacement came after it", "many came after it"],
 )
 def test_a_button_that_takes_back_an_earlier_change_says_so(later: tuple[str, ...], note: str | None) -> None:
     story = Story(Bundle.of(ASKS)).opened().reads(0.95).chooses("grow")
