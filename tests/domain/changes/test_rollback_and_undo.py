@@ -407,6 +407,7 @@ def test_an_undo_after_many_replacements_names_two_and_counts_the_others() -> No
     [
         pytest.param({"verb": "replace_replica", "call_id": "INC-42/R0/0"}, id="before"),
         pytest.param({"verb": "probe_request", "call_id": "INC-42/R2/0"}, id="a-test-request"),
+        pytest.param({"verb": "run_job", "call_id": "INC-42/R2/0"}, id="a-job-that-has-ended"),
         pytest.param({"verb": "undo", "call_id": "INC-42/R2/0"}, id="an-undo"),
         pytest.param({"verb": "replace_replica", "call_id": "INC-42/R1/1"}, id="part-of-the-change"),
     ],

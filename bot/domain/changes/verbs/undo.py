@@ -58,7 +58,7 @@ from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.kernel.errors import impossible, not_needed
 
 OF_AUTOSCALER = "autoscaler"
-NO_CHANGE = frozenset({"undo", "probe_request"})
+NO_CHANGE = frozenset({"undo", "probe_request", "run_job"})
 NAMED = 2
 """Calls in a title, edits of one, and changes that stay."""
 
@@ -180,7 +180,8 @@ def last_change(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> str:
     """Returns what was done after these calls and has no undo, such as the replacement of a replica; empty if nothing.
 
-    A request to a replica changes nothing, and what only took an earlier change back is no change of its own.
+    A request to a replica and a Job that has ended change nothing, and what only took an earlier change back is no
+    change of its own.
     """
     has_undo = {_change_of(entry.call_id) for entry in ledger if entry.undo or entry.undone_by}
     took_back = {entry.undone_by for entry in ledger}
