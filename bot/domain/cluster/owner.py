@@ -37,7 +37,8 @@ API_VERSIONS = {
 }
 UNLIMITED_BY_KEDA = 100
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
-PAUSES = ("paused", "paused-replicas", "paused-scale-out")
+ONLY_OUT = "paused-scale-out"
+PAUSES = ("paused", "paused-replicas", ONLY_OUT)
 """Annotations of a ScaledObject that keep it from scaling out; `paused-scale-in` does not (KEDA 2.18)."""
 NOT_PAUSED = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 """What KEDA reads as false (Go's ParseBool); other texts pause. `paused-replicas` is a number, and always pauses."""
@@ -132,6 +133,9 @@ class Autoscaler:
     least: int
     most: int | None
     paused: str = ""
+    """The annotations that keep it from adding replicas."""
+    is_fixed: bool = False
+    """Whether they keep it from taking replicas away too."""
 
     @property
     def text(self) -> str:
@@ -162,13 +166,14 @@ def autoscaler_of(snapshot: ClusterSnapshot) -> Autoscaler | None:
     workload = snapshot.workload or {}
     for scaled in snapshot.scaled_objects:
         if _aims_at(scaled, workload):
-            most = dig(scaled, "spec", "maxReplicaCount")
+            most, pauses = dig(scaled, "spec", "maxReplicaCount"), _pauses(scaled)
             return Autoscaler(
                 "ScaledObject",
                 scaled,
                 least=int(dig(scaled, "spec", "minReplicaCount") or 0),
                 most=UNLIMITED_BY_KEDA if most is None else int(most),
-                paused=_paused(scaled),
+                paused=", ".join(f"autoscaling.keda.sh/{key}={value}" for key, value in pauses.items()),
+                is_fixed=any(key != ONLY_OUT for key in pauses),
             )
     for scaler in snapshot.autoscalers:
         if _aims_at(scaler, workload):
@@ -188,11 +193,10 @@ def _aims_at(scaler: Obj, workload: Obj) -> bool:
     return target.get("name") == name_of(workload) and target.get("kind", "Deployment") == kind_of(workload)
 
 
-def _paused(scaled: Obj) -> str:
+def _pauses(scaled: Obj) -> dict[str, str]:
     given = annotations_of(scaled)
     notes = {key: given[name] for key in PAUSES if (name := f"autoscaling.keda.sh/{key}") in given}
-    pausing = {key: value for key, value in notes.items() if key == "paused-replicas" or value not in NOT_PAUSED}
-    return ", ".join(f"autoscaling.keda.sh/{key}={value}" for key, value in pausing.items())
+    return {key: value for key, value in notes.items() if key == "paused-replicas" or value not in NOT_PAUSED}
 
 
 # --- what the owner has to be given -----------------------------------------------------------------------------------

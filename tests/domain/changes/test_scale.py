@@ -178,6 +178,23 @@ def test_a_paused_scaled_object_is_left_alone(annotation: str, value: str) -> No
     assert "is paused" in declined("scale", {"by": 1}, snapshot(scaled_objects=(paused,))).reason
 
 
+def test_a_scaled_object_that_only_adds_nothing_still_takes_replicas_away() -> None:
+    paused = scaled_object(annotations={"autoscaling.keda.sh/paused-scale-out": "true"})
+    seen = snapshot(scaled_objects=(paused,))
+    assert "decides itself when fewer are enough" in declined("scale", {"by": -1}, seen).reason
+    plan = planned("restart", {}, seen)
+    assert grade(plan, "scale_in") == "fine"
+    assert (plan.calls[0].target.kind, plan.calls[0].body[-1]["value"]) == ("ScaledObject", 4)
+
+
+@pytest.mark.parametrize("annotation", ["paused", "paused-replicas"])
+def test_a_scaled_object_that_is_paused_takes_no_replica_away(annotation: str) -> None:
+    paused = scaled_object(annotations={f"autoscaling.keda.sh/{annotation}": "4"})
+    seen = snapshot(scaled_objects=(paused,))
+    assert "is paused" in declined("scale", {"by": -1}, seen).reason
+    assert {call.target.kind for call in planned("restart", {}, seen).calls} == {"Deployment"}
+
+
 @pytest.mark.parametrize("value", ["false", "False", "0"])
 def test_a_scaled_object_that_goes_on_after_a_pause_is_changed(value: str) -> None:
     resumed = scaled_object(annotations={"autoscaling.keda.sh/paused": value})

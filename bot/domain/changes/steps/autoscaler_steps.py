@@ -51,7 +51,7 @@ def _release(hold: Call) -> Call:
 
 
 def _may_scale_in(scaler: Autoscaler, snapshot: ClusterSnapshot) -> bool:
-    return not scaler.paused and scaler.least < _present(scaler, snapshot)
+    return not scaler.is_fixed and scaler.least < _present(scaler, snapshot)
 
 
 def _present(scaler: Autoscaler, snapshot: ClusterSnapshot) -> int:

@@ -114,9 +114,9 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         why = snapshot.unreadable.get("scaled_objects", "it is not there")
         hint = f"edit minReplicaCount and maxReplicaCount of {name} so that it keeps {wanted}"
         raise impossible(f"{name} owns the replica count, and it could not be read: {why}", hint)
-    if scaler.paused:
-        is_fixed = "paused-replicas" in scaler.paused
-        hint = "change the annotation, or remove it" if is_fixed else "resume it, or scale by hand"
+    if scaler.is_fixed or (scaler.paused and wanted > now):
+        is_number = "paused-replicas" in scaler.paused
+        hint = "change the annotation, or remove it" if is_number else "resume it, or scale by hand"
         raise impossible(f"{scaler.text} is paused: {scaler.paused}", hint)
     if wanted < now:
         raise impossible(f"{scaler.text} owns the replica count and decides itself when fewer are enough", scaler.how)
