@@ -368,10 +368,13 @@ def _are_enough_ready(wait: Wait, snapshot: ClusterSnapshot) -> bool:
 def _wanted(wait: Wait, snapshot: ClusterSnapshot) -> int:
     """Returns how many replicas the change was planned for, or fewer if the autoscaler has scaled in since.
 
-    Below the autoscaler's own limits somebody else did that: a workload that is scaled to 0 has none at work.
+    Below the autoscaler's own limits, or while it is paused, somebody else did that. A workload that is scaled to 0 has
+    no autoscaler at work.
     """
     planned, scaler = int(wait.parameters["replicas"]), autoscaler_of(snapshot)
-    return planned if scaler is None else min(planned, max(scaler.lowest, replicas_of(snapshot.workload or {})))
+    if scaler is None or scaler.is_fixed:
+        return planned
+    return min(planned, max(scaler.lowest, replicas_of(snapshot.workload or {})))
 
 
 def _scaled_in_by_others(wait: Wait, snapshot: ClusterSnapshot) -> Progress | None:

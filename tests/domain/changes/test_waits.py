@@ -405,6 +405,7 @@ def test_a_replacement_says_how_far_it_is(seen: ClusterSnapshot, state: str, tex
 FEWER_WANTED = "3 of 3 replicas Ready, HorizontalPodAutoscaler llm (min 2, max 8) wants 3 now, not 4"
 
 
+PAUSED = scaled_object(annotations={"autoscaling.keda.sh/paused": "true"})
 IDLES_AT_ONE = applied(
     [
         {"op": "add", "path": "/spec/minReplicaCount", "value": 3},
@@ -451,6 +452,12 @@ def scaled_in_by(seen: ClusterSnapshot, **sources: Any) -> ClusterSnapshot:
         # An autoscaler does nothing while the workload is scaled to 0, and goes no lower than its floor.
         case("to-zero-by-hand", scaled_in_by(sized(0)), "failed", "somebody else scaled it to 0"),
         case("below-its-floor", scaled_in_by(sized(1, OLD[0])), "failed", "somebody else scaled it to 1"),
+        case(
+            "keda-is-paused",
+            scaled_in_by(sized(3, OLD[0], *OLD[2:]), autoscalers=(), scaled_objects=(PAUSED,)),
+            "failed",
+            "somebody else scaled it to 3",
+        ),
         case(
             "to-keda's-idle-number",
             scaled_in_by(sized(1, OLD[0]), autoscalers=(), scaled_objects=(IDLES_AT_ONE,)),
