@@ -166,6 +166,8 @@ def _placed(name: str, labels: Mapping[str, str]) -> Callable[[_Found, float], N
     resolved = ALIASES.get(base, base)
     if resolved in HISTOGRAMS:
         if suffix == "bucket" and (bound := labels.get("le")) is not None:
+            if not _is_number(bound):
+                return None
             return lambda page, value: _add(page.histograms[rank][base].buckets, bound, value)
         model = None
         if resolved in OF_REQUESTS:
@@ -176,6 +178,13 @@ def _placed(name: str, labels: Mapping[str, str]) -> Callable[[_Found, float], N
     names = [base, of_reason] if (of_reason := f"{base}_{labels.get('finished_reason', '')}") in COUNTERS else [base]
     is_share = resolved in METRICS and METRICS[resolved].is_share
     return lambda page, value: page.add(rank, names, value, is_share=is_share)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 class _Counts:

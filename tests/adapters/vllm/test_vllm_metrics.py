@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, series_pattern
 from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.window import histogram_quantile
 from bot.flow.ports import Replica
 
 pytestmark = pytest.mark.fast
@@ -138,6 +139,15 @@ def test_labels_may_hold_whatever_is_written_in_a_models_name() -> None:
 def test_what_is_no_number_is_absent() -> None:
     assert parse("vllm:kv_cache_usage_perc NaN\n") == []
     assert parse("vllm:num_requests_running +Inf\nvllm:num_requests_waiting -Inf\n") == []
+
+
+@pytest.mark.parametrize("bound", ["", "fast", "NaN"])
+def test_a_bucket_whose_bound_is_no_number_is_absent(bound: str) -> None:
+    """The quantile of it raised, and with it the whole reading of the incident."""
+    name = "vllm:time_to_first_token_seconds_bucket"
+    found = page(f'{name}{{le="{bound}"}} 3.0', f'{name}{{le="+Inf"}} 4.0')
+    buckets = found.histograms["0"]["time_to_first_token_seconds"].buckets
+    assert (buckets, histogram_quantile(buckets, 0.9)) == ({"+Inf": 4.0}, None)
 
 
 def test_absent_is_absent_and_not_zero() -> None:
