@@ -124,9 +124,11 @@ def condition(obj: Obj, kind: str) -> Obj:
 
 
 def grace_seconds(pod: Obj) -> float:
-    """How long Kubernetes lets a pod, or one of this template, end by itself."""
+    """How long Kubernetes lets a pod, or one of this template, end by itself. A negative time counts as one second."""
     written = dig(pod, "spec", "terminationGracePeriodSeconds")
-    return DEFAULT_GRACE_SECONDS if written is None else float(written)
+    if written is None:
+        return DEFAULT_GRACE_SECONDS
+    return float(written) if written >= 0 else 1.0
 
 
 def is_ready(pod: Obj) -> bool:

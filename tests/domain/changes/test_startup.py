@@ -181,6 +181,12 @@ def test_a_replica_that_is_scaled_away_is_given_its_grace_period() -> None:
     assert within(ordered, "scaled") == 1200 + 2 * 1800 + 120
 
 
+def test_a_negative_grace_period_takes_no_time_from_a_wait() -> None:
+    """The kubelet takes it as one second."""
+    plan = planned("scale", {"by": -1}, snapshot(workload=deployment(patient(-100_000))))
+    assert within(plan, "scaled") == 1200 + 1 + 120
+
+
 def test_a_numbered_replica_is_given_its_grace_period_before_its_successor_starts() -> None:
     plan = planned("set_flags", EDIT, numbered_world(stateful_set(patient(1800))))
     assert within(plan, "rolled_out") == 3 * (1200 + 1800 + 120)
