@@ -11,10 +11,12 @@ from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of, pod_templates
+from bot.domain.kernel.quantity import parse_quantity
 
 RETRY_SECONDS = 1100.0
 """A refusal not repeated for this long is over: after many attempts a controller pauses for 1000 s (client-go)."""
-QUOTA_NAMED = re.compile(r"exceeded quota: ([a-z0-9.-]+)")
+EXCEEDED = re.compile(r"exceeded quota: ([a-z0-9.-]+)(?:, requested: (\S+), used: )?")
+"""The quota's name, and what exceeded it (`pods=1,requests.cpu=4`)."""
 
 
 def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
@@ -71,11 +73,24 @@ def _newest_pods(snapshot: ClusterSnapshot, makers: Collection[str]) -> dict[str
 
 def _has_room_now(message: str, owner: Obj, snapshot: ClusterSnapshot) -> bool:
     """Whether the quota that refused a pod is known to admit one more by now: the controller has yet to try again."""
-    named = QUOTA_NAMED.search(message)
-    if named is None or named[1] not in map(name_of, snapshot.quotas):
+    exceeded = EXCEEDED.search(message)
+    quota = next((one for one in snapshot.quotas if exceeded and name_of(one) == exceeded[1]), None)
+    if exceeded is None or quota is None or not _is_left(quota, exceeded[2] or ""):
         return False
     rooms = [quota_room(snapshot, [(each.template, 1)]) for each in pod_templates(owner)]
     return all(isinstance(room, QuotaRoom) and room.replicas >= 1 for room in rooms)
+
+
+def _is_left(quota: Obj, asked: str) -> bool:
+    """Also of what the template does not say: a LimitRange or a webhook may have added it."""
+    hard, used = dig(quota, "spec", "hard") or {}, dig(quota, "status", "used") or {}
+    amounts = [(name, amount) for name, _, amount in (one.partition("=") for one in asked.split(",")) if name in hard]
+    try:
+        left = {name: parse_quantity(hard[name]) - parse_quantity(used[name]) for name, _ in amounts}
+        return all(parse_quantity(amount) <= left[name] for name, amount in amounts)
+    except (KeyError, ValueError):
+        # What cannot be compared is not known to be left.
+        return False
 
 
 def _first_seen(event: Obj) -> float:

@@ -222,6 +222,31 @@ def test_a_refusal_lasts_until_something_newer_shows_its_end(seen: ClusterSnapsh
     assert not_created(seen.workload or {}, seen) == said
 
 
+def of_storage(requested: str) -> Obj:
+    """A refusal for what a LimitRange gave the pod: its template does not say it."""
+    counts = f"requested: {requested}, used: requests.ephemeral-storage=30Gi, limited: requests.ephemeral-storage=30Gi"
+    return event(900, message=f"forbidden: exceeded quota: team, {counts}")
+
+
+@pytest.mark.parametrize(
+    ("used", "requested", "is_refused"),
+    [
+        pytest.param("30Gi", "requests.ephemeral-storage=10Gi", True, id="nothing-left"),
+        pytest.param("25Gi", "requests.ephemeral-storage=10Gi", True, id="too-little-left"),
+        pytest.param("20Gi", "requests.ephemeral-storage=10Gi", False, id="enough-left"),
+        pytest.param("30Gi", "pods=1,requests.ephemeral-storage=10Gi", True, id="one-of-two"),
+        pytest.param("20Gi", "requests.ephemeral-storage=lots", True, id="no-amount"),
+        pytest.param("30Gi", "limits.ephemeral-storage=10Gi", False, id="not-limited-any-more"),
+    ],
+)
+def test_a_quota_admits_again_only_what_the_refusal_says_was_asked_for(
+    used: str, requested: str, *, is_refused: bool
+) -> None:
+    name = "requests.ephemeral-storage"
+    seen = lacking_one(of_storage(requested), quotas=(quota({"pods": "9", name: "30Gi"}, {"pods": "3", name: used}),))
+    assert bool(not_created(seen.workload or {}, seen)) is is_refused
+
+
 class Counted(tuple[Obj, ...]):
     """Pods that count how often all of them are looked at."""
 
