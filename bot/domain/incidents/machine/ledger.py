@@ -9,6 +9,7 @@ from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.machine import residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Run
+from bot.domain.playbooks.language import ChangeState, State
 
 SOMEBODY_ELSE = "somebody else"
 """Stored in place of a call id when another actor undid the call."""
@@ -90,8 +91,10 @@ def has_changed(run: Run, request_id: str) -> bool:
     return any(entry.call_id.startswith(own) for entry in run.ledger)
 
 
-def earlier_undo(run: Run) -> str:
-    """Returns what an undo of the last change would take back, if something that has no undo was done since."""
+def earlier_undo(run: Run, to: State | None) -> str:
+    """Returns what this state takes back if it undoes the last change, and something without an undo was done since."""
+    if not isinstance(to, ChangeState) or to.change != "undo" or to.with_.get("of", "last") != "last":
+        return ""
     undone = last_change(run.ledger)
     stays = staying(run.ledger, undone)
     if not stays:

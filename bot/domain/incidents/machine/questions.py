@@ -11,7 +11,7 @@ from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.machine.ledger import earlier_undo
 from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import PEOPLE, AskState, ChangeState, Choice, DivertState, EndState, WatchState
+from bot.domain.playbooks.language import PEOPLE, AskState, Choice, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -77,11 +77,9 @@ def ask_written(draft: Draft, state: AskState) -> None:
 
 
 def _note(draft: Draft, state: AskState, choice: Choice) -> str:
-    to = draft.playbook.playbook.states.get(choice.to)
-    undoes = isinstance(to, ChangeState) and to.change == "undo"
     # Another team that answers does not have the incident by that.
     own = choice.note or ("" if state.by else what_taking_means(draft, choice.to))
-    return " ".join(filter(None, (own, earlier_undo(draft.run) if undoes else "")))
+    return " ".join(filter(None, (own, earlier_undo(draft.run, draft.playbook.playbook.states.get(choice.to)))))
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:

@@ -79,11 +79,12 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             why_not = NOTHING_TO_UNDO
         label = text(f"{key}.label")
         effect = text(f"{key}.effect") or questions.what_taking_means(draft, state.options[key].to)
-        if not why_not and _is_undo(draft, state.options[key]):
-            effect = " ".join(filter(None, (effect, earlier_undo(draft.run))))
         if why_not:
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")
+        else:
+            to = draft.playbook.playbook.states.get(state.options[key].to)
+            effect = " ".join(filter(None, (effect, earlier_undo(draft.run, to))))
         found.append(Alternative(key=key, label=label, effect=effect, why_not=why_not))
     return tuple(found)
 

@@ -59,17 +59,32 @@ def test_what_it_has_taken_back_is_held_no_longer() -> None:
     assert (story.run.is_open, story.run.state) == (False, "calm")
 
 
-ASKS = load_text(
-    TEXT.replace(
+def asks(of: str = "last") -> Bundle:
+    """A playbook with a choice that takes something back."""
+    text = TEXT.replace(
         "      stop: {label: Stop, to: calm}",
         "      back: {label: Take the last change back, to: back}\n      stop: {label: Stop, to: calm}",
     ).replace(
         "  watch:\n    watch:",
-        "  back:\n    change: undo\n    with: {of: last}\n    why: It did not help.\n    done: calm\n    failed: left\n"
-        "  watch:\n    watch:",
-    ),
-    file="small.yaml",
-)
+        f"  back:\n    change: undo\n    with: {{of: {of}}}\n    why: It did not help.\n    done: calm\n"
+        "    failed: left\n  watch:\n    watch:",
+    )
+    return Bundle.of(load_text(text, file="small.yaml"))
+
+
+def told_of_the_choice(bundle: Bundle, later: tuple[str, ...]) -> str | None:
+    """The note beside it, once a replica was added and these calls without an undo came after that."""
+    story = Story(bundle).opened().reads(0.95).chooses("grow")
+    story.planned(PlanResult(outcome="planned", plan=GROWN)).posted().presses("approve").presses("approve", user="ben")
+    for _ in GROWN.steps:
+        story.settles()
+    entry = story.run.ledger[0].model_copy(update={"title": "Scale llm from 4 to 5"})
+    done = entry.model_copy(update={"verb": "replace_replica", "undo": (), "no_undo": "none"})
+    more = (done.model_copy(update={"title": title, "call_id": f"INC-1/R9/{n}"}) for n, title in enumerate(later))
+    story.run = story.run.with_(ledger=(entry, *more))
+    asked = story.watched("not_held").run.open_question
+    assert asked is not None
+    return asked.notes.get("back")
 
 
 @pytest.mark.parametrize(
@@ -89,14 +104,9 @@ ASKS = load_text(
     ids=["it is the last one", "a replacement came after it", "many came after it"],
 )
 def test_a_button_that_takes_back_an_earlier_change_says_so(later: tuple[str, ...], note: str | None) -> None:
-    story = Story(Bundle.of(ASKS)).opened().reads(0.95).chooses("grow")
-    story.planned(PlanResult(outcome="planned", plan=GROWN)).posted().presses("approve").presses("approve", user="ben")
-    for _ in GROWN.steps:
-        story.settles()
-    entry = story.run.ledger[0].model_copy(update={"title": "Scale llm from 4 to 5"})
-    done = entry.model_copy(update={"verb": "replace_replica", "undo": (), "no_undo": "none"})
-    more = (done.model_copy(update={"title": title, "call_id": f"INC-1/R9/{n}"}) for n, title in enumerate(later))
-    story.run = story.run.with_(ledger=(entry, *more))
-    asked = story.watched("not_held").run.open_question
-    assert asked is not None
-    assert asked.notes.get("back") == note
+    assert told_of_the_choice(asks(), later) == note
+
+
+@pytest.mark.parametrize("of", ["autoscaler", "all"])
+def test_a_button_that_takes_something_else_back_says_nothing_of_the_last_change(of: str) -> None:
+    assert told_of_the_choice(asks(of), ("Evict llm-2",)) is None
