@@ -485,6 +485,18 @@ def test_an_undo_that_rolls_nothing_out_holds_no_floor() -> None:
     assert [each.method for each in plan.calls] == ["delete"]
 
 
+def test_an_undo_that_scales_in_too_holds_no_more_replicas_than_it_leaves() -> None:
+    """An autoscaler that was not there, or could not be read, when the bot scaled: a higher floor undid the undo."""
+    (scaled,) = planned("scale", {"by": 1}, snapshot()).calls
+    (call,) = planned("set_flags", CAP, snapshot(workload=deployment(replicas=5))).calls
+    five = tuple(pod(number) for number in range(1, 6))
+    seen = snapshot(workload=applied(call.body, deployment(replicas=5)), pods=five, autoscalers=(scaler(),))
+    ledger = with_ledger(entry(scaled, verb="scale", call_id="INC-42/R1/0"), entry(call, call_id="INC-42/R2/0"))
+    plan = planned("undo", {"of": "all"}, seen, ledger)
+    floors = [each.body[-1]["value"] for each in plan.calls if each.target.kind == HPA]
+    assert ([each.body[-1]["value"] for each in plan.calls if each.subresource], floors) == ([4], [4, 2])
+
+
 @pytest.mark.parametrize("drains_itself", [True, False], ids=["one-call", "drained-one-by-one"])
 def test_a_floor_that_is_raised_already_goes_back_after_the_rollout(*, drains_itself: bool) -> None:
     before = deployment(template() if drains_itself else NO_DRAIN)

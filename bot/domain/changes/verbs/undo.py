@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.domain.changes.calls import Wording
@@ -273,10 +273,19 @@ def _steps(
     steps, circumstances = _as_one_rollout(snapshot, context, others) or _with_waits(snapshot, context, others)
     if bounds:
         return (*steps, *(inverse.call for inverse in bounds)), circumstances
-    held = without_scale_in(snapshot, steps)
+    held = without_scale_in(_fewest(snapshot, others), steps)
     # The floor is held for the undo alone: it is no change that people could be asked about.
     steps = tuple(step.model_copy(update={"restores": True}) if isinstance(step, Call) else step for step in held)
     return steps, (*circumstances, *scale_in_note(snapshot))
+
+
+def _fewest(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> ClusterSnapshot:
+    """Returns the cluster with as few replicas as the undo comes to: a higher floor would add them again."""
+    workload = snapshot.workload
+    left = [replicas_of(inverse.after) for inverse in inverses if inverse.call.subresource == "scale"]
+    if workload is None or not left or min(left) >= replicas_of(workload):
+        return snapshot
+    return replace(snapshot, workload={**workload, "spec": {**workload["spec"], "replicas": min(left)}})
 
 
 def _with_waits(
