@@ -138,9 +138,7 @@ def test_pods_of_others_are_listed_with_their_owners_and_left_unless_asked_for()
     )
     plan = planned("drain_node", NODE, seen)
     assert "train" not in " ".join(call.target.name for call in plan.calls)
-    assert (
-        weighed(plan, "others_pods") == "1 pod of others: 1 of ReplicaSet batch/train-1-owner are left where they are"
-    )
+    assert weighed(plan, "others_pods") == "1 pod of others: 1 of ReplicaSet batch/train-1-owner is left where it is"
     assert weighed(plan, "staying") == "passed by: 1 mirror pods, 1 of DaemonSets"
 
 

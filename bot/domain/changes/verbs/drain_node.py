@@ -124,10 +124,11 @@ def _others_weighed(others: Sequence[Obj], *, evicts: bool) -> Circumstance:
     if protected and evicts:
         asks = "asks" if len(protected) == 1 else "ask"
         lost += f"; {len(protected)} of them {asks} not to be disturbed ({_asks_to_stay(protected[0])})"
-    what = "are evicted: the platform team and their owners have to know" if evicts else "are left where they are"
-    return Circumstance(
-        name="others_pods", grade="warning" if evicts else "note", text=f"{listed(others)} {what}{lost}"
-    )
+    evicted, left = "are evicted: the platform team and their owners have to know", "are left where they are"
+    if len(others) == 1:
+        evicted, left = "is evicted: the platform team and its owner have to know", "is left where it is"
+    text = f"{listed(others)} {evicted if evicts else left}{lost}"
+    return Circumstance(name="others_pods", grade="warning" if evicts else "note", text=text)
 
 
 def _asks_to_stay(pod: Obj) -> str:
