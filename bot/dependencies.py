@@ -63,7 +63,9 @@ from bot.domain.reports.chart import Chart
 from bot.flow.cached_snapshots import CachedSnapshots
 from bot.flow.circuit import Circuit
 from bot.flow.clusters import ClusterPorts, ProxiedGenerations
-from bot.flow.ports import Generations, History, PodPages, ReportSink
+from bot.flow.ports.cluster import Generations
+from bot.flow.ports.people import ReportSink
+from bot.flow.ports.readings import History, PodPages
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import LeftOut, SampledHistory, SnapshotReplicas
 from bot.probes.catalogue import probe_readers

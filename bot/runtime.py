@@ -60,20 +60,8 @@ from bot.flow.handlers.watch_advice import WatchAdviceHandler
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.keep_windows import KeepWindows
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later, PerformEffect
-from bot.flow.ports import (
-    AlertStore,
-    CallClaims,
-    EffectStore,
-    Impatient,
-    Messenger,
-    Pager,
-    People,
-    Playbooks,
-    ReportSink,
-    RunStore,
-    Silences,
-    WatchLog,
-)
+from bot.flow.ports.people import Impatient, Messenger, Pager, People, ReportSink, Silences
+from bot.flow.ports.storage import AlertStore, CallClaims, EffectStore, Playbooks, RunStore, WatchLog
 from bot.flow.receive_input import ReceiveInput
 from bot.flow.reconcile import Checks, Reconcile, logged
 from bot.flow.restrictions import Restrictions

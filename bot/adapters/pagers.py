@@ -20,7 +20,7 @@ from bot.domain.kernel.finding import Finding, broken, fine
 from bot.domain.kernel.redaction import place_of
 from bot.domain.kernel.retry_after import retry_after
 from bot.domain.kernel.signature import SIGNATURE, TIMESTAMP, signature
-from bot.flow.ports import PageCall
+from bot.flow.ports.people import PageCall
 
 TIMEOUT_SECONDS = 10.0
 MAX_SUMMARY = 1024

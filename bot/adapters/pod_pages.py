@@ -9,7 +9,7 @@ import aiohttp
 
 from bot.domain.kernel.errors import SourceError
 from bot.flow.bounded import TooLargeError, at_most
-from bot.flow.ports import MAX_PAGE_BYTES, PodPage
+from bot.flow.ports.readings import MAX_PAGE_BYTES, PodPage
 
 KEPT_SECONDS = 30.0
 

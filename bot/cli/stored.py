@@ -23,7 +23,7 @@ from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.clusters import absent
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
-from bot.flow.ports import History
+from bot.flow.ports.readings import History
 from bot.flow.receive_input import ReceiveInput
 from bot.settings import Settings, StorageSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bot.domain.kernel.alert import Alert
-from bot.flow.ports import AlertStore
+from bot.flow.ports.storage import AlertStore
 
 
 class AcceptAlerts:

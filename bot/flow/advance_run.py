@@ -15,7 +15,7 @@ from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunErr
 from bot.domain.kernel.timeline import Entry, chain
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import Committed, Owed, RunStore, Waiting
+from bot.flow.ports.storage import Committed, Owed, RunStore, Waiting
 
 log = structlog.get_logger()
 FAILURES_BEFORE_SET_ASIDE = 3

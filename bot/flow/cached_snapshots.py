@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Snapshots
+from bot.flow.ports.readings import Snapshots
 
 VALID_SECONDS = 1.0
 KEPT = 256

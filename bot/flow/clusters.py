@@ -18,19 +18,8 @@ from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import SignalSpec
-from bot.flow.ports import (
-    Cluster,
-    ClusterWriter,
-    Generated,
-    Generations,
-    History,
-    JobLogs,
-    ReadContext,
-    Replica,
-    Scraper,
-    Sent,
-    Signals,
-)
+from bot.flow.ports.cluster import Cluster, ClusterWriter, Generated, Generations, Replica, Sent
+from bot.flow.ports.readings import History, JobLogs, ReadContext, Scraper, Signals
 from bot.flow.sample_replicas import LeftOut
 
 

@@ -15,7 +15,8 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import JUMP_AFTER_FAILOVER, Epoch, Why, announcement, notice, numbers_begin_at
 from bot.domain.kernel.errors import BotError
 from bot.flow.notify_once import Announce
-from bot.flow.ports import Clock, EpochStore, FiringAlerts, StorageSeen
+from bot.flow.ports.people import Clock, FiringAlerts
+from bot.flow.ports.storage import EpochStore, StorageSeen
 
 log = structlog.get_logger()
 AGAIN_SECONDS = 30.0

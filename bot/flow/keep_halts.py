@@ -14,7 +14,7 @@ import structlog
 from bot.domain.incidents.event import ALL, Commanded, Event
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import NewerFormError
-from bot.flow.ports import EVERYTHING, CallClaims, HaltWord, RunStore
+from bot.flow.ports.storage import EVERYTHING, CallClaims, HaltWord, RunStore
 
 log = structlog.get_logger()
 AT_A_TIME = 10

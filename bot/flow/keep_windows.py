@@ -13,7 +13,7 @@ import structlog
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.errors import NewerFormError
 from bot.domain.kernel.planned_window import PlannedWindow
-from bot.flow.ports import RunStore
+from bot.flow.ports.storage import RunStore
 from bot.flow.restrictions import Restrictions
 
 log = structlog.get_logger()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from bot.domain.kernel.errors import MessengerError
-from bot.flow.ports import Messenger
+from bot.flow.ports.people import Messenger
 
 Announce = Callable[[str, str], Awaitable[None]]
 """(subject, text): posts the text in the channel, once by subject. Raises `MessengerError`."""

@@ -11,7 +11,7 @@ from bot.domain.kernel.errors import OpeningError
 from bot.domain.kernel.form import Answer, FormField, answers, problems
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Playbooks, RunStore
+from bot.flow.ports.storage import Playbooks, RunStore
 from bot.flow.restrictions import Restrictions
 
 

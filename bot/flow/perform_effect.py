@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import EffectFailed, Event
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import BotError, MessengerError, NewerFormError, StorageUnavailableError
-from bot.flow.ports import EffectStore, Owed, RunStore, Settled, Waiting
+from bot.flow.ports.storage import EffectStore, Owed, RunStore, Settled, Waiting
 
 log = structlog.get_logger()
 RENEW_EVERY_SECONDS = 4.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.planned_window import MAX_SECONDS, PlannedWindow, WindowKind, targets_of
-from bot.flow.ports import AlertStore, HeldAlert, PlannedWindows, RunStore
+from bot.flow.ports.storage import AlertStore, HeldAlert, PlannedWindows, RunStore
 from bot.flow.restrictions import Restrictions
 
 

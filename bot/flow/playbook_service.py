@@ -9,7 +9,7 @@ from bot.domain.kernel.target import Target, cluster_named
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import OpenByHand, Opened, Opening
-from bot.flow.ports import Workloads
+from bot.flow.ports.cluster import Workloads
 
 
 class PlaybookService:

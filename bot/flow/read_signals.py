@@ -25,7 +25,7 @@ from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal, ProbeSignal, SignalSpec
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, SLICES, STALE_SECONDS, Window, coarse, coarse_within, short
-from bot.flow.ports import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
+from bot.flow.ports.readings import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
 LENGTHS_SECONDS = (600.0, 3600.0, 6 * 3600.0)

@@ -11,7 +11,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.incidents.subjects import about_channel, own_channels
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import Chained
-from bot.flow.ports import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPage, RunStore
+from bot.flow.ports.storage import EVERYTHING, AlertStore, CallClaims, HaltWord, OpenPage, RunStore
 
 UNMATCHED_SHOWN = 200
 RECENT = 200

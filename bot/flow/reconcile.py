@@ -10,7 +10,7 @@ from types import MappingProxyType
 import structlog
 
 from bot.domain.kernel.errors import BotError
-from bot.flow.ports import EffectStore, RunStore
+from bot.flow.ports.storage import EffectStore, RunStore
 from bot.flow.wake import Wake
 
 log = structlog.get_logger()

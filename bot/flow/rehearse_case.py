@@ -29,7 +29,7 @@ from bot.domain.playbooks.loading.other_playbook import INSIDE, with_stand_ins
 from bot.domain.playbooks.testing.cases import Answer, Case, Circumstances, Table, given_at, nth, reading_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
-from bot.flow.ports import ReadContext, Signals
+from bot.flow.ports.readings import ReadContext, Signals
 from bot.flow.rehearse_run import Clock, DryRun
 from bot.flow.route_alerts import opened
 

@@ -15,7 +15,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.testing.cases import Circumstances, given_at
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
-from bot.flow.ports import History, ProbeReader, ReadContext
+from bot.flow.ports.readings import History, ProbeReader, ReadContext
 from bot.flow.read_signals import ReadSignals
 from bot.flow.rehearse_case import AsWritten, times_in
 from bot.flow.rehearse_run import Clock

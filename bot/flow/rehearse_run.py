@@ -42,7 +42,8 @@ from bot.flow.handlers.plan import arguments_of
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.watch import HELD, LOOKS_THAT_AGREE, WatchHandler, held_seconds
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later
-from bot.flow.ports import Owed, Signals, WatchSample
+from bot.flow.ports.readings import Signals
+from bot.flow.ports.storage import Owed, WatchSample
 
 MAX_VISITS = 200
 ANYBODY = Policy(demands=(Demand(users=("anybody",)),), expires_seconds=900.0)

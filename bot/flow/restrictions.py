@@ -8,7 +8,7 @@ from bot.domain.approvals.advice import OBSERVE_ONLY, Observing, OnlyAdvice
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.planned_window import PlannedWindow, WindowRule, last_of, open_windows
 from bot.domain.kernel.target import Target
-from bot.flow.ports import PlannedWindows
+from bot.flow.ports.storage import PlannedWindows
 
 
 class Restrictions:

@@ -25,7 +25,8 @@ from bot.domain.kernel.redaction import redacted
 from bot.domain.kernel.target import Target, cluster_named, named_by, target_labels
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.flow.ports import AlertStore, Cluster, Intake, Joining, Playbooks, RouteKind, RunStore, Standing, Waiting
+from bot.flow.ports.cluster import Cluster
+from bot.flow.ports.storage import AlertStore, Intake, Joining, Playbooks, RouteKind, RunStore, Standing, Waiting
 from bot.flow.restrictions import Restrictions
 
 log = structlog.get_logger()

@@ -20,7 +20,8 @@ from bot.domain.kernel.errors import BotError, ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import last_slot, load_point
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import LoadLog, ReadContext, Replica, Replicas, SampleStore, Scraper, Signals, Snapshots
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import LoadLog, ReadContext, Replicas, SampleStore, Scraper, Signals, Snapshots
 
 log = structlog.get_logger()
 

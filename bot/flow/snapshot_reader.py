@@ -18,7 +18,8 @@ from bot.domain.kernel.errors import BotError
 from bot.domain.signals.sampling import MOVED, loads_in
 from bot.domain.signals.signal import Value
 from bot.domain.signals.window import Window
-from bot.flow.ports import Cluster, History, ReadContext
+from bot.flow.ports.cluster import Cluster
+from bot.flow.ports.readings import History, ReadContext
 
 log = structlog.get_logger()
 

@@ -26,7 +26,7 @@ from bot.domain.incidents.effect import LANES, Lane
 from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
-from bot.flow.ports import Owed, Waiting
+from bot.flow.ports.storage import Owed, Waiting
 from bot.flow.priority import Priority
 
 log = structlog.get_logger()

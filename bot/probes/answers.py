@@ -15,7 +15,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.references import pick_in, setting_in
 from bot.domain.signals.sampling import span_of
 from bot.domain.signals.signal import Reading, unknown
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 
-from bot.flow.ports import ProbeReader
+from bot.flow.ports.readings import ProbeReader
 from bot.probes import cluster, engine, gpu, incidents, upstream
 from bot.probes.declaration import Probe, Sources
 

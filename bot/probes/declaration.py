@@ -10,7 +10,7 @@ from typing import get_type_hints
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Kind
 from bot.flow.incident_history import PastRuns
-from bot.flow.ports import (
+from bot.flow.ports.readings import (
     Finder,
     GpuShell,
     History,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 
 REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
 

@@ -29,7 +29,7 @@ from bot.domain.kernel.errors import BadWebhookError, SourceError
 from bot.domain.kernel.silence import matchers_of
 from bot.flow.handlers.silence import EndSilencesHandler, SilenceHandler
 from bot.flow.perform_effect import EffectContext, Later
-from bot.flow.ports import Owed
+from bot.flow.ports.storage import Owed
 from bot.sandbox import valkey
 from tests import builders
 from tests.end_to_end.monitoring import served

@@ -18,7 +18,8 @@ from bot.domain.kernel.errors import PagerError
 from bot.domain.kernel.signature import signature
 from bot.flow.handlers.page import PageHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed, PageCall
+from bot.flow.ports.people import PageCall
+from bot.flow.ports.storage import Owed
 from bot.sandbox.alerting.pagers import Fault, PagerRoutes
 from bot.sandbox.alerting.pagers import Pagers as Doubles
 from bot.sandbox.plain_http import async_http

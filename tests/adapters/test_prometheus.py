@@ -32,7 +32,8 @@ from bot.domain.signals.specs import (
     StallSignal,
 )
 from bot.domain.signals.window import Window
-from bot.flow.ports import History, ReadContext, Replica
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import History, ReadContext
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import SampledHistory
 from bot.sandbox import valkey

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 from tests.adapters.vllm.many_servers import many_servers
 from tests.kit.captures import ARCHIVE
 

@@ -31,7 +31,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.target import Target, named_by
-from bot.flow.ports import Sent
+from bot.flow.ports.cluster import Sent
 from tests.domain.changes import snapshots
 
 Key = tuple[str, str]

@@ -9,7 +9,7 @@ from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import Generated, Replica
+from bot.flow.ports.cluster import Generated, Replica
 
 POOL, BLOCK = 1025.0, 16.0
 LOOKS = 2

@@ -18,7 +18,7 @@ from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import Opened, Opening
-from bot.flow.ports import HaltWord, OpenPage
+from bot.flow.ports.storage import HaltWord, OpenPage
 from bot.flow.receive_input import OPEN_READ
 
 

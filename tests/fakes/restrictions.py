@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from bot.domain.approvals.advice import Observing
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind, targets_of
 from bot.flow.plan_windows import Plan
-from bot.flow.ports import HeldAlert
+from bot.flow.ports.storage import HeldAlert
 from bot.flow.restrictions import Restrictions
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from bot.adapters.slack.outbound.shown import Pace, Shown
-from bot.flow.ports import Draw
+from bot.flow.ports.people import Draw
 
 
 class MemoryShownStore:

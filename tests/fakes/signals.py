@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ProbeSignal, SignalSpec
-from bot.flow.ports import ReadContext
+from bot.flow.ports.readings import ReadContext
 
 Script = Callable[[], Mapping[str, object]]
 """Signal name to its value, or to the fields of a probe; what is missing cannot be read."""

@@ -50,7 +50,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.clusters import ClusterPorts
 from bot.flow.handlers.apply import ApplyCall
-from bot.flow.ports import PageCall
+from bot.flow.ports.people import PageCall
 from bot.flow.restrictions import Restrictions
 from bot.flow.sample_replicas import SampledHistory, SnapshotReplicas
 from bot.runtime import Pictures, Ports, Runtime, Time

@@ -43,7 +43,8 @@ from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import PlanHandler
 from bot.flow.perform_effect import Done as Performed
 from bot.flow.perform_effect import EffectContext, Later
-from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore, Sent
+from bot.flow.ports.cluster import Sent
+from bot.flow.ports.storage import EVERYTHING, ClaimVerdict, HaltWord, Owed, RunStore
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.incidents.machine.steps import BUNDLE, PLAYBOOK

@@ -25,7 +25,8 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import BotError, ClusterError, StorageUnavailableError
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Generated, PageCall, Replica, Sent
+from bot.flow.ports.cluster import Generated, Replica, Sent
+from bot.flow.ports.people import PageCall
 from bot.sandbox.slack.api_routes import EVERY_METHOD
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError

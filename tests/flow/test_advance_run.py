@@ -18,7 +18,7 @@ from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
 from bot.domain.kernel.timeline import Chained, first_break
 from bot.domain.playbooks.bundle import Bundle
 from bot.flow.advance_run import AdvanceRun
-from bot.flow.ports import Committed
+from bot.flow.ports.storage import Committed
 from tests import builders
 from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until
 from tests.flow.scenes import DRILL, drill_playbook

@@ -13,7 +13,7 @@ from bot.domain.incidents.event import Commanded, StepSettled
 from bot.domain.incidents.run import Run
 from bot.flow.handlers.apply import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed
+from bot.flow.ports.storage import Owed
 from tests import builders
 from tests.flow.harness import GRANT_VALID_SECONDS, Bot, Scene, play, told, until
 

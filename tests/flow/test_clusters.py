@@ -12,7 +12,8 @@ from bot.domain.kernel.errors import ClusterError, StorageUnavailableError, Unkn
 from bot.domain.kernel.target import Target, is_of
 from bot.flow.clusters import absent
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import Owed, Replica
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.storage import Owed
 from bot.flow.sample_replicas import MAX_WORKLOADS, ROUNDS_KEPT, LeftOut, SampledWorkloads
 from tests import builders
 from tests.flow.harness import Bot, Scene, until

@@ -19,7 +19,9 @@ from bot.domain.signals.scrape import Scrape
 from bot.flow.handlers.draw_chart import ReadSeriesHandler, caption_of
 from bot.flow.handlers.show import ExportHandler
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Draw, Owed, ReadContext
+from bot.flow.ports.people import Draw
+from bot.flow.ports.readings import ReadContext
+from bot.flow.ports.storage import Owed
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import Story
 from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line

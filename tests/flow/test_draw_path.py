@@ -13,7 +13,8 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.handlers.draw_path import DrawPathHandler, way_picture
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Displayed, Draw, Owed
+from bot.flow.ports.people import Displayed, Draw
+from bot.flow.ports.storage import Owed
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 

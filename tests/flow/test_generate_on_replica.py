@@ -14,7 +14,7 @@ from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.flow.handlers.generate import GenerateOnReplica, Made
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Generated, Replica
+from bot.flow.ports.cluster import Generated, Replica
 from tests import builders
 from tests.adapters.kubernetes.lab import granted
 from tests.domain.changes.snapshots import NOW, planned

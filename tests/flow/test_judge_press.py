@@ -8,7 +8,7 @@ from bot.domain.incidents.event import Judged
 from bot.domain.incidents.run import Question
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import Owed
+from bot.flow.ports.storage import Owed
 from tests import builders
 
 pytestmark = pytest.mark.fast

@@ -15,7 +15,7 @@ from bot.domain.kernel.target import Target
 from bot.flow.advance_run import Advanced
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.perform_effect import Done, EffectContext, Handler, PerformEffect
-from bot.flow.ports import Waiting
+from bot.flow.ports.storage import Waiting
 from bot.flow.reconcile import Checks, Reconcile
 from bot.flow.wake import Wake
 from tests import builders

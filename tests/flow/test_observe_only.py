@@ -13,7 +13,7 @@ from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.stub_plans import stub_plan
-from bot.flow.ports import ClaimVerdict
+from bot.flow.ports.storage import ClaimVerdict
 from tests import builders
 from tests.flow.harness import LEAD, Bot, Scene, play, told, until
 from tests.flow.test_one_step import Outside, granted, settled

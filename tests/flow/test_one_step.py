@@ -33,7 +33,8 @@ from bot.flow.handlers.apply import (
 )
 from bot.flow.handlers.generate import Made
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed, Sent
+from bot.flow.ports.cluster import Sent
+from bot.flow.ports.storage import Owed
 from tests import builders
 from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK

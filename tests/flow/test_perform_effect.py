@@ -16,7 +16,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError, MessengerError, StorageUnavailableError
 from bot.flow import perform_effect
 from bot.flow.perform_effect import Done, EffectContext, Later, Performed, PerformEffect
-from bot.flow.ports import Owed
+from bot.flow.ports.storage import Owed
 from tests import builders
 from tests.redis_server import VirtualTime
 

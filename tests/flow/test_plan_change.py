@@ -24,7 +24,8 @@ from bot.flow.handlers.plan import AGAIN_SECONDS, ATTEMPTS, GRANT_IT, PlanHandle
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.perform_effect import EffectContext, Later
-from bot.flow.ports import Owed, ReadContext
+from bot.flow.ports.readings import ReadContext
+from bot.flow.ports.storage import Owed
 from bot.flow.snapshot_reader import SnapshotReader
 from tests import builders
 from tests.domain.changes.snapshots import node, snapshot

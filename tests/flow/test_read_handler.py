@@ -11,7 +11,7 @@ from bot.domain.incidents.run import ActiveChange, Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import ReadHandler
-from bot.flow.ports import ReadContext, Signals
+from bot.flow.ports.readings import ReadContext, Signals
 from tests import builders
 from tests.flow.scenes import drill_playbook
 

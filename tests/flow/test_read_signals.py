@@ -23,7 +23,8 @@ from bot.domain.signals.specs import (
     SignalSpec,
     StallSignal,
 )
-from bot.flow.ports import ProbeReader, ProbeRequest, ReadContext, Replica
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import ProbeReader, ProbeRequest, ReadContext
 from bot.flow.read_signals import ReadSignals
 from bot.flow.sample_replicas import KeepSampling, LeftOut, SampledHistory, replicas_in
 from tests.fakes.samples import FakeLoadLog, FakeSampleStore

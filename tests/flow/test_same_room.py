@@ -19,7 +19,8 @@ from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
 from bot.flow.handlers.apply import ROOM_TAKEN, ApplyCall
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed, Sent
+from bot.flow.ports.cluster import Sent
+from bot.flow.ports.storage import Owed
 from tests.domain.changes import snapshots
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.restrictions import restrictions

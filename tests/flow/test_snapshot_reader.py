@@ -13,7 +13,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import ReadContext
+from bot.flow.ports.readings import ReadContext
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 from tests.builders import START, TARGET, alert, run
 from tests.fakes.samples import FakeSampleStore

@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.flow.handlers.store_report import TRIES, StoreReportHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed
+from bot.flow.ports.storage import Owed
 from tests.adapters.slack.runs import BEGAN, run
 from tests.domain.incidents.machine.steps import Story
 from tests.flow.test_draw_chart import Timelines

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
-from bot.flow.ports import Generated
+from bot.flow.ports.cluster import Generated
 from tests.flow.harness import Bot, Scene, play, told, until
 from tests.flow.scenes import trial_scene
 from tests.flow.stage import Side

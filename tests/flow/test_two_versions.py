@@ -21,7 +21,7 @@ from bot.domain.incidents.stored_form import FORMS, StoredForm
 from bot.domain.kernel.errors import NewerFormError
 from bot.domain.playbooks.library import Library
 from bot.flow.keep_halts import KeepHalts
-from bot.flow.ports import HaltWord
+from bot.flow.ports.storage import HaltWord
 from bot.flow.route_alerts import BATCH, RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster

@@ -12,7 +12,7 @@ from bot.domain.incidents.effect import ShowInSlack
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
-from bot.flow.ports import Owed, Waiting
+from bot.flow.ports.storage import Owed, Waiting
 from bot.flow.wake import AT_ONCE, FRESH_SECONDS, MAX_REST_SECONDS, REST_SECONDS, Wake
 from tests import builders
 

@@ -17,7 +17,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.watch_advice import WatchAdviceHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed
+from bot.flow.ports.storage import Owed
 from tests import builders
 from tests.fakes.restrictions import restrictions
 from tests.fakes.signals import ScriptedSignals

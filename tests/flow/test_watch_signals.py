@@ -17,7 +17,7 @@ from bot.domain.signals.signal import Reading, Value
 from bot.flow.handlers.read import ReadHandler
 from bot.flow.handlers.watch import WatchHandler, held_seconds
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Owed, WatchSample
+from bot.flow.ports.storage import Owed, WatchSample
 from tests import builders
 from tests.fakes.signals import ScriptedSignals
 from tests.kit.events import only

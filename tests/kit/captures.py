@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.vllm.recording import read_recording
 from bot.domain.signals.window import Window
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 from tests.kit.archives import unpack
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "vllm-captures.tar.xz"

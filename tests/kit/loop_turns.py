@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
-from bot.flow.ports import PodPage
+from bot.flow.ports.readings import PodPage
 
 
 class ReadyPages:

@@ -8,7 +8,7 @@ from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import ProbeSignal
-from bot.flow.ports import ProbeRequest, ReadContext
+from bot.flow.ports.readings import ProbeRequest, ReadContext
 from bot.probes.catalogue import PROBES
 from bot.probes.declaration import Sources
 

@@ -17,7 +17,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import Committed, Intake, Joining, Routed, RouteKind, Standing, Waiting
+from bot.flow.ports.storage import Committed, Intake, Joining, Routed, RouteKind, Standing, Waiting
 
 SEEN_SECONDS = 3600.0
 

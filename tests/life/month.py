@@ -60,7 +60,8 @@ from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.page import PageHandler
 from bot.flow.handlers.plan import arguments_of
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import AlertStore, Owed, PageCall, RunStore
+from bot.flow.ports.people import PageCall
+from bot.flow.ports.storage import AlertStore, Owed, RunStore
 from bot.flow.route_alerts import RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster

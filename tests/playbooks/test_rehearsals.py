@@ -23,7 +23,7 @@ from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Circumstances, Table, table_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import ProbeSignal
-from bot.flow.ports import ProbeReader, ProbeRequest
+from bot.flow.ports.readings import ProbeReader, ProbeRequest
 from bot.flow.rehearse_case import TARGET, AsWritten, alert_at
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, DryRun

@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import SourceError
-from bot.flow.ports import PodPage, ProbeRequest
+from bot.flow.ports.readings import PodPage, ProbeRequest
 from tests.kit.probes import request
 
 OPENED, NOW = 10_000.0, 10_060.0

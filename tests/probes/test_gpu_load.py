@@ -8,7 +8,7 @@ import pytest
 from bot.adapters.prometheus.memory import PrometheusMemory, least_free_query
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import PodPage
+from bot.flow.ports.readings import PodPage
 from bot.probes.gpu.exporters import AMD_LABELS, DCGM_LABELS, Exporters, gpus_on
 from bot.probes.gpu.gpu_load import loads_of
 from tests.kit import probes

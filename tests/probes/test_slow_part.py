@@ -9,7 +9,7 @@ from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.signals.scrape import WHOLE, Histogram, Scrape
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 from tests.kit import probes
 from tests.kit.probes import Samples, request
 

@@ -10,7 +10,7 @@ from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import path_of
 from bot.domain.kernel.errors import ClusterError, SourceError
-from bot.flow.ports import MAX_PAGE_BYTES, PodPage
+from bot.flow.ports.readings import MAX_PAGE_BYTES, PodPage
 
 DEADLINE_SECONDS = 5.0
 

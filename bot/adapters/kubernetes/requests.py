@@ -15,7 +15,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.redaction import redacted_data
 from bot.domain.kernel.retry_after import retry_after
-from bot.flow.ports import Sent
+from bot.flow.ports.cluster import Sent
 
 RETRY_SECONDS = 10.0
 """A budget's 429 often comes without a Retry-After."""

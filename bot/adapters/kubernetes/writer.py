@@ -14,7 +14,7 @@ from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError, ClusterError
-from bot.flow.ports import Sent
+from bot.flow.ports.cluster import Sent
 
 ANNOTATION_RACES = 3
 """How often a patch is sent after losing the race for a field that was absent; a loss changes nothing."""

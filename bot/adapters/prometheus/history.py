@@ -21,7 +21,8 @@ from bot.domain.kernel.target import Target
 from bot.domain.signals.metric import Series
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import STALE_SECONDS
-from bot.flow.ports import ReadContext, Replica, Replicas
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import ReadContext, Replicas
 
 POD_OF_IT = "-[a-z0-9]{1,10}-[a-z0-9]{5}"
 """The rest of a pod's name after its Deployment's: template hash and a random suffix."""

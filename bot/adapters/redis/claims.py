@@ -11,7 +11,7 @@ from bot.adapters.redis.connection import Connection
 from bot.domain.approvals.advice import Observing
 from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.kernel.target import Target
-from bot.flow.ports import EVERYTHING, ClaimVerdict, HaltWord
+from bot.flow.ports.storage import EVERYTHING, ClaimVerdict, HaltWord
 
 NODE_BREAKER = "node-breaker"
 

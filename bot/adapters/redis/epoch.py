@@ -10,7 +10,7 @@ import structlog
 from bot.adapters.redis.connection import Connection
 from bot.domain.kernel.epoch import Epoch
 from bot.domain.kernel.errors import StorageUnavailableError
-from bot.flow.ports import StorageSeen
+from bot.flow.ports.storage import StorageSeen
 
 log = structlog.get_logger()
 NEVER_PROMOTED = "0" * 40

@@ -26,7 +26,7 @@ from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
 from bot.domain.playbooks.bundle import Bundle
-from bot.flow.ports import (
+from bot.flow.ports.storage import (
     Committed,
     HeldAlert,
     Intake,

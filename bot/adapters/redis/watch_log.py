@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from bot.adapters.redis.connection import Connection
-from bot.flow.ports import WatchSample
+from bot.flow.ports.storage import WatchSample
 
 KEEP_SECONDS = 2 * 24 * 3600
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.adapters.slack.client import RATE_LIMITED, Refusal, ask, pages
-from bot.flow.ports import Clock
+from bot.flow.ports.people import Clock
 
 LIMITED_VALID_SECONDS = 60.0
 """Slack allows about twenty reads of groups a minute. Beyond that, a membership read within the last minute counts."""

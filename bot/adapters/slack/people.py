@@ -17,7 +17,7 @@ from bot.adapters.slack.accounts import Accounts, LastKnown, Memory, SlackAccoun
 from bot.adapters.slack.client import Refusal, ask
 from bot.domain.approvals.grant import Authority, Demand, Policy
 from bot.domain.kernel.errors import StorageUnavailableError
-from bot.flow.ports import Clock
+from bot.flow.ports.people import Clock
 
 log = structlog.get_logger(__name__)
 

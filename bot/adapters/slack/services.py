@@ -18,7 +18,8 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.open_by_hand import Opened, Opening
 from bot.flow.plan_windows import Plan
-from bot.flow.ports import Clock, HaltWord, HeldAlert, Messenger, OpenPage, People
+from bot.flow.ports.people import Clock, Messenger, People
+from bot.flow.ports.storage import HaltWord, HeldAlert, OpenPage
 
 
 class IncidentService(Protocol):

@@ -15,7 +15,7 @@ from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ApprovalError
 from bot.flow.bounded import at_most
-from bot.flow.ports import Generated, Replica
+from bot.flow.ports.cluster import Generated, Replica
 
 PROMPT = "Count upwards from one, every number in words, separated by commas: one, two, three,"
 CONNECT_SECONDS = 5.0

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from bot.domain.signals.metric import METRICS, Sample, Series, on_pages, on_the_page
 from bot.domain.signals.scrape import OF_REQUESTS, Histogram, Scrape
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 
 PREFIX = r"(?:ray_|kserve_)?vllm[:_]"
 ALIASES = {

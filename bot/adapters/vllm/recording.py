@@ -15,7 +15,8 @@ from typing import Any
 from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import ReadContext, Replica
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import ReadContext
 
 INDEX = Path("scrapes") / "index.jsonl"
 

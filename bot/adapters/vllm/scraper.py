@@ -13,7 +13,8 @@ from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.scrape import Scrape
 from bot.flow.parse_in_turn import ParseInTurn
-from bot.flow.ports import PodPage, PodPages, Replica
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import PodPage, PodPages
 
 DEADLINE_SECONDS = 2.0
 AT_ONCE = 256

@@ -32,7 +32,8 @@ from bot.flow.handlers.job_result import JobResult
 from bot.flow.handlers.plan import BREAKER_OPEN, RESET, PlanHandler
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import CallClaims, ClusterWriter, RunStore
+from bot.flow.ports.cluster import ClusterWriter
+from bot.flow.ports.storage import CallClaims, RunStore
 from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 

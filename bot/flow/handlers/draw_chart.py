@@ -21,7 +21,9 @@ from bot.domain.signals.sampling import metrics_of, span_of, with_target
 from bot.domain.signals.window import Window
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import History, Messenger, ReadContext, RunStore
+from bot.flow.ports.people import Messenger
+from bot.flow.ports.readings import History, ReadContext
+from bot.flow.ports.storage import RunStore
 from bot.flow.snapshot_reader import context_of
 
 Aside = Callable[..., Awaitable[Any]]

@@ -11,7 +11,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.overview import overview
 from bot.domain.playbooks.picture.picture import Picture
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import Messenger
+from bot.flow.ports.people import Messenger
 
 Share = Callable[[str, str, bytes, str], Awaitable[None]]
 """Uploads a file to a channel: channel, file name, content, and comment. Raises `MessengerError`."""

@@ -19,7 +19,9 @@ from bot.domain.changes.plan import Call
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.perform_effect import EffectContext
-from bot.flow.ports import CallClaims, Generated, Generations, Replica, Replicas, RunStore, Scraper
+from bot.flow.ports.cluster import Generated, Generations, Replica
+from bot.flow.ports.readings import Replicas, Scraper
+from bot.flow.ports.storage import CallClaims, RunStore
 
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.incidents.effect import PassOnChanges, RouteAgain
 from bot.domain.incidents.event import ChangesPassedOn
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import AlertStore, RunStore
+from bot.flow.ports.storage import AlertStore, RunStore
 
 
 class RouteAgainHandler:

@@ -7,7 +7,7 @@ from bot.domain.cluster.objects import ObjectRef, name_of, namespace_of
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading, unknown
-from bot.flow.ports import JobLogs, Snapshots
+from bot.flow.ports.readings import JobLogs, Snapshots
 
 
 class JobResult:

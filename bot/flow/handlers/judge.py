@@ -6,7 +6,7 @@ from bot.domain.approvals.grant import Authority
 from bot.domain.incidents.effect import JudgePress
 from bot.domain.incidents.event import Judged
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import People
+from bot.flow.ports.people import People
 
 
 class JudgeHandler:

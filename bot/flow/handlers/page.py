@@ -9,7 +9,7 @@ from bot.domain.incidents.event import CARD, Event, Paged, PageFailed
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import PagerError
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import PageCall, Pager
+from bot.flow.ports.people import PageCall, Pager
 
 MAX_BACKOFF_SECONDS = 60.0
 Links = Callable[[str], Awaitable[Mapping[str, str]]]

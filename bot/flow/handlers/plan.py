@@ -26,7 +26,8 @@ from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.hot_halls import refused_by_heat
 from bot.flow.incident_history import PastRuns, asked_by, rollbacks_in_a_day, the_last
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import CallClaims, Cluster
+from bot.flow.ports.cluster import Cluster
+from bot.flow.ports.storage import CallClaims
 from bot.flow.restrictions import Restrictions
 from bot.flow.snapshot_reader import SnapshotReader, context_of
 

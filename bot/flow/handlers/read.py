@@ -12,7 +12,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import Signals
+from bot.flow.ports.readings import Signals
 from bot.flow.snapshot_reader import context_of
 
 PlaybookOf = Callable[[Run], Awaitable[CompiledPlaybook]]

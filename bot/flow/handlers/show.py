@@ -15,7 +15,8 @@ from bot.domain.reports.chart import Chart
 from bot.domain.reports.present import present
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import CallClaims, EffectStore, Impatient, Messenger, PartlyShownError, RunStore
+from bot.flow.ports.people import Impatient, Messenger, PartlyShownError
+from bot.flow.ports.storage import CallClaims, EffectStore, RunStore
 
 
 class ShowHandler:

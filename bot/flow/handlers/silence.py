@@ -13,7 +13,7 @@ from bot.domain.incidents.effect import EndSilences, SilenceAlerts
 from bot.domain.incidents.event import Silenced, SilencesEnded
 from bot.domain.kernel.errors import SourceError
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import Silences
+from bot.flow.ports.people import Silences
 
 log = structlog.get_logger()
 AGAIN_SECONDS = 2.0

@@ -15,7 +15,8 @@ from bot.domain.reports.chart import Chart
 from bot.domain.reports.roles import Roles
 from bot.flow.handlers.draw_chart import Aside
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import ReportSink, RunStore
+from bot.flow.ports.people import ReportSink
+from bot.flow.ports.storage import RunStore
 
 log = structlog.get_logger()
 TRIES = 40

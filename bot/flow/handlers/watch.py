@@ -18,7 +18,7 @@ from bot.domain.signals.signal import Reading, Value
 from bot.domain.signals.window import short
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import WatchLog, WatchSample
+from bot.flow.ports.storage import WatchLog, WatchSample
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
 MIN_SECONDS, MAX_SECONDS = 1.0, 15.0

@@ -20,7 +20,7 @@ from bot.domain.signals.signal import Reading
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.handlers.watch import HELD, MAX_SECONDS, MIN_SECONDS, NOT_HELD, held_seconds, verdict_text
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports import WatchLog, WatchSample
+from bot.flow.ports.storage import WatchLog, WatchSample
 from bot.flow.restrictions import Restrictions
 
 CALM_FOR, CALM_SECONDS = "calm_for", 300.0

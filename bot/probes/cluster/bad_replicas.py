@@ -14,7 +14,7 @@ from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, RatioSignal
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
-from bot.flow.ports import History, ProbeRequest
+from bot.flow.ports.readings import History, ProbeRequest
 from bot.probes.answers import answer, no_answer, number_asked_for, seconds_asked_for, unreadable
 from bot.probes.declaration import Probe
 

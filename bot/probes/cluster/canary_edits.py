@@ -12,7 +12,7 @@ from bot.domain.cluster.objects import annotations_of, is_ready
 from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.live_edits import how_far, names_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.capacity import capacity_of
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer
 from bot.probes.declaration import Probe
 

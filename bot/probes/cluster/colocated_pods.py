@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.capacity import accelerators_of
 from bot.domain.cluster.objects import dig, is_finished, is_going_away, is_ready, name_of, namespace_of, uid_of
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.live_edits import how_far, names_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.job import job_template
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, text_asked_for, unreadable
 from bot.probes.declaration import Probe
 

@@ -15,7 +15,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import short
 from bot.flow.incident_history import PastRuns, troubled_times
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.revisions import is_ours, rolled_out_at

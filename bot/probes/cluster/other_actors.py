@@ -11,7 +11,7 @@ from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import short
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for
 from bot.probes.declaration import Probe
 

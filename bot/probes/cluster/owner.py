@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bot.domain.cluster.owner import autoscaler_of, owner_of, owner_of_edit
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer
 from bot.probes.declaration import Probe
 

@@ -28,7 +28,7 @@ from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import RatioSignal
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
-from bot.flow.ports import History, ProbeRequest
+from bot.flow.ports.readings import History, ProbeRequest
 from bot.probes.answers import answer, no_answer, number_asked_for, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.revisions import is_ours, rolled_out_at

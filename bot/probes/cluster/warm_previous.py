@@ -10,7 +10,7 @@ from bot.domain.cluster.rollout import replica_sets_of
 from bot.domain.cluster.rotation import is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer, unreadable
 from bot.probes.declaration import Probe
 

@@ -13,7 +13,7 @@ from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
 from bot.domain.kernel.errors import BotError, ClusterError
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import STALE_SECONDS
-from bot.flow.ports import History, PodLogs, ProbeRequest
+from bot.flow.ports.readings import History, PodLogs, ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.compression import Compression, Evidence, Kind, compression_of

@@ -16,7 +16,7 @@ from bot.domain.cluster.rollout import replica_sets_of, revision_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.engine.compression import Evidence, compression_of

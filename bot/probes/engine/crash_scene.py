@@ -14,7 +14,7 @@ from bot.domain.cluster.rollout import new_and_old_pods
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import ENGINE_WORDS, engine_container, engine_statuses
 from bot.domain.signals.signal import DURATION, Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, staying
 from bot.probes.declaration import Probe
 from bot.probes.engine.pod_logs import BEFORE_SECONDS, SOURCE, Ended, PodsProbe, ends_of, is_crash, latest_crash_first

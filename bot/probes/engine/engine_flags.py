@@ -11,7 +11,7 @@ from typing import Any
 from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import FlagsInEffect, flags_in_effect

@@ -24,7 +24,7 @@ from bot.domain.flags.flag_rules import (
 )
 from bot.domain.flags.flags_in_spec import FlagEdit, FlagsInSpec, engine_container, flags_of_template
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import version_of_tag

@@ -9,7 +9,7 @@ from bot.domain.signals.history import gather
 from bot.domain.signals.metric import value_of
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import STALE_SECONDS, Window
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled

@@ -19,7 +19,7 @@ from bot.domain.flags.flag_table import newest_table, parse_value
 from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.domain.kernel.quantity import parse_quantity
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import PodLogs, ProbeRequest
+from bot.flow.ports.readings import PodLogs, ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import version_of_tag

@@ -11,7 +11,7 @@ from bot.domain.signals.sampling import MADE
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import REACH_SECONDS, Window, quantile
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, number_asked_for, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled

@@ -12,7 +12,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.errors import ClusterError, CutLogError
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import PodLogs, ProbeRequest
+from bot.flow.ports.readings import PodLogs, ProbeRequest
 from bot.probes.answers import no_answer, pods_asked_for, staying, unreadable
 from bot.probes.engine.log_lines import LastWords, last_words, redacted
 

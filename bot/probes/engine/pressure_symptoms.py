@@ -12,7 +12,7 @@ from bot.domain.signals.sampling import SampledSpec
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import MetricSignal, QuantileSignal
 from bot.domain.signals.window import Window
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, pods_asked_for, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled

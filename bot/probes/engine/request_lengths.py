@@ -10,7 +10,7 @@ from bot.domain.signals.history import History, Missing, gather
 from bot.domain.signals.sampling import bucket_rises
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import COARSEST_SECONDS, Window, short
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, number_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled

@@ -10,7 +10,7 @@ from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import STALE_SECONDS, Window, coarse
-from bot.flow.ports import History, ProbeRequest
+from bot.flow.ports.readings import History, ProbeRequest
 from bot.probes.declaration import Sources
 
 

@@ -16,7 +16,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, staying, unreadable
 from bot.probes.declaration import Probe
 

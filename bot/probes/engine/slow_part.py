@@ -12,7 +12,7 @@ from bot.domain.signals.sampling import MeanRequest, median_request
 from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Histogram, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import last_words, start_lines

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot.domain.signals.load_log import load_of, load_specs
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Window
-from bot.flow.ports import LoadLog, ProbeRequest
+from bot.flow.ports.readings import LoadLog, ProbeRequest
 from bot.probes.answers import answer, no_answer, seconds_asked_for
 from bot.probes.declaration import Probe
 from bot.probes.engine.sampled import Sampled

@@ -18,7 +18,7 @@ from bot.domain.cluster.objects import dig, is_going_away, name_of, namespace_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import SourceError
 from bot.flow.parse_in_turn import ParseInTurn
-from bot.flow.ports import PodPage
+from bot.flow.ports.readings import PodPage
 from bot.probes.declaration import Sources
 from bot.probes.gpu.amd import AFID
 

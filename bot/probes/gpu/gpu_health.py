@@ -15,7 +15,7 @@ from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu import amd, nvidia

@@ -13,7 +13,7 @@ from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.signal import Reading
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu.exporters import Exporters, Gpu

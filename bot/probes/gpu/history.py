@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.scrape import Scrape
-from bot.flow.ports import ProbeRequest, RegisterRecord
+from bot.flow.ports.readings import ProbeRequest, RegisterRecord
 from bot.probes.declaration import Sources
 
 BEFORE_SECONDS = 1800.0

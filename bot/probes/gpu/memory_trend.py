@@ -16,7 +16,7 @@ from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.sampling import end_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.trend import DAY_SECONDS, Trend, trend_of
-from bot.flow.ports import MemoryHistory, ProbeRequest
+from bot.flow.ports.readings import MemoryHistory, ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 

@@ -16,7 +16,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.flags.flags_in_spec import engine_container
 from bot.domain.kernel.errors import SourceError
 from bot.domain.signals.gpu_query import FIELDS, OLD_FIELDS, GpuQuery
-from bot.flow.ports import GpuShell
+from bot.flow.ports.readings import GpuShell
 from bot.probes.gpu import amd, nvidia
 from bot.probes.gpu.history import RegisterHistory
 from bot.probes.gpu.verdict import Verdict, any_of, rose

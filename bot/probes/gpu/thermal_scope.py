@@ -18,7 +18,7 @@ from bot.domain.incidents.subjects import FACILITY
 from bot.domain.kernel.references import pick_in
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Point, short, slope
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
 from bot.probes.gpu import amd, nvidia

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bot.domain.incidents.run import Run
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import SOURCE
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 from bot.probes.incidents.present_run import ReadPresentRun

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bot.domain.incidents.run import Run
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import SOURCE, PastRuns
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import no_answer
 
 

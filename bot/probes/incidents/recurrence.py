@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot.domain.incidents.subjects import about_target
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import SOURCE, PastRuns, runs_since
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
 

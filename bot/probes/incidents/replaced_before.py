@@ -9,7 +9,7 @@ from bot.domain.cluster.objects import dig, name_of
 from bot.domain.incidents.subjects import about_node
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import DAY_SECONDS, SOURCE, PastRuns, runs_since
-from bot.flow.ports import ProbeRequest
+from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 

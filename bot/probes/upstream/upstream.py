@@ -18,7 +18,7 @@ from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import DURATION, Reading
 from bot.domain.signals.window import NEEDED_SHARE, short
-from bot.flow.ports import History, ProbeRequest, Router
+from bot.flow.ports.readings import History, ProbeRequest, Router
 from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for, unreadable
 from bot.probes.declaration import Probe
 

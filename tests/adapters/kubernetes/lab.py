@@ -38,7 +38,7 @@ from bot.domain.cluster.rotation import rotation_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.target import Target
 from bot.domain.signals.scrape import ReplicaLoad
-from bot.flow.ports import Sent
+from bot.flow.ports.cluster import Sent
 
 TARGET = Target(cluster="sandbox", namespace="serving", name="llm")
 CONTEXT = PlanContext(incident_id="INC-42")

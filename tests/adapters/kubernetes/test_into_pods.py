@@ -15,7 +15,7 @@ from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.gpu_query import FIELDS, GpuQuery
-from bot.flow.ports import PodPage
+from bot.flow.ports.readings import PodPage
 from bot.flow.sample_replicas import SnapshotReplicas
 from bot.probes.gpu.smi import nvidia_gpus
 from tests.processes import start

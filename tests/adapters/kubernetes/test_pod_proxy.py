@@ -11,7 +11,8 @@ from bot.adapters.kubernetes.credentials import Connection
 from bot.adapters.kubernetes.pod_proxy import ProxyPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.domain.kernel.errors import SourceError
-from bot.flow.ports import MAX_PAGE_BYTES, PodPage, Replica
+from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import MAX_PAGE_BYTES, PodPage
 
 pytestmark = pytest.mark.fast
 

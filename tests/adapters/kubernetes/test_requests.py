@@ -9,7 +9,7 @@ from bot.adapters.kubernetes.requests import Looked, http_request, outcome, patc
 from bot.domain.changes.plan import Call
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.cluster.snapshot import Obj
-from bot.flow.ports import Sent
+from bot.flow.ports.cluster import Sent
 
 pytestmark = pytest.mark.fast
 LLM = ObjectRef(kind="Deployment", namespace="serving", name="llm", uid="u1")

@@ -15,7 +15,7 @@ from bot.domain.changes.plan import Call
 from bot.domain.cluster.objects import CALL_ANNOTATION
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import ApprovalError, ClusterError
-from bot.flow.ports import Sent
+from bot.flow.ports.cluster import Sent
 from tests import builders
 
 pytestmark = pytest.mark.fast

@@ -9,7 +9,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.effect import ShowInSlack
-from bot.flow.ports import HaltWord
+from bot.flow.ports.storage import HaltWord
 from tests.flow.test_receive_input import opened
 
 pytestmark = pytest.mark.fast

@@ -18,7 +18,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.incidents.stored_form import FORMS, StoredForm
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
-from bot.flow.ports import Intake, Owed, Settled
+from bot.flow.ports.storage import Intake, Owed, Settled
 from tests import builders
 from tests.redis_server import VirtualTime
 

@@ -19,7 +19,7 @@ from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain, first_break
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import MAX_INCIDENTS
-from bot.flow.ports import Joining
+from bot.flow.ports.storage import Joining
 from bot.sandbox import valkey
 from tests import builders
 from tests.redis_server import VirtualTime

@@ -16,7 +16,7 @@ from bot.domain.incidents.run import Post, Run
 from bot.domain.incidents.subjects import own_channels
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.target import Target
-from bot.flow.ports import PartlyShownError
+from bot.flow.ports.people import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, Counter
 from tests.adapters.slack.runs import BEGAN, approval, run, waiting
 from tests.fakes.shown import MemoryShownStore, file_of

@@ -15,7 +15,7 @@ from bot.adapters.slack.outbound.messenger import PROCESSED_WITHIN_SECONDS, Plac
 from bot.domain.incidents.event import Posted
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
-from bot.flow.ports import PartlyShownError
+from bot.flow.ports.people import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
 from tests.adapters.slack.runs import BEGAN, approval, post, run, waiting
 from tests.fakes.shown import file_of

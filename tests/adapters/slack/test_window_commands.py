@@ -14,7 +14,7 @@ from bot.adapters.slack.outbound.home import Seen, home
 from bot.adapters.slack.outbound.message import Message
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
-from bot.flow.ports import HeldAlert
+from bot.flow.ports.storage import HeldAlert
 from tests import builders
 from tests.adapters.slack.conftest import Bench, services_of, until
 from tests.fakes.incident_service import MemoryPlaybooks

@@ -27,7 +27,7 @@ from bot.domain.kernel.errors import Fault
 from bot.domain.kernel.form import Answer, FormField
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.playbooks.library import Library
-from bot.flow.ports import HaltWord
+from bot.flow.ports.storage import HaltWord
 from bot.sandbox.slack.block_kit import problems_of_view
 from tests.adapters.slack.runs import BEGAN, alert
 from tests.adapters.slack.test_worst_inputs import INJECTION, OUR_TOKENS, assert_accepted, filled, visible

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 
 Page = Callable[[int], str | None]
 """The page of the server with this number; None: it accepts and never answers."""

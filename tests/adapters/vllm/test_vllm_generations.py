@@ -11,7 +11,7 @@ from aiohttp import web
 
 from bot.adapters.vllm.generations import VllmGenerations
 from bot.domain.kernel.errors import ApprovalError
-from bot.flow.ports import Generated, Replica
+from bot.flow.ports.cluster import Generated, Replica
 from tests.adapters.kubernetes.lab import granted
 from tests.domain.changes.snapshots import planned
 from tests.domain.changes.test_probe_request import ASK

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bot.adapters.vllm.metrics import COUNTERS, GAUGES, HISTOGRAMS, parse, scrape_of, series_pattern
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.window import histogram_quantile
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 
 pytestmark = pytest.mark.fast
 

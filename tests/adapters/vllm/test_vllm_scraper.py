@@ -10,7 +10,7 @@ from aiohttp import web
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
 from bot.flow.parse_in_turn import LARGE_LETTERS, ParseInTurn
-from bot.flow.ports import Replica
+from bot.flow.ports.cluster import Replica
 from tests.adapters.vllm.many_servers import Page, many_servers
 from tests.kit.loop_turns import ReadyPages, turns_of_the_loop_while
 

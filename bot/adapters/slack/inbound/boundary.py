@@ -26,7 +26,7 @@ from bot.adapters.slack.outbound.message import Message
 from bot.domain.approvals.grant import Authority
 from bot.domain.kernel.errors import MessengerError, NewerFormError, PaceError, StorageUnavailableError
 from bot.domain.kernel.form import Answer as FieldAnswer
-from bot.flow.ports import Messenger
+from bot.flow.ports.people import Messenger
 
 log = structlog.get_logger(__name__)
 

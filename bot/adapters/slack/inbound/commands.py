@@ -41,7 +41,7 @@ from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.statistics import in_words, statistics
-from bot.flow.ports import HaltWord, OpenPage
+from bot.flow.ports.storage import HaltWord, OpenPage
 
 log = structlog.get_logger(__name__)
 

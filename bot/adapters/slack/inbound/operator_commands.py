@@ -36,7 +36,7 @@ from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.form import Form, FormField, problems
-from bot.flow.ports import OpenPage
+from bot.flow.ports.storage import OpenPage
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ import structlog
 
 from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS
 from bot.domain.kernel.errors import MessengerError
-from bot.flow.ports import Clock
+from bot.flow.ports.people import Clock
 
 log = structlog.get_logger(__name__)
 Kind = Literal["post", "update"]

@@ -31,7 +31,7 @@ from bot.domain.incidents.run import Question, Run
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.reports.statistics import statistics
-from bot.flow.ports import HaltWord
+from bot.flow.ports.storage import HaltWord
 
 log = structlog.get_logger(__name__)
 Json = dict[str, Any]

@@ -47,7 +47,7 @@ from bot.domain.incidents.run import Post, Run
 from bot.domain.kernel.errors import MessengerError, OvertakenError, PaceError, StorageUnavailableError
 from bot.domain.kernel.page_links import PageLinks
 from bot.domain.kernel.target import Target
-from bot.flow.ports import Clock, Displayed, Draw, PartlyShownError
+from bot.flow.ports.people import Clock, Displayed, Draw, PartlyShownError
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from bot.adapters.slack.outbound.post_once import find_only, post
 from bot.adapters.slack.outbound.shown import Pace, Shown
 from bot.adapters.slack.outbound.summary_message import MOVED, NEED_NOBODY, order_of, summary_line, summary_message
 from bot.domain.incidents.run import Run
-from bot.flow.ports import Clock
+from bot.flow.ports.people import Clock
 
 log = structlog.get_logger(__name__)
 

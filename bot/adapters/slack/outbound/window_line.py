@@ -8,7 +8,7 @@ from bot.adapters.slack.escape import code, line, mention
 from bot.adapters.slack.outbound.words import day
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.redaction import redacted
-from bot.flow.ports import HaltWord
+from bot.flow.ports.storage import HaltWord
 
 SIGNS: Mapping[WindowKind, str] = {"maintenance": "🔧", "freeze": "⏸"}
 

@@ -39,7 +39,8 @@ from bot.domain.kernel.errors import PagerError
 from bot.domain.playbooks.bundle import Bundle
 from bot.flow.handlers.page import PageHandler
 from bot.flow.perform_effect import Done, EffectContext
-from bot.flow.ports import Owed, PageCall
+from bot.flow.ports.people import PageCall
+from bot.flow.ports.storage import Owed
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
 from tests.domain.incidents.machine.test_calling import HALL
