@@ -19,7 +19,7 @@ from bot.cli.engines import what_differs
 from bot.cli.failures import CommandError
 from bot.cli.short_report import short_report
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import BotError, StorageUnavailableError
+from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.timeline import Chained
 from bot.domain.reports import report_of
 from bot.domain.reports.present import present
@@ -81,9 +81,7 @@ def _wait(world: demo.World, seconds: float) -> None:
     """Raises `BotError` if a process of the demo exits meanwhile."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
-        gone = world.family.ended()
-        if gone is not None:
-            raise BotError(f"{gone.name} exited unexpectedly; its log is {world.folder / (gone.name + '.log')}")
+        world.family.refuse_ended()
         time.sleep(min(LOOK_EVERY_SECONDS, max(ends - time.monotonic(), 0)))
 
 

@@ -17,7 +17,6 @@ from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.durations import is_duration, seconds
-from bot.domain.kernel.errors import BotError
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.language import AskState
@@ -237,6 +236,4 @@ def _words_of(ask: str) -> str:
 def _wait(world: demo.World, seconds: float) -> None:
     """Raises `BotError` if a process of the sandbox exits meanwhile."""
     time.sleep(seconds)
-    gone = world.family.ended()
-    if gone is not None:
-        raise BotError(f"{gone.name} exited unexpectedly; its last output:\n{tail(world.folder / f'{gone.name}.log')}")
+    world.family.refuse_ended()

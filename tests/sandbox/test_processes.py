@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.kernel.errors import BotError
 from bot.sandbox.processes import Family, StartError
 
 pytestmark = pytest.mark.fast
@@ -22,6 +23,20 @@ def test_a_process_that_is_late_is_not_said_to_have_ended(tmp_path: Path) -> Non
     family = Family(tmp_path, ready_within_seconds=0.2)
     with pytest.raises(StartError, match=r"^slow was not ready within 0.2 s .is this machine very busy"):
         family.start("slow", "http.server", "0", "--bind", "127.0.0.1")
+    family.stop()
+
+
+def test_a_process_that_ends_later_is_told_with_its_exit_code_and_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logs are deleted with the demo, so that naming them would help nobody."""
+    (tmp_path / "ends_later.py").write_text("import sys\nprint('ready {}', flush=True)\nsys.exit('out of sugar')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    family = Family(tmp_path)
+    family.start("odd", "ends_later")
+    family.child("odd").process.join()
+    with pytest.raises(BotError, match=r"(?s)^odd exited unexpectedly .exit code 1.; its last output:\n.*out of sugar"):
+        family.refuse_ended()
     family.stop()
 
 
