@@ -323,6 +323,17 @@ def test_nothing_that_is_missing_is_kept_for_a_second_error() -> None:
     assert listed[0] == "REDIS_URL (redis_url in the file) is not set; example: redis://localhost:6379/0"
 
 
+def test_a_secret_that_a_file_leaves_out_is_named_by_its_variable(tmp_path: Path) -> None:
+    environ = {name: value for name, value in ENOUGH.items() if "SLACK_" not in name}
+    path = written(tmp_path, "slack: {channel: C0123456789}\n")
+    assert faults(environ, path) == (
+        f"{path}:1:1 (slack): SLACK_BOT_TOKEN (slack.bot_token in the file) is not set; example: xoxb-…",
+        f"{path}:1:1 (slack): SLACK_APP_TOKEN (slack.app_token in the file) is not set, nor is SLACK_SIGNING_SECRET; "
+        "set the latter to the Signing Secret of the app's Basic Information page, or this one for Socket Mode; "
+        "example: xapp-…",
+    )
+
+
 def test_a_fault_of_one_setting_hides_none_of_the_whole_part() -> None:
     environ = ENOUGH | {
         "INCIDENT_BOT_APPROVALS_USER_GROUP": "",

@@ -55,23 +55,30 @@ class _Faults:
     def _fault(self, path: Location, where: str, kind: str, what: str) -> str:
         known = path in LEAVES
         if kind == "missing":
-            # In a file, the section is the place.
-            what = f"{where}: {path[-1]}" if not known or where.endswith(f"({'.'.join(path[:-1])})") else where
+            what = where if known else f"{where}: {path[-1]}"
             return f"{what} is not set" + (f"; example: {_example(path)}" if known else "")
         if kind == "extra_forbidden":
             return f"{where} is no setting{did_you_mean(path[-1], names_beside(path))}"
         example = _example(path) if known else ""
-        return f"{where}: {what}" + (f"; example: {example}" if example else "")
+        return (
+            where
+            + (" " if what.startswith("is not set") else ": ")
+            + what
+            + (f"; example: {example}" if example else "")
+        )
 
     def _where(self, found_at: Location, path: Location) -> str:
-        """Where the value came from; a part without a location of its own has that of the setting."""
-        for end in range(len(found_at), 0, -1):
-            if found_at[:end] in self.sources:
-                return self.sources[found_at[:end]]
-        if path not in LEAVES:
-            return ".".join(path)
+        """Where the value came from; a part without a location of its own has that of the setting.
+
+        What nobody has set has the place of its section, and its own name.
+        """
+        end = next((end for end in range(len(found_at), 0, -1) if found_at[:end] in self.sources), 0)
+        source = self.sources[found_at[:end]] if end else ""
+        if path not in LEAVES or end >= len(path):
+            return source or ".".join(path)
         plain = next((name for name, place in PLAIN_NAMES.items() if place == path), "")
-        return f"{plain or PREFIX + '_'.join(path).upper()} ({'.'.join(path)} in the file)"
+        named = f"{plain or PREFIX + '_'.join(path).upper()} ({'.'.join(path)} in the file)"
+        return f"{source}: {named}" if source else named
 
 
 _STAND_INS: dict[str, tuple[str, Any]] = {

@@ -167,8 +167,8 @@ class Slack(Section):
         # A check of the whole part would be skipped while another field is missing, and be a second error later.
         if value is None and info.data.get("signing_secret", "") is None:
             raise ValueError(
-                "is not set, nor is SLACK_SIGNING_SECRET; set the Signing Secret of the app's Basic Information page, "
-                "or this one for Socket Mode"
+                "is not set, nor is SLACK_SIGNING_SECRET; set the latter to the Signing Secret of the app's Basic "
+                "Information page, or this one for Socket Mode"
             )
         return value
 
