@@ -177,7 +177,7 @@ def maintenance(
     target: Where = "", how_long: HowLong = "1h", reason: Reason = "", by: By = "", off: Off = False,
     settings: SettingsFile = None,
 ) -> None:  # fmt: skip
-    """Hold back the alerts of a target that are not urgent; those that still fire open incidents when it ends."""
+    """Hold back the alerts of a target that are not urgent. Those that still fire open incidents when it ends."""
     from bot.cli.planned_windows import plan_window
 
     wanted = _storage(settings)
@@ -200,7 +200,7 @@ def freeze(
 def observed(
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days back.")] = 7, settings: SettingsFile = None
 ) -> None:
-    """Show what the bot would have proposed where it only observes, what people did, and when it recovered."""
+    """Show what the bot would have proposed while it observed. Also what people did, and when it recovered."""
     from bot.cli.observed import tell_observed
 
     typer.echo(asyncio.run(tell_observed(_storage(settings), days=days)))
@@ -210,7 +210,7 @@ def observed(
 def stats(
     days: Annotated[int, typer.Option(min=1, max=365, help="How many days back.")] = 30, settings: SettingsFile = None
 ) -> None:
-    """Show how fast people acted, how long incidents lasted, and which mitigation held."""
+    """Show how fast people acted, and which fixes held. Also how long incidents lasted."""
     from bot.cli.observed import tell_statistics
 
     typer.echo(asyncio.run(tell_statistics(_storage(settings), days=days)))
@@ -225,7 +225,7 @@ def doctor(
     settings: SettingsFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Check everything the bot depends on, and show how to fix each problem."""
+    """Check what the bot depends on, and show how to fix it."""
     wanted = _settings(settings, overrides)
     # By the full path: this function shadows the module of the same name.
     from bot.cli.doctor import examine, rendered
@@ -244,7 +244,7 @@ def demo(
     engines: EnginesOption = Engines.simulated,
     vllm: VllmOption = None,
 ) -> None:
-    """Run the bot in a simulated world on this machine: no Slack, Redis, cluster or GPU needed."""
+    """Run the bot in a simulated world on this machine. It needs no Slack, Redis, cluster or GPU."""
     from rich.console import Console
 
     from bot.cli.demo import run_demo

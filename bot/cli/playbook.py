@@ -54,7 +54,7 @@ def check(
         bool, typer.Option("--explain", help="Show where each state leads, also where no exit is written.")
     ] = False,
 ) -> None:
-    """Report every fault with file, line and column; exit 1 if there is one."""
+    """Report every fault with file, line and column. Exits with 1 if there is one."""
     explained = _explained() if explain else None
     sound, faults, warnings = 0, 0, 0
     wanted = paths or [packaged_playbooks()]
@@ -91,7 +91,7 @@ def play(
     all_edges: Annotated[bool, typer.Option("--all-edges", help="Fail if no case takes a written edge.")] = False,
     quietly: Annotated[bool, typer.Option("--quiet", help="Do not list the cases that pass.")] = False,
 ) -> None:
-    """Play every case of the test tables through the real state machine; exit 1 if one deviates."""
+    """Play every case of the test tables. Exits with 1 if one deviates."""
     from bot.cli.playbook_test import play_file, tables_in, told, untested_in
     from bot.domain.kernel.errors import PlaybookError
     from bot.flow.rehearse_case import together
@@ -143,7 +143,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
     engines: EnginesOption = Engines.simulated,
     vllm: VllmOption = None,
 ) -> None:
-    """Rehearse a whole run: its path, its proposals, and their times.
+    """Rehearse a whole run: path, proposals, and times.
 
     In the sandbox a script presses what the file of answers says, else the first choice; without a file, you do, in the
     Slack page. The sandbox gives the readings and the outcomes itself, so there the file has only answers and settings.
@@ -183,7 +183,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Its name: small letters, digits and hyphens.")],
     folder: Annotated[Path, typer.Option("--in", help="Where to write it.")] = Path(),
 ) -> None:
-    """Write a commented starter playbook with its test table; both pass check and test unchanged."""
+    """Write a commented starter playbook with its test table. Both pass check and test unchanged."""
     from bot.cli.playbook_new import write_starter
 
     for path in write_starter(name, folder):
@@ -213,7 +213,7 @@ def schema(
 def words(
     which: Annotated[Words | None, typer.Argument(help="Which list; default: all.")] = None,
 ) -> None:
-    """List what a playbook may name: verbs, probes, metrics, functions, fragments; and keys, with examples."""
+    """List what a playbook may name. Verbs, probes, metrics, functions, fragments; and keys, with examples."""
     from bot.cli.playbook_words import words as all_words
 
     for line in all_words(which.value if which else ""):
@@ -226,7 +226,7 @@ def coverage(
         Path | None, typer.Argument(metavar="[PATH]", help="A folder or a playbook; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Show each row of the requirements with the cases and tests that prove it; exit 1 if one has none.
+    """Show each requirement with the tests that prove it. Exits with 1 if one has none.
 
     Of playbooks of your own only what their cases claim by `covers`: rows, and custom rules with any id.
     """
@@ -258,7 +258,7 @@ def graph(
         Path | None, typer.Option("--playbooks", help="Where to look for the name; default: the packaged ones.")
     ] = None,
 ) -> None:
-    """Draw a playbook: as mermaid text, or as a picture of its sections."""
+    """Draw a playbook, as mermaid text or as a picture. A picture shows its sections."""
     from bot.cli.playbook_graph import graph_of
 
     found = load_named(name, folder or packaged_playbooks())

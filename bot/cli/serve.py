@@ -14,7 +14,7 @@ from types import ModuleType
 
 from bot.domain.kernel.errors import BotError
 
-DOES = "Run the bot: receive alerts, decide with people in Slack, change, verify."
+DOES = "Run the bot: receive alerts, ask people, change, verify."
 SETTINGS_FILE = "A YAML file of settings; the environment wins over it."
 OVERRIDES = "Override a playbook's setting; may be repeated."
 

@@ -32,7 +32,9 @@ def verify(
         typer.Option("--settings", metavar="FILE", help="A YAML file of settings; the environment wins over it."),
     ] = None,
 ) -> None:
-    """Compare a timeline with its own chain, with the head that its run keeps, and with the heads posted to Slack.
+    """Compare a timeline with its chain, storage and Slack.
+
+    It is compared with its own chain, with the head that its run keeps, and with the heads posted to Slack.
 
     Exits with 0 when all of them agree, 1 when one differs, and 2 when one could not be compared.
     """

@@ -61,6 +61,11 @@ def test_version_is_that_of_the_package() -> None:
     assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
 
 
+@pytest.mark.parametrize("group", [(), ("playbook",), ("timeline",)])
+def test_help_cuts_no_summary_of_a_command(group: tuple[str, ...]) -> None:
+    assert "..." not in incident_bot(*group, "--help").stdout.partition("Commands:")[2]
+
+
 def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(tmp_path: Path) -> None:
     assert incident_bot("playbook", "check", "gpu-fault").stdout == "1 sound playbook, 0 faults, 0 warnings\n"
     table = written(tmp_path, "cases: []", "tiny.test.yaml")
