@@ -105,7 +105,7 @@ def test_what_a_change_comes_back_with_can_be_named_after_it() -> None:
         pytest.param(
             "calm: thrash < 0.01",
             "calm: results.cap.run_job.eval > 0.7",
-            "'>' does not work with a text, a number",
+            "'>' does not work with a text and a number",
             id="kind",
         ),
         pytest.param(

@@ -146,7 +146,7 @@ def test_an_unknown_names_what_was_missing() -> None:
         ("wurst(by_replica)", 1, "unknown function 'wurst'", "Did you mean 'worst'?"),
         ("picked.replica.startswith('a')", 16, "unknown method 'startswith'", "Did you mean 'startsWith'?"),
         ("worst(thrash) == 'a'", 6, "'worst' does not work with a number", "It takes numbers by replica."),
-        ("thrash > 'a'", 8, "'>' does not work with a number, a text", ONE_KIND),
+        ("thrash > 'a'", 8, "'>' does not work with a number and a text", ONE_KIND),
         ("thrash > 5m", 10, "'5m' has a unit", "Write seconds, or name a setting."),
         ("thrash > 'a", 10, "the text that begins here is not closed", "Close it with '."),
         ("(thrash > 1", 11, "the expression ends too early", TOO_EARLY),

@@ -134,6 +134,25 @@ def test_an_incident_that_runs_such_a_playbook_keeps_it_as_it_is_written() -> No
             "unknown key 'otherwise'. Known: before, end, runbook, say, severity, title.",
             id="of an end",
         ),
+        pytest.param(
+            "people: {end: handed_over}",
+            "people: {end: handed_over, say: Ana took it, «probably.}",
+            "unknown key 'probably.'. Put a text with a comma in quotes.",
+            id="one word after a comma",
+        ),
+        pytest.param(
+            "start: restart\n",
+            "«include: people\nstart: restart\n",
+            "unknown key 'include'. It belongs to a state: write it below 'states'.",
+            id="a state's key beside the states",
+        ),
+        pytest.param(
+            "start: restart\n",
+            "«xyz: 1\nstart: restart\n",
+            "unknown key 'xyz'. Known: calm, defaults, define, diagnoses, form, language, opens, opens_on, playbook, "
+            "priority, related, settings, signals, start, states, summary, tested_on, title, urgent, users, uses.",
+            id="no key of a playbook",
+        ),
     ],
 )
 def test_a_mistake_is_reported_once_where_it_is_written(old: str, new: str, fault: str) -> None:

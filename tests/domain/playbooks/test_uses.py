@@ -109,6 +109,12 @@ def test_a_stored_playbook_keeps_the_library_that_it_was_started_with() -> None:
         pytest.param("[common]", "[comon]", "p.yaml:5:8: unknown fragment 'comon'. Did you mean 'common'?", id="typo"),
         pytest.param(
             "[common]",
+            "[gpus]",
+            "p.yaml:5:8: unknown fragment 'gpus'. Known: common, part.",
+            id="none-of-them",
+        ),
+        pytest.param(
+            "[common]",
             "[common, part]",
             "p.yaml:5:16: the fragment 'part' has states. Include it in a state: {include: part}.",
             id="has-states",

@@ -379,7 +379,7 @@ def _in_our_words(message: str) -> tuple[str, str]:
         name = "/" if name == _NONZERO.name.strip("_") else name
         kinds = re.sub("|".join(map(re.escape, _CEL_WORDS)), lambda m: _CEL_WORDS[m.group()], mismatch.group(2))
         hint = f"It takes {takes}." if (takes := _takes(name)) else _hint_for(name, kinds)
-        return f"'{name}' does not work with {kinds}", hint
+        return f"'{name}' does not work with {' and '.join(kinds.rsplit(', ', 1))}", hint
     if message.startswith("Syntax error"):
         word = re.search(r"'((?:[^'\\]|\\.)*)'", message)
         if "'<EOF>'" in message or word is None:

@@ -111,6 +111,8 @@ def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mist
     head, _, tail = mistake.missing.name.partition(".")
     if not tail and head in define:  # in a fragment: everywhere else it was replaced
         return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
+    if tail and mistake.near.partition(".")[0] == head:  # only the part is misspelt
+        return mistake
     known = probes if tail else define
     near = nearest(head, known)
     is_nearer = not mistake.near or (not tail and nearest(head, (near, mistake.near)) == near)

@@ -17,6 +17,7 @@ from bot.domain.playbooks.loading.include_sites import (
     limit_around,
     own_limit,
 )
+from bot.domain.playbooks.loading.known_words import where_known
 from bot.domain.playbooks.loading.structure import shape
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Source
@@ -103,7 +104,9 @@ class _Arrangement:
 
     def _wrong_fragment(self, at: Path, wanted: str, chain: tuple[str, ...]) -> Iterator[Mistake]:
         if wanted not in self._fragments:
-            yield Mistake(at, f"unknown fragment '{wanted}'", did_you_mean(wanted, self._fragments))
+            yield Mistake(
+                at, f"unknown fragment '{wanted}'", did_you_mean(wanted, self._fragments) or where_known("fragment")
+            )
         elif (read := self._fragments[wanted].fragment) is not None and not read.states:
             yield Mistake(at, f"the fragment '{wanted}' has no states", "Name it under 'uses' instead.")
         elif wanted in chain:

@@ -26,7 +26,7 @@ def known(path: Path, word: str, words: Iterable[str], noun: Noun) -> Mistakes:
 
 
 def where_known(noun: str) -> str:
-    if noun in ("probe", "metric", "verb"):
+    if noun in ("probe", "metric", "verb", "fragment"):
         return f"List them with 'incident-bot playbook words {noun}s'."
     if noun == "team":
         return f"Name one of {', '.join(TEAMS)}."

@@ -16,6 +16,7 @@ from bot.domain.playbooks.expressions.expression import MAX_LENGTH, did_you_mean
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import Expanded
+from bot.domain.playbooks.loading.known_words import where_known
 from bot.domain.playbooks.loading.text_roles import role_of
 from bot.domain.playbooks.mistakes import Mistake, Path
 from bot.domain.playbooks.source import Position, Source
@@ -49,7 +50,7 @@ def _libraries(expanded: Expanded, fragments: Fragments) -> tuple[list[Source], 
         for index, name in enumerate(uses if isinstance(uses, list) else ()):
             read = fragments.get(str(name))
             if read is None:
-                hint = did_you_mean(str(name), fragments)
+                hint = did_you_mean(str(name), fragments) or where_known("fragment")
                 faults[source.fault(Mistake(("uses", index), f"unknown fragment '{name}'", hint))] = None
             elif read.fragment is None or read.source is None:
                 faults |= dict.fromkeys(read.faults)

@@ -178,11 +178,7 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         hint = f"Write '{key}': {meaning[0].lower()}{meaning[1:]}" if meaning else ""
         return Mistake(path, f"'{key}' is missing", hint, at_key=True, missing=Reference("key", key))
     if kind == "extra_forbidden":
-        keys = _keys(model) if model else []
-        hint, near = did_you_mean(str(path[-1]), keys), nearest(str(path[-1]), keys)
-        if given is None and " " in str(path[-1]):  # {why: ten times, because …}: the comma ended the text
-            hint, near = "Put a text with a comma in quotes.", ""
-        return Mistake(path, f"unknown key '{path[-1]}'", hint, at_key=True, near=near)
+        return _unknown_key(path, given, _keys(model) if model else [])
     if kind.startswith("union_tag") and path[-1:] == ("compared",):
         return Mistake(
             path, f"what is compared needs one of {', '.join(COMPARABLE)}", "Write {metric: …}.", at_key=True
@@ -209,6 +205,18 @@ def _mistake(detail: ErrorDetails, path: Path, model: type[BaseModel] | None) ->
         shown = as_written(given) if isinstance(given, str | int | float) else f"a {_yaml_word(given)}"
         return Mistake(path, f"{shown} is not {_SHAPES[kind]}", _hint(_SHAPES[kind], given, path))
     return Mistake(path, detail["msg"][0].lower() + detail["msg"][1:])
+
+
+def _unknown_key(path: Path, given: object, keys: list[str]) -> Mistake:
+    key = str(path[-1])
+    hint, near = did_you_mean(key, keys), nearest(key, keys)
+    if given is None and not re.fullmatch(r"\w+", key):  # {why: ten times, because …}: the comma ended the text
+        hint, near = "Put a text with a comma in quotes.", ""
+    elif len(path) == 1 and key in {*KINDS, "go", "include"}:
+        hint, near = "It belongs to a state: write it below 'states'.", ""
+    elif not hint and keys:
+        hint = f"Known: {', '.join(sorted(keys))}."
+    return Mistake(path, f"unknown key '{key}'", hint, at_key=True, near=near)
 
 
 def _language(path: Path, given: object) -> Mistake:
