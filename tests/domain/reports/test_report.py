@@ -366,7 +366,7 @@ def told(*more: Entry) -> str:
 def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
     end = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
     page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
-    ended = "verified without a change by the bot after 10 m 00 s"
+    ended = "verified without a change by the bot after 10 min 00 s"
     assert f"**What happened:** KV cache full on serving/llm, opened by A; {ended}" in page
     assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
     found = "Found: a deploy shortly before it (rolled out 2 min before)."
@@ -560,7 +560,8 @@ def test_an_empty_timeline_is_a_report_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(None, "–"), (0, "0 s"), (12.4, "12 s"), (253, "4 m 13 s"), (3840, "1 h 04 m"), (-3, "0 s")]
+    ("seconds", "said"),
+    [(None, "–"), (0, "0 s"), (12.4, "12 s"), (253, "4 min 13 s"), (3840, "1 h 04 min"), (-3, "0 s")],
 )
 def test_durations_are_told_to_the_second(seconds: float | None, said: str) -> None:
     assert lasting(seconds) == said
