@@ -836,8 +836,10 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
 ) -> None:
     end = closed()
     firing = {"firing": ["VllmKVCacheThrash"], "users": "Users wait 7 s", "users_at": BEGAN + 1900 - read_before}
-    shown = str(last(end.with_(posts=(post("closed", "closed", ending, ending=ending, **firing),))).blocks)
+    told = last(end.with_(posts=(post("closed", "closed", ending, ending=ending, **firing),)))
+    shown = str(told.blocks)
     assert [each for each in ("🔔 *Still firing:* VllmKVCacheThrash", "· read ") if each in shown] == says
+    assert ("Still firing: VllmKVCacheThrash" in told.text) is (ending != "fixed")
 
 
 @pytest.mark.parametrize(

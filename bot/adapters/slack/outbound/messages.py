@@ -267,8 +267,9 @@ def _closed(run: Run, post: Post) -> Message:
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
     # What was verified is calm: its alert follows, by the window of its rule.
     firing = [] if ending in ENDED else [line(name, 80) for name in post.data.get("firing", ())]
-    fires = f"🔔 *Still firing:* {_listed(firing, ', ')}" if firing else ""
-    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", fires])
+    fires = f"Still firing: {_listed(firing, ', ')}" if firing else ""
+    bell = f"🔔 *{fires.replace(':', ':*', 1)}" if fires else ""
+    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", bell])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
     left = f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."
     body += section([" ".join(filter(None, (_done(run, until=closed_at), left)))])
@@ -278,7 +279,7 @@ def _closed(run: Run, post: Post) -> Message:
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     foot = [*context([times]), *_details(run, post.slot)]
-    more = " ".join(filter(None, (prose(text), line(users, 400))))
+    more = " ".join(filter(None, (prose(text), line(users, 400), fires)))
     said = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(said[: limits.TEXT], limits.fitted(body, foot))
 

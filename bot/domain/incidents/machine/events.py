@@ -307,9 +307,7 @@ def close_by_hand(draft: Draft, by: str, why: str = "") -> None:
     if residual.residual_changes(draft.run):
         draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
         return questions.ask_about_residual_changes(draft, because=f"{by} wants to close it{why}. ")
-    firing = sorted(draft.run.firing)
-    still = f". Still firing: {', '.join(firing)}" if firing else ""
-    return entering.close(draft, "resolved_by_hand", f"{by} closed it{why}{still}.")
+    return entering.close(draft, "resolved_by_hand", f"{by} closed it{why}.")
 
 
 def divert(draft: Draft, event: Commanded) -> None:
