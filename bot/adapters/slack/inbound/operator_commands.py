@@ -213,7 +213,7 @@ class OperatorCommands:
         written = exits_to_skip(run, playbook)
         ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
         if not ways:
-            waits = "answer the message that it waits for" if run.is_open else "it is closed"
+            waits = "it waits for no signal. Answer what it asks, if anything" if run.is_open else "it is closed"
             raise NotDoneError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
         return ways
 
