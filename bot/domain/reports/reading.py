@@ -55,7 +55,7 @@ def report_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> R
     return Report(
         diagnosis=diagnosis,
         users_at_the_end=_str(closed.data, "users") if closed else "",
-        firing_at_the_end=tuple(map(str, closed.data.get("firing", ()))) if closed else (),
+        firing_at_the_end=tuple(map(str, _list(closed.data, "firing"))) if closed else (),
         applied=tuple(_applied(plain_entries)),
         phases=tuple(_phases(stays)),
         follow_ups=tuple(_follow_ups(plain_entries, held if closed else (), diagnosis)),

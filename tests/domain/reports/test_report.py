@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -625,6 +625,7 @@ def expected_rows(entries: list[Entry]) -> int:
 
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)))
+@example({"firing": 0})
 def test_an_altered_entry_never_stops_a_report(data: dict[str, Any]) -> None:
     kinds = (
         "opened",
