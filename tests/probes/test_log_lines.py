@@ -308,3 +308,10 @@ def test_at_most_fifty_telling_lines_are_kept() -> None:
     log = "\n".join(f"ERROR {i} out of memory" for i in range(80))
     assert len(last_words(log).telling) == 50
     assert last_words(log).telling[-1] == "ERROR 79 out of memory"
+
+
+def test_a_long_line_says_that_it_was_cut() -> None:
+    line = f"ERROR 08-01 12:01:00 [core.py:400] {OOM} " + 40 * "some room " + "See https://docs.vllm.ai"
+    shown = redacted(last_words(line).line)
+    assert (len(shown), shown[-1]) == (400, "…")
+    assert redacted(line[:400]) == line[:400]

@@ -38,6 +38,7 @@ of its pod says. killed: a signal ended it from outside, and no event says whose
 """
 CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})
 
+MAX_LINE_LENGTH = 400
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS = r"(?:\([^)\n]+\) )*"
 _LEVEL = rf"{_PROCESS}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b"
@@ -218,9 +219,13 @@ def _cause(troubles: str, log: str) -> tuple[OomClass, re.Match[str] | None]:
 def _line_of(log: str, found: re.Match[str]) -> str:
     start = log.rfind("\n", 0, found.start()) + 1
     end = log.find("\n", found.start())
-    return _HEAD.sub("", log[start : end if end >= 0 else len(log)])[:400]
+    return _shortened(_HEAD.sub("", log[start : end if end >= 0 else len(log)]))
 
 
 def redacted(line: str) -> str:
     """A log line without likely secrets, at most 400 characters."""
-    return redaction.redacted(line)[:400]
+    return _shortened(redaction.redacted(line))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= MAX_LINE_LENGTH else line[: MAX_LINE_LENGTH - 1] + "…"
