@@ -424,6 +424,10 @@ def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: st
     assert fault in only
 
 
+def test_the_prefix_of_all_settings_makes_none_of_them_alike() -> None:
+    assert faults(ENOUGH | {"INCIDENT_BOT_X": "1"}) == ("INCIDENT_BOT_X is no setting",)
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [

@@ -63,6 +63,7 @@ LEAVES = dict(leaves(Settings))
 VARIABLES = {PREFIX + "_".join(path).upper(): path for path in LEAVES}
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    near = get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """`prefix`: what all have in common, which makes none of them alike."""
+    near = get_close_matches(word.removeprefix(prefix), [each.removeprefix(prefix) for each in known], n=1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
