@@ -108,14 +108,14 @@ async def test_a_window_that_has_only_begun_is_unknown() -> None:
 async def test_a_history_that_lacks_samples_because_too_many_workloads_are_open_says_so() -> None:
     scene = Scene()
     left_out = LeftOut()
-    left_out.are([CONTEXT.target.key], of=129)
+    left_out.are([CONTEXT.target.key], of=65)
     signals = ReadSignals(
         history=scene.history(), probes={}, cluster=scene, now=lambda: scene.now, why_unsampled=left_out.why
     )
     reading = (await signals.read({"kv": USAGE}, CONTEXT))["kv"]
     assert reading.unknown == (
         "only 0 s of 30 s of history (llm-0, llm-1); it is scraped only when its incident reads: "
-        "129 workloads have an open incident or are in the settings, and 128 are scraped all the time"
+        "65 workloads have an open incident or are in the settings, and 64 are scraped all the time"
     )
 
 
