@@ -53,6 +53,7 @@ class Circuit:
         self._answered_at = float("-inf")
         self._silent_since = 0.0
         self._trial_at = float("-inf")
+        self._trying_since: float | None = None
         self._rest_seconds = back_off.first_seconds
         self._is_open = False
 
@@ -98,15 +99,26 @@ class Circuit:
                 if is_trial:
                     self._rest_longer(began)
             raise
+        finally:
+            if is_trial:
+                self._trying_since = None
         self._answered()
 
     def _admit(self, began: float, *, may_try: bool) -> None:
         self._must_try(began, may_try=may_try)
         self._trial_at = began + max(self._rest_seconds, self._back_off.trial_seconds)
+        self._trying_since = began
 
     def _must_try(self, at: float, *, may_try: bool = True) -> None:
         if self._is_open and (not may_try or at < self._trial_at):
-            raise CircuitOpenError(self.reason, retry_after_seconds=max(self._trial_at - at, 0.0))
+            raise CircuitOpenError(self.reason, retry_after_seconds=self._rest_from(at))
+
+    def _rest_from(self, at: float) -> float:
+        """Until the next trial. One under way may be answered soon, and what waits is not to wait for another one."""
+        rest = max(self._trial_at - at, 0.0)
+        if self._trying_since is None:
+            return rest
+        return min(rest, max(self._back_off.first_seconds, at - self._trying_since))
 
     def _rest_longer(self, began: float) -> None:
         self._rest_seconds = min(2 * self._rest_seconds, self._back_off.longest_seconds)

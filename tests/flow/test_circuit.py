@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.domain.kernel.errors import CircuitOpenError
-from bot.flow.circuit import OPENS_AFTER, SLOW_SECONDS, TRIAL_EVERY_SECONDS, Circuit
+from bot.flow.circuit import OPENS_AFTER, SLOW_SECONDS, TRIAL_EVERY_SECONDS, BackOff, Circuit
 
 pytestmark = pytest.mark.fast
 AT_1308 = 1_800_018_480.0
@@ -17,10 +17,10 @@ AT_1308 = 1_800_018_480.0
 class Dependency:
     """Answers, or keeps a question for some seconds of its own clock and then raises."""
 
-    def __init__(self) -> None:
+    def __init__(self, back_off: BackOff | None = None) -> None:
         self.at = 0.0
         self.asked = 0
-        self.circuit = Circuit("the API", elapsed=lambda: self.at, now=lambda: AT_1308 + self.at)
+        self.circuit = Circuit("the API", back_off or BackOff(), elapsed=lambda: self.at, now=lambda: AT_1308 + self.at)
 
     def ask(self, error: BaseException | None = None, *, seconds: float = 10.0, **how: bool) -> None:
         with self.circuit.asking(**how):
@@ -122,6 +122,32 @@ def test_while_a_trial_is_under_way_the_others_fail_at_once(dependency: Dependen
     dependency.at += TRIAL_EVERY_SECONDS
     with dependency.circuit.asking(), pytest.raises(CircuitOpenError):
         dependency.ask()
+
+
+def test_what_comes_while_a_trial_is_under_way_need_not_wait_for_the_next_one() -> None:
+    dependency = Dependency(BackOff(first_seconds=1.0, longest_seconds=8.0, trial_seconds=10.0)).silent()
+    dependency.at += 1.0
+    with dependency.circuit.asking():
+        assert told_to_wait(dependency) == 1.0
+        dependency.at += 4.0
+        assert told_to_wait(dependency) == 4.0
+        dependency.at += 5.0
+        assert told_to_wait(dependency) == 1.0, "then it is no longer waited for"
+    dependency.ask()
+
+
+def test_after_a_trial_without_an_answer_all_wait_for_the_next_one() -> None:
+    dependency = Dependency(BackOff(first_seconds=1.0, longest_seconds=8.0, trial_seconds=10.0)).silent()
+    dependency.at += 1.0
+    with pytest.raises(TimeoutError):
+        dependency.ask(TimeoutError(), seconds=0.5)
+    assert told_to_wait(dependency) == 1.5
+
+
+def told_to_wait(dependency: Dependency) -> float:
+    with pytest.raises(CircuitOpenError) as refused:
+        dependency.ask()
+    return refused.value.retry_after_seconds
 
 
 def test_who_insists_is_let_through_and_an_answer_closes(dependency: Dependency) -> None:
