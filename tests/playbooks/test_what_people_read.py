@@ -99,3 +99,10 @@ async def test_only_where_a_node_is_not_cordoned_a_replacement_may_start_there_a
     run = await played("gpu-fault", case, there={"kind": "fatal", "node": "n2", "here": 1, "cordoned": cordoned})
     [out] = [request for request in run.requests.values() if request.state == "ours_out"]
     assert out.why.startswith(f"It runs on the node with the faulty GPU. {more}Its requests finish where they are")
+
+
+async def test_a_slow_replica_is_the_diagnosis_and_not_only_the_phase_that_takes_long() -> None:
+    run = await played("inference-slo-breach", "one slow replica at a normal share is replaced")
+    assert run.diagnosis == "a replica is slow"
+    long = "more than 1.5 times as long as the median, the slowest 3 times"
+    assert run.cause == f"For requests of equal length, 1 of 4 replicas take {long}."
