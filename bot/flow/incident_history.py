@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bot.domain.approvals.repeats import asked_before
-from bot.domain.changes.plan import LedgerEntry, Plan
+from bot.domain.changes.plan import LedgerEntry, Plan, request_of
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.subjects import about_target
 from bot.domain.kernel.target import Target
@@ -74,7 +74,7 @@ async def troubled_times(runs: PastRuns, target: Target, *, but: str) -> list[tu
 
 def _is_rollback(entry: LedgerEntry, run: Run, start: float) -> bool:
     """A rollback that completed; one that stopped half-way may be tried again."""
-    request = run.requests.get(entry.call_id.split("/")[1])
+    request = run.requests.get(request_of(entry.call_id))
     went_through = request is not None and request.outcome == "done"
     is_own = entry.call_id.startswith(f"{run.incident_id}/")
     return is_own and entry.verb == "rollback" and not entry.undone_by and entry.applied_at >= start and went_through

@@ -188,6 +188,16 @@ class PlanResult(BaseModel):
 Result = Literal["done", "failed", "unclear", "superseded", "halted"]
 
 
+def change_of(call_id: str) -> str:
+    """Returns the change that a call belongs to, with its incident: `INC-1/R3` of `INC-1/R3/0`; empty for none."""
+    return call_id.rpartition("/")[0]
+
+
+def request_of(call_id: str) -> str:
+    """Returns the request that a call belongs to: `R3` of `INC-1/R3/0`; empty for none."""
+    return change_of(call_id).rpartition("/")[2]
+
+
 class LedgerEntry(BaseModel):
     """One applied call and its inverse: a change that the bot may still hold active."""
 

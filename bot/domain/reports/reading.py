@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bot.domain.approvals.announced import covering
+from bot.domain.changes.plan import request_of
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.links import RUNBOOK_ANNOTATION, Link, links_of
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
@@ -222,7 +223,7 @@ def _has_begun(stay: _Stay) -> bool:
 
 def _request_of(entry: Entry) -> str:
     """Returns the request that an entry of a change belongs to; a call names it in its id, `INC-1/R3/0`."""
-    return _str(entry.data, "request") or _str(entry.data, "call").rpartition("/")[0].rpartition("/")[2]
+    return _str(entry.data, "request") or request_of(_str(entry.data, "call"))
 
 
 def _edited(stay: _Stay) -> str:

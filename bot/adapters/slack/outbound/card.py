@@ -38,6 +38,7 @@ from bot.adapters.slack.outbound.words import (
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
 from bot.domain.approvals.grant import Request
+from bot.domain.changes.plan import request_of
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.kernel.links import links_of
 from bot.domain.reports.present import NOT_BEGUN
@@ -221,12 +222,8 @@ def _undone(run: Run) -> dict[str, str]:
     """Requests whose calls were all undone by another request, with that request."""
     undone: dict[str, set[str]] = {}
     for entry in run.ledger:
-        undone.setdefault(_request_of(entry.call_id), set()).add(_request_of(entry.undone_by))
+        undone.setdefault(request_of(entry.call_id), set()).add(request_of(entry.undone_by))
     return {one: by.pop() for one, by in undone.items() if len(by) == 1 and by <= run.requests.keys()}
-
-
-def _request_of(call_id: str) -> str:
-    return call_id.split("/")[1] if call_id.count("/") > 1 else ""
 
 
 def _phase(request: Request) -> str:

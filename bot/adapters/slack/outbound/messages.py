@@ -33,6 +33,7 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
+from bot.domain.changes.plan import change_of
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
@@ -267,8 +268,8 @@ def _closed(run: Run, post: Post) -> Message:
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
     # What was verified is calm: its alert follows, by the window of its rule.
     firing = [] if ending in ENDED else [line(name, 80) for name in post.data.get("firing", ())]
-    fires = f"Still firing: {_listed(firing, ', ')}" if firing else ""
-    bell = f"🔔 *{fires.replace(':', ':*', 1)}" if fires else ""
+    names = _listed(firing, ", ")
+    bell = f"🔔 *Still firing:* {names}" if names else ""
     body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", bell])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
     left = f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."
@@ -279,14 +280,14 @@ def _closed(run: Run, post: Post) -> Message:
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     foot = [*context([times]), *_details(run, post.slot)]
-    more = " ".join(filter(None, (prose(text), line(users, 400), fires)))
+    more = " ".join(filter(None, (prose(text), line(users, 400), names and f"Still firing: {names}")))
     said = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(said[: limits.TEXT], limits.fitted(body, foot))
 
 
 def _done(run: Run, *, until: float) -> str:
     """Disruptive changes that are over, such as a replaced replica: they are not among what stays in place."""
-    told = {entry.call_id.rpartition("/")[0] for entry in run.ledger if entry.undo or entry.undone_by}
+    told = {change_of(entry.call_id) for entry in run.ledger if entry.undo or entry.undone_by}
     ended = [each for each in run.requests.values() if each.outcome == "done" and (each.ended_at or until) <= until]
     titles = [
         line(called(run, each), 160)

@@ -10,7 +10,7 @@ from bot.domain.changes.calls import Wording
 from bot.domain.changes.circumstances import drain_circumstance
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step, Wait
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step, Wait, change_of
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.canary_steps import gone
 from bot.domain.changes.steps.replica_steps import in_rotation
@@ -169,24 +169,24 @@ def last_change(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     With them the floor that a stopped undo of it still holds.
     """
     can = [entry for entry in reversed(ledger) if entry.undo and not entry.undone_by]
-    changes = {_change_of(can[0].call_id)} if can else set()
+    changes = {change_of(can[0].call_id)} if can else set()
     if can and can[0].verb == "undo":
-        taken_back = {_change_of(entry.call_id) for entry in ledger if _change_of(entry.undone_by) in changes}
-        untouched = [_change_of(entry.call_id) for entry in can if entry.verb != "undo"]
+        taken_back = {change_of(entry.call_id) for entry in ledger if change_of(entry.undone_by) in changes}
+        untouched = [change_of(entry.call_id) for entry in can if entry.verb != "undo"]
         changes |= taken_back or set(untouched[:1])
-    return [entry for entry in can if _change_of(entry.call_id) in changes]
+    return [entry for entry in can if change_of(entry.call_id) in changes]
 
 
 def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> str:
     """Returns what was done after these calls and has no undo, such as the replacement of a replica; empty if nothing.
 
     A request to a replica and a Job that has ended change nothing, and what only took an earlier change back is no
-    change of its own.
+    change itself.
     """
-    has_undo = {_change_of(entry.call_id) for entry in ledger if entry.undo or entry.undone_by}
+    has_undo = {change_of(entry.call_id) for entry in ledger if entry.undo or entry.undone_by}
     took_back = {entry.undone_by for entry in ledger}
     since = max((at for at, entry in enumerate(ledger) if entry in undone), default=len(ledger))
-    later = [entry for entry in ledger[since + 1 :] if _change_of(entry.call_id) not in has_undo]
+    later = [entry for entry in ledger[since + 1 :] if change_of(entry.call_id) not in has_undo]
     changed = [entry for entry in later if entry.verb not in NO_CHANGE and entry.call_id not in took_back]
     return _in_short([entry.title for entry in changed])
 
@@ -195,10 +195,6 @@ def _stay_note(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> 
     if not (said := staying(ledger, undone)):
         return ()
     return (Circumstance(name="stays", grade="note", text=f"what was done since has no undo and stays: {said}"),)
-
-
-def _change_of(call_id: str) -> str:
-    return call_id.rpartition("/")[0]
 
 
 def _refuse_without_undo(wanted: Sequence[LedgerEntry]) -> None:

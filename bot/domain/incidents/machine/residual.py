@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.changes.plan import LedgerEntry
+from bot.domain.changes.plan import LedgerEntry, change_of, request_of
 from bot.domain.incidents.run import Run
 
 LEFTOVER_VERBS = frozenset(verb.name for verb in VERBS.values() if verb.leaves_behind)
@@ -13,8 +13,8 @@ LEFTOVER_VERBS = frozenset(verb.name for verb in VERBS.values() if verb.leaves_b
 def residual_changes(run: Run) -> tuple[LedgerEntry, ...]:
     """Returns canaries, cordons, isolated replicas and held rollouts, with all calls of their change."""
     still = still_rollouts(run)
-    changes = {change_of(entry) for entry in still}
-    kept = {entry.call_id for entry in run.held if entry.verb in LEFTOVER_VERBS or change_of(entry) in changes}
+    changes = {change_of(entry.call_id) for entry in still}
+    kept = {entry.call_id for entry in run.held if entry.verb in LEFTOVER_VERBS or change_of(entry.call_id) in changes}
     kept |= {entry.call_id for entry in still}
     return tuple(entry for entry in run.ledger if entry.call_id in kept)
 
@@ -35,14 +35,9 @@ def still_rollouts(run: Run) -> tuple[LedgerEntry, ...]:
 
 def to_commit(run: Run) -> list[str]:
     """Returns the requests whose change is in force and reverted by the workload's owner unless it is committed."""
-    in_force = {change_of(entry).rpartition("/")[2] for entry in run.held}
+    in_force = {request_of(entry.call_id) for entry in run.held}
     return [
         f"{request.request_id} · {request.plan.title}"
         for request in run.requests.values()
         if request.plan.commit and request.outcome == "done" and request.request_id in in_force
     ]
-
-
-def change_of(entry: LedgerEntry) -> str:
-    """Returns the change that the call belongs to, as incident and request."""
-    return entry.call_id.rpartition("/")[0]
