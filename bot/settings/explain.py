@@ -60,12 +60,8 @@ class _Faults:
         if kind == "extra_forbidden":
             return f"{where} is no setting{did_you_mean(path[-1], names_beside(path))}"
         example = _example(path) if known else ""
-        return (
-            where
-            + (" " if what.startswith("is not set") else ": ")
-            + what
-            + (f"; example: {example}" if example else "")
-        )
+        named = where if what.startswith("is not set") else f"{where}:"
+        return f"{named} {what}" + (f"; example: {example}" if example else "")
 
     def _where(self, found_at: Location, path: Location) -> str:
         """Where the value came from; a part without a location of its own has that of the setting.

@@ -20,7 +20,7 @@ from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
-from bot.domain.cluster.pod_state import first_broken, held_by_gates, pod_state
+from bot.domain.cluster.pod_state import first_broken, first_held, pod_state
 from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_replicas
 from bot.domain.cluster.rollout import (
     TEMPLATE,
@@ -237,7 +237,7 @@ def _rollout_text(
     parts = [f"{ready} of {wanted} replicas run the new template"]
     if starting:
         parts.append(f"{len(starting)} starting" if len(starting) > 1 else starting[0])
-    if len(starting) > 1 and (held := _held_text(new)):
+    if len(starting) > 1 and (held := first_held(new)):
         parts.append(held)
     if left_out:
         parts.append(left_out)
@@ -249,11 +249,6 @@ def _rollout_text(
     if coming := _node_coming(new, snapshot):
         parts.append(coming)
     return ", ".join(parts)
-
-
-def _held_text(pods: Sequence[Obj]) -> str:
-    """Returns the first pod that a scheduling gate holds; empty if none does."""
-    return next(filter(None, map(held_by_gates, pods)), "")
 
 
 def _left_out(pending: int, refused: int) -> str:
@@ -396,7 +391,7 @@ def _ready_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
         _count_text(wait, snapshot),
         f"{ending} ending" if ending else "",
         _overdue_text(pods, snapshot),
-        _held_text(pods),
+        first_held(pods),
         _node_coming(pods_of_workload(snapshot), snapshot),
     )
     return ", ".join(filter(None, parts))

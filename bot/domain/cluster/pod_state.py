@@ -118,6 +118,11 @@ def held_by_gates(pod: Obj) -> str:
     return f"{name_of(pod)} is held by scheduling gate {gates}" if gates else ""
 
 
+def first_held(pods: Iterable[Obj]) -> str:
+    """Describes the first pod that a scheduling gate holds; empty if there is none."""
+    return next(filter(None, map(held_by_gates, pods)), "")
+
+
 def _waiting_text(pod: Obj) -> str:
     if held := held_by_gates(pod):
         return held

@@ -33,7 +33,7 @@ from bot.domain.cluster.objects import (
     ref_of,
     uid_of,
 )
-from bot.domain.cluster.pod_state import held_by_gates
+from bot.domain.cluster.pod_state import first_held
 from bot.domain.cluster.refused_pods import not_created, refused_replicas
 from bot.domain.cluster.rollout import (
     capacity_keeping_edits,
@@ -124,7 +124,7 @@ def refuse_if_rolling(snapshot: ClusterSnapshot) -> None:
         said = f"{state.updated} of {state.wanted} updated, {state.available} available"
         if refused := not_created(workload, snapshot):
             said += f"; {refused}"
-        if held := next(filter(None, map(held_by_gates, pods_of_workload(snapshot))), ""):
+        if held := first_held(pods_of_workload(snapshot)):
             said += f"; {held}"
         if not state.is_observed:
             said = f"the {kind_of(workload)} controller has not seen its last change yet"

@@ -111,12 +111,9 @@ def _hinted(mistake: Mistake, define: Mapping[str, str], probes: Probes) -> Mist
     head, _, tail = mistake.missing.name.partition(".")
     if not tail and head in define:  # in a fragment: everywhere else it was replaced
         return replace(mistake, hint="A fragment sees no definition of the playbook: give it as a parameter.")
-    if tail and mistake.near.partition(".")[0] == head:  # only the part is misspelt
-        return mistake
     known = probes if tail else define
     near = nearest(head, known)
-    is_nearer = not mistake.near or (not tail and nearest(head, (near, mistake.near)) == near)
-    if not near or not is_nearer:
+    if not near or (mistake.near and (tail or nearest(head, (near, mistake.near)) != near)):
         return mistake
     return replace(mistake, hint=did_you_mean(head, known))
 
