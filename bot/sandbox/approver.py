@@ -59,9 +59,10 @@ class Approver:
 
     def look(self) -> None:
         """Submits an open form, else presses what waits; a button is pressed until the bot has acknowledged it."""
+        views = self._http.get(f"{self.slack_url}/__sandbox__/page").raise_for_status().json()["views"]
         for user in (USER, SECOND):
-            if form := self._open_form(user):
-                self._fill(form, user)
+            if views.get(user):
+                self._fill(views[user][-1], user)
                 return
         for message in self._messages():
             self._type_first(message)
@@ -97,10 +98,6 @@ class Approver:
         if told.status_code == httpx.codes.NOT_FOUND:
             return False
         return bool(told.raise_for_status().json()["ok"])
-
-    def _open_form(self, user: str) -> dict[str, Any] | None:
-        page = self._http.get(f"{self.slack_url}/__sandbox__/page").raise_for_status().json()
-        return next(reversed(page["views"].get(user) or []), None)
 
     def _fill(self, form: Mapping[str, Any], user: str) -> None:
         """A field keeps its initial value, unless `filled` names it."""

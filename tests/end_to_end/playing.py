@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from threading import Lock
 
@@ -53,7 +53,7 @@ def play(
     with ExitStack() as running:
         with STARTS:
             world = running.enter_context(demo.world(scenario=scenario))
-        stage = Stage(world, said)
+        stage = running.enter_context(closing(Stage(world, said)))
         approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled, world.commit)
         world.prepare(scenario)
         seconds = scenario.healthy_seconds

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -15,12 +16,12 @@ import redis
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.samples import RedisSamples
-from bot.cli import stored
+from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, Entry
-from bot.domain.signals.scrape import Scrape
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from bot.sandbox.plain_http import http
@@ -34,6 +35,29 @@ WORKLOAD = Target(cluster="sandbox", namespace="serving", kind="Deployment", nam
 SHORT = {"window": "8s", "length_window": "10s", "stall_window": "8s", "calm_for": "8s", "flap_for": "10s"}
 
 
+class Stored:
+    """Reads what the bot has stored, on one event loop and one connection.
+
+    A test that polls would otherwise use more CPU than the bot that it watches.
+    """
+
+    def __init__(self, redis_url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._connection = Connection.open(redis_url, tag="bot")
+        self.store = RedisStore(self._connection, owner="test")
+        self.samples = RedisSamples(self._connection)
+
+    def read(self, reading: Callable[[], Awaitable[T]]) -> T:
+        """Reads again once: that the server closed the idle connection is only noticed by using it."""
+        with contextlib.suppress(StorageUnavailableError):
+            return self._loop.run_until_complete(reading())
+        return self._loop.run_until_complete(reading())
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._connection.close())
+        self._loop.close()
+
+
 @dataclass
 class Stage:
     """`said` is what the scripted approver did, in order."""
@@ -44,6 +68,10 @@ class Stage:
 
     def __post_init__(self) -> None:
         self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.said.append)
+        self._stored = Stored(self.world.redis_url)
+
+    def close(self) -> None:
+        self._stored.close()
 
     # --- what people do ----------------------------------------------------------------------------------------------
 
@@ -85,7 +113,7 @@ class Stage:
     def run(self, incident_id: str = FIRST) -> Run | None:
         """None while there is no such run, or while the storage is away."""
         with contextlib.suppress(StorageUnavailableError):
-            return stored.loaded(stored.load_run(self.world.redis_url, incident_id))
+            return self._stored.read(lambda: self._stored.store.load(incident_id))
         return None
 
     def state(self, incident_id: str = FIRST) -> str:
@@ -98,11 +126,16 @@ class Stage:
 
     def has_history_of(self, seconds: float) -> bool:
         """Whether the bot has sampled the workload for that long."""
-        at = [scrape.at for scrape in stored.loaded(_samples(self.world.redis_url))]
+        samples = self._stored.read(lambda: self._stored.samples.between(WORKLOAD.key, 0, time.time()))
+        at = [scrape.at for scrape in samples]
         return bool(at) and max(at) - min(at) >= seconds
 
     def timeline(self, incident_id: str = FIRST) -> Sequence[Chained]:
-        return stored.loaded(stored.load_timeline(self.world.redis_url, incident_id))
+        return self._stored.read(lambda: self._stored.store.timeline(incident_id))
+
+    def unmatched(self) -> Sequence[tuple[Alert, str]]:
+        """The newest alerts that opened no incident, each with its reason."""
+        return self._stored.read(lambda: self._stored.store.unmatched(10))
 
     def entries(self, kind: str, incident_id: str = FIRST) -> list[Entry]:
         return [item.entry for item in self.timeline(incident_id) if item.entry.kind == kind]
@@ -136,14 +169,6 @@ class Stage:
         where = f"{run.incident_id} in '{run.at_state}'" if run else "no incident"
         tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-40:]] if run else []
         return "\n  ".join([f"{where}; pressed: {self.said[-2:]}", *tail])
-
-
-async def _samples(redis_url: str) -> Sequence[Scrape]:
-    connection = Connection.open(redis_url, tag="bot")
-    try:
-        return await RedisSamples(connection).between(WORKLOAD.key, 0, time.time())
-    finally:
-        await connection.close()
 
 
 def slots(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -180,7 +205,11 @@ STARTED = datetime.now(UTC)
 @contextlib.contextmanager
 def stage(*, with_alerting: bool = True, start_bot: bool = True, **settings: str) -> Iterator[Stage]:
     """At its end the index of open incidents must be right, whatever happened."""
-    with demo.world(settings=SHORT | settings, with_alerting=with_alerting, start_bot=start_bot) as world:
-        yield Stage(world)
+    shortened = SHORT | settings
+    with (
+        demo.world(settings=shortened, with_alerting=with_alerting, start_bot=start_bot) as world,
+        contextlib.closing(Stage(world)) as staged,
+    ):
+        yield staged
         with redis.Redis.from_url(world.redis_url, decode_responses=True) as client:
             assert faults_of(client) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from bot.domain.approvals.grant import Request
@@ -20,10 +22,9 @@ def advice_of(stage: Stage) -> Request | None:
 
 
 def test_a_thrash_is_only_observed_and_people_end_it() -> None:
-    with demo.world(scenario=THRASH, start_bot=False) as world:
+    with demo.world(scenario=THRASH, start_bot=False) as world, contextlib.closing(Stage(world)) as stage:
         world.bot_environment["INCIDENT_BOT_OBSERVE_ONLY"] = "true"
         world.start_bot()
-        stage = Stage(world)
         world.prepare(THRASH)
         until(lambda: stage.has_history_of(THRASH.healthy_seconds), "the time before is sampled", 60, seen=stage.told)
         world.cause_trouble(THRASH)

@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.cli import stored
 from bot.cli.doctor import examine
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.finding import Grade
@@ -82,8 +81,7 @@ class Two:
 
     def unmatched(self) -> dict[str, str]:
         """The `cluster` label of each alert that opened nothing, with the reason."""
-        kept = stored.loaded(stored.load_unmatched(self.stage.world.redis_url))
-        return {each.labels.get("cluster", ""): reason for each, reason in kept}
+        return {each.labels.get("cluster", ""): reason for each, reason in self.stage.unmatched()}
 
     def closed(self, incident: str) -> Run:
         return until(lambda: self.stage.closed_run(incident), f"{incident} is closed", 60, seen=self.stage.told)
@@ -131,7 +129,8 @@ def two(tmp_path: Path) -> Iterator[Two]:
         environment["INCIDENT_BOT_SETTINGS"] = str(tmp_path / "settings.yaml")
         world = demo.World(family, redis, bot_url, slack, urls["east"], "", "", tmp_path, environment, {}, SIMULATED)
         world.start_bot()
-        yield Two(Stage(world), urls, {name: int(each["pid"]) for name, each in ready.items()}, environment)
+        stage = cleanup.enter_context(contextlib.closing(Stage(world)))
+        yield Two(stage, urls, {name: int(each["pid"]) for name, each in ready.items()}, environment)
 
 
 def graded(two: Two) -> dict[str, set[Grade]]:
