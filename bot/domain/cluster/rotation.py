@@ -3,6 +3,9 @@
 A Service sends requests to the ready endpoints of its EndpointSlices. The endpoint picker of an InferencePool sends
 them to the Ready pods that the pool selects (gateway-api-inference-extension, pkg/epp/controller/pod_reconciler.go).
 Routers that find pods in another way, such as that of vLLM's production-stack, or Ray Serve's, cannot be read.
+
+A headless Service that also publishes addresses of pods that are not Ready sends no requests: pods find each other by
+it. The controllers of LeaderWorkerSets and RayClusters make one, and many StatefulSets have one.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ from bot.domain.cluster.workload import (
 
 OUT_VALUE = "out-of-rotation"
 """The label's value while a replica is out; no Service and no InferencePool selects it."""
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+"""On an EndpointSlice."""
 NO_ROUTER = "no Service and no InferencePool selects it"
 
 
@@ -127,9 +132,18 @@ class _Router:
 
 def routers_of(snapshot: ClusterSnapshot, labels: dict[str, str]) -> tuple[_Router, ...]:
     """Returns the Services and InferencePools that would send traffic to a pod with these labels."""
-    services = [_Router(f"Service {name_of(one)}", dig(one, "spec", "selector") or {}) for one in snapshot.services]
+    services = [
+        _Router(f"Service {name_of(one)}", dig(one, "spec", "selector") or {})
+        for one in snapshot.services
+        if not _is_for_peers(one)
+    ]
     pools = [_Router(f"InferencePool {name_of(one)}", _pool_selector(one)) for one in snapshot.inference_pools]
     return tuple(one for one in (*services, *pools) if selects_plainly(one.selector, labels))
+
+
+def _is_for_peers(service: Obj) -> bool:
+    spec = service.get("spec") or {}
+    return spec.get("clusterIP") == "None" and spec.get("publishNotReadyAddresses") is True
 
 
 def _pool_selector(pool: Obj) -> dict[str, str]:
@@ -165,10 +179,12 @@ def is_in_rotation(pod: Obj, snapshot: ClusterSnapshot) -> bool:
 
 
 def _is_listed(pod: Obj, snapshot: ClusterSnapshot) -> bool:
-    """Whether any EndpointSlice lists the pod as ready."""
+    """Whether any EndpointSlice lists the pod as ready, other than for its peers."""
+    for_peers = {name_of(service) for service in snapshot.services if _is_for_peers(service)}
     return any(
         dig(endpoint, "targetRef", "uid") == uid_of(pod) and dig(endpoint, "conditions", "ready") is not False
         for fragment in snapshot.endpoint_slices
+        if labels_of(fragment).get(SERVICE_NAME_LABEL) not in for_peers
         for endpoint in fragment.get("endpoints") or []
     )
 

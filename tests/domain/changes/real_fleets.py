@@ -193,6 +193,8 @@ KUEUE = {
     "kueue.x-k8s.io/podset-group-name": "vllm-multi-host",
     "kueue.x-k8s.io/podset-required-topology": "cloud.google.com/gce-topology-block",
 }
+PEERS = {"clusterIP": "None", "publishNotReadyAddresses": True}
+"""The controller makes such a Service, by which the pods of all groups find each other."""
 GATES = [{"name": "kueue.x-k8s.io/admission"}, {"name": "kueue.x-k8s.io/topology"}]
 
 
@@ -251,14 +253,18 @@ def kueue_groups(*, gated: bool = False) -> ClusterSnapshot:
             labels = template["metadata"]["labels"] | marks | {f"{LWS}/worker-index": str(index)}
             pods.append(_pod(name, template, labels, of, "" if held else f"h100-{2 * group + index}", **held))
     leaders = [pod for pod in pods if pod["metadata"]["labels"][f"{LWS}/worker-index"] == "0"]
-    selector = {f"{LWS}/name": "vllm", "role": "leader"}
+    of_set = {f"{LWS}/name": "vllm"}
+    selector = of_set | {"role": "leader"}
     return ClusterSnapshot(
         at=NOW,
         workload=workload,
         pods=tuple(pods),
         all_pods=tuple(pods),
-        services=({"metadata": _metadata("vllm-leader"), "spec": {"selector": selector}},),
-        endpoint_slices=(_slice("vllm-leader", *leaders[:ready]),),
+        services=(
+            {"metadata": _metadata("vllm-leader"), "spec": {"selector": selector}},
+            {"metadata": _metadata("vllm", labels=of_set), "spec": {"selector": of_set, **PEERS}},
+        ),
+        endpoint_slices=(_slice("vllm-leader", *leaders[:ready]), _slice("vllm", *pods)),
         nodes=tuple(_node(f"h100-{number}", 8) for number in range(6)),
         load={one["metadata"]["name"]: BUSY for one in leaders[:ready]},
     )

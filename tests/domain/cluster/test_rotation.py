@@ -13,6 +13,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
+    endpoint_slice,
     grade,
     planned,
     pod,
@@ -101,6 +102,27 @@ def test_a_label_has_to_count_for_service_and_pool_alike() -> None:
     one = {"services": (service(),), "inference_pools": (pool(),)}
     plan = planned("isolate_replica", {"replica": "llm-2"}, snapshot(**one))
     assert any(op["path"] == "/metadata/labels/serving" for op in plan.calls[0].body)
+
+
+def discovery(name: str = "llm-peers") -> Obj:
+    """As the controllers of LeaderWorkerSets and Ray clusters make it, so that pods find each other by name."""
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"app": "llm"}}
+    return {"metadata": {"name": name, "namespace": "serving"}, "spec": spec}
+
+
+def slice_of(name: str, *pods: Obj) -> Obj:
+    found = endpoint_slice(*pods)
+    return {**found, "metadata": {"name": f"{name}-abc", "labels": {"kubernetes.io/service-name": name}}}
+
+
+def test_a_service_by_which_pods_find_each_other_sends_no_requests() -> None:
+    slices = (slice_of("llm", pod(1), pod(3)), slice_of("llm-peers", *PODS))
+    seen = snapshot(pods=PODS, services=(service(), discovery()), endpoint_slices=slices)
+    assert counted(seen) == (2, 3, True), "it lists pods that are not Ready, too"
+    plan = planned("isolate_replica", {"replica": "llm-1"}, seen)
+    assert any(op["path"] == "/metadata/labels/serving" for op in plan.calls[0].body)
+    alone = snapshot(pods=PODS, services=(discovery(),), endpoint_slices=(slice_of("llm-peers", *PODS),))
+    assert counted(alone) == (3, 3, False), "another router finds them"
 
 
 def test_what_cannot_be_read_is_said_where_replicas_end_and_nowhere_else() -> None:

@@ -312,7 +312,7 @@ async def test_flags_roll_through_groups_of_pods(bench: Bench) -> None:
         "workerTemplate": bench.template({"role": "worker"}, "worker"),
     }
     body = {"apiVersion": f"{LWS}/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "big"}}
-    await bench.create_service("big", **{f"{LWS.replace('x-k8s', 'sigs.k8s')}/name": "big", "role": "leader"})
+    await bench.create_service("big-leader", **{f"{LWS.replace('x-k8s', 'sigs.k8s')}/name": "big", "role": "leader"})
     await bench.somebody.raw(
         "POST",
         bench.path("leaderworkersets", f"{LWS}/v1"),
@@ -322,6 +322,8 @@ async def test_flags_roll_through_groups_of_pods(bench: Bench) -> None:
     await big.carry_out(await big.plan("set_flags", edits=CAP))
     leaders = [pod for pod in (await big.snapshot()).pods if pod["metadata"]["labels"]["role"] == "leader"]
     assert [CAPPED in args_of(pod) for pod in leaders] == [True, True]
+    await big.carry_out(await big.plan("isolate_replica", replica="big-0"))
+    assert big.serving(await big.snapshot()) == ("big-1",), "the Service of their peers still lists all pods"
 
 
 def ready_groups(world: ClusterSnapshot) -> int:

@@ -15,7 +15,7 @@ from bot.sandbox.kubernetes.controllers.pods import is_active, is_ready, with_co
 from bot.sandbox.kubernetes.controllers.stateful_set import number_of
 from bot.sandbox.kubernetes.quantities import resolve_int_or_percent
 from bot.sandbox.kubernetes.registry import Registry
-from bot.sandbox.kubernetes.resources import LEADER_WORKER_SETS, PODS, STATEFUL_SETS
+from bot.sandbox.kubernetes.resources import LEADER_WORKER_SETS, PODS, SERVICES, STATEFUL_SETS
 from bot.sandbox.kubernetes.selectors import labels_of
 from bot.sandbox.kubernetes.store import Change, is_terminating, name_of, namespace_of
 
@@ -44,6 +44,7 @@ class LeaderWorkerSetController:
         workload = self._store.find(LEADER_WORKER_SETS, *key)
         if workload is None or is_terminating(workload):
             return None
+        self._peers(workload)
         revision = template_hash({"spec": workload["spec"]["leaderWorkerTemplate"]})
         leaders = self._leaders(workload, revision)
         for leader in controlled(self._store, PODS, leaders):
@@ -53,6 +54,18 @@ class LeaderWorkerSetController:
         self._renew_broken_groups(workload, leaders)
         self._report(workload, leaders, revision)
         return None
+
+    def _peers(self, workload: Obj) -> None:
+        """The headless Service by which the pods of all groups find each other, Ready or not."""
+        if self._store.find(SERVICES, namespace_of(workload), name_of(workload)) is not None:
+            return
+        labels = {NAME: name_of(workload)}
+        owners = [reference_to(LEADER_WORKER_SETS, workload)]
+        body = {
+            "metadata": {"name": name_of(workload), "labels": labels, "ownerReferences": owners},
+            "spec": {"clusterIP": "None", "selector": labels, "publishNotReadyAddresses": True},
+        }
+        self._registry.create(SERVICES, namespace_of(workload), body)
 
     # --- leaders and workers
 
