@@ -217,15 +217,20 @@ def _behind_entrypoint(arguments: list[Word], index: int, variables: Variables) 
 def _script_at(container: Obj) -> int | None:
     """Returns which of the container's words is a script for `sh -c`."""
     elements = _elements(container)
-    for number, element in enumerate(elements[:3]):
-        if element.rsplit("/", 1)[-1] not in SHELLS:
-            continue
-        for place in range(number + 1, len(elements) - 1):
-            if not elements[place].startswith(("-", "+")):
-                break
-            if re.fullmatch(r"-\w*c\w*", elements[place]):
-                return place + 1 + (elements[place + 1] == "--")
-    return None
+    shells = (number for number, element in enumerate(elements) if element.rsplit("/", 1)[-1] in SHELLS)
+    return next((place for number in shells if (place := _behind_options(elements, number + 1)) is not None), None)
+
+
+def _behind_options(elements: Sequence[str], place: int) -> int | None:
+    """Returns the first word behind a shell's options; None if they do not make it a script (`-c`)."""
+    is_script = False
+    while place < len(elements) and elements[place].startswith(("-", "+")):
+        option = elements[place]
+        is_script = is_script or re.fullmatch(r"-\w*c\w*", option) is not None
+        place += 2 if re.fullmatch(r"[-+]\w*[oO]\w*", option) else 1
+        if option == "--":
+            break
+    return place if is_script and place < len(elements) else None
 
 
 def _with_file(
