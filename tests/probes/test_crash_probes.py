@@ -48,6 +48,28 @@ async def test_a_digest_changes_with_what_changes_the_answers_and_not_with_the_p
     assert plain == moved != other
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["vllm", "serve", "m", "--seed=1"], id="words"),
+        pytest.param(["sh", "-c", "exec vllm serve m --seed=1"], id="script"),
+        pytest.param(["python3", "-m", "vllm.entrypoints.openai.api_server", "--model=m"], id="flag"),
+        pytest.param(["env", "serve", "vllm", "serve", "m"], id="behind-another-word"),
+    ],
+)
+async def test_the_model_is_read_wherever_the_command_names_it(command: list[str]) -> None:
+    one = pod("a")
+    one["spec"]["containers"][0] |= {"command": command, "args": []}
+    assert (await ask("served_config", one)).fields["model"] == "m"
+
+
+@pytest.mark.parametrize("args", [["m", "--seed=1"], ["serve", "m"], ["--model", "m"]])
+async def test_the_model_is_read_from_the_arguments_of_the_images_entrypoint(args: list[str]) -> None:
+    one = pod("a")
+    one["spec"]["containers"][0] |= {"command": None, "args": args}
+    assert (await ask("served_config", one)).fields["model"] == "m"
+
+
 async def test_pods_that_a_rollout_is_ending_do_not_make_the_replicas_differ() -> None:
     old, new = pod("old", template="t1"), pod("new", "--kv-cache-dtype", "fp8", template="t2")
     assert "the replicas differ" in (await ask("served_config", old, new)).unknown

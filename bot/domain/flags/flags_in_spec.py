@@ -68,7 +68,7 @@ class FlagsInSpec:
     written: tuple[WrittenFlag, ...] = ()
     """In order of precedence, lowest first: the config file, then the command line."""
     words: tuple[Word, ...] = ()
-    """All words of the engine's command line."""
+    """All words of the engine's command line, behind those that start it."""
     home: Place = field(default_factory=lambda: Place(""))
     """Where to add a new flag if none is written yet."""
     variables: Variables = field(default_factory=Variables)
@@ -195,15 +195,19 @@ def _command_line(container: Obj, index: int, variables: Variables) -> list[Word
         at = Place(f"{script.spot.place.path}/{script.spot.start}")
         return engine_words(Script(text, at, variables, tuple(elements[place + 2 :])))
     command = container.get("command")
-    if command and behind_engine_name([word.text for word in elements]) is None:
+    if not command:
+        return _behind_entrypoint(elements, index, variables)
+    behind = behind_engine_name([word.text for word in elements])
+    if behind is None:
         raise ShellScriptError(f"its command {command[0]} does not name the engine, so its flags are not known")
-    return elements if command else _behind_entrypoint(elements, index, variables)
+    return elements[behind:]
 
 
 def _behind_entrypoint(arguments: list[Word], index: int, variables: Variables) -> list[Word]:
     """Without a command, the image's entrypoint gets the arguments: for its engine, or as a program to run."""
     texts = [word.text for word in arguments]
-    if texts and behind_engine_name(texts) is None and _PROGRAM.fullmatch(texts[0]):
+    behind = behind_engine_name(texts)
+    if texts and behind is None and _PROGRAM.fullmatch(texts[0]):
         raise ShellScriptError(f"its first argument {texts[0]} is another program, so its flags are not known")
     extra = variables.by_name.get(ADDITIONAL_ARGS)
     if extra is None and not arguments:
@@ -211,7 +215,7 @@ def _behind_entrypoint(arguments: list[Word], index: int, variables: Variables) 
     if extra is not None and extra.text is None:
         raise ShellScriptError(f"its variable {ADDITIONAL_ARGS} cannot be read, so its flags are not known")
     end = Spot(_list_place(index, "args"), len(arguments), len(arguments))
-    return [*arguments, *(split_words(extra, variables, end, in_shell=False) if extra else ())]
+    return [*arguments[behind or 0 :], *(split_words(extra, variables, end, in_shell=False) if extra else ())]
 
 
 def _script_at(container: Obj) -> int | None:
@@ -279,8 +283,9 @@ def _of_entry(entry: ConfigEntry, table: FlagTable) -> WrittenFlag:
 
 
 def _flags_in(words: Sequence[Word], table: FlagTable) -> Iterator[WrittenFlag]:
+    """Behind `--` there are no more flags."""
     index = 0
-    while index < len(words):
+    while index < len(words) and words[index].text != "--":
         flag = _flag_at(words, index, table)
         if flag is not None:
             yield flag

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,9 @@ def _model(flags: FlagsInSpec) -> str:
     written = flags.values.get("--model")
     if written is not None:
         return str(written)
-    words: Sequence[str] = [word.text for word in flags.words]
-    after = words.index("serve") + 1 if "serve" in words else len(words)
-    return words[after] if after < len(words) and not words[after].startswith("-") else ""
+    # An image whose entrypoint is `vllm` gets `serve` as its first argument.
+    first = next((word.text for word in flags.words[:2] if word.text != "serve"), "")
+    return "" if first.startswith("-") else first
 
 
 def _digest(config: Mapping[str, object]) -> str:
