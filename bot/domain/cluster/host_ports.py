@@ -22,8 +22,13 @@ class HostPort:
 
 
 def host_ports(pod: Obj) -> list[HostPort]:
-    """Returns the ports that such a pod needs on its node: with hostNetwork, all that its containers declare."""
-    ports = [port for one in dig(pod, "spec", "containers") or [] for port in one.get("ports") or []]
+    """Returns the ports that such a pod needs on its node: with hostNetwork, all that its containers declare.
+
+    Init containers that restart always run beside them; others count for no node (kubernetes, scheduler/util).
+    """
+    sidecars = [one for one in dig(pod, "spec", "initContainers") or [] if one.get("restartPolicy") == "Always"]
+    containers = [*(dig(pod, "spec", "containers") or []), *sidecars]
+    ports = [port for one in containers for port in one.get("ports") or []]
     own = "containerPort" if dig(pod, "spec", "hostNetwork") else "hostPort"
     numbered = [(port.get("hostPort") or port.get(own), port) for port in ports]
     return [

@@ -30,6 +30,8 @@ def room(wanted: Obj, *pods: Obj) -> Capacity | str:
 
 PORT: Obj = {"containerPort": 8000, "hostPort": 8000}
 PLAIN: Obj = {"containerPort": 8000}
+OTHER: Obj = {"containerPort": 9000, "hostPort": 9000}
+SIDECAR: Obj = {"name": "proxy", "ports": [PORT], "restartPolicy": "Always"}
 
 
 def test_a_node_has_room_for_one_pod_with_a_host_port() -> None:
@@ -54,6 +56,8 @@ def test_a_node_whose_port_is_held_has_no_room_and_is_named() -> None:
         pytest.param(held("x", "n1", PORT | {"protocol": "UDP"}), 2, id="another-protocol"),
         pytest.param(held("x", "n1", PORT | {"hostIP": "127.0.0.1"}), 1, id="on-one-address"),
         pytest.param(held("x", "n1", PORT, phase="Failed"), 2, id="it-has-ended"),
+        pytest.param(held("x", "n1", OTHER, initContainers=[SIDECAR]), 1, id="by-a-native-sidecar"),
+        pytest.param(held("x", "n1", OTHER, initContainers=[{"name": "i", "ports": [PORT]}]), 2, id="before-it-runs"),
     ],
 )
 def test_what_holds_the_port_of_a_node(there: Obj, count: int) -> None:
