@@ -19,7 +19,7 @@ from bot.domain.cluster.objects import (
     dig,
     holds,
     is_finished,
-    is_going_away,
+    is_staying,
     labels_of,
     name_of,
     namespace_of,
@@ -229,10 +229,10 @@ class _Room:
 
 
 def _waiting(snapshot: ClusterSnapshot, kinds: Collection[str]) -> list[Obj]:
-    """Returns the pending pods that request the same accelerators, by name."""
-    waiting = [pod for pod in snapshot.all_pods if not dig(pod, "spec", "nodeName") and not is_finished(pod)]
-    wanting = [pod for pod in waiting if not is_going_away(pod) and accelerators_of(pod).keys() & kinds]
-    return sorted(wanting, key=name_of)
+    """Returns the pending pods that request the same accelerators, by name: those that no scheduling gate holds."""
+    waiting = [pod for pod in snapshot.all_pods if not dig(pod, "spec", "nodeName") and is_staying(pod)]
+    wanting = [pod for pod in waiting if accelerators_of(pod).keys() & kinds]
+    return sorted((pod for pod in wanting if not dig(pod, "spec", "schedulingGates")), key=name_of)
 
 
 def accelerators_of(template: Obj) -> dict[str, int]:

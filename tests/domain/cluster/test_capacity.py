@@ -1,4 +1,4 @@
-"""Accelerators that another scheduler counts: no node lists them, although running pods hold them."""
+"""Accelerators that another scheduler counts, or that pods wait for: what is free now."""
 
 import pytest
 
@@ -42,3 +42,19 @@ def test_where_nothing_else_can_be_counted_the_room_is_not_known() -> None:
 @pytest.mark.parametrize("pods", [(), (running(SHARE, on="gone"),)], ids=["nobody", "a-pod-of-a-node-that-is-gone"])
 def test_a_kind_that_nobody_holds_on_these_nodes_is_not_there(pods: tuple[Obj, ...]) -> None:
     assert fits(room(SHARE, *pods)) == 0
+
+
+GPUS = {"nvidia.com/gpu": "4"}
+
+
+def waiting(**spec: list[Obj]) -> Obj:
+    made = asking(GPUS)["spec"] | spec
+    return {"metadata": {"name": "train-1", "namespace": "jobs"}, "spec": made, "status": {"phase": "Pending"}}
+
+
+def test_pods_that_the_scheduler_does_not_look_at_take_nothing_first() -> None:
+    assert fits(room(GPUS, waiting())) == 0
+    found = room(GPUS, waiting(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]))
+    assert fits(found) == 1
+    assert isinstance(found, Capacity)
+    assert found.said == ""
