@@ -18,7 +18,7 @@ from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for
 from bot.domain.cluster.job import pods_of_job
 from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
-from bot.domain.cluster.objects import condition, dig, is_going_away, is_ready, name_of, seconds_of, uid_of
+from bot.domain.cluster.objects import condition, dig, is_cordoned, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.pod_state import first_broken, first_held, pod_state
 from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_replicas
@@ -510,9 +510,8 @@ def _cordoned(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
     node = next((node for node in snapshot.nodes if uid_of(node) == wait.parameters["uid"]), None)
     if node is None:
         return Progress("failed", f"{wait.about} is gone")
-    is_cordoned = bool(dig(node, "spec", "unschedulable"))
-    text = f"{name_of(node)} {'takes no new pods' if is_cordoned else 'takes new pods'}"
-    return Progress("done" if is_cordoned == wait.parameters["cordoned"] else "pending", text)
+    text = f"{name_of(node)} {'takes no new pods' if is_cordoned(node) else 'takes new pods'}"
+    return Progress("done" if is_cordoned(node) == wait.parameters["cordoned"] else "pending", text)
 
 
 def _pod_gone(wait: Wait, snapshot: ClusterSnapshot) -> Progress:

@@ -18,6 +18,7 @@ from bot.domain.cluster.objects import (
     condition,
     dig,
     holds,
+    is_cordoned,
     is_finished,
     is_staying,
     labels_of,
@@ -285,7 +286,7 @@ def allocatable(node: Obj, kind: str) -> int:
 def why_not(node: Obj, template: Obj) -> str:
     """Returns why the scheduler may not put such a pod on the node, from state, taints and node selection."""
     spec = dig(template, "spec") or {}
-    if dig(node, "spec", "unschedulable"):
+    if is_cordoned(node):
         return "cordoned"
     if condition(node, "Ready").get("status") != "True":
         return "not Ready"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bot.domain.cluster.capacity import NODE_SOURCES, accelerators_of
-from bot.domain.cluster.objects import dig, name_of
+from bot.domain.cluster.objects import dig, is_cordoned, name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.kernel.quantity import whole
@@ -41,7 +41,7 @@ def node_disruption(snapshot: ClusterSnapshot, name: str) -> NodeDisruption | st
         gpus = {name_of(each): sum(_installed(each, kind) for kind in kinds) for each in snapshot.nodes}
     except ValueError as error:
         return f"the accelerators of a node cannot be counted: {error}"
-    cordoned = {name_of(each) for each in snapshot.nodes if dig(each, "spec", "unschedulable")}
+    cordoned = {name_of(each) for each in snapshot.nodes if is_cordoned(each)}
     return NodeDisruption(
         node=name,
         gpus=0 if name in cordoned else gpus[name],

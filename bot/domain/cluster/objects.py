@@ -123,6 +123,10 @@ def condition(obj: Obj, kind: str) -> Obj:
     return next((c for c in dig(obj, "status", "conditions") or [] if c.get("type") == kind), {})
 
 
+def is_cordoned(node: Obj) -> bool:
+    return bool(dig(node, "spec", "unschedulable"))
+
+
 def grace_seconds(pod: Obj) -> float:
     """How long Kubernetes lets a pod, or one of this template, end by itself. A negative time counts as one second."""
     written = dig(pod, "spec", "terminationGracePeriodSeconds")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.changes.steps.node_steps import others_on
-from bot.domain.cluster.objects import dig, is_staying, name_of, uid_of
+from bot.domain.cluster.objects import dig, is_cordoned, is_staying, name_of, uid_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import ClusterError
@@ -241,7 +241,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
         remap_pending=values["row_remap_pending"] >= 1 if "row_remap_pending" in values else None,
         remap_failed=values["row_remap_failure"] >= 1 if "row_remap_failure" in values else None,
         detail=detail[:600],
-        cordoned=None if node is None else dig(node, "spec", "unschedulable") is True,
+        cordoned=None if node is None else is_cordoned(node),
         others_act=others.act,
         actors=others.actors,
         others_pods=others.pods,

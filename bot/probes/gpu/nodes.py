@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bot.domain.cluster.objects import condition, dig, seconds_of
+from bot.domain.cluster.objects import condition, dig, is_cordoned, seconds_of
 from bot.domain.cluster.snapshot import Obj
 from bot.probes.gpu.verdict import Verdict, any_of
 
@@ -26,7 +26,7 @@ def judge_node(name: str, node: Obj | None, since: float) -> Verdict:
     if condition(node, "Ready").get("status") != "True":
         return Verdict.on(name, True, False, "not Ready")
     claims = [*_conditions(node, since), *_taints(node, since)]
-    cordon_note = "cordoned" if dig(node, "spec", "unschedulable") else ""
+    cordon_note = "cordoned" if is_cordoned(node) else ""
     return Verdict.on(name, any_of(*(claim for claim, _ in claims)), False, *(note for _, note in claims), cordon_note)
 
 

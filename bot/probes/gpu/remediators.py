@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bot.domain.cluster.objects import INCIDENT_ANNOTATION, annotations_of, dig, labels_of
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION, annotations_of, dig, is_cordoned, labels_of
 from bot.domain.cluster.snapshot import Obj
 from bot.probes.gpu.nodes import PLAIN_CONDITIONS
 
@@ -53,5 +53,5 @@ def _acting(node: Obj, incident_id: str) -> Iterator[str]:
     for key, value in {**labels_of(node), **annotations_of(node)}.items():
         yield from (who for name, values, who in _MARKS if name.search(key) and values.search(value))
     by = annotations_of(node).get(INCIDENT_ANNOTATION)
-    if dig(node, "spec", "unschedulable") and by != incident_id:
+    if is_cordoned(node) and by != incident_id:
         yield f"{by or 'somebody else'} (cordon)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.domain.cluster.objects import dig, name_of
+from bot.domain.cluster.objects import dig, is_cordoned, name_of
 from bot.domain.incidents.subjects import about_node
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import DAY_SECONDS, SOURCE, PastRuns, runs_since
@@ -48,7 +48,7 @@ class ReadReplacedBefore:
         ]
         detail = f"replaced on {node} in the last day: {', '.join(replaced) or 'none'}"
         found = next((one for one in snapshot.nodes if name_of(one) == node), None)
-        cordoned = None if found is None else bool(dig(found, "spec", "unschedulable"))
+        cordoned = None if found is None else is_cordoned(found)
         missing = {"cordoned": snapshot.unreadable.get("nodes", f"node {node} was not read")}
         parts = ReplacedBefore(float(len(replaced)), node, cordoned)
         return answer(request, parts, missing=missing, detail=detail, source=SOURCE)

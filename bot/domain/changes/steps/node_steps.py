@@ -17,6 +17,7 @@ from bot.domain.cluster.objects import (
     annotations_of,
     controller_of,
     dig,
+    is_cordoned,
     is_staying,
     name_of,
     namespace_of,
@@ -78,7 +79,7 @@ def node_seen(node: Obj, *, cordoned: bool) -> Wait:
 def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     """A second or third cordoned node points to a problem of the facility or the bot, not of one node."""
     others = [one for one in snapshot.nodes if uid_of(one) != uid_of(node)]
-    left = sum(not dig(one, "spec", "unschedulable") for one in others)
+    left = sum(not is_cordoned(one) for one in others)
     text = f"{left} of {len(snapshot.nodes)} nodes still take pods"
     already = len(others) - left
     if already:

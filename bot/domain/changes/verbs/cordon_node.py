@@ -14,14 +14,14 @@ from bot.domain.changes.steps.node_steps import (
     schedulable_without,
 )
 from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
-from bot.domain.cluster.objects import dig, name_of, uid_of
+from bot.domain.cluster.objects import is_cordoned, name_of, uid_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import not_needed
 
 
 def plan_cordon(situation: Situation) -> Plan:
     node = node_of(situation)
-    if dig(node, "spec", "unschedulable"):
+    if is_cordoned(node):
         raise not_needed(f"node {name_of(node)} is cordoned already{by_us(node, situation.context)}")
     return Plan(
         verb="cordon_node",

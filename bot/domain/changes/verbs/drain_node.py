@@ -25,7 +25,16 @@ from bot.domain.changes.steps.rolling import only_for
 from bot.domain.changes.verb import CORDON, EVICT, NODE, PATCH_POD, Argument, ChangeKind, Stub, Verb
 from bot.domain.changes.verbs.replace_replica import replaced
 from bot.domain.cluster.disruption import budget_for
-from bot.domain.cluster.objects import annotations_of, dig, grace_seconds, name_of, namespace_of, ref_of, uid_of
+from bot.domain.cluster.objects import (
+    annotations_of,
+    dig,
+    grace_seconds,
+    is_cordoned,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import template_of
@@ -46,7 +55,7 @@ def plan_drain_node(situation: Situation) -> Plan:
     moved = others if evicts_others else []
     if not ours and not moved:
         raise not_needed(f"nothing on {name_of(node)} is to be moved; {listed(others) or 'it holds no pods of others'}")
-    cordoned = bool(dig(node, "spec", "unschedulable"))
+    cordoned = is_cordoned(node)
     steps: list[Step] = [] if cordoned else [cordon_call(node, context), node_seen(node, cordoned=True)]
     for pod in ours:
         steps += _ours_moved(snapshot, pod, context)

@@ -10,14 +10,14 @@ from bot.domain.changes.steps.node_steps import UNSCHEDULABLE, by_us, node_of, n
 from bot.domain.changes.steps.replica_steps import annotation_edit
 from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of
-from bot.domain.cluster.objects import INCIDENT_ANNOTATION, annotations_of, dig, name_of, uid_of
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION, annotations_of, is_cordoned, name_of, uid_of
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.kernel.errors import not_needed
 
 
 def plan_uncordon(situation: Situation) -> Plan:
     node = node_of(situation)
-    if not dig(node, "spec", "unschedulable"):
+    if not is_cordoned(node):
         raise not_needed(f"node {name_of(node)} takes pods")
     ours = bool(by_us(node, situation.context))
     whose = "by this incident" if ours else f"by {annotations_of(node).get(INCIDENT_ANNOTATION) or 'somebody else'}"
