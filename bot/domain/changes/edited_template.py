@@ -14,7 +14,7 @@ from bot.domain.cluster.objects import CONFIG_ANNOTATION, annotations_of, dig, n
 from bot.domain.cluster.rollout import bare
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import PodTemplate, pod_templates
-from bot.domain.flags.command_words import Place
+from bot.domain.flags.command_words import Place, Variables
 from bot.domain.flags.flag_edits import Pen, Written, with_flag
 from bot.domain.flags.flag_history import has_flag, is_v0
 from bot.domain.flags.flag_rules import (
@@ -189,7 +189,10 @@ def _with_edits(
         written = written.with_text(Place(f"{path}/image"), edits.image)
         lines.add("", changed("image", f"{lines.root}{path}/image", image, edits.image))
     for variable in edits.variables:
-        written = _with_variable(written, variable, path, lines)
+        new = _with_variable(written, variable, path, lines)
+        if variable.value is None:
+            _refuse_if_still_set(variable.name, pen.read(new).variables, is_removed=new != written)
+        written = new
     done = []
     for edit in edits.flags:
         flags = pen.read(written)
@@ -235,6 +238,14 @@ def _with_variable(written: Written, edit: EnvEdit, path: str, lines: _Lines) ->
     was = entries[present[-1]].get("value", "(from elsewhere)") if present else None
     lines.add("", changed(f"env {edit.name}", f"{lines.root}{path}/env", was, edit.value))
     return written.with_text(place, new)
+
+
+def _refuse_if_still_set(name: str, variables: Variables, *, is_removed: bool) -> None:
+    left = variables.by_name.get(name)
+    if left is not None and left.place is not None:
+        raise impossible(f"{name} comes from ConfigMap {left.place.config_map}", "remove it there")
+    if variables.unreadable and not is_removed:
+        raise impossible(f"the pod template does not set {name}, and {variables.unreadable}")
 
 
 def _source(entry: Obj) -> str:

@@ -432,6 +432,26 @@ def test_the_last_variable_takes_its_list_with_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("env", "source", "said"),
+    [
+        pytest.param([], "configMapRef", "other comes from ConfigMap vllm-config", id="only-there"),
+        pytest.param([{"name": "other", "value": "y"}], "configMapRef", "other comes from ConfigMap", id="there-too"),
+        pytest.param([], "secretRef", "the pod template does not set other, and some of its variables", id="unknown"),
+    ],
+)
+def test_a_variable_that_would_stay_set_is_not_called_removed(env: list[Obj], source: str, said: str) -> None:
+    seen = made(["vllm", "serve", "m"], ["--seed=1"], env=env, envFrom=[{source: {"name": "vllm-config"}}])
+    found = declined("set_flags", {"edits": [{"env": "other", "value": None}]}, seen)
+    assert (found.outcome, said in found.reason) == ("impossible", True), found
+
+
+def test_a_variable_of_the_template_is_removed_beside_a_secret_that_is_not_read() -> None:
+    env, secret = [{"name": "OLD", "value": "1"}], {"secretRef": {"name": "hf"}}
+    plan = change(made(["vllm", "serve", "m"], [], env=env, envFrom=[secret]), {"env": "OLD", "value": None})
+    assert [line.text for line in plan.calls[0].differences] == ["env OLD 1 → (not set)"]
+
+
+@pytest.mark.parametrize(
     ("image", "edit", "reason"),
     [
         pytest.param("v0.17.0", {"flag": "--watermark", "value": 0.1}, "has no --watermark yet", id="too-early"),
