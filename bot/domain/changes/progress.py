@@ -20,7 +20,7 @@ from bot.domain.cluster.json_patch import PatchError, applied
 from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_cordoned, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
-from bot.domain.cluster.pod_state import first_broken, first_held, pod_state
+from bot.domain.cluster.pod_state import first_broken, first_held, pod_state, room_made_for
 from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_replicas
 from bot.domain.cluster.rollout import (
     TEMPLATE,
@@ -570,7 +570,8 @@ def _broken(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: b
 
 
 def _is_unschedulable(pod: Obj) -> bool:
-    return condition(pod, "PodScheduled").get("status") == "False" and not is_going_away(pod)
+    is_refused = condition(pod, "PodScheduled").get("status") == "False" and not room_made_for(pod)
+    return is_refused and not is_going_away(pod)
 
 
 def _may_be_answered(pod: Obj, snapshot: ClusterSnapshot) -> bool:

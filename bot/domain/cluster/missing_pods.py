@@ -7,7 +7,7 @@ from typing import Literal
 
 from bot.domain.cluster.node_autoscaler import scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, name_of
-from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, held_by_gates, is_loading
+from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, held_by_gates, is_loading, room_made_for
 from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -41,6 +41,8 @@ def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
         return "quota", held
     name = name_of(pod)
     scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False" and (made := room_made_for(pod)):
+        return "start", made
     if scheduled.get("status") == "False":
         answer = scale_up_answer(pod, snapshot)
         if answer is not None and answer.state == "coming":

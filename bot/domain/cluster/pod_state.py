@@ -53,7 +53,7 @@ def first_broken(pods: Iterable[Obj], at: float, *, is_room_coming: bool = False
 
 def _unschedulable(pod: Obj, at: float) -> str:
     scheduled = condition(pod, "PodScheduled")
-    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
+    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable" or room_made_for(pod):
         return ""
     since = seconds_of(scheduled.get("lastTransitionTime") or dig(pod, "metadata", "creationTimestamp"))
     if since is not None and at - since < PENDING_SECONDS:
@@ -112,6 +112,12 @@ def _ran_seconds(ended: Obj) -> float | None:
     return None if started is None or finished is None else finished - started
 
 
+def room_made_for(pod: Obj) -> str:
+    """Describes that the scheduler makes room for the pod, as by ending pods of lower priority; else empty."""
+    node = dig(pod, "status", "nominatedNodeName")
+    return f"{name_of(pod)} waits for the room that the scheduler makes on {node}" if node else ""
+
+
 def held_by_gates(pod: Obj) -> str:
     """Returns what keeps the scheduler from looking at the pod, such as Kueue's queue; empty if nothing does."""
     gates = ", ".join(str(gate.get("name")) for gate in dig(pod, "spec", "schedulingGates") or [])
@@ -127,5 +133,5 @@ def _waiting_text(pod: Obj) -> str:
     if held := held_by_gates(pod):
         return held
     if condition(pod, "PodScheduled").get("status") == "False":
-        return f"{name_of(pod)} is not scheduled yet"
+        return room_made_for(pod) or f"{name_of(pod)} is not scheduled yet"
     return f"{name_of(pod)} is starting"

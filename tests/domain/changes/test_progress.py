@@ -119,6 +119,11 @@ def test_the_stamp_used_here_is_now() -> None:
             id="unschedulable",
         ),
         pytest.param(
+            rolling(*OLD, new_pod(5, status=unscheduled(120) | {"nominatedNodeName": "gpu-node-1"}), nodes=()),
+            "pending", "llm-5 waits for the room that the scheduler makes on gpu-node-1",
+            id="pods-of-a-lower-priority-end-for-it",
+        ),
+        pytest.param(
             rolling(*OLD, new_pod(5, status=unscheduled(120))), "pending", "not scheduled yet",
             id="free-meanwhile-the-scheduler-has-yet-to-look",
         ),

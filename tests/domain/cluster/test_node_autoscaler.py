@@ -12,6 +12,7 @@ from bot.domain.changes.progress import Progress, progress
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.missing_pods import waits_for
 from bot.domain.cluster.node_autoscaler import growth_of, scale_up_answer
+from bot.domain.cluster.objects import name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import NOW, declined, deployment, grade, node, planned, pod, snapshot, weighed
 
@@ -241,3 +242,13 @@ def test_what_a_missing_replica_waits_for_follows_from_the_event(events: list[Ob
     found, text = waits_for(five(600, *events))
     assert found == kind
     assert all(str(each["message"]) in text for each in events)
+
+
+def test_a_replica_for_which_the_scheduler_makes_room_waits_for_its_start() -> None:
+    seen = five(600, event("NotTriggerScaleUp", AT_MAX))
+    seen.pods[-1]["status"]["nominatedNodeName"] = "gpu-node-1"
+    assert waits_for(seen) == (
+        "start",
+        f"{name_of(seen.pods[-1])} waits for the room that the scheduler makes on gpu-node-1",
+    )
+    assert waited(seen).state == "pending"
