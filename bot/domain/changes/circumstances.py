@@ -262,10 +262,10 @@ def drain_circumstance(
     return Circumstance(name="drain", grade="fine", text=text)
 
 
-def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> Circumstance:
-    """Each of these pods is drained before it ends."""
+def emptied_circumstance(snapshot: ClusterSnapshot, pods: Iterable[Obj], pace: str) -> Circumstance:
+    """Each of these pods is drained before it ends. `pace`: how many at a time."""
     pods = list(pods)
-    text = f"each replica leaves rotation and runs empty before it ends, one by one; {_streams(snapshot, pods)}"
+    text = f"each replica leaves rotation and runs empty before it ends, {pace}; {_streams(snapshot, pods)}"
     return Circumstance(name="drain", grade="fine", text="; ".join(filter(None, (text, _hung_text(snapshot, pods)))))
 
 

@@ -245,3 +245,6 @@ def test_up_to_a_quarter_is_replaced_at_a_time_where_so_many_new_ones_fit(
     assert len({uid for batch in ends for uid in batch}) == replicas
     held = applied(plan.calls[0].body, made)["spec"]["strategy"]["rollingUpdate"]
     assert held == {"maxSurge": max(batches), "maxUnavailable": 0}
+    pace = "one by one" if max(batches) == 1 else f"up to {max(batches)} at a time"
+    assert plan.expected.endswith(f"stay in rotation while they are replaced, {pace}")
+    assert f"runs empty before it ends, {pace};" in weighed(plan, "drain")

@@ -403,8 +403,24 @@ def test_queued_requests_are_open_streams_too() -> None:
 )
 def test_a_rollout_that_cuts_requests_does_not_promise_none(seen: ClusterSnapshot, cut: str) -> None:
     plan = planned("set_flags", edits(max_num_seqs=6), seen)
-    assert plan.expected == "4 replicas stay in rotation while they are replaced one by one"
+    assert plan.expected == "4 replicas stay in rotation while they are replaced, one by one"
     assert cut in weighed(plan, "drain")
+
+
+@pytest.mark.parametrize(
+    ("surge", "nodes", "pace"),
+    [
+        pytest.param(1, (node(9),), "one by one", id="one"),
+        pytest.param("100%", (node(8), node(9)), "up to 4 at a time", id="all"),
+        pytest.param("100%", (node(9, gpus=3),), "up to 3 at a time", id="as-many-as-fit"),
+        pytest.param(30, (node(8), node(9)), "up to 4 at a time", id="more-than-there-are"),
+    ],
+)
+def test_how_many_are_replaced_at_a_time_is_said(surge: int | str, nodes: tuple[Obj, ...], pace: str) -> None:
+    workload = deployment()
+    workload["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}}
+    plan = planned("restart", {}, snapshot(workload=workload, nodes=nodes, all_pods=()))
+    assert plan.expected.endswith(f"while they are replaced, {pace}")
 
 
 def test_planning_again_gives_the_same_digest_while_only_status_and_load_change() -> None:

@@ -20,6 +20,7 @@ from bot.domain.changes.differences import changed
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.images import image_notes
 from bot.domain.changes.plan import Circumstance, Difference, Wait
+from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit
 from bot.domain.cluster.objects import (
@@ -59,6 +60,8 @@ from bot.domain.cluster.workload import (
 )
 from bot.domain.kernel.errors import impossible
 
+AT_A_TIME = 0.25
+"""Share of the replicas that are drained and replaced together, where capacity allows; at least one."""
 MAX_EMPTIED = 20
 """Draining more pods one after the other outlasts an incident; above it streams are cut, and the plan says so."""
 
@@ -221,6 +224,22 @@ def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     return in_order_of_leaving(leaving, snapshot)
 
 
+def at_a_time(snapshot: ClusterSnapshot, template: Obj) -> int:
+    """Returns how many replicas a rollout with a surge replaces together, at most: where they are drained first, a
+    quarter, and only one if it is not known how many new ones fit; else as many as its strategy allows.
+    """
+    workload, room = workload_of(snapshot), capacity_for(snapshot, template)
+    replicas, is_drained = replicas_of(workload), bool(emptied_first(snapshot, template))
+    most = int(replicas * AT_A_TIME) if is_drained else min(replicas, strategy_of(workload).max_surge)
+    fits = (1 if is_drained else most) if isinstance(room, str) else room.replicas_that_fit
+    return max(1, min(most, fits))
+
+
+def _pace(snapshot: ClusterSnapshot, template: Obj) -> str:
+    count = at_a_time(snapshot, template)
+    return "one by one" if count == 1 else f"up to {count} at a time"
+
+
 def replaced_by(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
     """Returns the pods that a rollout to `template` ends: those of another template; if numbered, all that serve."""
     if kind_of(snapshot.workload) in NUMBERED:
@@ -321,7 +340,7 @@ def _budget_of_evicted(snapshot: ClusterSnapshot, evicted: Sequence[Obj]) -> Cir
 
 def _rollout_drain(snapshot: ClusterSnapshot, template: Obj) -> Circumstance:
     if emptied := emptied_first(snapshot, template):
-        return emptied_circumstance(snapshot, emptied)
+        return emptied_circumstance(snapshot, emptied, _pace(snapshot, template))
     return drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, template))
 
 
@@ -371,7 +390,7 @@ def expected_downtime(snapshot: ClusterSnapshot, template: Obj) -> str:
     if no_surge(snapshot, template):
         return _lost_in_place(snapshot, template, none)
     staying_ones = f"{replicas} replicas" if ready >= replicas else f"the {ready} of {replicas} replicas that serve"
-    return f"{none}{staying_ones} stay in rotation while they are replaced one by one"
+    return f"{none}{staying_ones} stay in rotation while they are replaced, {_pace(snapshot, template)}"
 
 
 def _evicted(pods: Sequence[Obj]) -> str:

@@ -22,6 +22,7 @@ from bot.domain.changes.context import MARGIN_SECONDS, PlanContext
 from bot.domain.changes.plan import Call, Difference, Step, Wait
 from bot.domain.changes.steps.replica_steps import emptied_steps, evict_call, victim_call
 from bot.domain.changes.steps.rolling import (
+    at_a_time,
     emptied_first,
     has_node,
     in_the_way,
@@ -32,7 +33,6 @@ from bot.domain.changes.steps.rolling import (
     without_node,
     workload_of,
 )
-from bot.domain.cluster.capacity import capacity_for
 from bot.domain.cluster.json_patch import ABSENT, FieldEdit, applied, edit_of, value_at
 from bot.domain.cluster.objects import ObjectRef, grace_seconds, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.rollout import digest_of, replicas_of, template_digest
@@ -44,8 +44,6 @@ HELD_SECONDS = 30 * 86400
 """Longer than any rollout. If the bot never returns, the rollout continues by itself after this time."""
 MIN_READY, DEADLINE, STRATEGY = "/spec/minReadySeconds", "/spec/progressDeadlineSeconds", "/spec/strategy"
 MAX_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
-AT_A_TIME = 0.25
-"""Share of the replicas that are replaced together, where capacity allows; at least one."""
 ORDINARY: dict[str, Any] = {
     MIN_READY: ABSENT,
     DEADLINE: 600,
@@ -150,17 +148,11 @@ class _Held:
         self._leaving = [pod for pod in leaving if pod not in self._pending]
         self._missing = max(0, replicas - len(self._alive())) if self._is_in_place else 0
         """Replicas without a pod: where no more pods fit, they stay without one."""
-        size = 1 if self._is_turned_round or self._is_in_place else self._at_a_time(replicas)
+        size = 1 if self._is_turned_round or self._is_in_place else at_a_time(snapshot, change.template)
         self._batches = [leaving[at : at + size] for at in range(0, len(leaving), size)]
         self._surge = size
         self._so_far = self._workload
         """The Deployment after the calls planned so far."""
-
-    def _at_a_time(self, replicas: int) -> int:
-        """How many are replaced together: a quarter, or fewer if there is no room or it is not known."""
-        room = capacity_for(self._world, self._change.template)
-        fits = 1 if isinstance(room, str) else room.replicas_that_fit
-        return max(1, min(int(replicas * AT_A_TIME), fits))
 
     def _alive(self) -> list[Obj]:
         return [pod for pod in pods_of_workload(self._world) if not is_going_away(pod)]
