@@ -103,6 +103,20 @@ async def test_an_autoscaler_that_scaled_has_acted() -> None:
     assert "HorizontalPodAutoscaler llm" in reading.detail
 
 
+async def test_the_autoscaler_that_keda_made_has_acted_for_keda() -> None:
+    target = {"kind": "Deployment", "name": "llm"}
+    scaled = {"metadata": {"name": "llm"}, "spec": {"scaleTargetRef": target, "maxReplicaCount": 8}, "status": {}}
+    scaler = {
+        "metadata": {"name": "keda-hpa-llm"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 8},
+        "status": {"lastScaleTime": at(OPENED - 120)},
+    }
+    seen = ClusterSnapshot(
+        at=OPENED, workload=written(("incident-bot", 60, "")).workload, scaled_objects=(scaled,), autoscalers=(scaler,)
+    )
+    assert str((await ask("other_actors", seen)).fields["who"]).startswith("ScaledObject llm")
+
+
 async def test_an_object_without_field_owners_was_not_left_alone() -> None:
     assert (await ask("other_actors", snapshot(OLD))).unknown == "the API server does not say who wrote it"
 

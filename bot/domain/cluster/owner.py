@@ -165,7 +165,7 @@ def autoscaler_of(snapshot: ClusterSnapshot) -> Autoscaler | None:
     """Returns the replica count's owner; None without one. KEDA's object comes before the autoscaler it creates."""
     workload = snapshot.workload or {}
     for scaled in snapshot.scaled_objects:
-        if _aims_at(scaled, workload):
+        if aims_at(scaled, workload):
             most, pauses = dig(scaled, "spec", "maxReplicaCount"), _pauses(scaled)
             return Autoscaler(
                 "ScaledObject",
@@ -176,7 +176,7 @@ def autoscaler_of(snapshot: ClusterSnapshot) -> Autoscaler | None:
                 is_fixed=any(key != ONLY_OUT for key in pauses),
             )
     for scaler in snapshot.autoscalers:
-        if _aims_at(scaler, workload):
+        if aims_at(scaler, workload):
             most = dig(scaler, "spec", "maxReplicas")
             least = dig(scaler, "spec", "minReplicas")
             return Autoscaler(
@@ -188,7 +188,7 @@ def autoscaler_of(snapshot: ClusterSnapshot) -> Autoscaler | None:
     return None
 
 
-def _aims_at(scaler: Obj, workload: Obj) -> bool:
+def aims_at(scaler: Obj, workload: Obj) -> bool:
     target = dig(scaler, "spec", "scaleTargetRef") or {}
     return target.get("name") == name_of(workload) and target.get("kind", "Deployment") == kind_of(workload)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.changes.interference import OURS
 from bot.domain.cluster.objects import dig, seconds_of, writers_of
-from bot.domain.cluster.owner import autoscaler_of
+from bot.domain.cluster.owner import aims_at, autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import short
@@ -61,10 +61,11 @@ def _writers(workload: Obj) -> Iterable[_Hand]:
 
 
 def _autoscaler(snapshot: ClusterSnapshot) -> Iterable[_Hand]:
+    """KEDA scales through a HorizontalPodAutoscaler that it makes."""
     scaler = autoscaler_of(snapshot)
-    for one in (scaler.obj,) if scaler else ():
-        at = seconds_of(dig(one, "status", "lastScaleTime") or "")
-        if at is not None:
+    for one in snapshot.autoscalers if scaler else ():
+        at = seconds_of(dig(one, "status", "lastScaleTime"))
+        if at is not None and aims_at(one, snapshot.workload or {}):
             yield _Hand(scaler.text if scaler else "", at)
 
 
