@@ -1,9 +1,9 @@
 """Who keeps an object or a replica count, whether it reverts an edit by itself, and the text that it has to be given.
 
 Flux, KServe, controllers and Argo CD with self-heal revert an edit within minutes: they are not edited, and people get
-the text to put where the object is kept. What an Argo CD application ignores is edited all the same. Helm, and Argo CD
-without self-heal, write their own text with their next release or sync: the edit is made, and people get the text to
-commit. Of autoscalers only the bounds are changed.
+the text to put where the object is kept. What an Argo CD application ignores, or a mark tells Flux to leave alone, is
+edited all the same. Helm, and Argo CD without self-heal, write their own text with their next release or sync: the edit
+is made, and people get the text to commit. Of autoscalers only the bounds are changed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ API_VERSIONS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "ScaledObject": "keda.sh/v1alpha1",
 }
+LEFT_BY_FLUX: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "helm": {"helm.toolkit.fluxcd.io/driftDetection": ("disabled",)},
+    "kustomize": {
+        "kustomize.toolkit.fluxcd.io/reconcile": ("disabled",),
+        "kustomize.toolkit.fluxcd.io/ssa": ("ignore", "ifnotpresent"),
+    },
+}
+"""Labels or annotations of an object, with the values by which Flux leaves it alone; their case does not matter."""
 UNLIMITED_BY_KEDA = 100
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 ONLY_OUT = "paused-scale-out"
@@ -79,12 +87,21 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
         return _argo_owner(app, snapshot)
     for kind, key in (("HelmRelease", "helm"), ("Kustomization", "kustomize")):
         if name := labels.get(f"{key}.toolkit.fluxcd.io/name"):
-            return Owner("Flux", f"Flux {kind} {name}", f"commit it to git, then: flux reconcile {kind.lower()} {name}")
+            how = f"commit it to git, then: flux reconcile {kind.lower()} {name}"
+            return Owner("Flux", f"Flux {kind} {name}", how, next_write=_next_write_of_flux(key, labels | annotations))
     if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
         release = annotations.get("meta.helm.sh/release-name") or labels.get(INSTANCE, name_of(obj))
         how = f"put it into the values of {release}, then: helm upgrade"
         return Owner("Helm", f"Helm release {release}", how, next_write="the next helm upgrade")
     return None
+
+
+def _next_write_of_flux(key: str, marks: Mapping[str, str]) -> str:
+    """Returns what makes Flux write an object that is marked to be left alone; empty without such a mark."""
+    mark = next((mark for mark, values in LEFT_BY_FLUX[key].items() if marks.get(mark, "").lower() in values), "")
+    if not mark:
+        return ""
+    return "its next upgrade" if key == "helm" else f"its first reconciliation without {mark}={marks[mark]}"
 
 
 def owner_of_edit(obj: Obj, snapshot: ClusterSnapshot, spec: Mapping[str, Any], *, kind: str = "") -> Owner | None:

@@ -57,6 +57,34 @@ def test_an_owner_that_reverts_by_itself_is_given_the_edit_as_yaml(seen: Cluster
     assert container["name"] == "vllm"
 
 
+FLUX = "kustomize.toolkit.fluxcd.io"
+OF_FLUX, OF_RELEASE = {f"{FLUX}/name": "serving"}, {"helm.toolkit.fluxcd.io/name": "llm"} | HELM
+
+
+@pytest.mark.parametrize(
+    ("seen", "reverts"),
+    [
+        pytest.param(kept(OF_FLUX, {f"{FLUX}/reconcile": "disabled"}), "without kustomize.toolkit.fluxcd.io/reconcile=",
+                     id="not-reconciled"),
+        pytest.param(kept(OF_FLUX | {f"{FLUX}/ssa": "IfNotPresent"}), "without kustomize.toolkit.fluxcd.io/ssa=",
+                     id="only-created"),
+        pytest.param(kept(OF_FLUX, {f"{FLUX}/ssa": "ignore"}), "first reconciliation", id="ignored"),
+        pytest.param(kept(OF_RELEASE, {"helm.toolkit.fluxcd.io/driftDetection": "disabled"}), "next upgrade",
+                     id="release-without-drift-detection"),
+    ],
+)  # fmt: skip
+def test_what_flux_is_told_to_leave_alone_is_edited(seen: ClusterSnapshot, reverts: str) -> None:
+    plan = planned("set_flags", {"edits": CAP}, seen)
+    assert grade(plan, "owner") == "note"
+    assert reverts in weighed(plan, "owner")
+    assert "--max-num-seqs=6" in plan.commit
+
+
+@pytest.mark.parametrize("annotations", [{f"{FLUX}/reconcile": "enabled"}, {f"{FLUX}/ssa": "Merge"}])
+def test_other_marks_of_flux_keep_it_from_nothing(annotations: dict[str, str]) -> None:
+    assert "would revert" in declined("set_flags", {"edits": CAP}, kept(OF_FLUX, annotations)).reason
+
+
 def applied_by(*managers: str, **world: Any) -> ClusterSnapshot:
     """A chart's object, written by these field managers one after the other."""
     seen = kept(HELM | {"app.kubernetes.io/instance": "serving"}, **world)
