@@ -84,6 +84,27 @@ def scaler(name: str = "llm", *, owned_by: str = "") -> Obj:
     }
 
 
+@pytest.mark.parametrize(("to", "wanted"), [(4, 4), (1, 2)], ids=["within-its-bounds", "below-its-minimum"])
+def test_a_workload_at_zero_is_scaled_itself_since_its_autoscaler_is_off(to: int, wanted: int) -> None:
+    seen = snapshot(workload=deployment(replicas=0), pods=(), autoscalers=(scaler(),))
+    plan = planned("scale", {"to": to}, seen)
+    (call,) = plan.calls
+    assert (call.subresource, call.body[-1]["value"], plan.choices) == ("scale", wanted, {"to": wanted})
+    assert "HorizontalPodAutoscaler llm (min 2, max 8) is off at 0 replicas" in weighed(plan, "autoscaler")
+    assert grade(plan, "autoscaler") == "note"
+
+
+def test_a_workload_at_zero_is_not_scaled_above_the_maximum_of_its_autoscaler() -> None:
+    seen = snapshot(workload=deployment(replicas=0), pods=(), autoscalers=(scaler(),))
+    assert "allows at most 8 replicas" in declined("scale", {"to": 9}, seen).reason
+
+
+def test_kedas_floor_starts_a_workload_at_zero() -> None:
+    seen = snapshot(workload=deployment(replicas=0), pods=(), scaled_objects=(scaled_object(),))
+    (call,) = planned("scale", {"to": 4}, seen).calls
+    assert call.target.kind == "ScaledObject"
+
+
 def test_more_replicas_come_through_the_floor_of_the_autoscaler_that_owns_them() -> None:
     plan = planned("scale", {"by": 1}, snapshot(autoscalers=(scaler(),)))
     (call,) = plan.calls

@@ -53,14 +53,17 @@ def plan_scale(situation: Situation) -> Plan:
     if wanted < 1:
         raise impossible("the last replica is never taken away")
     scaler = autoscaler_of(snapshot)
-    if scaler is not None:
+    if scaler is not None and not _is_off(scaler, now):
         return _through_autoscaler(situation, scaler, now, wanted)
-    owned = ownership_of(snapshot, workload, {"replicas": wanted})
     unscaled = no_autoscaler(snapshot)
+    if scaler is not None:
+        wanted, unscaled = _within_bounds(scaler, wanted)
+    owned = ownership_of(snapshot, workload, {"replicas": wanted})
     call = scale_call(workload, now, wanted)
     if wanted > now:
         _refuse_if_stuck(snapshot, wanted)
-        steps: tuple[Step, ...] = (call, scaled(snapshot, wanted, context))
+        wait = scaled(snapshot, wanted, context) if scaler is None else _grown(snapshot, wanted, context)
+        steps: tuple[Step, ...] = (call, wait)
         room = _room_for_more(snapshot, wanted - now)
         circumstances: tuple[Circumstance, ...] = (owned.circumstance, unscaled, *room)
         victims: list[Obj] = []
@@ -86,6 +89,19 @@ def plan_scale(situation: Situation) -> Plan:
         undo_text=f"scale back to {now}",
         commit=owned.commit,
     )
+
+
+def _is_off(scaler: Autoscaler, now: int) -> bool:
+    """Whether the autoscaler does nothing because somebody scaled to 0; KEDA starts a workload at 0 all the same."""
+    return now == 0 and scaler.kind == "HorizontalPodAutoscaler" and controller_of(scaler.obj) is None
+
+
+def _within_bounds(scaler: Autoscaler, wanted: int) -> tuple[int, Circumstance]:
+    """Returns as many replicas as it leaves alone once it is on again."""
+    if scaler.most is not None and wanted > scaler.most:
+        raise impossible(f"{scaler.text} allows at most {scaler.most} replicas", scaler.how)
+    text = f"{scaler.text} is off at 0 replicas, and decides again once there are some"
+    return max(wanted, scaler.least), Circumstance(name="autoscaler", grade="note", text=text)
 
 
 def _risk(now: int, wanted: int) -> Risk:
@@ -136,13 +152,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
             for name, edit in zip(fields, edits, strict=True)
         ),
     )
-    wait = Wait(
-        condition="grown",
-        about=ref_of(workload, kind_of(workload)),
-        parameters={"replicas": wanted, **unready_now(snapshot)},
-        within_seconds=_time_to_scale(snapshot, wanted, context),
-        title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
-    )
+    wait = _grown(snapshot, wanted, context)
     if scaler.most is not None and wanted >= scaler.most:
         note = f"{named} stays at exactly {wanted} replicas until its old bounds ({bounds}) are back"
     else:
@@ -216,6 +226,18 @@ def scaled(snapshot: ClusterSnapshot, wanted: int, context: PlanContext, ends: t
         parameters={"replicas": wanted} | ({"ends": list(ends)} if ends else {}) | unready_now(snapshot),
         within_seconds=_time_to_scale(snapshot, wanted, context),
         title=f"{wanted} replicas of {name_of(workload)} are Ready",
+    )
+
+
+def _grown(snapshot: ClusterSnapshot, wanted: int, context: PlanContext) -> Wait:
+    """As `scaled`, beside an autoscaler that may add more."""
+    workload = workload_of(snapshot)
+    return Wait(
+        condition="grown",
+        about=ref_of(workload, kind_of(workload)),
+        parameters={"replicas": wanted, **unready_now(snapshot)},
+        within_seconds=_time_to_scale(snapshot, wanted, context),
+        title=f"At least {wanted} replicas of {name_of(workload)} are Ready",
     )
 
 
