@@ -89,16 +89,19 @@ class FlagsInSpec:
 def engine_container(template: Obj) -> tuple[int, Obj] | None:
     """Returns the container that runs the engine: the only one, else the one whose command line starts it.
 
-    Where no command line does, the image or the name has to say it; a container with an accelerator comes first.
+    Where no command line does, the image or the name says it; a container with an accelerator comes first. Failing
+    that, it is the only one with an accelerator.
     """
     containers = list(enumerate(dig(template, "spec", "containers") or []))
     if len(containers) == 1:
         return containers[0]
     named = [(index, container) for index, container in containers if _is_named_after_engine(container)]
+    holding = [each for each in containers if accelerators_of({"spec": {"containers": [each[1]]}})]
     ranked = [
         *((index, container) for index, container in containers if _starts_engine(container)),
-        *((index, container) for index, container in named if accelerators_of({"spec": {"containers": [container]}})),
+        *(each for each in named if each in holding),
         *named,
+        *(holding if len(holding) == 1 else ()),
     ]
     return next(iter(ranked), None)
 

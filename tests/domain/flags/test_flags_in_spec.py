@@ -75,6 +75,15 @@ def test_an_engine_that_only_its_image_names_is_found() -> None:
     assert flags_of_template({"spec": {"containers": [proxy, engine]}}).container == "server"
 
 
+def test_among_strangers_the_only_one_with_an_accelerator_is_the_engine() -> None:
+    """A service mesh puts its proxy into the pod, beside the only container of the template."""
+    asks = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    engine = {"name": "kserve-container", "image": "kserve/huggingfaceserver:v0.15.2", "args": ["--max-num-seqs=64"]}
+    proxy = {"name": "istio-proxy", "image": "istio/proxyv2:1.29"}
+    assert flags_of_template({"spec": {"containers": [proxy, engine | asks]}}).values == {"--max-num-seqs": "64"}
+    assert flags_of_template({"spec": {"containers": [proxy | asks, engine | asks]}}).unparsable
+
+
 def test_among_strangers_no_engine_is_guessed() -> None:
     made = template()
     made["spec"]["containers"] = [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:1"}]
