@@ -52,7 +52,7 @@ def test_commands_that_only_use_redis_need_its_address_alone() -> None:
     with pytest.raises(SettingsError) as refused:
         load_storage_settings({"INCIDENT_BOT_RETENTION_DAYS": "none", "INCIDENT_BOT_RETENTION_DAY": "3"})
     typo, missing, wrong = refused.value.problems
-    assert "INCIDENT_BOT_RETENTION_DAY is no setting" in typo
+    assert "INCIDENT_BOT_RETENTION_DAY is not a setting" in typo
     assert missing.startswith("REDIS_URL (redis_url in the file) is not set")
     assert wrong.startswith("INCIDENT_BOT_RETENTION_DAYS: ")
 
@@ -62,7 +62,7 @@ def test_a_mistyped_setting_in_the_file_is_reported_also_where_only_redis_is_nee
     with pytest.raises(SettingsError) as refused:
         load_storage_settings({}, file)
     (only,) = refused.value.problems
-    assert "redis_tga) is no setting; did you mean redis_tag?" in only
+    assert "redis_tga) is not a setting; did you mean redis_tag?" in only
 
 
 def test_seven_variables_are_enough() -> None:
@@ -344,7 +344,7 @@ def test_a_fault_of_one_setting_hides_none_of_the_whole_part() -> None:
         "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
     }
     said = "\n".join(faults(environ))
-    assert "'set_flag' is no kind of change" in said
+    assert "'set_flag' is not a kind of change" in said
     assert "approvals: need 2 people for high risk and name 1" in said
     assert "INCIDENT_BOT_ALERTMANAGER_URL: is not of the right form" in said
     assert "alertmanager: has more than one way to prove a sender" in said
@@ -393,11 +393,15 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
         (
             "APPROVALS_RISK_FLOORS",
             "scael=high",
-            "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is no kind of change; did you mean scale?",
+            "INCIDENT_BOT_APPROVALS_RISK_FLOORS: 'scael' is not a kind of change; did you mean scale?",
         ),
         ("APPROVALS_WHO", "scale=servers", "INCIDENT_BOT_APPROVALS_WHO: 'servers' names no team; write for example"),
         ("APPROVALS_WHO", "scale=lead + lead", "INCIDENT_BOT_APPROVALS_WHO: 'lead + lead' names a team twice"),
-        ("APPROVALS_WHO", "set_flag=lead", "INCIDENT_BOT_APPROVALS_WHO: 'set_flag' is no kind of change; did you mean"),
+        (
+            "APPROVALS_WHO",
+            "set_flag=lead",
+            "INCIDENT_BOT_APPROVALS_WHO: 'set_flag' is not a kind of change; did you mean",
+        ),
         ("APPROVALS_EXPIRES", "scale=soon", "INCIDENT_BOT_APPROVALS_EXPIRES: 'soon' is not a duration"),
         ("APPROVALS_TEAMS_LEAD_CHANNEL", "#leads", "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_CHANNEL: is not of the right"),
         ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: must be 'low'"),
@@ -405,7 +409,11 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
         ("OVERRIDES", "window", "INCIDENT_BOT_OVERRIDES: write name=value"),
         ("LOG_FORMAT", "xml", "INCIDENT_BOT_LOG_FORMAT: must be 'json' or 'console'"),
         ("PLAYBOOKS", "/no/such/folder", "INCIDENT_BOT_PLAYBOOKS: '/no/such/folder' is not a folder"),
-        ("SLACK_CHANEL", "C0INC", "INCIDENT_BOT_SLACK_CHANEL is no setting; did you mean INCIDENT_BOT_SLACK_CHANNEL?"),
+        (
+            "SLACK_CHANEL",
+            "C0INC",
+            "INCIDENT_BOT_SLACK_CHANEL is not a setting; did you mean INCIDENT_BOT_SLACK_CHANNEL?",
+        ),
         ("KUBERNETES_KUBECONFIG", "/k", "kubernetes: must name one cluster in one way"),
         (
             "REPORTS_WEBHOOK",
@@ -425,7 +433,7 @@ def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: st
 
 
 def test_the_prefix_of_all_settings_makes_none_of_them_alike() -> None:
-    assert faults(ENOUGH | {"INCIDENT_BOT_X": "1"}) == ("INCIDENT_BOT_X is no setting",)
+    assert faults(ENOUGH | {"INCIDENT_BOT_X": "1"}) == ("INCIDENT_BOT_X is not a setting",)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +476,7 @@ def test_variables_that_kubernetes_makes_from_a_service_are_not_taken_for_settin
 def test_a_fault_in_the_file_has_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "http:\n  prt: 80\nlog:\n  level: loud\napprovals:\n  high:\n    users: [U0ANA, ben]\n")
     listed = faults(ENOUGH, path)
-    assert listed[0].startswith(f"{path}:2:3 (http.prt) is no setting; did you mean port?")
+    assert listed[0].startswith(f"{path}:2:3 (http.prt) is not a setting; did you mean port?")
     assert listed[1].startswith(f"{path}:7:5 (approvals.high.users): is not of the right form")
     assert listed[2].startswith(f"{path}:4:3 (log.level): must be 'debug'")
 
@@ -510,7 +518,7 @@ def test_a_pattern_that_matches_no_target_is_refused_wherever_targets_are_named(
 def test_hours_that_are_no_span_are_refused_with_an_example(tmp_path: Path, key: str) -> None:
     ends = "}]" + "}" * key.startswith("approvals")
     (only,) = faults(ENOUGH, written(tmp_path, f"{key}hours: 22-6{ends}\n"))
-    assert only.endswith("'22-6' is no span of hours; write 22:00-06:00")
+    assert only.endswith("'22-6' is not a span of hours; write 22:00-06:00")
 
 
 @pytest.mark.parametrize(
@@ -584,7 +592,7 @@ overrides:
 def test_a_fault_of_an_override_is_found_where_it_is_written(tmp_path: Path, command_line: tuple[str, ...]) -> None:
     path = written(tmp_path, "overrides:\n  - {settings: {window: 1m}}\n  - {playbok: small, settings: {window: 2m}}\n")
     assert faults(ENOUGH, path, overrides=command_line) == (
-        f"{path}:3:6 (overrides.1.playbok) is no setting; did you mean playbook?",
+        f"{path}:3:6 (overrides.1.playbok) is not a setting; did you mean playbook?",
     )
 
 

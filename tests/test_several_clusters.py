@@ -75,7 +75,7 @@ def test_a_cluster_is_described_in_one_place(tmp_path: Path) -> None:
         pytest.param(
             WEST.replace("https:", "http:"), "(clusters.0.kubernetes.url): would send a token in clear", id="in clear"
         ),
-        pytest.param(WEST.replace("token", "tokn"), "is no setting; did you mean token?", id="a slip"),
+        pytest.param(WEST.replace("token", "tokn"), "is not a setting; did you mean token?", id="a slip"),
     ],
 )
 def test_a_fault_of_one_cluster_has_its_place(tmp_path: Path, clusters: str, fault: str) -> None:

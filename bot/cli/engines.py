@@ -63,7 +63,7 @@ def find_vllm(given: Path | None) -> Path:
     for path in tried:
         if found := shutil.which(path.expanduser()):
             return Path(found)
-    where = f"{given} is no vllm command" if given is not None else "there is no vllm command on your PATH"
+    where = f"{given} is not a vllm command" if given is not None else "there is no vllm command on your PATH"
     raise NotInstalledError(f"Real engines need vLLM, and {where}.\n{HOW_TO_INSTALL}")
 
 

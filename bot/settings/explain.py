@@ -58,7 +58,7 @@ class _Faults:
             what = where if known else f"{where}: {path[-1]}"
             return f"{what} is not set" + (f"; example: {_example(path)}" if known else "")
         if kind == "extra_forbidden":
-            return f"{where} is no setting{did_you_mean(path[-1], names_beside(path))}"
+            return f"{where} is not a setting{did_you_mean(path[-1], names_beside(path))}"
         example = _example(path) if known else ""
         named = where if what.startswith("is not set") else f"{where}:"
         return f"{named} {what}" + (f"; example: {example}" if example else "")

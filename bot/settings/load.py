@@ -96,7 +96,7 @@ class _Gathered:
             rest = name.removeprefix(PREFIX)
             if rest == name or name in VARIABLES or name == FILE_VARIABLE or _SERVICE_LINK.fullmatch(rest):
                 continue
-            self.problems.append(f"{name} is no setting{did_you_mean(name, VARIABLES, prefix=PREFIX)}")
+            self.problems.append(f"{name} is not a setting{did_you_mean(name, VARIABLES, prefix=PREFIX)}")
 
     def read_overrides(self, overrides: Sequence[str]) -> None:
         if overrides:

@@ -230,9 +230,9 @@ async def test_a_prometheus_that_is_away_is_an_error() -> None:
 @pytest.mark.fast
 @pytest.mark.parametrize("name", ['a"} or vector(1) #', "a|.*", "A", "", "a\n", "x" * 300])
 async def test_a_name_that_kubernetes_cannot_have_given_is_never_put_into_a_query(server: Answer, name: str) -> None:
-    with pytest.raises(SourceError, match="is no name"):
+    with pytest.raises(SourceError, match="is not the name"):
         selector_of("up", name, ["llm-0"])
-    with pytest.raises(SourceError, match="is no name"):
+    with pytest.raises(SourceError, match="is not the name"):
         await between(server, Replica(name=name, uid="u", address="10.0.0.1"))
     assert server.asked == ""
 

@@ -81,7 +81,7 @@ async def test_a_label_that_could_end_the_query_is_not_put_into_it(cluster: str)
 
 
 async def test_a_name_that_kubernetes_cannot_have_given_is_not_put_into_a_query() -> None:
-    with pytest.raises(SourceError, match="is no name"):
+    with pytest.raises(SourceError, match="is not the name"):
         await ask(vector("1"), target=Target(namespace="serving", name='llm"} or vector(0) #'))
 
 

@@ -313,8 +313,8 @@ def test_refused_permissions_are_listed_together() -> None:
         pytest.param(200, '{"data": {"result": [1000.5, "1000.5"]}}', "answers a query", id="it-is-one"),
         pytest.param(401, "{}", "answers a query with HTTP 401", id="no-token"),
         pytest.param(503, "", "answers a query with HTTP 503", id="not-ready"),
-        pytest.param(200, "<html>Sign in</html>", "what answers is no Prometheus", id="a-proxy"),
-        pytest.param(200, '{"status": "success"}', "what answers is no Prometheus", id="something-else"),
+        pytest.param(200, "<html>Sign in</html>", "what answers is not Prometheus", id="a-proxy"),
+        pytest.param(200, '{"status": "success"}', "what answers is not Prometheus", id="something-else"),
         pytest.param(200, '{"data": {"result": [700, "700"]}}', "its clock and the bot's differ by 5 min", id="clock"),
     ],
 )
@@ -334,7 +334,7 @@ async def test_prometheus_is_asked_a_query(status: int, body: str, said: str) ->
     ("status", "body", "said"),
     [
         pytest.param(200, {"versionInfo": {"version": "0.28.1"}}, "answers, version 0.28.1", id="it-is-one"),
-        pytest.param(200, {"status": "success"}, "what answers is no Alertmanager", id="something-else"),
+        pytest.param(200, {"status": "success"}, "what answers is not Alertmanager", id="something-else"),
         pytest.param(404, {}, "answers /api/v2/status with HTTP 404", id="another-path"),
     ],
 )
@@ -355,7 +355,7 @@ async def test_a_broken_kubeconfig_hides_no_other_finding(tmp_path: Path) -> Non
     away = NOWHERE | {"INCIDENT_BOT_KUBERNETES_URL": "", "INCIDENT_BOT_KUBERNETES_KUBECONFIG": str(path)}
     findings = await examine(load_settings(ENOUGH | away))
     (kubernetes,) = about(findings, "kubernetes")
-    assert kubernetes.what == f"no way to the cluster: {path} is no kubeconfig (ParserError)"
+    assert kubernetes.what == f"no way to the cluster: {path} is not a kubeconfig (ParserError)"
     assert [about(findings, name)[0].grade for name in ("redis", "slack", "prometheus")] == ["broken"] * 3
 
 

@@ -34,7 +34,7 @@ def test_without_vllm_a_command_says_how_to_install_it_and_exits_with_2(command:
 def test_a_path_without_vllm_is_named(tmp_path: Path) -> None:
     ended = incident_bot("demo", "--engines", "vllm", "--vllm", tmp_path)
     assert ended.exit_code == 2
-    assert f"{tmp_path} is no vllm command" in ended.stderr
+    assert f"{tmp_path} is not a vllm command" in ended.stderr
 
 
 def test_vllm_is_found_as_a_command_in_an_environment_and_on_path(

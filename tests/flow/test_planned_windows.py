@@ -345,7 +345,7 @@ async def test_a_window_of_the_settings_or_of_an_older_version_is_not_told(plann
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"targets": "LLM"}, "is no target"),
+        ({"targets": "LLM"}, "is not a target"),
         ({"why": " "}, "a reason is needed"),
         ({"seconds": 25 * HOUR}, "lasts more than 0 and at most 24 hours"),
         ({"seconds": 0.0}, "lasts more than 0 and at most 24 hours"),

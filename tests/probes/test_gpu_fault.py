@@ -312,7 +312,7 @@ def test_only_names_of_gpus_get_into_a_query() -> None:
     of_east = xid_query(["GPU-0"], 60, {"cluster": "east"})
     assert of_east == 'DCGM_FI_DEV_XID_ERRORS{UUID=~"GPU-0",cluster="east"}[60s]'
     for strange in (['GPU"} or vector(0)'], []):
-        with pytest.raises(SourceError, match="is no name of a GPU"):
+        with pytest.raises(SourceError, match="is not the name of a GPU"):
             xid_query(strange, 60)
 
 

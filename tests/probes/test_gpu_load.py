@@ -135,7 +135,7 @@ async def test_a_replica_without_a_whole_day_makes_it_unknown() -> None:
 
 
 def test_only_names_of_kubernetes_get_into_a_query() -> None:
-    with pytest.raises(SourceError, match="is no name of a Kubernetes object"):
+    with pytest.raises(SourceError, match="is not the name of a Kubernetes object"):
         least_free_query("serving", ['llm"} or vector(0)'])
 
 

@@ -90,7 +90,7 @@ async def _load(connection: Connection, now: float) -> Credentials:
         raise NotSentError(f"no way to the cluster: {error}") from error
     except malformed as error:
         # Only the kind of the error: its text may quote the file, which contains secrets.
-        said = f"{connection.kubeconfig} is no kubeconfig ({type(error).__name__})"
+        said = f"{connection.kubeconfig} is not a kubeconfig ({type(error).__name__})"
         raise NotSentError(f"no way to the cluster: {said}") from None
     if token := configuration.api_key.get("BearerToken"):
         # A file ends with a newline, which a header must not contain.

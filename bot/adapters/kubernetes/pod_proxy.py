@@ -33,5 +33,5 @@ class ProxyPages:
         if not answer.is_ok:
             raise SourceError(f"{page.path} through the API server: HTTP {answer.message}")
         if not isinstance(answer.body, str):
-            raise SourceError(f"{page.path} through the API server is no text")
+            raise SourceError(f"{page.path} through the API server is not text")
         return answer.body

@@ -325,7 +325,7 @@ def _is_absent(kind: str, answer: Answer) -> bool:
 def _items(answer: Answer) -> tuple[Obj, ...]:
     found = _object(answer)
     if "items" not in found:
-        raise ClusterError("the answer of the API server is no list")
+        raise ClusterError("the answer of the API server is not a list")
     return tuple(found["items"] or [])
 
 

@@ -24,7 +24,7 @@ async def reachable(client: httpx.AsyncClient, url: str, now: Callable[[], float
     try:
         theirs = float(answer.json()["data"]["result"][1])
     except (ValueError, TypeError, LookupError):
-        return broken(ABOUT, f"{url}: what answers is no Prometheus", remedy)
+        return broken(ABOUT, f"{url}: what answers is not Prometheus", remedy)
     if abs(theirs - now()) > STALE_SECONDS / 2:
         apart = f"its clock and the bot's differ by {short(abs(theirs - now()))}"
         return broken(ABOUT, apart, "Synchronize the clocks; until then its newest samples count as old.")

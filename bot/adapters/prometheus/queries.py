@@ -91,7 +91,7 @@ class PrometheusQueries:
 def refuse_strange(names: Iterable[str]) -> None:
     """Raises `SourceError` for a name that is invalid in Kubernetes."""
     if strange := [name for name in names if not _NAME.fullmatch(name)]:
-        raise SourceError(f"{strange[0][:60]!r} is no name of a Kubernetes object, so it is not asked for")
+        raise SourceError(f"{strange[0][:60]!r} is not the name of a Kubernetes object, so it is not asked for")
 
 
 def also(labels: Mapping[str, str]) -> str:

@@ -35,5 +35,5 @@ def xid_query(uuids: Sequence[str], seconds: float, labels: Mapping[str, str] = 
     """Raises `SourceError` for a name that no GPU has."""
     strange = [uuid for uuid in uuids if not _UUID.fullmatch(uuid)]
     if strange or not uuids:
-        raise SourceError(f"{(strange or ['no GPU'])[0][:80]!r} is no name of a GPU, so it is not asked for")
+        raise SourceError(f"{(strange or ['no GPU'])[0][:80]!r} is not the name of a GPU, so it is not asked for")
     return f'DCGM_FI_DEV_XID_ERRORS{{UUID=~"{"|".join(uuids)}"{also(labels)}}}[{math.ceil(seconds)}s]'

@@ -34,7 +34,7 @@ def _named_kinds(raw: dict[str, Any]) -> dict[str, Any]:
     strange = sorted(raw.keys() - set(KINDS) - VERBS.keys())
     if strange:
         near = get_close_matches(strange[0], KINDS, n=1)
-        raise ValueError(f"'{strange[0]}' is no kind of change" + (f"; did you mean {near[0]}?" if near else ""))
+        raise ValueError(f"'{strange[0]}' is not a kind of change" + (f"; did you mean {near[0]}?" if near else ""))
     return raw
 
 
@@ -58,7 +58,7 @@ def _four_eyes(names: tuple[str, ...]) -> tuple[str, ...]:
     if strange := [name for name in names if name not in known]:
         near = get_close_matches(strange[0], known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"'{strange[0]}' is no kind of change and no risk{hint}")
+        raise ValueError(f"'{strange[0]}' is neither a kind of change nor a risk{hint}")
     return names
 
 

@@ -65,7 +65,7 @@ def benchmark_in(lines: Sequence[str], result: Mapping[str, object]) -> Benchmar
     known = {name: number / _PARTS[name].divided_by for name, value in found.items() if (number := _number(value)) >= 0}
     missing = {name: reason for name, reason in absent.items() if name not in known}
     for name in missing.keys() & {name for name, value in found.items() if value is not None}:
-        missing[name] = f"'{_PARTS[name].label}' is no number: {found[name]}"[:80]
+        missing[name] = f"'{_PARTS[name].label}' is not a number: {found[name]}"[:80]
     if known.get("completed") == 0:
         measured = [name for name in _PARTS if name not in COUNTS]
         missing |= dict.fromkeys(measured, "no request of the benchmark succeeded")

@@ -32,7 +32,7 @@ def _duration(raw: object) -> object:
 
 def _hours(raw: str) -> str:
     if not re.fullmatch(HOURS, raw):
-        raise ValueError(f"'{raw}' is no span of hours; write 22:00-06:00")
+        raise ValueError(f"'{raw}' is not a span of hours; write 22:00-06:00")
     return raw
 
 

@@ -25,7 +25,7 @@ def targets_of(text: str) -> tuple[str, ...]:
     if text.lower() in (ALL, "*"):
         return ()
     if not re.fullmatch(PATTERN, text):
-        raise ValueError(f"'{text}' is no target; write NAMESPACE/WORKLOAD, with * for anything, or {ALL}")
+        raise ValueError(f"'{text}' is not a target; write NAMESPACE/WORKLOAD, with * for anything, or {ALL}")
     return (text,)
 
 

@@ -62,7 +62,7 @@ def _compared(name: str, spec: ComparedSignal, *, now: Era, past: Era, picked: M
     load = read_window(name, ARRIVALS, now.scrapes, window=now.window, picked={})
     end, span = now.window.end, short(now.window.seconds)
     if not isinstance(present.value, float):
-        return unknown(name, f"now: {present.unknown or 'it is no number'}", at=end)
+        return unknown(name, f"now: {present.unknown or 'it is not a number'}", at=end)
     if not isinstance(load.value, float):
         return unknown(name, f"arrivals now: {load.unknown}", at=end)
     if load.value <= 0:

@@ -133,7 +133,7 @@ def spec_fault(spec: SignalSpec) -> str:
             )
         case ShareSignal():
             return metric_fault(spec.histogram, "histogram") or (
-                f"{spec.share_above} is no target yet" if isinstance(spec.share_above, str) else ""
+                f"{spec.share_above} is not a target yet" if isinstance(spec.share_above, str) else ""
             )
         case StallSignal() | ProbeSignal() | ComparedSignal():
             return ""

@@ -60,7 +60,7 @@ async def test_a_page_is_asked_for_at_the_pods_proxy(serve: Serve) -> None:
     [
         pytest.param({"status": 403, "text": 'pods "llm-0" is forbidden: pods/proxy'}, "403 .*pods/proxy", id="rbac"),
         pytest.param({"status": 503, "text": "no endpoints available"}, "503 no endpoints", id="not-serving"),
-        pytest.param({"status": 200, "text": "{}", "content_type": "application/json"}, "is no text", id="json"),
+        pytest.param({"status": 200, "text": "{}", "content_type": "application/json"}, "is not text", id="json"),
     ],
 )
 async def test_a_refusal_is_told_with_its_reason(serve: Serve, response: dict[str, Any], reason: str) -> None:

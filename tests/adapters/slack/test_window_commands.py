@@ -109,7 +109,7 @@ async def test_a_cluster_that_does_not_answer_hides_no_window(caller: Caller, mo
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("maintenance llm for 1h x", "is no target; write NAMESPACE/WORKLOAD"),
+        ("maintenance llm for 1h x", "is not a target; write NAMESPACE/WORKLOAD"),
         ("maintenance serving/llm for soon x", "is not a duration"),
         ("maintenance serving/llm for 1h", "a reason is needed"),
         ("freeze serving/llm 1h release", "for 1h WHY"),

@@ -78,11 +78,11 @@ def test_a_load_test_is_read_from_what_vllm_bench_serve_leaves(log: str) -> None
         pytest.param("P99 TTFT (ms): 10.00", "ttft_p99", "no result of a benchmark", id="no-title"),
         pytest.param(without("P99 TTFT"), "ttft_p99", "printed no line 'P99 TTFT (ms)'", id="other-percentiles"),
         pytest.param(without("Failed"), "failed", "printed no line 'Failed requests'", id="an-older-version"),
-        pytest.param(PRINTED.replace("412.50", "nan"), "ttft_p99", "is no number: nan", id="not-a-number"),
-        pytest.param(PRINTED.replace("412.50", "-1"), "ttft_p99", "is no number: -1", id="below-zero"),
+        pytest.param(PRINTED.replace("412.50", "nan"), "ttft_p99", "is not a number: nan", id="not-a-number"),
+        pytest.param(PRINTED.replace("412.50", "-1"), "ttft_p99", "is not a number: -1", id="below-zero"),
         pytest.param('{"request_throughput": 1.5}', "ttft_p99", "no 'p99_ttft_ms'", id="json-without-it"),
-        pytest.param('{"completed": 5, "p99_ttft_ms": "fast"}', "ttft_p99", "is no number: fast", id="json-text"),
-        pytest.param('{"completed": 5, "p99_ttft_ms": true}', "ttft_p99", "is no number: True", id="json-flag"),
+        pytest.param('{"completed": 5, "p99_ttft_ms": "fast"}', "ttft_p99", "is not a number: fast", id="json-text"),
+        pytest.param('{"completed": 5, "p99_ttft_ms": true}', "ttft_p99", "is not a number: True", id="json-flag"),
     ],
 )
 def test_what_the_output_lacks_is_unknown_with_the_reason(log: str, part: str, reason: str) -> None:

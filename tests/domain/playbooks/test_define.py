@@ -120,7 +120,7 @@ def test_a_fragment_does_not_see_it() -> None:
         ),
         pytest.param(
             "{crowded: usage > 0.9, thrashes: crowded, «Calm: '1'}",
-            "'Calm' is no name. Use small letters, digits and underscores.",
+            "'Calm' is not a valid name. Use small letters, digits and underscores.",
             id="no-name",
         ),
     ],

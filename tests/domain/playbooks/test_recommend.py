@@ -94,7 +94,7 @@ def test_a_recommendation_that_leads_nowhere_where_nothing_is_possible_is_a_mist
         pytest.param(
             "      restart: {",
             "      «Re-start: {",
-            "'Re-start' is no name. Use small letters, digits and underscores.",
+            "'Re-start' is not a valid name. Use small letters, digits and underscores.",
             id="name",
         ),
         pytest.param(
@@ -273,8 +273,8 @@ def test_an_edit_whose_condition_is_false_or_unknown_is_left_out(read: dict[str,
     [
         ("when: full", "when: «ful", "unknown name 'ful'. Did you mean 'full'?"),
         ("when: full", "when: «usage", "the expression gives a number, but true or false is needed here."),
-        ("when: full", "when: «true", "'when' is no expression. Put it in quotes."),
-        ("{flag: --max-num-seqs, value: 6, when", "«{flag: --max-num-seqs, value: 6, wen", "this is no edit."),
+        ("when: full", "when: «true", "'when' is not an expression. Put it in quotes."),
+        ("{flag: --max-num-seqs, value: 6, when", "«{flag: --max-num-seqs, value: 6, wen", "this is not an edit."),
         (
             "first_of: [--max-num-active-seqs, --seed]",
             "first_of: «[]",

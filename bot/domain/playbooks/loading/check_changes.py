@@ -76,10 +76,10 @@ def _edits(path: Path, edits: Any) -> Mistakes:
         of_flag = keys - {"direction"} in ({"flag", "value"}, {"first_of", "value"})
         if not of_flag and keys not in ({"env", "value"}, {"image"}):
             hint = "Write {flag: --name, value: …}, {env: NAME, value: …} or {image: …}."
-            yield Mistake(at, "this is no edit", hint)
+            yield Mistake(at, "this is not an edit", hint)
             continue
         if not isinstance(edit.get("when", ""), str):
-            yield Mistake((*at, "when"), "'when' is no expression", "Put it in quotes.")
+            yield Mistake((*at, "when"), "'when' is not an expression", "Put it in quotes.")
         if "first_of" in edit and not (isinstance(edit["first_of"], list) and edit["first_of"]):
             yield Mistake((*at, "first_of"), "'first_of' is a list of flags", "Write [--new, --old].")
         for key, flag in _flags_of(edit):
@@ -130,7 +130,7 @@ def _mitigations(path: Path, state: ChangeState) -> Mistakes:
 def _mitigation(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
     flag, way = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
     if way is not None and way not in DIRECTIONS:
-        yield Mistake((*path, "direction"), f"'{way}' is no direction", did_you_mean(str(way), DIRECTIONS))
+        yield Mistake((*path, "direction"), f"'{way}' is not a direction", did_you_mean(str(way), DIRECTIONS))
     if not against and flag in mitigations().mitigations:
         hint = f"Write 'against' beside 'change', one of: {', '.join(sorted(mitigations().mitigations[flag]))}."
         yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)

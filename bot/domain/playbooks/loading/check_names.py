@@ -91,11 +91,15 @@ def _options_of_field(name: str, playbook: Playbook) -> Collection[str]:
 
 def _spelling(playbook: Playbook) -> Mistakes:
     if not _PLAYBOOK_NAME.fullmatch(playbook.playbook) and playbook.playbook != "?":
-        yield Mistake(("playbook",), f"'{playbook.playbook}' is no name", "Use small letters, digits and hyphens.")
+        yield Mistake(
+            ("playbook",), f"'{playbook.playbook}' is not a valid name", "Use small letters, digits and hyphens."
+        )
     for path in _named_things(playbook):
         name = str(path[-1])
         if not _NAME.fullmatch(name):
-            yield Mistake(path, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+            yield Mistake(
+                path, f"'{name}' is not a valid name", "Use small letters, digits and underscores.", at_key=True
+            )
         elif path[0] == "define" and name in playbook.signals:
             yield Mistake(path, f"'{name}' is a signal already", "Take another name.", at_key=True)
         elif path[0] in ("signals", "define") and name in RESERVED | FUNCTION_NAMES | _CEL_WORDS:
@@ -312,7 +316,9 @@ def _form(path: Path, form: Form) -> Mistakes:
     for name, field in form.items():
         at: Path = (*path, name)
         if not _NAME.fullmatch(name):
-            yield Mistake(at, f"'{name}' is no name", "Use small letters, digits and underscores.", at_key=True)
+            yield Mistake(
+                at, f"'{name}' is not a valid name", "Use small letters, digits and underscores.", at_key=True
+            )
         if (field.kind == "choice") != bool(field.options):
             hint = "Write 'kind: choice' and 'options', or neither."
             yield Mistake(at, "'options' belong to a choice, and a choice needs them", hint, at_key=True)

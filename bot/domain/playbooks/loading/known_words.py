@@ -48,7 +48,7 @@ def duration(path: Path, text: str, playbook: Playbook, settings: Mapping[str, o
         return
     # `_long_enough` reports a `for` of zero.
     if length <= 0 and path[-1] != "for":
-        yield Mistake(path, f"'{text}' is no time at all", "Write 90s, 5m, 1h30m or settings.<name>.")
+        yield Mistake(path, f"'{text}' is not more than 0", "Write 90s, 5m, 1h30m or settings.<name>.")
 
 
 def _setting_as_duration(name: str, default: float | str | bool) -> Mistakes:

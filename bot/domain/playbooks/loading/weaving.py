@@ -134,7 +134,7 @@ class Weaver:
             case int() | float():
                 return (value.copied(str(value.value), None),)
             case _:
-                mistake = Mistake(written.path, f"'{word}' is no short text", "", column)
+                mistake = Mistake(written.path, f"'{word}' is not a short text", "", column)
                 self._faults.report(written.site, mistake, "parameters")
                 return None
 
