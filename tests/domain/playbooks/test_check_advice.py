@@ -8,6 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import check_text
 from bot.domain.playbooks.text_sizes import CHOICES, LABEL, NOTE, TEXT
+from tests.domain.playbooks.test_include import marked
 
 pytestmark = pytest.mark.fast
 
@@ -120,3 +121,36 @@ states:
     said = "what cannot be read ends as 'over', although nobody looked at it Lead it to a question, or to another end."
     assert warnings(text.replace("otherwise: people}", "otherwise: over}")) == [said, said]
     assert warnings(text.replace("otherwise: people}", "otherwise: over}").replace("fixed", "not_applicable")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost"),
+    [
+        pytest.param("why: It crashes.", "why: It crashes, see «#12", "#12", id="a reason"),
+        pytest.param("why: It crashes.", "why: see  «#incidents, and #12", "#incidents,", id="a channel"),
+        pytest.param("ask: What do you see?", "ask: Is it «#12?", "#12?", id="a question"),
+        pytest.param("title: A small playbook", "title: A small playbook «#1", "#1", id="the title"),
+    ],
+)
+def test_a_text_that_yaml_cuts_off_at_a_number_sign_is_a_warning(old: str, new: str, lost: str) -> None:
+    text, place = marked(SMALL, old, new)
+    checked = check_text(text, {}, file="p.yaml")
+    assert [str(each) for each in (*checked.faults, *checked.warnings)] == [
+        f"p.yaml:{place}: '{lost}' is not in this text: a '#' after a space begins a comment. "
+        "Put the text in quotes, or write a space after the '#'."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("why: It crashes.", "why: It crashes. # see 12", id="a comment"),
+        pytest.param("why: It crashes.", "why: 'It crashes, see #12.'", id="in quotes"),
+        pytest.param("why: It crashes.", "why: It crashes at C#12.", id="in a word"),
+        pytest.param("why: It crashes.", "why: 'It crashes.' #12", id="after quotes"),
+        pytest.param("start: look", "start: look #12", id="after a name"),
+    ],
+)
+def test_a_comment_after_a_text_is_no_warning(old: str, new: str) -> None:
+    text, _ = marked(SMALL, old, new)
+    assert warnings(text) == []

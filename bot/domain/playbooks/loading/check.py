@@ -16,7 +16,7 @@ from bot.domain.playbooks.expressions.expression import did_you_mean, nearest
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_ways, lint
-from bot.domain.playbooks.loading.check_texts import check_texts, unfilled
+from bot.domain.playbooks.loading.check_texts import check_texts, cut_off, unfilled
 from bot.domain.playbooks.loading.former_keys import former_keys
 from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import expand
@@ -42,7 +42,7 @@ class Checked:
 
 def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     """Checks `source` with its included fragments and its default settings."""
-    written = source.data
+    written = source
     spread_out = spread(source)
     expanded = with_shared_signals(expand(spread_out.source, fragments), fragments, probes)
     earlier = [*spread_out.faults, *expanded.faults, *expanded.doubled]
@@ -67,8 +67,9 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _follows(mistake, unbuilt)]
     if mistakes or earlier:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
-    advice = [*lint(playbook, expanded.unused), *unfilled(source.data), *former_keys(written)]
-    return Checked(compiled, (), _sorted(source, _faults(source, advice)))
+    advice = [*lint(playbook, expanded.unused), *unfilled(source.data), *former_keys(written.data)]
+    warned = [*_faults(source, advice), *_faults(written, cut_off(written))]
+    return Checked(compiled, (), _sorted(source, warned))
 
 
 def recompile(source: Source, fragments: Fragments, settings: dict[str, Value], probes: Probes) -> CompiledPlaybook:

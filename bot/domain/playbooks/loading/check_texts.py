@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any
 
 from bot.domain.kernel.errors import ExpressionError
 from bot.domain.playbooks.expressions.template import split_template
@@ -18,12 +21,18 @@ from bot.domain.playbooks.language import (
     WatchState,
 )
 from bot.domain.playbooks.mistakes import Mistake, Path
+from bot.domain.playbooks.source import Source
 from bot.domain.playbooks.text_sizes import CHOICES, EFFECT, EXPECTED, LABEL, NOTE, SAY, TEXT, TITLE, WHY_NOT
 
 Sized = tuple[Path, str, int]
 PLACEHOLDER = "CHANGE_ME"
 READING = 8
 """Characters of a reading in a text."""
+FOR_PEOPLE = frozenset(
+    {"title", "summary", "ask", "recommend", "why", "expected", "say", "label", "effect", "why_not", "note"}
+)
+"""Keys whose values are sentences for people."""
+_CUT_OFF = re.compile(r"(\s+)(#\S+)")
 
 
 def check_texts(playbook: Playbook) -> Iterator[Mistake]:
@@ -92,6 +101,24 @@ def unfilled(data: object, path: Path = ()) -> Iterator[Mistake]:
         children = enumerate(data)
     for key, child in children:
         yield from unfilled(child, (*path, key))
+
+
+def cut_off(written: Source) -> Iterator[Mistake]:
+    """Warns where YAML takes the end of a text for a comment: `see #12`. People write a comment as `# …`."""
+    lines = written.text.splitlines()
+    for path, at in written.values.items():
+        # Only where the text stands as it is, without quotes, its own column is that of the value.
+        if not path or path[-1] not in FOR_PEOPLE or at.text_column != at.column:
+            continue
+        length = len(str(_value(path, written.data)))
+        if found := _CUT_OFF.match(lines[at.line - 1], at.column - 1 + length):
+            what = f"'{found[2]}' is not in this text: a '#' after a space begins a comment"
+            hint = "Put the text in quotes, or write a space after the '#'."
+            yield Mistake(path, what, hint, column=length + len(found[1]) + 1)
+
+
+def _value(path: Path, data: Any) -> Any:
+    return reduce(lambda part, key: part[key], path, data)
 
 
 def _texts(state: State) -> Iterator[Sized]:
