@@ -222,6 +222,7 @@ def doctor(
         str,
         typer.Option(help="Check permissions in these namespaces, separated by commas; default: all."),
     ] = "",
+    approvals: Annotated[bool, typer.Option("--approvals", help="List who approves each change.")] = False,
     settings: SettingsFile = None,
     overrides: Overrides = None,
 ) -> None:
@@ -230,7 +231,7 @@ def doctor(
     # By the full path: this function shadows the module of the same name.
     from bot.cli.doctor import examine, rendered
 
-    findings = asyncio.run(examine(wanted, namespace=namespace))
+    findings = asyncio.run(examine(wanted, namespace=namespace, approvals=approvals))
     typer.echo(rendered(findings), nl=False)
     if any(finding.grade == "broken" for finding in findings):
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders
-from bot.cli.who_approves import teams_asked, who_approves
+from bot.cli.who_approves import in_short, teams_asked, who_approves
 from bot.dependencies import cluster_connection, one_of, open_report_sinks, operators_of
 from bot.domain.approvals.advice import Observing
 from bot.domain.kernel.errors import SourceError, StorageUnavailableError
@@ -37,9 +37,11 @@ from bot.settings.model import ClusterSettings
 
 DEADLINE_SECONDS = 15.0
 MARKS: dict[Grade, str] = {"fine": "✔", "weak": "!", "broken": "✖"}
+WORST_FIRST: tuple[Grade, ...] = ("broken", "weak", "fine")
 
 
-async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
+async def examine(settings: Settings, *, namespace: str = "", approvals: bool = False) -> list[Finding]:
+    """What is broken comes first, and connections come before settings. `approvals`: who approves each change."""
     library = load_folders(settings.playbooks, settings.overrides)
     looks = [
         _within("redis", _redis(settings)),
@@ -64,8 +66,10 @@ async def examine(settings: Settings, *, namespace: str = "") -> list[Finding]:
         *of_playbooks(library),
         *of_reach(settings, verbs_of(library)),
     ]
-    own += who_approves(library.playbooks.values(), settings.approvals.rules())
-    return [*own, *(finding for some in found for finding in some)]
+    rules = settings.approvals.rules()
+    own += who_approves(library.playbooks.values(), rules) if approvals else [in_short(rules)]
+    every = [*(finding for some in found for finding in some), *own]
+    return sorted(every, key=lambda finding: WORST_FIRST.index(finding.grade))
 
 
 async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:

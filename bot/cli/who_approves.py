@@ -1,4 +1,4 @@
-"""Who can approve what: the resulting policy of each change of each playbook, as `doctor` shows it.
+"""Who can approve what: the resulting policy of each change of each playbook, as `doctor --approvals` shows it.
 
 The kind of a change is known only from its plan, so each possible kind is listed.
 """
@@ -28,6 +28,10 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.language import ChangeState
 
 ABOUT = "approvals"
+
+
+def in_short(rules: ApprovalRules) -> Finding:
+    return fine(ABOUT, f"{_in_general(rules)}; `incident-bot doctor --approvals` lists who approves each change")
 
 
 def who_approves(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> list[Finding]:

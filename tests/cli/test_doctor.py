@@ -369,6 +369,23 @@ async def test_whatever_is_away_is_broken_with_a_remedy_and_hides_no_other() -> 
     assert about(findings, "playbooks")[0].grade == "fine"
 
 
+async def test_faults_come_first_and_connections_before_settings() -> None:
+    findings = await examine(load_settings(ENOUGH | NOWHERE))
+    assert [each.about for each in findings[:5]] == ["redis", "slack", "kubernetes", "prometheus", "alertmanager"]
+    grades = [each.grade for each in findings]
+    assert grades == sorted(grades, key=["broken", "weak", "fine"].index)
+
+
+async def test_who_approves_each_change_is_listed_on_demand() -> None:
+    settings = load_settings(ENOUGH | NOWHERE)
+    (short,) = about(await examine(settings), "approvals")
+    assert short.what.startswith("one approver is enough; ")
+    assert short.what.endswith("; `incident-bot doctor --approvals` lists who approves each change")
+    listed = [each.what for each in about(await examine(settings, approvals=True), "approvals")]
+    assert any(each.startswith("restart (") for each in listed)
+    assert not any("--approvals" in each for each in listed)
+
+
 @pytest.fixture(scope="module")
 def world(redis_server: valkey.Embedded) -> Iterator[Settings]:
     """Settings of a bot between the stand-ins of Slack and Kubernetes and a real Redis."""
