@@ -407,6 +407,21 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
         ("APPROVALS_RISK_FLOORS", "scale=huge", "INCIDENT_BOT_APPROVALS_RISK_FLOORS: must be 'low'"),
         ("APPROVALS_HIGH_USERS", "ben", "INCIDENT_BOT_APPROVALS_HIGH_USERS: is not of the right form"),
         ("OVERRIDES", "window", "INCIDENT_BOT_OVERRIDES: write name=value"),
+        (
+            "PLANNED_WINDOWS",
+            "[{kind: freeze}]",
+            "INCIDENT_BOT_PLANNED_WINDOWS: is a list, which only a settings file can hold; example: [{kind: ",
+        ),
+        (
+            "APPROVALS_ON_CALL",
+            "[{name: chat}]",
+            "INCIDENT_BOT_APPROVALS_ON_CALL: is a list, which only a settings file can hold; example: [{name: chat, ",
+        ),
+        (
+            "APPROVALS_APPROVERS",
+            "S0CHAT",
+            "INCIDENT_BOT_APPROVALS_APPROVERS: is a list, which only a settings file can hold; example: [{targets: ",
+        ),
         ("LOG_FORMAT", "xml", "INCIDENT_BOT_LOG_FORMAT: must be 'json' or 'console'"),
         ("PLAYBOOKS", "/no/such/folder", "INCIDENT_BOT_PLAYBOOKS: '/no/such/folder' is not a folder"),
         (
@@ -430,6 +445,14 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
 def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: str) -> None:
     (only,) = faults(ENOUGH | {f"INCIDENT_BOT_{name}": value})
     assert fault in only
+
+
+def test_a_window_that_never_ends_is_told_with_an_example(tmp_path: Path) -> None:
+    (only,) = faults(ENOUGH, written(tmp_path, "planned_windows: [{kind: freeze}]"))
+    assert only.endswith(
+        "(planned_windows.0): never ends; write days, hours or ends; "
+        "example: [{kind: maintenance, targets: llm/*, days: tue, hours: 02:00-04:00}]"
+    )
 
 
 def test_the_prefix_of_all_settings_makes_none_of_them_alike() -> None:

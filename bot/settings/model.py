@@ -33,6 +33,7 @@ from bot.domain.kernel.configured import (
     Section,
     TargetPatterns,
     WebAddress,
+    from_a_file,
     listed,
 )
 from bot.domain.kernel.links import Dashboards, dashboard_address
@@ -316,12 +317,6 @@ def _series(prometheus: Prometheus) -> tuple[str, dict[str, str]]:
     return prometheus.url.rstrip("/"), prometheus.labels
 
 
-def _from_a_file(raw: object) -> object:
-    if isinstance(raw, str):
-        raise ValueError("is a list, which only a settings file can hold")
-    return raw
-
-
 class Breaker(Section):
     disruptive_changes: int = Field(3, ge=1)
     """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
@@ -427,7 +422,7 @@ class Log(Section):
     """The least level that is logged."""
 
 
-Clusters = Annotated[tuple[ClusterSettings, ...], BeforeValidator(_from_a_file), AfterValidator(_distinct)]
+Clusters = Annotated[tuple[ClusterSettings, ...], BeforeValidator(from_a_file), AfterValidator(_distinct)]
 
 
 class StorageSettings(Section):
@@ -454,8 +449,10 @@ class StorageSettings(Section):
     """
     observe_only: bool = False
     """Only observe: read, diagnose and show what the bot would propose, and change nothing in the cluster."""
-    planned_windows: tuple[PlannedWindowRule, ...] = ()
-    """Maintenance and freezes that come back: `[{kind: maintenance, targets: llm/*, days: tue, hours: 02:00-04:00}]`.
+    planned_windows: Annotated[tuple[PlannedWindowRule, ...], BeforeValidator(from_a_file)] = Field(
+        (), examples=["[{kind: maintenance, targets: llm/*, days: tue, hours: 02:00-04:00}]"]
+    )
+    """Maintenance and freezes that come back. Only a settings file can hold them.
 
     `/incident maintenance` and `/incident freeze` begin one now.
     """

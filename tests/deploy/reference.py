@@ -102,8 +102,8 @@ def _default(info: FieldInfo) -> str:
 def _about(info: FieldInfo) -> str:
     about = " ".join((info.description or "").split())
     written = str(info.examples[0]) if info.examples else ""
-    # A note follows a comma; an expression has commas of its own.
-    value, _, note = (written, "", "") if "(" in written else written.partition(", ")
+    # A note follows a comma; an expression and a list have commas of their own.
+    value, _, note = (written, "", "") if "(" in written or written.startswith("[") else written.partition(", ")
     example = f"For example `{value}`{f' ({note})' if note else ''}." if value else ""
     return " ".join(filter(None, (about, example)))
 

@@ -23,6 +23,7 @@ from bot.domain.kernel.configured import (
     Section,
     TargetPatterns,
     WebAddress,
+    from_a_file,
     listed,
     pairs,
 )
@@ -207,16 +208,20 @@ class Approvals(People):
     medium: Level = Level()
     high: Level = Level()
     teams: Teams = Teams()
-    on_call: tuple[OnCall, ...] = ()
+    on_call: Annotated[tuple[OnCall, ...], BeforeValidator(from_a_file)] = Field(
+        (), examples=["[{name: chat, targets: [chat/*], user_group: S0123456789, pagerduty: …}]"]
+    )
     """Teams that are on call for some targets, in place of `teams.serving`; the first that matches counts.
 
-    For example `[{name: chat, targets: [chat/*], user_group: S0123456789, pagerduty: …}]`.
+    Only a settings file can hold them.
     """
-    approvers: tuple[TargetApprovers, ...] = ()
+    approvers: Annotated[tuple[TargetApprovers, ...], BeforeValidator(from_a_file)] = Field(
+        (), examples=["[{targets: chat/*, user_group: S0123456789}]"]
+    )
     """Approvers of some targets, in place of the approvers of every target; the first that matches counts.
 
-    Teams, and people who are named for one risk level, decide about these targets as about others. For example
-    `[{targets: chat/*, user_group: S0123456789}]`.
+    Teams, and people who are named for one risk level, decide about these targets as about others. Only a settings file
+    can hold them.
     """
     who: Who = Field({}, examples=["scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform"])
     """By kind of change: which teams, and how many of each. A verb's entry adds to what its other kinds ask."""

@@ -44,6 +44,12 @@ def listed(raw: object) -> object:
     return tuple(part.strip() for part in raw.split(",") if part.strip()) if isinstance(raw, str) else raw
 
 
+def from_a_file(raw: object) -> object:
+    if isinstance(raw, str):
+        raise ValueError("is a list, which only a settings file can hold")
+    return raw
+
+
 def pairs(raw: object) -> object:
     if isinstance(raw, Mapping):
         return {name: _text(value) for name, value in raw.items()}
