@@ -83,7 +83,8 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_APPROVALS_EXPIRES": "scale=20m",
         "INCIDENT_BOT_REDIS_REPLICAS": "1",
         "INCIDENT_BOT_CLUSTER": "here",
-        "INCIDENT_BOT_DASHBOARD_URL": "https://grafana.example/d/vllm?var-namespace=$namespace&from=$from&to=$to",
+        "INCIDENT_BOT_DASHBOARD_URL": "https://grafana.example/d/incident-bot-vllm?var-namespace=$namespace"
+        "&var-workload=$workload&from=$from&to=$to",
         "INCIDENT_BOT_ALERTMANAGER_URL": "http://alertmanager.monitoring:9093",
         "INCIDENT_BOT_PLAYBOOKS": "packaged",
         "INCIDENT_BOT_SLACK_CARDS_PER_MINUTE": "5",

@@ -80,7 +80,7 @@ def test_a_dashboard_is_set_for_all_targets_and_for_some() -> None:
     for name in ("URL", "TARGETS"):
         wrong = {f"INCIDENT_BOT_DASHBOARD_{name}": f"{'a/b=' * (name == 'TARGETS')}https://g/$pod"}
         (fault,) = faults(ENOUGH | wrong)
-        assert "contains $pod; only $namespace, $workload, $from, $to are filled in" in fault
+        assert "contains $pod; only $cluster, $namespace, $workload, $from, $to are filled in" in fault
 
 
 def test_the_default_approvals_are_those_of_the_operations_manual() -> None:

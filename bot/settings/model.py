@@ -398,13 +398,20 @@ class PlannedWindowRule(Section):
 class Dashboard(Section):
     """The dashboard that cards and reports link to.
 
-    `$namespace`, `$workload`, `$from` and `$to` are filled in; the times are in milliseconds, as Grafana takes them.
+    `$cluster`, `$namespace`, `$workload`, `$from` and `$to` are filled in; times are in milliseconds, as in Grafana.
     """
 
     url: Annotated[str, AfterValidator(dashboard_address)] = Field(
-        "", examples=["https://grafana.example/d/vllm?var-namespace=$namespace&var-pod=$workload.*&from=$from&to=$to"]
+        "",
+        examples=[
+            "https://grafana.example/d/incident-bot-vllm"
+            "?var-namespace=$namespace&var-workload=$workload&from=$from&to=$to"
+        ],
     )
-    """The address of the dashboard of any workload. Empty: none is linked."""
+    """The address of the dashboard of any workload. Empty: none is linked.
+
+    `$cluster` is filled in too, where one dashboard shows several clusters.
+    """
     targets: Annotated[Pairs, AfterValidator(_dashboards)] = Field(
         {}, examples=["serving/llm-*=https://grafana.example/d/llm?from=$from&to=$to"]
     )

@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -21,18 +22,55 @@ def panels() -> list[dict[str, Any]]:
     return list(json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))["panels"])
 
 
+def variables() -> dict[str, dict[str, Any]]:
+    written = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    return {each["name"]: each for each in written["templating"]["list"]}
+
+
+def links() -> list[str]:
+    """The addresses of the dashboard in the README, the examples and the reference."""
+    files = (ROOT / "README.md", DEPLOY / "reference" / "settings.md", *DEPLOY.glob("*.example.yaml"))
+    found = [re.findall(r"https://[^\s`]*var-[^\s`]*", file.read_text(encoding="utf-8")) for file in files]
+    return [link for each in found for link in each]
+
+
 def queries() -> list[str]:
     return [target["expr"] for panel in panels() for target in panel["targets"]]
 
 
 @pytest.mark.needs_server("promtool")
 def test_every_query_is_valid(tmp_path: Path) -> None:
-    plain = [query.replace("$namespace", ".*").replace("$pod", ".*") for query in queries()]
+    plain = [re.sub(r"\$\w+", "", query) for query in queries()]
     rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(plain)]
     (tmp_path / "panels.yaml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
     command = ["promtool", "check", "rules", "panels.yaml"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.fast
+def test_every_query_is_limited_to_what_is_chosen() -> None:
+    chosen = 'cluster=~"$cluster", namespace=~"$namespace", pod=~"$workload.*", pod=~"$pod"}'
+    of_engines = [query for query in queries() if "vllm:" in query]
+    assert all(query.count("vllm:") == query.count("{" + chosen) for query in of_engines)
+    lists = {name: each["query"] for name, each in variables().items() if each["type"] == "query"}
+    assert lists.keys() == {"cluster", "namespace", "pod"}
+    assert chosen.removesuffix(', pod=~"$pod"}') in lists["pod"]
+
+
+@pytest.mark.fast
+def test_the_documented_links_show_the_workload() -> None:
+    """Grafana escapes a pattern in a variable that has `All` or several values: a pod `llm.*` would be none."""
+    uid = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))["uid"]
+    assert len(links()) == 4
+    for link in links():
+        parts = urlsplit(link)
+        assert parts.path.split("/")[:3] == ["", "d", uid], link
+        given = {name: value for name, value in parse_qsl(parts.query) if name.startswith("var-")}
+        assert given["var-workload"] == "$workload", link
+        assert all(re.fullmatch(r"\$\w+", value) for value in given.values()), link
+        assert {name.removeprefix("var-") for name in given} <= variables().keys()
+    assert variables()["workload"]["type"] == "textbox"
 
 
 @pytest.mark.fast

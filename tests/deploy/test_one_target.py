@@ -127,4 +127,4 @@ def test_what_is_pre_approved_for_it_is_for_no_other(settings: Settings) -> None
 def test_the_example_links_a_dashboard_of_its_own(settings: Settings) -> None:
     dashboards = settings.dashboard.dashboards
     assert dashboards.of(THE_ONE) == "https://grafana.example/d/llm-70b?from=$from&to=$to"
-    assert "var-namespace=batch&var-pod=llm-8b-.*" in dashboards.of(ANOTHER)
+    assert "var-namespace=batch&var-workload=llm-8b&" in dashboards.of(ANOTHER)

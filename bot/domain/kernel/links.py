@@ -16,7 +16,7 @@ MAX_LINKS = 7
 DASHBOARD_BEFORE_SECONDS = 3600
 """How long before the first alert the dashboard begins."""
 RUNBOOK_ANNOTATION = "runbook_url"
-DASHBOARD_FIELDS = ("namespace", "workload", "from", "to")
+DASHBOARD_FIELDS = ("cluster", "namespace", "workload", "from", "to")
 
 _NOT_IN_A_LINK = frozenset("<>\"'`|\\^{}")
 _FIELD = re.compile(r"\$(?!__)([A-Za-z_]+)")
@@ -33,7 +33,7 @@ class Link(BaseModel):
 
 
 class Dashboards(BaseModel):
-    """Addresses of dashboards, with `$namespace`, `$workload`, `$from` and `$to` in them."""
+    """Addresses of dashboards, with `$cluster`, `$namespace`, `$workload`, `$from` and `$to` in them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,7 +44,8 @@ class Dashboards(BaseModel):
     def of(self, target: Target) -> str:
         """Returns the address for this target, in which `$from` and `$to` are still open; empty if there is none."""
         own = [url for pattern, url in self.targets if target.matches(pattern)]
-        return _filled(own[-1] if own else self.url, {"namespace": target.namespace, "workload": target.name})
+        fields = {"cluster": target.cluster, "namespace": target.namespace, "workload": target.name}
+        return _filled(own[-1] if own else self.url, fields)
 
 
 def safe_url(raw: str) -> str:

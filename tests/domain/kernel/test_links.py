@@ -59,6 +59,11 @@ def test_a_dashboard_shows_the_workload_from_an_hour_before_the_incident_until_i
     assert shown(dashboard=address, closed_at=START + 60) == [("Dashboard", f"{expected}{ended}&x=$__all")]
 
 
+def test_the_address_may_name_the_cluster() -> None:
+    west = LLM.model_copy(update={"cluster": "west"})
+    assert Dashboards(url="https://g/d?var-cluster=$cluster").of(west) == "https://g/d?var-cluster=west"
+
+
 def test_a_target_may_have_a_dashboard_of_its_own_and_the_later_pattern_counts() -> None:
     own = (("serving/llm*", "https://g/all"), ("serving/llm", "https://g/$workload"))
     dashboards = Dashboards(url="https://g/any", targets=own)
@@ -80,7 +85,10 @@ def test_a_name_from_a_label_cannot_leave_its_place_in_the_address() -> None:
         ("grafana/d/vllm", "is not an http or https address"),
         ("https://g/a b", "is not an http or https address"),
         ("javascript:$from", "is not an http or https address"),
-        ("https://g/?n=$nmaespace", r"contains \$nmaespace; only \$namespace, \$workload, \$from, \$to are filled in"),
+        (
+            "https://g/?n=$nmaespace",
+            r"contains \$nmaespace; only \$cluster, \$namespace, \$workload, \$from, \$to are filled in",
+        ),
     ],
 )
 def test_an_address_that_can_never_be_a_link_is_refused(wrong: str, why: str) -> None:
