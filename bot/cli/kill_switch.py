@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
 import secrets
 from typing import Literal
 
 from bot.cli import stored
 from bot.cli.failures import CommandError
+from bot.cli.options import said_by
 from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.receive_input import ReceiveInput
 from bot.settings import StorageSettings
 
 
 async def pull(settings: StorageSettings, which: str, *, by: str, why: str) -> str:
-    who = _who(by)
+    who = said_by(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
             await inputs.halt_all(who, why)
@@ -25,7 +25,7 @@ async def pull(settings: StorageSettings, which: str, *, by: str, why: str) -> s
 
 
 async def lift(settings: StorageSettings, which: str, *, by: str, why: str) -> str:
-    who = _who(by)
+    who = said_by(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
             was_halted = await inputs.global_halt() is not None
@@ -40,11 +40,6 @@ async def lift(settings: StorageSettings, which: str, *, by: str, why: str) -> s
         was_halted = await inputs.is_halted(name)
         await _say(inputs, "resume", name, who, why)
         return f"{name} is resumed." if was_halted else f"{name} was not halted."
-
-
-def _who(by: str) -> str:
-    """Marks the name as unverified."""
-    return f"{by or getpass.getuser()} (command line)"
 
 
 async def _still_open(inputs: ReceiveInput, which: str) -> str:

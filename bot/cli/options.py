@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -21,3 +24,11 @@ def scenario_named(name: str) -> Scenario:
     if name not in SCENARIOS:
         raise CommandError(f"no scenario '{name}'; {meant(name, SCENARIOS)}")
     return SCENARIOS[name]
+
+
+def said_by(name: str, login: Callable[[], str] = getpass.getuser) -> str:
+    """Who gives a command, marked as unverified. The user of a container may have a number and no name."""
+    try:
+        return f"{name or login()} (command line)"
+    except (KeyError, OSError):
+        return f"user {os.getuid()} (command line)"

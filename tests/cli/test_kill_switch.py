@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from typer.testing import Result
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
+from bot.cli.options import said_by
 from bot.domain.incidents.event import Commanded
 from bot.flow.keep_halts import KeepHalts
 from bot.sandbox import valkey
@@ -20,6 +22,16 @@ from tests import builders
 from tests.cli.test_commands import incident_bot
 
 T = TypeVar("T")
+
+
+@pytest.mark.fast
+def test_the_command_is_said_by_a_name_or_by_the_number_of_a_user_without_one() -> None:
+    def in_a_container() -> str:
+        raise KeyError("getpwuid(): uid not found: 10001")
+
+    assert said_by("ana") == "ana (command line)"
+    assert said_by("", lambda: "ana") == "ana (command line)"
+    assert said_by("", in_a_container) == f"user {os.getuid()} (command line)"
 
 
 class Deployment:
