@@ -184,7 +184,7 @@ class Kubernetes(Section):
     context: str = ""
     """The context of the kubeconfig; empty: its current one."""
     url: WebAddress | None = Field(None, examples=["https://kubernetes.example:6443"])
-    """The address of the API server, without a kubeconfig."""
+    """The address of the API server, without a kubeconfig. A certificate of a private authority needs a kubeconfig."""
     token: Secret | None = None
     """The bearer token for that address."""
 
