@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from bot.domain.kernel.errors import BotError
+from bot.domain.kernel.errors import BotError, StorageUnavailableError
 
 
 class CommandError(BotError):
@@ -28,4 +28,6 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except BotError as error:
             typer.echo(str(error), err=True)
+            if isinstance(error, StorageUnavailableError):
+                typer.echo("→ Correct REDIS_URL, or start Redis, and repeat the command.", err=True)
             raise typer.Exit(2 if isinstance(error, NotInstalledError) else 1) from error

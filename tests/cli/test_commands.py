@@ -57,6 +57,13 @@ def written(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
     return path
 
 
+def test_a_command_that_does_not_reach_redis_says_what_to_do() -> None:
+    result = incident_bot("halt", "all", REDIS_URL="redis://127.0.0.1:1/0")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Redis did not answer: ")
+    assert result.stderr.endswith("\n→ Correct REDIS_URL, or start Redis, and repeat the command.\n")
+
+
 def test_version_is_that_of_the_package() -> None:
     assert incident_bot("--version").stdout == f"incident-bot {version('incident-bot')}\n"
 
