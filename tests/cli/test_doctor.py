@@ -303,6 +303,7 @@ def test_refused_permissions_are_listed_together() -> None:
     finding = judge([Checked(patch, is_allowed=False), Checked(evict, is_allowed=False)], namespace="serving")
     assert finding.grade == "broken"
     assert finding.what == "may not, in namespace serving: patch deployments.apps, create pods/eviction"
+    assert finding.remedy.startswith("Apply deploy/kustomize/serving there (or observe, ")
     assert judge([Checked(patch, is_allowed=True)], namespace="").grade == "fine"
 
 

@@ -61,7 +61,11 @@ def judge(checked: Iterable[Checked], *, namespace: str) -> Finding:
     every = list(checked)
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if refused := _refused(every):
-        return broken(ABOUT, f"may not, {where}: {refused}", "Grant it in the bot's Role or ClusterRole.")
+        remedy = (
+            "Apply deploy/kustomize/serving there (or observe, while the bot only observes); proxy and exec too where "
+            "the settings need them."
+        )
+        return broken(ABOUT, f"may not, {where}: {refused}", remedy)
     return fine(ABOUT, f"has all {len(every)} permissions that the playbooks need, {where}")
 
 
