@@ -65,7 +65,8 @@ def _request(draft: Draft, change: ActiveChange, plan: Plan, asked_elsewhere: st
     expected = draft.text("expected") if written else ""
     plan = plan.model_copy(update={"risk": risk, "expected": expected or plan.expected})
     advice = draft.run.only_advice
-    if not repeats and advice is None:
+    # What a person entered is approved as it is shown, as the form says.
+    if not repeats and advice is None and not change.edited_by:
         policy = _announced(draft, plan, policy, kind, change.state)
     request = Request(
         request_id=f"R{draft.number()}",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.approvals.announced import PreApproved
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ApplyStep, Notify, PlanChange
@@ -94,6 +95,16 @@ def test_the_person_who_edited_a_request_may_approve_it() -> None:
     story = edits(asked(demands=(Demand(users=("ana", "ben")),)), "6", user="ben")
     planned_anew(story, PlanResult(outcome="planned", plan=LARGER)).posted().presses("approve", user="ben")
     assert story.run.at_state == "grow/applying"
+
+
+def test_edited_values_are_asked_about_even_where_the_settings_pre_approve_them() -> None:
+    story, rule = asked(), PreApproved(change="scale", at_most=1)
+    edits(story, "6")
+    approvals = story.rules.approvals.model_copy(update={"pre_approved": (rule,)})
+    story.rules = story.rules.model_copy(update={"approvals": approvals})
+    planned_anew(story, PlanResult(outcome="planned", plan=LARGER))
+    assert story.run.requests["R3"].status == "open", "the form says that an edit approves nothing"
+    assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
 
 
 def test_an_edit_that_cannot_be_planned_is_said_and_the_playbooks_values_come_back() -> None:
