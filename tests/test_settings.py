@@ -111,6 +111,12 @@ def test_pre_approved_changes_are_bounded() -> None:
     assert str(rule) == "scale (at most 2 in one incident)"
 
 
+def test_a_limit_of_replicas_on_a_change_that_sets_no_number_of_them_is_refused(tmp_path: Path) -> None:
+    text = "approvals: {pre_approved: [{change: canary, most_replicas: 8}]}"
+    (only,) = faults(ENOUGH, written(tmp_path, f"{text}\n"))
+    assert "most_replicas limits only scale, scale_more and scale_over_half, not canary" in only
+
+
 def test_a_level_may_name_its_own_people() -> None:
     rules = settings(APPROVALS_HIGH_USERS="U0ANA, U0BEN", APPROVALS_HIGH_NEEDED="2").approvals.rules()
     assert rules.high.demands == (Demand(needed=2, users=("U0ANA", "U0BEN")),)

@@ -190,6 +190,14 @@ class PreApproval(Section):
     most_replicas: int = Field(0, ge=0, le=10000, examples=["12"])
     """Only up to so many replicas, as a limit of cost; 0: no limit."""
 
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        scales = [kind.name for kind in VERBS["scale"].kinds]
+        if self.most_replicas and self.change not in scales:
+            named = f"{', '.join(scales[:-1])} and {scales[-1]}"
+            raise ValueError(f"most_replicas limits only {named}, not {self.change}; leave it out")
+        return self
+
     def rule(self) -> PreApproved:
         return PreApproved(**self.model_dump())
 
