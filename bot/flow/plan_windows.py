@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bot.domain.incidents.event import Commanded
 from bot.domain.kernel.planned_window import MAX_SECONDS, PlannedWindow, WindowKind, targets_of
+from bot.domain.kernel.redaction import redacted
 from bot.flow.ports.storage import AlertStore, HeldAlert, PlannedWindows, RunStore
 from bot.flow.restrictions import Restrictions
 
@@ -58,8 +59,8 @@ class PlanWindows:
             raise ValueError("a reason is needed: people see it as long as it lasts")
         now = await self._runs.now()
         window = PlannedWindow(
-            kind=plan.kind, targets=targets, starts_at=now, ends_at=now + plan.seconds, why=plan.why.strip(),
-            by=plan.user_name or plan.user, user=plan.user,
+            kind=plan.kind, targets=targets, starts_at=now, ends_at=now + plan.seconds,
+            why=redacted(plan.why.strip()), by=plan.user_name or plan.user, user=plan.user,
         )  # fmt: skip
         await self._windows.plan(window)
         return window

@@ -173,6 +173,15 @@ async def test_an_incident_that_is_open_goes_on_in_maintenance(scene: Scene) -> 
 # --- freezes ----------------------------------------------------------------------------------------------------------
 
 
+async def test_a_secret_in_the_reason_of_a_window_is_not_shown_by_what_it_holds_back(scene: Scene) -> None:
+    windows = planned_by(scene)
+    service = PlanWindows(windows, Restrictions(windows), scene.eyes, scene.eyes)
+    await service.begin(Plan("c1", "freeze", "all", user="U0ANA", seconds=HOUR, why="a trial with PASSWORD=hunter2"))
+    run = await until(scene, Bot(scene, "one"), lambda run: run.only_advice is not None, "advised")
+    assert run.only_advice is not None
+    assert "a trial with PASSWORD=(masked) (U0ANA)" in run.only_advice.text
+
+
 async def test_a_freeze_turns_a_change_into_advice_until_it_ends(scene: Scene) -> None:
     await planned_by(scene).plan(window("freeze", scene))
     bot = Bot(scene, "one")

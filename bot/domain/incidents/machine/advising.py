@@ -11,6 +11,7 @@ from bot.domain.incidents.event import AdviceWatched
 from bot.domain.incidents.machine import changing, entering, questions, reading, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.kernel.errors import ApprovalError
+from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.window import short
 
 ENDING = "observed"
@@ -56,7 +57,7 @@ def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None
     Raise `ApprovalError` if the person has said the same already.
     """
     press = judged_press.press
-    done = CarriedOut(user=press.user, at=judged_press.at, text=press.reason.strip())
+    done = CarriedOut(user=press.user, at=judged_press.at, text=redacted(press.reason.strip()))
     before = [each for each in request.carried_out if each.user == done.user]
     if before and before[-1].text == done.text:
         raise ApprovalError("you have said so already")

@@ -121,7 +121,7 @@ class Draft:
     def end_request(self, request: Request, status: RequestStatus, reason: str = "", **changes: Any) -> Request:
         """Store the request as one that waits for people no more, and return it."""
         self.clear_deadlines(request.slot)
-        return self.keep_request(request, status=status, decision_reason=reason, **changes)
+        return self.keep_request(request, status=status, decision_reason=redacted(reason), **changes)
 
     def keep_question(self, question: Question, **changes: Any) -> Question:
         """Store the question with these fields replaced, and return it."""

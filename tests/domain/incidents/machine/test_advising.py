@@ -111,6 +111,13 @@ def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, said: s
     assert story.texts("closed") == [f"closed: observed — the trouble ended 10 min after the advice; {ended}"]
 
 
+def test_a_secret_in_what_a_person_does_is_not_shown() -> None:
+    story = Advised().advised()
+    story.presses("carried_out", reason="curl with PASSWORD=hunter2").presses("carried_out", reason="PASSWORD=hunter2")
+    said = [each.text for each in story.run.requests["R2"].carried_out]
+    assert said == ["curl with PASSWORD=(masked)", "PASSWORD=(masked)"]
+
+
 def test_a_person_who_says_the_same_twice_is_recorded_once() -> None:
     story = Advised().advised()
     story.presses("carried_out")

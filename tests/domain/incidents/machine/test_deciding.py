@@ -142,6 +142,17 @@ def test_an_edit_on_the_deadline_is_too_late() -> None:
     assert story.run.requests["R2"].status == "open"
 
 
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["approve", "refuse"])
+def test_a_secret_in_the_reason_of_a_decision_is_not_shown(action: str) -> None:
+    plan = builders.plan(risk="high")
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
+    story.presses(action, reason="tried it with PASSWORD=hunter2")
+    assert story.run.requests["R2"].decision_reason == "tried it with PASSWORD=(masked)"
+
+
 # --- more time --------------------------------------------------------------------------------------------------------
 
 
