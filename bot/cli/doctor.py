@@ -216,6 +216,10 @@ def of_settings(settings: Settings) -> list[Finding]:
     if settings.alertmanager.open:
         what = "anybody who reaches the port may open incidents (alertmanager.open)"
         found.append(weak("settings", what, "Set INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN."))
+    if believing := [one for one in settings.every_cluster if not one.gpu.exporter_namespaces]:
+        where = f" in {names_of(believing)}" if settings.clusters else ""
+        what = f"any pod{where} with the labels of a GPU exporter is believed, also a tenant's"
+        found.append(weak("settings", what, "Set gpu.exporter_namespaces to the namespaces of the exporters."))
     if unnamed := sorted(teams_asked(settings.approvals.rules()) - settings.approvals.rules().teams.keys()):
         what = f"no people are set for {', '.join(unnamed)}: the approvers decide instead"
         if "lead" in unnamed:

@@ -87,6 +87,7 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
     usual = {
         "INCIDENT_BOT_CLUSTER": "prod",
         "INCIDENT_BOT_HTTP_HOST": "0.0.0.0",
+        "INCIDENT_BOT_GPU_EXPORTER_NAMESPACES": "gpu-operator",
         "INCIDENT_BOT_APPROVALS_TEAMS_PLATFORM_USER_GROUP": "S0PLATFORM",
         "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_USER_GROUP": "S0SERVING",
         "INCIDENT_BOT_APPROVALS_TEAMS_MODEL_USER_GROUP": "S0MODEL",
@@ -101,7 +102,14 @@ def test_settings_that_allow_more_than_usual_are_told() -> None:
         "fine",
         "weak",
     ]
-    assert len(of_settings(load_settings(ENOUGH))) == 4
+    assert len(of_settings(load_settings(ENOUGH))) == 5
+
+
+@pytest.mark.fast
+def test_the_doctor_says_that_any_pod_may_pose_as_a_gpu_exporter() -> None:
+    (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "exporter" in each.what]
+    assert only.what == "any pod with the labels of a GPU exporter is believed, also a tenant's"
+    assert only.remedy == "Set gpu.exporter_namespaces to the namespaces of the exporters."
 
 
 @pytest.mark.fast

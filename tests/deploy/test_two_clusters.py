@@ -51,6 +51,11 @@ def test_a_setting_of_one_cluster_holds_there_only(settings: Settings, target: T
     assert bundle.entry_playbook.settings["ttft_target"] == 2.0
 
 
+def test_the_doctor_names_the_clusters_whose_exporters_may_be_in_any_namespace(settings: Settings) -> None:
+    (only,) = [finding for finding in of_settings(settings) if "exporter" in finding.what]
+    assert only.what.startswith("any pod in east, west with the labels of a GPU exporter")
+
+
 def test_who_is_called_and_what_is_pre_approved_depends_on_the_cluster(settings: Settings) -> None:
     contacts, (rule,) = settings.approvals.contacts(), settings.approvals.rules().pre_approved
     assert [contacts.on_call_for(target).team for target in (EAST, WEST)] == ["approvers", "west-serving"]
