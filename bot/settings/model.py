@@ -439,6 +439,8 @@ class StorageSettings(Section):
     """The address of Redis or Valkey, of its Sentinels, or of nodes of a Redis Cluster.
 
     `redis+sentinel://host:26379,other:26379/mymaster` or `redis+cluster://host:6379,other:6379`; `rediss` for TLS.
+    With `?password_file=/path` in place of a password, that file is read for each connection, so that a rotated
+    password needs no restart.
     """
     redis_tag: str = Field("bot", pattern=r"^[A-Za-z0-9_.-]+$", examples=["bot"])
     """The prefix of all keys. Two bots may share a Redis under two tags."""

@@ -8,6 +8,7 @@ closed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import hiredis
@@ -20,6 +21,7 @@ from redis.asyncio.sentinel import (
     SentinelManagedConnection,
 )
 from redis.crc import key_slot
+from redis.credentials import CredentialProvider
 from redis.exceptions import ClusterDownError, MovedError, RedisError, TryAgainError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -71,11 +73,32 @@ class PlainPool(ConnectionPool):
         self._available_connections.append(connection)
 
 
+class PasswordFile(CredentialProvider):
+    """Reads the password for each connection that is opened, so that a rotated one needs no restart."""
+
+    def __init__(self, username: str, path: str) -> None:
+        self._username, self._path = username, path
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        try:
+            password = Path(self._path).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
+            # After any other error, redis-py would keep the connection that has not logged in.
+            raise RedisConnectionError(f"{self._path} cannot be read: {error.strerror}") from error
+        return (self._username, password) if self._username else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()
+
+
 def _client_of(address: RedisAddress, tag: str, options: dict[str, Any]) -> aioredis.Redis:
+    login: dict[str, Any] = {"username": address.username or None, "password": address.password or None}
+    if address.password_file:
+        login = {"credential_provider": PasswordFile(address.username, address.password_file)}
     if address.kind == "server":
-        return aioredis.Redis.from_pool(PlainPool.from_url(address.url, **options))
+        own_login = login if address.password_file else {}  # else it is in the address
+        return aioredis.Redis.from_pool(PlainPool.from_url(address.url, **own_login, **options))
     timeouts = {name: value for name, value in options.items() if name.startswith("socket_")}
-    login = {"username": address.username or None, "password": address.password or None}
     encrypted = {"ssl": True} if address.is_encrypted else {}
     if address.kind == "sentinel":
         own = {"username": address.sentinel_username or None, "password": address.sentinel_password or None}

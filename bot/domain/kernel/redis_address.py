@@ -18,7 +18,7 @@ DEFAULT_PORTS: dict[Kind, int] = {"server": 6379, "sentinel": 26379, "cluster": 
 class RedisAddress:
     kind: Kind
     url: str
-    """As given. A server's address is used as it is."""
+    """As given. A server's address is used as it is, without a user name where there is a `password_file`."""
     nodes: tuple[tuple[str, int], ...] = ()
     """Host and port of the Sentinels, or of some nodes of the cluster: one that answers is enough."""
     service: str = ""
@@ -26,6 +26,8 @@ class RedisAddress:
     database: int = 0
     username: str = ""
     password: str = ""
+    password_file: str = ""
+    """The file that holds the password, in place of one in the address; read for each connection."""
     sentinel_username: str = ""
     sentinel_password: str = ""
     is_encrypted: bool = False
@@ -40,22 +42,28 @@ def redis_address(text: str) -> RedisAddress:
     """Parses `redis://`, `rediss://` and `unix://` URLs as redis-py does, and two more kinds.
 
     `redis+sentinel://[user:password@]host[:port],host[:port]/service[/database][?sentinel_password=...]` and
-    `redis+cluster://[user:password@]host[:port],host[:port]`; both also begin with `rediss+` for TLS.
+    `redis+cluster://[user:password@]host[:port],host[:port]`; both also begin with `rediss+` for TLS. In each of them,
+    `?password_file=/path` may be in place of the password.
     Raises `ValueError`, without the address in its text: it may contain a password.
     """
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in SCHEMES:
         raise ValueError("is not a Redis address")
-    if "+" not in scheme:
-        _check_server(scheme, text)
-        return RedisAddress("server", text)
-    kind: Kind = "sentinel" if scheme.endswith("sentinel") else "cluster"
     # Split by hand: `urlsplit` refuses several hosts of which one is an IPv6 address.
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     parts = urlsplit("//" + rest.removeprefix(authority))
     login, _, hosts = authority.rpartition("@")
     username, _, password = login.partition(":")
     query = parse_qs(parts.query)
+    password_file = query.get("password_file", [""])[-1]
+    if password and password_file:
+        raise ValueError("has a password and a password_file; keep one")
+    if "+" not in scheme:
+        _check_server(scheme, text)
+        if not password_file:
+            return RedisAddress("server", text)
+        return RedisAddress("server", _without_login(text), username=unquote(username), password_file=password_file)
+    kind: Kind = "sentinel" if scheme.endswith("sentinel") else "cluster"
     service, database = _path(kind, parts.path)
     return RedisAddress(
         kind,
@@ -65,6 +73,7 @@ def redis_address(text: str) -> RedisAddress:
         database=database,
         username=unquote(username),
         password=unquote(password),
+        password_file=password_file,
         sentinel_username=query.get("sentinel_username", [""])[-1],
         sentinel_password=query.get("sentinel_password", [""])[-1],
         is_encrypted=scheme.startswith("rediss"),
@@ -82,6 +91,12 @@ def _check_server(scheme: str, text: str) -> None:
         raise ValueError(
             "has a host or a port that is not valid; in a password, / is written %2F, ? is %3F, # is %23 and [ is %5B"
         )
+
+
+def _without_login(text: str) -> str:
+    """The address without its user name and `password_file`: redis-py gets both from who reads the file."""
+    anonymous = re.sub("//[^/?#]*@", "//", text, count=1)
+    return re.sub("([?&])password_file=[^&#]*(&?)", lambda found: found[1] if found[2] else "", anonymous)
 
 
 def _path(kind: Kind, path: str) -> tuple[str, int]:

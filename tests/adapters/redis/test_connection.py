@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -114,6 +115,31 @@ async def test_a_connection_that_was_closed_while_idle_is_opened_again(redis_ser
         await asked.close()
     assert pool._available_connections == [idle]
     assert not pool._in_use_connections
+
+
+async def test_a_password_that_was_rotated_is_read_again_from_its_file(
+    redis_server: valkey.Embedded, tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    admin = Connection.open(redis_server.url)
+    asked = Connection.open(f"{redis_server.url.replace('://', '://rotated@')}?password_file={file}")
+    try:
+        for password in ("first", "second"):
+            file.write_text(f"{password}\n")
+            for command in (
+                ("ACL", "SETUSER", "rotated", "on", "resetpass", f">{password}", "~*", "+@all"),
+                ("CLIENT", "KILL", "USER", "rotated"),
+            ):
+                await admin.ask(admin.client.execute_command(*command))  # type: ignore[no-untyped-call]
+            assert await asked.now() > 0
+        file.unlink()
+        await asked.client.connection_pool.disconnect()
+        with pytest.raises(StorageUnavailableError, match="No such file"):
+            await asked.now()
+    finally:
+        await admin.client.acl_deluser("rotated")
+        await admin.close()
+        await asked.close()
 
 
 async def test_a_connection_that_cannot_be_opened_is_given_back() -> None:

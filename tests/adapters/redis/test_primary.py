@@ -125,6 +125,23 @@ def test_addresses_name_their_nodes_and_never_their_passwords() -> None:
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
+    ("text", "url", "username"),
+    [
+        ("redis://bot@a:1/2?password_file=/run/p", "redis://a:1/2", "bot"),
+        ("rediss://a?ssl_cert_reqs=none&password_file=/run/p", "rediss://a?ssl_cert_reqs=none", ""),
+        ("unix:///run/redis.sock?password_file=/run/p&db=3", "unix:///run/redis.sock?db=3", ""),
+        ("redis+sentinel://bot@a/mymaster?password_file=%2Frun%2Fp", "", "bot"),
+        ("redis+cluster://a,b?password_file=/run/p", "", ""),
+    ],
+)
+def test_an_address_may_name_a_file_with_the_password(text: str, url: str, username: str) -> None:
+    found = redis_address(text)
+    assert (found.password_file, found.username, found.password) == ("/run/p", username, "")
+    assert found.url == (url or text)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
     ("address", "why"),
     [
         ("localhost:6379", "is not a Redis address"),
@@ -134,6 +151,8 @@ def test_addresses_name_their_nodes_and_never_their_passwords() -> None:
         ("redis+cluster://host/3", "only database 0"),
         ("redis+cluster://host:s3cret", "port that is not valid"),
         ("redis+cluster://a,,b", "names no host"),
+        ("redis://:s3cret@a?password_file=/run/p", "has a password and a password_file; keep one"),
+        ("redis+cluster://:s3cret@a?password_file=/run/p", "has a password and a password_file; keep one"),
     ],
 )
 def test_an_address_that_cannot_be_used_says_why_without_repeating_it(address: str, why: str) -> None:
