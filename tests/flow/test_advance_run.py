@@ -12,7 +12,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.approvals.grant import Authority
 from bot.domain.incidents.effect import Effect, Notify
-from bot.domain.incidents.event import AlertChanged, Commanded, Judged, Posted, StepSettled
+from bot.domain.incidents.event import AlertChanged, Commanded, Judged, Posted, Pressed, StepSettled
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
 from bot.domain.kernel.timeline import Chained, first_break
@@ -20,7 +20,17 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.ports.storage import Committed
 from tests import builders
-from tests.flow.harness import RULES, Bot, Scene, compiled_once, told, until
+from tests.flow.harness import (
+    APPROVERS,
+    RESTART_SECONDS,
+    RULES,
+    Bot,
+    Scene,
+    compiled_once,
+    told,
+    until,
+    wanted_presses,
+)
 from tests.flow.scenes import DRILL, drill_playbook
 
 pytestmark = pytest.mark.fast
@@ -101,6 +111,26 @@ async def test_a_run_says_when_it_next_wants_to_be_woken(scene: Scene, bot: Bot)
     run = await asked(scene, bot)
     left = run.deadlines["request:R2:half"] - scene.time.now()
     assert (await bot.advance("INC-1")).wake_after == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("users", "status"),
+    [pytest.param(APPROVERS, "granted", id="approvers"), pytest.param(("U0EVE", "U0ADA"), "expired", id="strangers")],
+)
+async def test_a_press_in_time_counts_also_if_it_is_judged_after_the_deadline(
+    scene: Scene, bot: Bot, users: Sequence[str], status: str
+) -> None:
+    run = await asked(scene, bot)
+    expires_at = run.requests["R2"].expires_at
+    assert expires_at is not None
+    await scene.time.advance(expires_at - scene.time.now() - 1)
+    (press, _) = wanted_presses(run, scene)
+    for user in users:
+        own = press.model_copy(update={"user": user, "press_id": user})
+        await scene.eyes.append("INC-1", [Pressed(event_id=user, press=own)])
+    await scene.time.advance(RESTART_SECONDS)
+    run = await until(scene, Bot(scene, "two"), lambda run: run.requests["R2"].status != "open", "decided")
+    assert run.requests["R2"].status == status
 
 
 async def test_an_overdue_deadline_is_an_event_once_however_many_look(scene: Scene, bot: Bot) -> None:

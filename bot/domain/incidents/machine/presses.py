@@ -24,6 +24,9 @@ from bot.domain.kernel.form import in_words, problems
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.language import DivertState
 
+JUDGED_WITHIN_SECONDS = 30.0
+"""A restarted bot takes over after 15 s, and each answer of Slack is waited for 10 s."""
+
 
 def pressed(draft: Draft, event: Pressed) -> None:
     """Store a press and read its authority next, once. A press on a decided request is only counted."""
@@ -35,6 +38,17 @@ def pressed(draft: Draft, event: Pressed) -> None:
         left_out = {"response_url"} | (set() if press.fields else {"fields"})
         draft.record("press", text, who=press.user, data=press.model_dump(exclude=left_out))
     draft.want(JudgePress(effect_id=f"judge/{press.press_id}", press=press, pressed_at=event.at))
+    _keep_open(draft, press, event.at)
+
+
+def _keep_open(draft: Draft, press: Press, at: float) -> None:
+    """A press in time counts, also if a slow Slack or a restart of the bot delays its judgement past the deadline."""
+    asked = draft.run.requests.get(press.about) or draft.run.questions.get(press.about)
+    if asked is None or asked.expires_at is None or at >= asked.expires_at:
+        return
+    expiry, until = f"{asked.slot}:expiry", at + JUDGED_WITHIN_SECONDS
+    if draft.run.deadlines.get(expiry, until) < until:
+        draft.set_deadline(expiry, until)
 
 
 def judged(draft: Draft, event: Judged) -> None:
