@@ -138,7 +138,7 @@ def _silence(draft: Draft, event: Commanded) -> None:
             effect_id=f"silence/{event.event_id}",
             about=event.silences,
             ends_at=draft.at + seconds,
-            why=event.text,
+            why=redacted(event.text),
             wanted_by=event.user,
         )
     )

@@ -129,6 +129,11 @@ def test_a_silence_is_recorded_with_its_end_and_its_undo() -> None:
     assert "/incident silence INC-1 off" in story.run.posts[-1].data["text"]
 
 
+def test_a_secret_in_the_reason_of_a_silence_does_not_reach_alertmanager() -> None:
+    said = {"text": "a trial with PASSWORD=hunter2", "seconds": 60, "silences": SHOWN, "authority": MAY}
+    assert Story().opened().says("silence", **said).wanted(SilenceAlerts).why == "a trial with PASSWORD=(masked)"
+
+
 def test_whose_word_it_was_is_kept_as_evidence_with_what_was_shown() -> None:
     [decided] = [entry for entry in silenced().entries if entry.kind == "decided"]
     assert (decided.who, decided.data) == ("ana", {"matchers": SHOWN, "reason": "is in @serving"})
