@@ -431,6 +431,13 @@ async def test_a_wrong_channel_and_an_unknown_group_are_told(world: Settings) ->
     assert said[1].startswith("user group S0NOBODY: ")
 
 
+async def test_a_public_channel_whose_members_may_approve_is_told(world: Settings) -> None:
+    approvals = world.approvals.model_copy(update={"channel": "C0GEN"})
+    findings = about(await examine(world.model_copy(update={"approvals": approvals})), "slack")
+    (told,) = [finding for finding in findings if "#general" in finding.what]
+    assert (told.grade, told.what) == ("weak", "any member of the workspace can join #general, and may then decide")
+
+
 async def test_a_wrong_token_ends_the_look_at_slack(world: Settings) -> None:
     slack = world.slack.model_copy(update={"bot_token": type(world.slack.bot_token)("xoxb-wrong")})
     findings = about(await examine(world.model_copy(update={"slack": slack})), "slack")

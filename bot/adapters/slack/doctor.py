@@ -98,4 +98,9 @@ async def _members(client: AsyncWebClient, channel: str) -> Finding:
     if isinstance(answer, Refusal):
         remedy = "Correct the channel's id, or invite the bot; until it can be read, its members' presses are refused."
         return broken(ABOUT, f"members of {channel}: {answer.error}", remedy)
+    shown = await ask(client.conversations_info(channel=channel))
+    found: dict[str, Any] = {} if isinstance(shown, Refusal) else shown.get("channel") or {}
+    if found and not found.get("is_private"):
+        what = f"any member of the workspace can join #{found.get('name', channel)}, and may then decide"
+        return weak(ABOUT, what, "Name a user group or a private channel instead.")
     return fine(ABOUT, f"members of {channel} can be read")
