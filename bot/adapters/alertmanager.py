@@ -26,6 +26,8 @@ MAX_LABEL_CHARACTERS = 1_000
 MAX_ANNOTATION_CHARACTERS = 4_000
 MAX_URL_CHARACTERS = 2_000
 SHOWN_FAULTS = 5
+MAX_FAULTS = 1_000
+"""Two megabytes may have two million, and pydantic takes a kilobyte to describe each."""
 CLIPPED = "incident_bot_clipped"
 """The annotation that lists what was cut from an alert."""
 
@@ -60,7 +62,7 @@ class _Alert(_Part):
 class _Webhook(_Part):
     version: str
     truncated_alerts: int = Field(0, ge=0, alias="truncatedAlerts")
-    alerts: list[_Alert]
+    alerts: list[_Alert] = Field(max_length=MAX_ALERTS)
 
 
 class _Versioned(_Part):
@@ -76,10 +78,6 @@ def read_webhook(body: bytes) -> tuple[list[Alert], int]:
         _refuse_version(_version_of(body))
         raise BadWebhookError(_explained(invalid)) from None
     _refuse_version(webhook.version)
-    if len(webhook.alerts) > MAX_ALERTS:
-        raise BadWebhookError(
-            f"alerts: {len(webhook.alerts)} in one webhook, at most {MAX_ALERTS} are taken; {LIMIT_ALERTS}"
-        )
     return [_alert(raw, number) for number, raw in enumerate(webhook.alerts)], webhook.truncated_alerts
 
 
@@ -183,10 +181,13 @@ _REMEDY = f"send Alertmanager's webhook, version {VERSION}, as it is"
 
 
 def _explained(invalid: ValidationError) -> str:
-    faults = [
-        (_place(error["loc"]), error["msg"], error["type"])
-        for error in invalid.errors(include_url=False, include_input=False, include_context=False)
-    ]
+    if invalid.error_count() > MAX_FAULTS:
+        return f"{invalid.error_count()} faults; {_REMEDY}"
+    errors = invalid.errors(include_url=False, include_input=False)
+    if errors[0]["type"] == "too_long":
+        sent = errors[0]["ctx"]["actual_length"]
+        return f"alerts: {sent} in one webhook, at most {MAX_ALERTS} are taken; {LIMIT_ALERTS}"
+    faults = [(_place(error["loc"]), error["msg"], error["type"]) for error in errors]
     if faults[0][2] == "json_invalid":
         return f"body: not JSON ({faults[0][1].removeprefix('Invalid JSON: ')}); is it cut short? Otherwise {_REMEDY}"
     shown = list(dict.fromkeys(f"{place}: {what}" for place, what, _kind in faults))

@@ -145,6 +145,25 @@ def test_many_faults_are_summed_up() -> None:
         read_webhook(webhook(*[without("startsAt")] * 20))
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(
+            b'{"version": "4", "alerts": [' + b"{}," * 20_000 + b"{}]}", "alerts: 20001 in one webhook", id="empty"
+        ),
+        pytest.param(
+            json.dumps({"version": "4", "alerts": [{"labels": dict.fromkeys(map(str, range(5_000)), 1)}]}).encode(),
+            "5002 faults; send Alertmanager's webhook",
+            id="labels",
+        ),
+    ],
+)
+def test_of_a_body_full_of_faults_they_are_not_collected(body: bytes, reason: str) -> None:
+    """Two megabytes of them took 2.5 GB of memory and half a minute."""
+    with pytest.raises(BadWebhookError, match=reason):
+        read_webhook(body)
+
+
 def test_too_many_alerts_are_refused_with_the_setting_that_limits_them() -> None:
     with pytest.raises(BadWebhookError, match=re.escape(LIMIT_ALERTS)):
         read_webhook(webhook(*[alert()] * (MAX_ALERTS + 1)))
