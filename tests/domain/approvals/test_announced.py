@@ -128,6 +128,17 @@ def test_anything_else_is_asked_about(plan: Plan, before: Request) -> None:
     assert why(plan, risk="high", earlier=[before]) == ""
 
 
+def test_an_approval_covers_a_later_change_once() -> None:
+    """Otherwise who may answer questions could start it again, hours later, after it failed or was taken back."""
+    first = builders.request(request_id="R2", state="roll", plan=rollout(), status="granted")
+    first = first.model_copy(update={"policy": first.policy.model_copy(update={"announced": "R1 covers it"})})
+    assert why(rollout(), risk="high", earlier=[earlier(), first]) == ""
+    again = earlier().model_copy(update={"request_id": "R3"})
+    assert why(rollout(), risk="high", earlier=[earlier(), first, again]) == "R3 covers it"
+    not_begun = first.model_copy(update={"status": "superseded"})
+    assert why(rollout(), risk="high", earlier=[earlier(), not_begun]) == "R1 covers it"
+
+
 def probe(canary: str) -> Plan:
     return builders.plan(verb="probe_request", choices={"replica": "llm-canary-1", "canary": canary}, risk="low")
 
