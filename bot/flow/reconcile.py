@@ -42,7 +42,6 @@ class Reconcile:
         self._look = look
         self._runs, self._effects, self._wake, self._route = runs, effects, wake, route
         self._besides, self._seldom, self._every = besides, seldom, every_seconds
-        self._routing = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._due = math.inf
         """When routing is woken next, in the time of `Wake.elapsed`."""
@@ -60,21 +59,21 @@ class Reconcile:
         self._wanted.set()
 
     async def once(self) -> None:
-        """Routes accepted alerts, advances waiting incidents, performs due effects."""
+        """Wakes routing, advances waiting incidents, performs due effects. No long row of alerts delays them."""
         if self._look is not None:
             await self._look()
         await self._effects.keep_time()
-        await self.route()
+        self._wanted.set()
         for incident_id in await self._runs.pending(AT_MOST):
             self._wake.incident(incident_id)
         for incident_id, effect_id, lane in await self._effects.owed_now(AT_MOST):
             self._wake.effect(incident_id, effect_id, lane)
 
     async def route(self) -> None:
-        async with self._routing:
-            self._wanted.clear()
-            with self._wake.priority.urgent():
-                await self._route()
+        """Routes accepted alerts."""
+        self._wanted.clear()
+        with self._wake.priority.urgent():
+            await self._route()
 
     async def forever(self) -> None:
         """Until cancelled. A failure is logged and the next round retries: all work is stored, so nothing is lost."""

@@ -292,6 +292,7 @@ class Bot:
         try:
             await self._hear_alertmanager()
             await self._receive_input()
+            await self.reconcile.route()
             await self.reconcile.once()
             await self.halts.once()
         except Crash:

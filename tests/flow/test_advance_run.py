@@ -177,7 +177,7 @@ async def test_a_stuck_incident_does_not_block_another(scene: Scene, bot: Bot) -
     await asked(scene, bot)
     await scene.eyes.append("INC-1", [STRANGE])
     await bot.accept([builders.alert(fingerprint="f9", deployment="other")], 0)
-    await bot.reconcile.once()
+    await bot.reconcile.route()
     await bot.wake.settled()
     other = await scene.eyes.load("INC-2")
     assert other is not None

@@ -197,3 +197,25 @@ async def test_what_another_process_left_behind_is_taken_up_in_its_lane(store: R
 
 async def _nothing_to_route() -> int:
     return 0
+
+
+async def test_owed_effects_are_taken_up_while_a_long_row_of_alerts_is_routed(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    routing, answered = asyncio.Event(), Answered()
+
+    async def route() -> int:
+        routing.set()
+        await asyncio.Event().wait()
+        return 0
+
+    gone, world = World(store, {}), World(store, {ShowInSlack: answered})
+    await gone.wake.stop()
+    await gone.owing("INC-1", SHOW)
+    running = asyncio.create_task(Reconcile(store, store, world.wake, route, every_seconds=0.01).forever())
+    await soon(routing)
+    await time.advance(60)
+    await soon(answered.done)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await world.wake.stop()
