@@ -66,7 +66,7 @@ class Reconcile:
         self._wanted.set()
         for incident_id in await self._runs.pending(AT_MOST):
             self._wake.incident(incident_id)
-        for incident_id, effect_id, lane in await self._effects.owed_now(AT_MOST):
+        for incident_id, effect_id, lane in await self._effects.owed_now(AT_MOST, self._wake.begun):
             self._wake.effect(incident_id, effect_id, lane)
 
     async def route(self) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
@@ -153,6 +153,11 @@ class Wake:
                 yield
             finally:
                 self.call_later(GAP_SECONDS, until_answered.pop_all().close)
+
+    @property
+    def begun(self) -> Collection[tuple[str, str]]:
+        """(incident, effect id) of effects that are being performed here, or wait for room."""
+        return self._performing.keys()
 
     @property
     def is_busy(self) -> bool:

@@ -16,7 +16,7 @@ from bot.flow.advance_run import Advanced
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.perform_effect import Done, EffectContext, Handler, PerformEffect
 from bot.flow.ports.storage import Waiting
-from bot.flow.reconcile import Checks, Reconcile
+from bot.flow.reconcile import AT_MOST, Checks, Reconcile
 from bot.flow.wake import Wake
 from tests import builders
 from tests.fakes.incident_service import KnownPeople
@@ -197,6 +197,25 @@ async def test_what_another_process_left_behind_is_taken_up_in_its_lane(store: R
 
 async def _nothing_to_route() -> int:
     return 0
+
+
+async def test_what_waits_for_room_here_hides_nothing_that_another_process_left_behind(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    """More readings than one round takes up are due, and each of them is older than the card."""
+    gone, answered = World(store, {}), Answered()
+    await gone.wake.stop()
+    for number in range(2 * AT_MOST):
+        await gone.owing(f"INC-{number + 1}", READ)
+    await time.advance(1)
+    await gone.owing("INC-1000", SHOW)
+    await time.advance(60)
+    world = World(store, {ReadSignals: Frozen(), ShowInSlack: answered})
+    reconcile = Reconcile(store, store, world.wake, _nothing_to_route)
+    for _ in range(3):
+        await reconcile.once()
+    await soon(answered.done)
+    await world.wake.stop()
 
 
 async def test_owed_effects_are_taken_up_while_a_long_row_of_alerts_is_routed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -482,11 +482,12 @@ class RedisStore:
 
     # --- effects ----------------------------------------------------------------------------------------------------
 
-    async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
+    async def owed_now(self, limit: int, begun: Collection[tuple[str, str]] = ()) -> Sequence[tuple[str, str, Lane]]:
         """(incident, effect id, lane) of effects that are due, oldest first; taking them is another step."""
         client = self._redis.client
-        members = await self._redis.script("owed_now", self._keys("owed"), [limit])
-        due = [(incident, effect_id) for incident, _, effect_id in (str(member).partition("|") for member in members)]
+        members = await self._redis.script("owed_now", self._keys("owed"), [limit + len(begun)])
+        every = ((incident, effect_id) for incident, _, effect_id in (str(member).partition("|") for member in members))
+        due = [each for each in every if each not in begun][:limit]
         if not due:
             return []
         reading = client.pipeline(transaction=False)

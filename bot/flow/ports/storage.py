@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
@@ -340,8 +340,11 @@ class EpochStore(Protocol):
 
 
 class EffectStore(Protocol):
-    async def owed_now(self, limit: int) -> Sequence[tuple[str, str, Lane]]:
-        """(incident, effect id, lane) of effects that are due and free, or whose lease has expired, oldest first."""
+    async def owed_now(self, limit: int, begun: Collection[tuple[str, str]] = ()) -> Sequence[tuple[str, str, Lane]]:
+        """(incident, effect id, lane) of effects that are due and free, or whose lease has expired, oldest first.
+
+        `begun`: the caller has these already.
+        """
         ...
 
     async def keep_time(self) -> None:
