@@ -15,6 +15,7 @@ from bot.adapters.alertmanager import (
     MAX_ANNOTATION_CHARACTERS,
     MAX_LABELS,
     fingerprint,
+    read_listed,
     read_webhook,
 )
 from bot.domain.kernel.alert import LIMIT_ALERTS
@@ -55,6 +56,13 @@ def test_an_alert_is_read_as_it_was_sent() -> None:
     assert read.annotations == {"summary": "the pool is full"}
     assert read.starts_at == datetime(2026, 11, 21, 7, 58, 3, 123456, tzinfo=UTC)
     assert read.generator_url == "http://prometheus/graph?g0.expr=up"
+
+
+def test_an_alert_is_the_same_where_alertmanager_lists_it_though_that_cuts_its_start_to_milliseconds() -> None:
+    """As Alertmanager 0.25 does for a sender that gives nanoseconds, such as vmalert."""
+    (sent,), _ = read_webhook(webhook(alert(startsAt="2026-11-21T07:58:03.123999999Z")))
+    (listed,) = read_listed(json.dumps([alert(startsAt="2026-11-21T07:58:03.123Z")]).encode())
+    assert listed.dedupe_key == sent.dedupe_key
 
 
 def test_secrets_in_annotations_and_the_rules_address_are_masked_and_labels_stay_comparable() -> None:

@@ -48,8 +48,12 @@ class Alert(BaseModel):
 
     @property
     def dedupe_key(self) -> str:
-        """Alertmanager repeats alerts: the same key twice in a row means nothing new."""
-        return f"{self.fingerprint}/{self.starts_at.timestamp():.3f}/{self.status}"
+        """Alertmanager repeats alerts: the same key twice in a row means nothing new.
+
+        Its webhook has nanoseconds, and the list of its API only whole milliseconds.
+        """
+        starts_at = self.starts_at.replace(microsecond=self.starts_at.microsecond // 1000 * 1000)
+        return f"{self.fingerprint}/{starts_at.timestamp():.3f}/{self.status}"
 
     def evidence(self) -> dict[str, Any]:
         """Returns what the timeline keeps of it. What it has to do with maintenance is an entry of its own there."""
