@@ -60,7 +60,12 @@ class Alert(BaseModel):
         return self.model_dump(mode="json", exclude={"maintenance"})
 
     def supersedes(self, other: Alert) -> bool:
-        """Whether it replaces `other`: the newest startsAt wins, then the last to arrive, as a refiring may keep it."""
-        if self.starts_at != other.starts_at:
-            return self.starts_at > other.starts_at
-        return self.status != other.status
+        """Whether it replaces `other`: the newest startsAt wins, then the last to arrive, as a refiring may keep it.
+
+        A resolved one that ended after `other` began is its end: of the starts that several Prometheus servers report,
+        Alertmanager takes the earliest, also after it has sent a later one.
+        """
+        if self.starts_at > other.starts_at:
+            return True
+        is_its_end = self.status == "resolved" and self.ends_at is not None and self.ends_at > other.starts_at
+        return self.status != other.status and (self.starts_at == other.starts_at or is_its_end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -527,6 +528,22 @@ def test_a_late_resolve_never_reopens_what_has_started_anew() -> None:
     story.happens(AlertChanged(event_id="new", alert=builders.alert(starts_at=builders.START + 500)))
     story.happens(AlertChanged(event_id="late", alert=builders.alert("resolved")))
     assert story.run.alerts["f1"].status == "firing"
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "status"),
+    [
+        pytest.param(499, "firing", id="it ended before this one began"),
+        pytest.param(600, "resolved", id="of two Prometheus servers, the one that reports later says an earlier start"),
+    ],
+)
+def test_a_resolve_with_an_earlier_start_counts_if_the_alert_ended_later(ended_at: float, status: str) -> None:
+    """Alertmanager takes the earliest start that it hears of, also after it has sent a later one."""
+    story = Story().opened()
+    story.happens(AlertChanged(event_id="new", alert=builders.alert(starts_at=builders.START + 500)))
+    ended = {"ends_at": datetime.fromtimestamp(builders.START + ended_at, UTC)}
+    story.happens(AlertChanged(event_id="end", alert=builders.alert("resolved").model_copy(update=ended)))
+    assert story.run.alerts["f1"].status == status
 
 
 def test_an_alert_that_fires_after_it_resolved_fires_though_it_says_the_same_start() -> None:
