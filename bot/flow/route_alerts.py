@@ -244,8 +244,8 @@ class RouteAlerts:
 
     async def _try(self, entry: Intake, target: Target, playbook: CompiledPlaybook) -> bool:
         """One attempt; False if the index has changed since it was read."""
+        target, standing = await self._standing(entry.alert, target)
         bundle = self._bundle(playbook, target, entry)
-        standing = await self._runs.standing(target.key)
         run, how, parked = await self._known(standing, entry.alert, playbook)
         windows: Sequence[PlannedWindow] = ()
         if entry.alert.status == "resolved":
@@ -292,10 +292,24 @@ class RouteAlerts:
             target = await self._target(alert)
         except UnknownClusterError:
             return True
-        standing = await self._runs.standing(target.key)
+        _, standing = await self._standing(alert, target)
         newest = standing.open or standing.last
         run = await self._runs.load(newest) if newest else None
         return any(_has(each, alert) for each in (run, *await self._parked(standing)) if each is not None)
+
+    async def _standing(self, alert: Alert, target: Target) -> tuple[Target, Standing]:
+        """What the alert meets, and the workload that it is about: this one, or that of the incident that has it.
+
+        If its workload is not found any more, because its pod is gone or the cluster does not answer, it is the one
+        from before. If the cluster did not answer when it fired, that incident has to hear that it resolved.
+        """
+        standing = await self._runs.standing(target.key, alert.fingerprint)
+        if standing.given is None or standing.given == standing.open or (target.resolved and alert.status == "firing"):
+            return target, standing
+        run = await self._runs.load(standing.given)
+        if run is None or not (run.is_open if target.resolved else run.target.resolved):
+            return target, standing
+        return run.target, await self._runs.standing(run.target.key, alert.fingerprint)
 
     async def _parked(self, standing: Standing) -> list[Run]:
         """The parked incidents of the target, newest first."""

@@ -353,6 +353,63 @@ async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: R
     assert cluster.asked == 1
 
 
+class OfPods(MemoryCluster):
+    """One whose alerts name pods; `pods` are those that exist."""
+
+    pods: frozenset[str] = frozenset({"llm-1"})
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        return builders.TARGET if alert.labels["pod"] in self.pods else None
+
+
+@pytest.mark.parametrize("joins", [pytest.param(False, id="that opened it"), pytest.param(True, id="that joined it")])
+async def test_an_incident_hears_that_an_alert_resolved_whose_pod_is_gone(
+    store: RedisStore, time: VirtualTime, *, joins: bool
+) -> None:
+    cluster, library = OfPods(time.now), Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    for name in ["f0", "f1"] if joins else ["f1"]:
+        await store.accept([builders.alert(fingerprint=name, deployment="", pod="llm-1")], truncated=0)
+        await route()
+        assert await store.load("INC-1") is not None
+    cluster.pods = frozenset()
+    later = builders.alert(starts_at=LATER, deployment="", pod="llm-1")
+    for alert in (builders.alert("resolved", deployment="", pod="llm-1"), later):
+        await store.accept([alert], truncated=0)
+        await route()
+    assert (await inbox(store, "INC-1"))[-2:] == [f"f1/{builders.START:.3f}/resolved", f"f1/{LATER:.3f}/firing"]
+    assert list(await store.open_incidents()) == ["INC-1"]
+    assert await reasons(store) == []
+
+
+async def test_an_alert_whose_pod_is_gone_is_about_the_workload_from_before(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    cluster, library = OfPods(time.now), Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    for number, starts_at in enumerate((builders.START, LATER), start=1):
+        await store.accept([builders.alert(deployment="", pod="llm-1", starts_at=starts_at)], truncated=0)
+        await route()
+        await close(store, time, f"INC-{number}")
+        await time.advance(2 * REOPEN_SECONDS)
+        cluster.pods = frozenset()
+    run = await store.load("INC-2")
+    assert run is not None
+    assert run.target == builders.TARGET
+
+
+async def test_an_incident_that_opened_while_its_cluster_did_not_answer_hears_that_its_alert_resolved(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    alerts = [builders.alert(status, deployment="", pod="llm-1") for status in ("firing", "resolved")]
+    for alert, cluster in zip(alerts, (SilentCluster(time.now), OfPods(time.now)), strict=True):
+        library = Library({"drill": drill_playbook()})
+        route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+        await store.accept([alert], truncated=0)
+        await route()
+    assert len(await inbox(store, "INC-1")) == len(alerts)
+
+
 class RefusingCluster(MemoryCluster):
     """One that does not let the bot read the namespace `hidden`."""
 

@@ -40,6 +40,7 @@ class MemoryStore:
         self._seen: dict[str, float] = {}
         self._open: dict[str, str] = {}
         self._last: dict[str, str] = {}
+        self._given: dict[str, str] = {}
         self._bundles: dict[str, Bundle] = {}
         self._failures: Counter[str] = Counter()
         self._numbers, self._alerts = itertools.count(1), itertools.count(1)
@@ -100,6 +101,7 @@ class MemoryStore:
             self._bundles.setdefault(offer.digest if offer else run.digest, bundle)
         event_id = f"alert/{entry.entry_id}/{entry.alert.dedupe_key}"
         event = AlertChanged(event_id=event_id, alert=entry.alert, truncated=entry.truncated, offer=offer)
+        self._given[entry.alert.fingerprint] = name
         if event_id not in self._known[name] and how in ("opens", "reopens"):
             self._open[key] = name
         await self.append(name, [event])
@@ -124,9 +126,10 @@ class MemoryStore:
     def known(self, target_key: str) -> Run | None:
         return self.runs.get(self._open.get(target_key, ""))
 
-    async def standing(self, target_key: str) -> Standing:
+    async def standing(self, target_key: str, fingerprint: str) -> Standing:
         parked = await self.parked_incidents(target_key)
-        return Standing(self._open.get(target_key), self._last.get(target_key), parked, await self.now())
+        given, last = self._given.get(fingerprint), self._last.get(target_key)
+        return Standing(self._open.get(target_key), last, parked, await self.now(), given=given)
 
     async def open_incident(self, target_key: str) -> str | None:
         return self._open.get(target_key)

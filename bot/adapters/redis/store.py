@@ -42,6 +42,8 @@ from bot.flow.ports.storage import (
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
+GIVEN_KEPT_SECONDS = 7 * 24 * 3600
+"""How long it is known which incident an alert was given to. Alertmanager repeats what goes on firing."""
 RUNS_KEPT = 16
 RUNS_PER_READ = 50
 """A run has tens of kilobytes: reading hundreds at once would keep Redis from all other work."""
@@ -148,6 +150,7 @@ class RedisStore:
             *self._keys("incidents", "pending"),
             self._redis.key("bundle", bundle.digest),
             self._redis.key("parked"),
+            self._redis.key("given", entry.alert.fingerprint),
         ]
         arguments = [
             entry.entry_id,
@@ -158,7 +161,8 @@ class RedisStore:
             event.event_id,
             self._form.text(event),
         ]
-        answer, *found = await self._route(keys, arguments, bundle if how == "opens" or offer else None, run.version)
+        wanted = bundle if how == "opens" or offer else None
+        answer, *found = await self._route(keys, arguments, wanted, run.version, GIVEN_KEPT_SECONDS)
         if answer == "changed":
             return None
         if not found or self._form.is_newer(found[0]):
@@ -176,8 +180,9 @@ class RedisStore:
             *self._of(run.incident_id, "run", "inbox", "known"),
             *self._keys("pending"),
             *(self._redis.key("bundle", digest) for digest in bundles),
+            *(self._redis.key("given", each.entry.alert.fingerprint) for each in alerts),
         ]
-        known = [run.target.key, run.incident_id, run.version]
+        known = [run.target.key, run.incident_id, run.version, GIVEN_KEPT_SECONDS, len(bundles)]
         entries = [
             part
             for each, event in zip(alerts, events, strict=True)
@@ -294,11 +299,12 @@ class RedisStore:
         runs = (run for _, run in self._kept.values() if run.is_open and run.parked is None)
         return next((run for run in runs if run.target.key == target_key), None)
 
-    async def standing(self, target_key: str) -> Standing:
-        keys = self._keys("open", "last", "parked", "planned-windows")
-        current, last, at, parked, windows = await self._redis.script("standing", keys, [target_key])
+    async def standing(self, target_key: str, fingerprint: str) -> Standing:
+        keys = [*self._keys("open", "last", "parked", "planned-windows"), self._redis.key("given", fingerprint)]
+        current, last, at, parked, windows, given = await self._redis.script("standing", keys, [target_key])
         planned = [PlannedWindow.model_validate_json(raw) for raw in windows]
-        return Standing(current or None, last or None, sorted(map(str, parked), key=_number), float(at), planned)
+        in_order = sorted(map(str, parked), key=_number)
+        return Standing(current or None, last or None, in_order, float(at), planned, given or None)
 
     async def open_incident(self, target_key: str) -> str | None:
         found = await self._redis.ask(self._redis.client.hget(self._redis.key("open"), target_key))

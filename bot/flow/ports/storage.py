@@ -177,7 +177,7 @@ class OpenPage:
 
 
 class Standing(NamedTuple):
-    """The incidents of one target, by their ids."""
+    """The incidents of one target, and of one alert, by their ids."""
 
     open: str | None
     """The one that has the target's slot."""
@@ -189,6 +189,8 @@ class Standing(NamedTuple):
     """The storage's time."""
     windows: Sequence[PlannedWindow] = ()
     """Those that people planned, including any that have ended."""
+    given: str | None = None
+    """The one that was given the alert last, if that is known: it may have another target."""
 
 
 class RunStore(Protocol):
@@ -217,7 +219,7 @@ class RunStore(Protocol):
         """The open incident of this target as this process saw it last, without asking; it may have changed since."""
         ...
 
-    async def standing(self, target_key: str) -> Standing:
+    async def standing(self, target_key: str, fingerprint: str) -> Standing:
         """What an alert about this target meets, read at one moment."""
         ...
 

@@ -2,11 +2,12 @@
 -- caller saw it; then it returns why. Otherwise it returns 'routed', the run JSON (empty if the caller knows it), the
 -- time and the waiting events.
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
--- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and for a person: submission.
+-- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and what keeps the incident: of this
+-- alert, or of this submission.
 -- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle
--- (JSON, or 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and for
--- a person: seconds to remember it.
-if KEYS[11] then
+-- (JSON, or 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and how
+-- many seconds to keep the incident.
+if KEYS[11] and ARGV[1] == '' then
   local before = redis.call('GET', KEYS[11])
   if before then return before end
 end
