@@ -17,6 +17,7 @@ from bot.domain.kernel.errors import (
     LostRunError,
     NewerFormError,
     RefusedError,
+    SilentClusterError,
     StorageUnavailableError,
     UnknownClusterError,
 )
@@ -32,6 +33,8 @@ from bot.flow.restrictions import Restrictions
 log = structlog.get_logger()
 RESOLVE_WITHIN_SECONDS = 2.0
 REST_SECONDS = 10.0
+ANSWER_WITHIN_SECONDS = 20.0
+"""A cluster that answers again by then is asked for the workload of an alert whose labels do not name it."""
 BATCH = 64
 FAILURES_BEFORE_SET_ASIDE = 3
 LABELS_KEPT = 4096
@@ -70,6 +73,7 @@ class RouteAlerts:
         self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
         self._left: set[str] = set()
+        """The entries that this round leaves: to the next one, or to a newer version of the bot."""
         self._foreign = "", 0.0
         """Why an alert is about none of the clusters, and when the last such alert came."""
         self._incidents: dict[tuple[str, ...], str] = {}
@@ -91,7 +95,7 @@ class RouteAlerts:
         return routed
 
     async def _waiting(self) -> list[Intake]:
-        """The oldest entries, without those that this round leaves to a newer version of the bot."""
+        """The oldest entries, without those that this round leaves."""
         entries = await self._alerts.intake(BATCH + len(self._left))
         return [entry for entry in entries if entry.entry_id not in self._left]
 
@@ -179,7 +183,7 @@ class RouteAlerts:
             if isinstance(found, BaseException):
                 raise found
             await self._route(entry, found)
-        except NewerFormError as error:
+        except (NewerFormError, SilentClusterError) as error:
             log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
             self._left.add(entry.entry_id)
         except StorageUnavailableError:
@@ -218,10 +222,14 @@ class RouteAlerts:
     async def _target(self, alert: Alert) -> Target:
         """The workload that its cluster resolves; after two seconds, what the labels name.
 
-        Raises `UnknownClusterError` if the alert is about none of the clusters.
+        Raises `UnknownClusterError` if the alert is about none of the clusters, and `SilentClusterError` if its labels
+        name no workload and the cluster may answer soon: an incident without a workload can read nothing.
         """
         cluster = cluster_named(alert.labels.get("cluster", ""), self._clusters)
         found = await self._resolved(alert, cluster) or named_by(alert.labels, cluster)
+        may_answer_soon = not found.resolved and self._is_slow(cluster)
+        if may_answer_soon and await self._runs.now() - alert.received_at < ANSWER_WITHIN_SECONDS:
+            raise SilentClusterError(f"the cluster does not answer which workload '{found.name}' is")
         return found.model_copy(update={"among_several": len(self._clusters) > 1})
 
     async def _resolved(self, alert: Alert, cluster: str) -> Target | None:

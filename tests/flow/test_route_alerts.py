@@ -21,7 +21,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.ports.storage import Joining, Routed
-from bot.flow.route_alerts import RouteAlerts
+from bot.flow.route_alerts import ANSWER_WITHIN_SECONDS, RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.restrictions import restrictions
@@ -336,10 +336,25 @@ async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
     library = Library({"drill": drill_playbook()})
     route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
     await store.accept([alert], truncated=0)
+    await time.advance(ANSWER_WITHIN_SECONDS)
     await route()
     run = await store.load("INC-1")
     assert run is not None
     assert run.target == target
+
+
+async def test_a_cluster_that_answers_again_soon_is_asked_which_workload_has_the_pod(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    """An incident on what the labels say can read nothing, for as long as it is open."""
+    of_pod = builders.alert(deployment="", pod="llm-1")
+    for cluster in (SilentCluster(time.now), OfPods(time.now)):
+        library = Library({"drill": drill_playbook()})
+        route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+        await store.accept([of_pod, builders.alert(fingerprint="f2", deployment="other")], truncated=0)
+        await route()
+    assert await store.open_targets() == {builders.TARGET.key: "INC-2", builders.TARGET.key[:-3] + "other": "INC-1"}
+    assert await store.intake(10) == []
 
 
 async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: RedisStore, time: VirtualTime) -> None:
@@ -406,6 +421,7 @@ async def test_an_incident_that_opened_while_its_cluster_did_not_answer_hears_th
         library = Library({"drill": drill_playbook()})
         route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
         await store.accept([alert], truncated=0)
+        await time.advance(ANSWER_WITHIN_SECONDS)
         await route()
     assert len(await inbox(store, "INC-1")) == len(alerts)
 

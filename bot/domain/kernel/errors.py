@@ -127,6 +127,10 @@ class UnknownClusterError(ClusterError):
         super().__init__(f"{unknown}; its clusters: {self.known}")
 
 
+class SilentClusterError(ClusterError):
+    """Ask again in a moment: the cluster does not answer, and nothing else names the workload."""
+
+
 class PagerError(BotError):
     """A pager refused permanently (`lasting`) or did not answer."""
 
