@@ -133,6 +133,8 @@ class Report(_Fact):
     severity: str
     playbook: str
     alerts: tuple[str, ...]
+    began_at: float
+    """When the alert that opened it began to fire, or when it was opened, whichever is earlier."""
     opened_at: float
     first_act_at: float | None
     closed_at: float | None

@@ -113,7 +113,7 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     began, *ended = dict.fromkeys(each for each in users if each) or ["not known"]
     felt = began + "".join(f"; at the end {each[:1].lower()}{each[1:]}" for each in ended)
     over = (
-        f" to {_beside(report.closed_at, report.opened_at)} UTC" if report.closed_at is not None else " UTC, still open"
+        f" to {_beside(report.closed_at, report.began_at)} UTC" if report.closed_at is not None else " UTC, still open"
     )
     cause = [diagnosis.cause, _checked(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
@@ -121,7 +121,7 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     firing = () if report.ending in ENDED else report.firing_at_the_end
     return (
         ("What happened", _happened(report)),
-        ("Users", f"{felt}. From {moment(report.opened_at)}{over}"),
+        ("Users", f"{felt}. From {moment(report.began_at)}{over}"),
         ("Cause", " ".join(filter(None, cause)) or "not known"),
         ("What was done", fixed or ("a change began and did not end" if report.held else "nothing was changed")),
         ("Still in place", _held(report)),
@@ -143,8 +143,13 @@ def _happened(report: Report) -> str:
     what = report.diagnosis.title if report.diagnosis is not None else report.title
     where = f" on {report.target}" if report.target and report.diagnosis is not None else ""
     by = f", opened by {', '.join(report.alerts)}" if report.alerts else ""
-    closed = f"; {report.ending_in_words} after {lasting(report.close_seconds)}" if report.closed_at is not None else ""
+    closed = f"; {report.ending_in_words} {_lasted(report, report.closed_at)}" if report.closed_at is not None else ""
     return f"{what[:1].upper()}{what[1:]}{where}{by}{closed}"
+
+
+def _lasted(report: Report, closed_at: float) -> str:
+    lasted = lasting(closed_at - report.began_at)
+    return f"{lasted} after the alert" if report.alerts else f"after {lasted}"
 
 
 def _checked(diagnosis: Diagnosed) -> str:
@@ -197,11 +202,12 @@ def _facts(report: Report) -> tuple[tuple[str, str | Cell], ...]:
         *((("Links", _joined(_linked(it.label, it.url) for it in report.links)),) if report.links else ()),
         ("Playbook", _code(report.playbook)),
         *((("Related runbooks", _joined(map(_related, report.related))),) if report.related else ()),
+        ("Began", f"{moment(report.began_at)} UTC"),
         ("Opened", f"{moment(report.opened_at)} UTC"),
         ("Closed", closed),
         ("Ending", _strong(report.ending_in_words) if report.ending else NONE),
-        ("Time to the first action (MTTA)", lasting(report.act_seconds)),
-        ("Time to the close (MTTR)", lasting(report.close_seconds)),
+        ("Opening to the first action (MTTA)", lasting(report.act_seconds)),
+        ("Opening to the close (MTTR)", lasting(report.close_seconds)),
         ("Waited for people", f"{lasting(report.waited_seconds)} in {_asked(len(report.waits))}"),
         ("Changes in place", _held(report)),
         ("Events that were ignored", str(report.ignored)),

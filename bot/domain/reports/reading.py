@@ -46,6 +46,7 @@ def report_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> R
     """`stored`: what the run itself says of the end of this timeline, where it was asked."""
     plain_entries = [as_recorded_now(item.entry) for item in entries]
     opened = next((e for e in plain_entries if e.kind == "opened"), None)
+    opened_at = opened.at if opened else (plain_entries[0].at if plain_entries else 0.0)
     end = next((e for e in reversed(plain_entries) if e.kind in ("closed", "reopened")), None)
     closed = end if end is not None and end.kind == "closed" else None
     waits = tuple(_waits(plain_entries))
@@ -63,7 +64,8 @@ def report_of(entries: Sequence[Chained], stored: StoredHead | None = None) -> R
         **_about(opened),
         severity=_severity(opened, plain_entries),
         alerts=tuple(dict.fromkeys(_alert_names(plain_entries))),
-        opened_at=opened.at if opened else (plain_entries[0].at if plain_entries else 0.0),
+        began_at=min([opened_at, *(each.starts_at.timestamp() for each in _alerts([opened] if opened else []))]),
+        opened_at=opened_at,
         first_act_at=min((e.at for e in plain_entries if _is_act(e)), default=None),
         closed_at=closed.at if closed else None,
         ending=_str(closed.data, "ending") if closed else "",

@@ -261,6 +261,23 @@ def test_times_count_from_the_opening() -> None:
     assert (report.act_seconds, report.close_seconds, report.ending) == (61, 500, "fixed")
 
 
+def test_users_are_counted_from_the_alert_as_on_the_card() -> None:
+    late = alert(starts_at=START - 100)
+    story = Story(run=run(starts_at=START - 100)).tell(0, AlertChanged(event_id="a", alert=late))
+    report = report_of(story.timeline)
+    assert (report.began_at, report.opened_at) == (story.run.starts_at, START)
+    page = markdown(story.timeline)
+    assert "From 2027-01-15 07:58:20 UTC, still open" in page
+
+
+def test_an_end_is_told_as_long_after_the_alert_as_on_the_card() -> None:
+    fires = alert(starts_at=START - 100).evidence() | {"target": "serving/llm"}
+    opened = Entry(kind="opened", at=START, text="opened", data=fires)
+    closed = Entry(kind="closed", at=START + 20, text="closed", data={"ending": "fixed", "held": []})
+    page = markdown(chain((opened, closed), head="0" * 64, length=0))
+    assert "without a change by the bot 2 min 00 s after the alert" in page
+
+
 def test_an_open_incident_has_no_end_and_no_mttr() -> None:
     report = report_of(Story().opened().read(2, 2.81).timeline)
     assert (report.closed_at, report.close_seconds, report.act_seconds, report.ending) == (None, None, None, "")
@@ -366,7 +383,7 @@ def told(*more: Entry) -> str:
 def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
     end = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
     page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
-    ended = "verified without a change by the bot after 10 min 00 s"
+    ended = "verified without a change by the bot 10 min 00 s after the alert"
     assert f"**What happened:** KV cache full on serving/llm, opened by A; {ended}" in page
     assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
     found = "Found: a deploy shortly before it (rolled out 2 min before)."
@@ -619,7 +636,7 @@ def test_nothing_from_outside_alters_the_page(title: str, who: str, said: str) -
 
 
 def expected_rows(entries: list[Entry]) -> int:
-    facts, decisions, calls, verdicts, follow_ups = 14, 2, 2, 2, 2
+    facts, decisions, calls, verdicts, follow_ups = 15, 2, 2, 2, 2
     return facts + decisions + calls + verdicts + follow_ups + 1 + len(entries)
 
 
