@@ -146,6 +146,13 @@ def test_a_canary_that_was_removed_fixed_nothing() -> None:
     assert reported(began, rolled, ended, closed).ending_in_words == "fixed and verified"
 
 
+def test_a_case_that_was_treated_was_a_case_for_its_playbook() -> None:
+    closed = at(99, "closed", "closed", ending="not_applicable", held=[])
+    cordoned = at(20, "call", "done: Cordon node a", call="INC-1/R1/0", verb="cordon_node")
+    assert reported(closed).ending_in_words == "not a case for this playbook"
+    assert reported(cordoned, closed).ending_in_words == "closed, nothing left to fix"
+
+
 def test_a_silence_is_recorded_as_notes() -> None:
     story = silenced().says("unsilence")
     story.happens(SilencesEnded(event_id="e", ids=("s1",)))
