@@ -51,7 +51,7 @@ def ownership_of(
         if owner.unknown:
             why = f"may revert the edit, since whether it heals itself is not known ({owner.unknown})"
         patch = patch_text(obj, redacted_data(spec), owner, kind=kind)
-        raise impossible(f"{owner.text} owns it and {why}; {owner.how}", patch)
+        raise impossible(f"{owner.text} owns it and {why}", patch)
     if owner is not None and owner.leaves_alone:
         text = f"{owner.text} leaves {owner.leaves_alone} alone, in syncs too (ignoreDifferences,"
         text += " RespectIgnoreDifferences): there is nothing to commit"

@@ -49,6 +49,8 @@ def test_an_owner_that_reverts_by_itself_is_given_the_edit_as_yaml(seen: Cluster
     result = declined("set_flags", {"edits": CAP}, seen)
     assert result.outcome == "impossible"
     assert "would revert the edit" in result.reason
+    assert owner.how not in result.reason, "people read it above the patch, which begins with it"
+    assert owner.how in result.hint.splitlines()[0]
     patch = YAML(typ="safe").load(result.hint)
     kind = "InferenceService" if tool == "KServe" else "Deployment"
     assert (patch["kind"], patch["metadata"]) == (kind, {"name": "llm", "namespace": "serving"})
