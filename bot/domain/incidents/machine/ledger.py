@@ -91,14 +91,18 @@ def has_changed(run: Run, request_id: str) -> bool:
     return any(entry.call_id.startswith(own) for entry in run.ledger)
 
 
-def earlier_undo(run: Run, to: State | None) -> str:
-    """Returns what this state takes back if it undoes the last change, and something without an undo was done since."""
+def with_earlier_undo(text: str, run: Run, to: State | None) -> str:
+    """Returns this text about a choice that leads to `to`, and what else has to be known if that is an undo.
+
+    An undo takes the last change back that can be: something without an undo may have been done since.
+    """
     if not isinstance(to, ChangeState) or to.change != "undo" or to.with_.get("of", "last") != "last":
-        return ""
+        return text
     undone = last_change(run.ledger)
     stays = staying(run.ledger, undone)
     if not stays:
-        return ""
+        return text
     # Not the floor of an autoscaler that was held for it.
     first = next((entry for entry in reversed(undone) if entry.target.kind in KINDS), undone[-1])
-    return f"An earlier change goes back ({first.title}): what was done since has no undo ({stays})."
+    earlier = f"An earlier change goes back ({first.title}): what was done since has no undo ({stays})."
+    return f"{text} {earlier}" if text else earlier

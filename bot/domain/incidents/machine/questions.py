@@ -8,7 +8,7 @@ from bot.domain.approvals.contacts import Contact
 from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.machine.ledger import earlier_undo
+from bot.domain.incidents.machine.ledger import with_earlier_undo
 from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import PEOPLE, AskState, Choice, DivertState, EndState, WatchState
@@ -79,7 +79,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
 def _note(draft: Draft, state: AskState, choice: Choice) -> str:
     # Another team that answers does not have the incident by that.
     own = choice.note or ("" if state.by else what_taking_means(draft, choice.to))
-    return " ".join(filter(None, (own, earlier_undo(draft.run, draft.playbook.playbook.states.get(choice.to)))))
+    return with_earlier_undo(own, draft.run, draft.playbook.playbook.states.get(choice.to))
 
 
 def _tried(draft: Draft) -> tuple[str, ...]:

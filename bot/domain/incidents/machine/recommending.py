@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from bot.domain.approvals.grant import Alternative
 from bot.domain.incidents.machine import entering, questions
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.machine.ledger import earlier_undo
+from bot.domain.incidents.machine.ledger import with_earlier_undo
 from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.incidents.run import News, Run
 from bot.domain.playbooks.expressions.expression import Unknown
@@ -83,8 +83,7 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")
         else:
-            to = draft.playbook.playbook.states.get(state.options[key].to)
-            effect = " ".join(filter(None, (effect, earlier_undo(draft.run, to))))
+            effect = with_earlier_undo(effect, draft.run, draft.playbook.playbook.states.get(state.options[key].to))
         found.append(Alternative(key=key, label=label, effect=effect, why_not=why_not))
     return tuple(found)
 
