@@ -14,7 +14,7 @@ from bot.domain.incidents.series import Series, as_evidence
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.reports.chart import Chart, chart_of
+from bot.domain.reports.chart import Chart, Panel, chart_of
 from bot.domain.signals.scrape import Scrape
 from bot.flow.handlers.draw_chart import ReadSeriesHandler, caption_of
 from bot.flow.handlers.show import ExportHandler
@@ -181,4 +181,17 @@ def test_a_picture_that_could_not_be_uploaded_is_on_the_timeline_and_asks_nobody
 def test_who_cannot_see_the_picture_reads_what_it_shows() -> None:
     chart = chart_of(fixed(thrash_line(), usage_line()))
     assert isinstance(chart, Chart)
-    assert caption_of(run(), chart) == "INC-7 so far: thrash 2.81 → 0.0004; kv usage 99.1% → 63.4%"
+    assert caption_of(run(), chart) == "INC-7 so far: thrash 2.81 → 0.0004 per finished; kv usage 99.1% → 63.4%"
+
+
+def test_a_caption_names_units_and_leaves_out_a_line_without_a_number() -> None:
+    def panel(title: str, unit: str, change: str) -> Panel:
+        return Panel(title=title, unit=unit, change=change, points=((BEGAN, 1.0),), limits=())
+
+    chart = chart_of(fixed(thrash_line()))
+    assert isinstance(chart, Chart)
+    shown = (panel("Preemptions", "per request", "3.8 → 0"), panel("Requests waiting", "requests", "14 → 0"))
+    seconds = panel("First token p99", "s", "4.7 s → 58 ms")
+    chart = chart.model_copy(update={"panels": (*shown, seconds, panel("Preemptions of the fleet", "", ""))})
+    told = "Preemptions 3.8 → 0 per request; Requests waiting 14 → 0; First token p99 4.7 s → 58 ms"
+    assert caption_of(run(), chart) == f"INC-7 so far: {told}"

@@ -16,8 +16,9 @@ from bot.domain.incidents.run import Run
 from bot.domain.incidents.series import Limit, Series, charted, line_of, sampled_line, shown_time
 from bot.domain.kernel.errors import BotError
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.reports.chart import Chart, chart_of
+from bot.domain.reports.chart import Chart, Panel, chart_of
 from bot.domain.signals.sampling import metrics_of, span_of, with_target
+from bot.domain.signals.signal import SHOWN_UNITS
 from bot.domain.signals.window import Window
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext
@@ -97,5 +98,11 @@ class DrawChartHandler:
 
 def caption_of(run: Run, chart: Chart) -> str:
     """What the picture shows, for people who cannot see it."""
-    shown = [f"{panel.title} {panel.change}".strip() for panel in chart.panels]
+    shown = [f"{panel.title} {panel.change}{_unit(panel)}" for panel in chart.panels if panel.change]
     return f"{run.incident_id} {'so far' if run.is_open else 'from its beginning to its end'}: {'; '.join(shown)}"
+
+
+def _unit(panel: Panel) -> str:
+    """Where neither the numbers nor the title have it: `14 s`, `Requests waiting 14`."""
+    has_it = panel.unit in SHOWN_UNITS or panel.title.lower().startswith(panel.unit.lower())
+    return "" if has_it else f" {panel.unit}"
