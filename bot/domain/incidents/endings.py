@@ -29,7 +29,7 @@ TRIALS = frozenset({"canary", "remove_canary", "run_job", "probe_request", "undo
 def ending_in_words(ending: str, *, verbs: Collection[str], holds: bool) -> str:
     """`verbs`: of the changes that the bot made; `holds`: whether one of them is still in place."""
     if ending == "fixed" and not holds and TRIALS.issuperset(verbs):
-        return "verified without a lasting change" if verbs else "verified without a change by the bot"
+        return "verified without a lasting change by the bot" if verbs else "verified without a change by the bot"
     if ending == "not_applicable" and verbs:
         return "closed, nothing left to fix"
     return ENDINGS.get(ending) or ending.replace("_", " ")

@@ -56,7 +56,7 @@ def test_a_canary_that_was_removed_fixed_nothing() -> None:
     ]
     tried = incident("INC-6", 1).model_copy(update={"ledger": tuple(removed)})
     lasting = tried.model_copy(update={"ledger": (*removed, builders.ledger_entry(verb="scale", undo=()))})
-    assert tried.ending_in_words == "verified without a lasting change"
+    assert tried.ending_in_words == "verified without a lasting change by the bot"
     assert lasting.ending_in_words == "fixed and verified"
 
 
