@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from bot.domain.incidents.run import NEXT_STATUS, Run
 from bot.domain.signals.window import clock
 
 
-def open_matters(run: Run, now: float) -> tuple[str, ...]:
-    """Returns one plain line for each; times are UTC, to the minute."""
-    return tuple(_open_matters(run, now))
+@dataclass(frozen=True)
+class Matter:
+    """`Waits for approval by 08:16 UTC: Scale llm`, with its time as a number: Slack shows it in the reader's zone."""
+
+    what: str
+    about: str = ""
+    word: str = ""
+    at: float | None = None
+
+    def in_words(self, shown: Callable[[float], str]) -> str:
+        when = "" if self.at is None else f" {self.word} {shown(self.at)}"
+        return f"{self.what}{when}: {self.about}" if self.about else f"{self.what}{when}"
+
+    def in_utc(self, beside: float) -> str:
+        return self.in_words(lambda at: _utc(at, beside))
 
 
-def _open_matters(run: Run, now: float) -> Iterator[str]:
+def open_matters(run: Run) -> tuple[Matter, ...]:
+    return tuple(_open_matters(run))
+
+
+def _open_matters(run: Run) -> Iterator[Matter]:
     question, request = run.open_question, run.open_request
     if question is not None:
-        yield f"Waits for an answer{_at('by', question.expires_at, now)}: {question.text}"
+        yield Matter("Waits for an answer", question.text, "by", question.expires_at)
     elif request is not None:
-        yield f"Waits for approval{_at('by', request.expires_at, now)}: {request.called}"
+        yield Matter("Waits for approval", request.called, "by", request.expires_at)
     elif run.change is not None and run.change.begun:
-        yield f"A change is being applied: {run.requests[run.change.request_id].called}"
+        yield Matter("A change is being applied", run.requests[run.change.request_id].called)
     elif run.watch is not None:
-        yield f"The bot watches{_at('until', run.watch.until, now)}: {run.doing or run.state}"
+        yield Matter("The bot watches", run.doing or run.state, "until", run.watch.until)
     else:
-        yield f"The bot works on: {run.doing or run.state}"
+        yield Matter("The bot works on", run.doing or run.state)
     if run.parked is not None:
-        yield f"Parked{_at('since', run.parked.since, now)}"
+        yield Matter("Parked", word="since", at=run.parked.since)
     if run.halted_by:
-        yield f"Halted by <@{run.halted_by}>"
+        yield Matter(f"Halted by <@{run.halted_by}>")
     if run.in_place:
-        yield f"Changes in place: {'; '.join(run.in_place)}"
+        yield Matter("Changes in place", "; ".join(run.in_place))
     if NEXT_STATUS in run.deadlines:
-        yield f"The next status update is due{_at('by', run.deadlines[NEXT_STATUS], now)}"
+        yield Matter("The next status update is due", word="by", at=run.deadlines[NEXT_STATUS])
     if run.silences:
-        yield f"Alerts are silenced{_at('until', min(run.silences.values()), now)}"
+        yield Matter("Alerts are silenced", word="until", at=min(run.silences.values()))
 
 
-def _at(word: str, at: float | None, now: float) -> str:
-    if at is None:
-        return ""
-    shown = clock(at, now)
-    return f" {word} {shown if '-' in shown else shown[:5]} UTC"
+def _utc(at: float, beside: float) -> str:
+    shown = clock(at, beside)
+    return f"{shown if '-' in shown else shown[:5]} UTC"

@@ -13,7 +13,7 @@ from bot.adapters.slack.outbound.details import details
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.slack.outbound.request_message import approve_label, news_line, request_blocks
-from bot.adapters.slack.outbound.words import capitalized
+from bot.adapters.slack.outbound.words import capitalized, day, time_of_day
 from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
@@ -863,6 +863,21 @@ def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
     data = {"text": "<@U0ANA> handed over to <@U0BEN>: see <!here>", "user": "U0ANA", "mentions": ["U0BEN"]}
     shown = str(last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), lead="U0EVE")).blocks)
     assert "<@U0ANA> handed over to <@U0BEN>: see &lt;!here&gt;" in shown
+
+
+def test_a_handover_tells_times_in_the_readers_zone() -> None:
+    matters = [
+        {"what": "Waits for approval", "about": "cap <!here>", "word": "by", "at": BEGAN + 900},
+        {"what": "Halted by <@U0ANA>", "about": "", "word": "", "at": None},
+        {"what": "Alerts are silenced", "about": "", "word": "until", "at": BEGAN + 2 * 86_400},
+    ]
+    data = {"text": "<@U0ANA> handed over to <@U0BEN>.", "user": "U0ANA", "mentions": ["U0BEN"], "matters": matters}
+    shown = last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), halted_by="U0ANA"))
+    first, waits, halted, silenced = shown.blocks[0]["text"]["text"].splitlines()
+    assert first == "📣 <@U0BEN>: <@U0ANA> handed over to <@U0BEN>."
+    assert waits == f"Waits for approval by {time_of_day(BEGAN + 900)}: cap &lt;!here&gt;"
+    assert halted == "Halted by <@U0ANA>"
+    assert silenced == f"Alerts are silenced until {day(BEGAN + 2 * 86_400)}"
 
 
 def test_a_request_does_not_say_that_all_alerts_are_resolved_once_one_fires_again() -> None:

@@ -262,7 +262,7 @@ def _announced(head: str, told: Sequence[Sequence[str]], many: int) -> str:
 def _summary(run: Run, now: float) -> list[str]:
     head = f"• *{line(run.incident_id, 40)}* {line(run.called, 150)} · {code(run.target, 120)}"
     people = people_of(run)
-    return [head, *(f"      {prose(each, 300, people=people)}" for each in open_matters(run, now))]
+    return [head, *(f"      {prose(each.in_utc(now), 300, people=people)}" for each in open_matters(run))]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Pure and derived from the run alone: the same run gives the same messages, so a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from bot.adapters.slack import limits
@@ -30,10 +30,12 @@ from bot.adapters.slack.outbound.words import (
     checked,
     moment,
     span,
+    time_beside,
     time_of_day,
 )
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
 from bot.domain.changes.plan import change_of
+from bot.domain.incidents.handover import Matter
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
@@ -231,7 +233,7 @@ def _note(run: Run, post: Post) -> Message:
         asked = ", ".join(filter(None, (asked, *(who for who in _mentioned(post) if who not in asked))))
     # People named in a handover stay mentioned after somebody else takes the lead.
     people = people_of(run) | {user, *map(str, post.data.get("mentions", ()))}
-    words = prose(text, 2_000, people=people)
+    words = "\n".join([prose(text, 2_000, people=people), *_matters(post, people)])
     notified = ", ".join(_named(str(each)) for each in post.data.get("told", ())[:10])
     shown = f"📝 {mention(user)}: {words}" if user else f"⏰ {asked}: {words}" if asked else f"ℹ️ {words}"
     shown = f"📣 {notified}: {words}" if notified else shown
@@ -241,6 +243,14 @@ def _note(run: Run, post: Post) -> Message:
     said = f"{line(run.incident_id, 40)}: {spoken}" if is_broadcast else f"Note: {spoken}"
     shown = f"*{line(run.incident_id, 40)}* {shown}" if is_broadcast else shown
     return Message(said, limits.fitted(section([shown])), is_broadcast=is_broadcast)
+
+
+def _matters(post: Post, people: Collection[str]) -> Iterator[str]:
+    """What a handover passes on, one line each."""
+    for raw in post.data.get("matters", ()):
+        matter = Matter(**raw)
+        shown = replace(matter, what=prose(matter.what, people=people), about=prose(matter.about, 300, people=people))
+        yield shown.in_words(lambda at: time_beside(at, post.at))
 
 
 def _named(group: str) -> str:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.adapters.slack.escape import code, line
-from bot.adapters.slack.outbound.words import day, moment, value
+from bot.adapters.slack.outbound.words import SAME_DAY_SECONDS, day, moment, value
 from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
 
 NUMBERS = 6
 SMALL = 0.05
 """A change by less is neither better nor worse."""
-SAME_DAY_SECONDS = 12 * 3600.0
-"""Within this distance, a time of day needs no date."""
 
 Readings = Mapping[str, Reading]
 

@@ -56,6 +56,8 @@ PHASES = {
 CHECKS = {"found": "Found", "ruled_out": "Ruled out", "unknown": "Could not be ruled out"}
 NAMES = 8
 """Of checks in one sentence."""
+SAME_DAY_SECONDS = 12 * 3600.0
+"""Within this distance, a time of day needs no date."""
 PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
 SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
 
@@ -84,6 +86,11 @@ def ago(at: float) -> str:
 def day(at: float) -> str:
     """A date and time in the reader's own time zone."""
     return f"<!date^{int(at)}^{{date_short_pretty}} {{time}}|{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC>"
+
+
+def time_beside(at: float, beside: float) -> str:
+    """A time of day; with its date if that may differ from the date of `beside`."""
+    return time_of_day(at) if abs(at - beside) < SAME_DAY_SECONDS else day(at)
 
 
 def span(seconds: float) -> str:

@@ -6,6 +6,7 @@ Only people skip. They can take only exits that the playbook defines, and never 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 
 from bot.domain.incidents.effect import KINDS, SilenceAlerts
 from bot.domain.incidents.event import Commanded, CommandName, EffectFailed, Silenced, SilencesEnded
@@ -75,12 +76,12 @@ def _handover(draft: Draft, event: Commanded) -> None:
     team = draft.rules.contacts.on_call_for(draft.run.target)
     receiver = f"<@{event.to}>" if event.to else f"the team on call ({team.team})"
     draft.set(lead=event.to)
-    matters = open_matters(draft.run, draft.at)
+    matters = open_matters(draft.run)
     said = f"<@{event.user}> handed over to {receiver}" + (f": {event.text}" if event.text else ".")
-    text = "\n".join((said, *matters))
+    text = "\n".join((said, *(each.in_utc(draft.at) for each in matters)))
     draft.record("note", text, who=event.user, data={"to": event.to or team.team})
     mentions = {"mentions": [event.to]} if event.to else calling.mentioned(draft, team)
-    draft.post_note(text, user=event.user, **mentions)
+    draft.post_note(said, user=event.user, matters=[asdict(each) for each in matters], **mentions)
     if not event.to:
         # A person who is named agreed to it; a team has to be called.
         calling.call_the_next(draft)

@@ -6,7 +6,8 @@ import pytest
 
 from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.event import Paged
-from bot.domain.incidents.handover import open_matters
+from bot.domain.incidents.handover import Matter, open_matters
+from tests.builders import START
 from tests.domain.incidents.machine.steps import Story
 
 pytestmark = pytest.mark.fast
@@ -25,10 +26,14 @@ def test_the_next_lead_is_mentioned_and_reads_what_is_open_held_and_promised() -
     assert story.run.lead == "U0BEN"
     post = story.run.posts[-1]
     assert post.data["mentions"] == ["U0BEN"]
-    assert post.data["text"].splitlines()[0] == "<@ana> handed over to <@U0BEN>: The cap is next."
-    assert "Waits for approval by 08:16 UTC: Scale llm from 4 to 5" in post.data["text"]
-    assert "The next status update is due by 08:30 UTC" in post.data["text"]
-    assert story.texts("note")[-1] == post.data["text"], "it is on the timeline"
+    assert post.data["text"] == "<@ana> handed over to <@U0BEN>: The cap is next."
+    waits, *_, due = [Matter(**each) for each in post.data["matters"]]
+    assert waits == Matter("Waits for approval", "Scale llm from 4 to 5", "by", START + 960)
+    assert due == Matter("The next status update is due", word="by", at=START + 1810)
+    first, *lines = story.texts("note")[-1].splitlines()
+    assert first == post.data["text"], "it is on the timeline"
+    assert lines[0] == "Waits for approval by 08:16 UTC: Scale llm from 4 to 5"
+    assert lines[-1] == "The next status update is due by 08:30 UTC"
 
 
 def test_without_a_name_the_team_on_call_is_mentioned_and_nobody_leads() -> None:
@@ -66,6 +71,6 @@ def test_a_ticket_pages_nobody_at_a_handover() -> None:
 
 def test_what_was_changed_and_a_watch_are_named() -> None:
     story = Story().applied()
-    watches, held = open_matters(story.run, story.at)
+    watches, held = [each.in_utc(story.at) for each in open_matters(story.run)]
     assert watches.startswith("The bot watches until ")
     assert held == "Changes in place: scale llm from 4 to 5"
