@@ -63,22 +63,17 @@ def _label(options: tuple[Alternative, ...], key: str) -> str:
 
 
 def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternative, ...]:
-    values = ScopeValues(draft.run, draft.run.readings)
-
-    def text(key: str) -> str:
-        return draft.playbook.text(name, key, values)
-
     found = []
-    for key, verdict in draft.playbook.options(name, values).items():
+    for key, verdict in draft.playbook.options(name, ScopeValues(draft.run, draft.run.readings)).items():
         why_not = ""
         if isinstance(verdict, Unknown) and not _was_not_answered(verdict):
             why_not = draft.playbook.in_words(verdict)
         elif verdict is not True:
-            why_not = text(f"{key}.why_not") or NOT_NOW
+            why_not = draft.text(f"{key}.why_not") or NOT_NOW
         elif not draft.run.held and _is_undo(draft, state.options[key]):
             why_not = NOTHING_TO_UNDO
-        label = text(f"{key}.label")
-        effect = text(f"{key}.effect") or questions.what_taking_means(draft, state.options[key].to)
+        label = draft.text(f"{key}.label")
+        effect = draft.text(f"{key}.effect") or questions.what_taking_means(draft, state.options[key].to)
         if why_not:
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")

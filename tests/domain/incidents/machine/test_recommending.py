@@ -101,6 +101,13 @@ def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_i
     assert [line.partition(":")[0] for line in request.evidence] == ["usage"], "what is listed, not all that is read"
 
 
+def test_the_effect_of_an_option_shows_a_reading_with_its_unit() -> None:
+    text = TEXT.replace("effect: Cuts streams.", "effect: 'The pool is ${room} full.'")
+    share = Reading(name="room", value=0.677, unit="ratio", at=builders.START)
+    told = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95, room=share).planned(PLANNED)
+    assert request_of(told).alternatives[0].effect == "The pool is 67.7% full."
+
+
 def test_its_numbers_are_those_that_recommended_it() -> None:
     playbook = load_text(TEXT, file="small.yaml")
     assert playbook.arguments("relieve_grow", {"results.relieve.room": 3.0, "room": 7.0}) == {"by": 6}
