@@ -22,7 +22,7 @@ from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.form import answers as form_answers
 from bot.domain.kernel.form import in_words, problems
 from bot.domain.kernel.redaction import redacted
-from bot.domain.playbooks.language import DivertState
+from bot.domain.playbooks.language import DivertState, EndState
 
 JUDGED_WITHIN_SECONDS = 30.0
 """A restarted bot takes over after 15 s, and each answer of Slack is waited for 10 s."""
@@ -300,7 +300,9 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.state)
-        entering.close(draft, getattr(state, "end", "handed_over"), "A person took over the changes still in place.")
+        ending, said = (state.end, draft.text("say")) if isinstance(state, EndState) else ("handed_over", "")
+        kept = "A person took over the changes still in place."
+        entering.close(draft, ending, f"{said} {kept}" if said else kept)
     elif answer == "hand_over":
         draft.set(lead=press.user)
         questions.ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")

@@ -377,6 +377,14 @@ def test_an_end_that_waited_for_an_undo_ends_with_it() -> None:
     assert (story.run.is_open, story.run.ending) == (False, "fixed")
 
 
+def test_an_end_whose_change_a_person_keeps_still_says_what_was_reached() -> None:
+    canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
+    story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
+    story.presses("approve").presses("approve", user="ben").settles().watched("held").chooses("keep", user="ben")
+    assert story.run.ending == "fixed"
+    assert story.run.posts[-1].data["text"] == "It is calm. A person took over the changes still in place."
+
+
 def test_an_undo_that_failed_asks_what_next() -> None:
     story = stopped_after(1).chooses("undo")
     plan = story.run.requests["R2"].plan
