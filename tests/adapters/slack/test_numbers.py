@@ -61,6 +61,12 @@ def test_a_number_that_was_never_read_takes_no_place_from_one_that_was() -> None
     assert numbers(readings(*blind), latest) == ["`kv_usage` *100%*"]
 
 
+def test_numbers_that_a_reader_can_judge_come_first() -> None:
+    tokens, used = number("prompt_tokens", 9_855), number("kv_usage", 1.0, "ratio")
+    latest = readings(tokens, used.model_copy(update={"better": "lower"}))
+    assert numbers({}, latest) == ["`kv_usage` *100%*", "`prompt_tokens` *9,855*"]
+
+
 def test_a_number_that_was_not_read_again_says_its_own_moment_and_comes_last() -> None:
     then, now = BEGAN, BEGAN + 600
     old, new = number("running", 24.8, at=then), number("thrash", 0.0, at=now)

@@ -21,11 +21,11 @@ Readings = Mapping[str, Reading]
 def numbers(baseline: Readings, latest: Readings) -> list[str]:
     """`thrash` 3.67 → *0* per finished, for signals that are plain numbers; signals never read are left out.
 
-    Numbers of the last sample come first.
+    Numbers of the last sample come first, and of those the ones whose playbook says which way is better.
     """
     began, newest = moment_of(baseline), moment_of(latest)
     names = [name for name in {**baseline, **latest} if _is_number(baseline.get(name)) or _is_number(latest.get(name))]
-    names.sort(key=lambda name: is_apart(latest.get(name), newest))
+    names.sort(key=lambda name: (is_apart(latest.get(name), newest), not (latest.get(name) or baseline[name]).better))
     shown = [(name, _dated(baseline.get(name), began), _dated(latest.get(name), newest)) for name in names[:NUMBERS]]
     return [
         f"{_called(latest.get(name) or baseline[name])} {_arrow(baseline.get(name), latest.get(name), *dates)}"
