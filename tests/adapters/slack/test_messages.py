@@ -798,6 +798,22 @@ def test_an_engines_whole_error_is_only_in_the_diagnosis(shown_on: str) -> None:
     assert "and that is all" in str(last(run(posts=(told,))).blocks)
 
 
+def test_what_was_found_keeps_its_time_beside_a_cause_that_was_read_again() -> None:
+    checks = [["found", "a bad node (2 of 4 replicas thrash)"], ["ruled_out", "a crash"]]
+    data = {"title": "full", "cause": "2 of 4 replicas thrash.", "checks": checks}
+    told = (Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=data),)
+    findings = Findings(checks=tuple(Check(state=str(text), found=kind, text=text) for kind, text in checks))
+
+    def shown(cause: str) -> str:
+        return str(card(run(cause=cause, findings=findings, posts=told), links={}).blocks)
+
+    found = "Found: a bad node (2 of 4 replicas thrash). Ruled out: a crash."
+    assert f"2 of 4 replicas thrash. {found}" in shown("2 of 4 replicas thrash.")
+    assert f"1 of 5 replicas thrashes. Checked at {time_of_day(BEGAN + 60)}. {found}" in shown(
+        "1 of 5 replicas thrashes."
+    )
+
+
 def test_what_was_found_is_the_diagnosis_where_it_has_no_other_title() -> None:
     checks = [["found", "no compression is on"], ["ruled_out", "a node fault"]]
     told = last(run(posts=(post("diagnosis", "diagnosis:2", "x", checks=checks),)))

@@ -39,7 +39,7 @@ from bot.adapters.slack.outbound.words import (
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import request_of
-from bot.domain.incidents.run import NEXT_STATUS, Run
+from bot.domain.incidents.run import NEXT_STATUS, Post, Run
 from bot.domain.kernel.links import links_of
 from bot.domain.reports.present import NOT_BEGUN
 from bot.domain.reports.statistics import ENDED
@@ -127,18 +127,27 @@ def _situation(run: Run) -> list[str]:
 
 
 def _cause(run: Run) -> str:
-    checks = [(each.found, line(each.text, 200)) for each in run.findings.checks]
-    return " ".join(filter(None, (line(run.cause, CAUSE), flags_as_code(checked(checks, "found", "ruled_out")))))
+    checks = flags_as_code(
+        checked([(each.found, line(each.text, 200)) for each in run.findings.checks], "found", "ruled_out")
+    )
+    told = _last_diagnosis(run)
+    # The cause is read again, with newer numbers than the checks had.
+    dated = f"Checked at {time_of_day(told.at)}. " if checks and told and told.data["cause"] != run.cause else ""
+    return " ".join(filter(None, (line(run.cause, CAUSE), f"{dated}{checks}")))
 
 
 def _found(run: Run) -> str:
     """The last diagnosis of a closed incident, with its time: its sentence is about what was wrong then."""
-    told = [post for post in run.posts if post.kind == "diagnosis" and post.data.get("cause")]
-    if not told:
+    told = _last_diagnosis(run)
+    if told is None:
         return ""
-    found = [(str(kind), line(text, 200)) for kind, text in told[-1].data.get("checks", ())]
-    said = f"{line(told[-1].data['cause'], CAUSE)} {flags_as_code(checked(found, 'found'))}"
-    return f"Diagnosis at {time_of_day(told[-1].at)}: {said.rstrip()}"
+    found = [(str(kind), line(text, 200)) for kind, text in told.data.get("checks", ())]
+    said = f"{line(told.data['cause'], CAUSE)} {flags_as_code(checked(found, 'found'))}"
+    return f"Diagnosis at {time_of_day(told.at)}: {said.rstrip()}"
+
+
+def _last_diagnosis(run: Run) -> Post | None:
+    return next((post for post in reversed(run.posts) if post.kind == "diagnosis" and post.data.get("cause")), None)
 
 
 # --- what it waits for ------------------------------------------------------------------------------------------------
