@@ -153,7 +153,7 @@ def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Cir
     stay = stay + len(canary) if stay > 0 else 0
     text = f"no room for a surge pod ({why}), so each replica ends before its successor starts: "
     if stay > 0:
-        each = f"each with {100 * (now - stay) / stay:.0f} % more" if stay < now else "as now"
+        each = f"each with {100 * (now - stay) / stay:.0f}% more" if stay < now else "as now"
         beside = " beside the canary" if canary else ""
         text += f"{of_workload} of {replicas_of(snapshot.workload or {})} serve meanwhile{beside}, {each}"
     else:

@@ -222,11 +222,11 @@ def test_in_place_as_many_more_may_be_missing_as_no_node_takes() -> None:
 
 def test_what_a_rollout_in_place_costs_is_counted_from_the_replicas_that_serve() -> None:
     plan = planned("set_flags", EDIT, with_two_pending())
-    assert "3 of 6 serve meanwhile, each with 33 % more; 30 requests run on each now, then up to 40" in weighed(
+    assert "3 of 6 serve meanwhile, each with 33% more; 30 requests run on each now, then up to 40" in weighed(
         plan, "room"
     )
     assert plan.expected.startswith(
-        "3 of 6 replicas serve until 4 have started, one after the other: 50 % of the capacity is missing, 33 % already"
+        "3 of 6 replicas serve until 4 have started, one after the other: 50% of the capacity is missing, 33% already"
     )
     assert "at most 3 replicas less" in weighed(plan, "disruption_budget")
 

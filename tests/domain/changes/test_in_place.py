@@ -81,10 +81,10 @@ def test_the_request_shows_what_is_lost_meanwhile_and_the_load_on_the_others() -
     assert grade(plan, "room") == "warning"
     assert weighed(plan, "room") == (
         "no room for a surge pod (0 free accelerators on schedulable nodes), so each replica ends before its successor"
-        " starts: 3 of 4 serve meanwhile, each with 33 % more; 30 requests run on each now, then up to 40; 48 wait"
+        " starts: 3 of 4 serve meanwhile, each with 33% more; 30 requests run on each now, then up to 40; 48 wait"
     )
     assert plan.expected.startswith("3 of 4 replicas serve until 4 have started")
-    assert "25 % of the capacity is missing" in plan.expected
+    assert "25% of the capacity is missing" in plan.expected
     assert "at most 1 replicas less" in weighed(plan, "disruption_budget")
 
 
@@ -98,7 +98,7 @@ def test_a_canary_that_serves_replaces_the_replica_that_is_down_meanwhile() -> N
     plan = planned("promote", {}, with_the_last_gpu())
     assert grade(plan, "room") == "note"
     assert weighed(plan, "room").endswith(
-        "3 of 4 serve meanwhile beside the canary, each with 25 % more; 30 requests run on each now, then up to 38;"
+        "3 of 4 serve meanwhile beside the canary, each with 25% more; 30 requests run on each now, then up to 38;"
         " 48 wait"
     )
     assert plan.expected == "3 of 4 replicas and the canary serve while the replicas are replaced one by one"
@@ -107,7 +107,7 @@ def test_a_canary_that_serves_replaces_the_replica_that_is_down_meanwhile() -> N
 def test_a_canary_that_serves_nobody_replaces_none() -> None:
     plan = planned("promote", {}, with_the_last_gpu(endpoint_slices=(endpoint_slice(*snapshot().pods),)))
     assert grade(plan, "room") == "warning"
-    assert "25 % of the capacity is missing" in plan.expected
+    assert "25% of the capacity is missing" in plan.expected
 
 
 def test_an_approval_of_the_canary_and_its_rollout_covers_a_rollout_in_place_beside_it() -> None:

@@ -407,9 +407,9 @@ def _lost_in_place(snapshot: ClusterSnapshot, template: Obj, none: str) -> str:
     lost, already = replicas - stay, replicas - ready_replicas(snapshot)
     text = (
         f"{stay} of {replicas} replicas serve until {replicas - without_node(snapshot)} have started, one after the"
-        f" other: {100 * lost / replicas:.0f} % of the capacity is missing"
+        f" other: {100 * lost / replicas:.0f}% of the capacity is missing"
     )
-    return text + (f", {100 * already / replicas:.0f} % already now" if already else "")
+    return text + (f", {100 * already / replicas:.0f}% already now" if already else "")
 
 
 def _cuts_requests(snapshot: ClusterSnapshot, template: Obj) -> bool:
