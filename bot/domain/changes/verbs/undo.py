@@ -101,7 +101,7 @@ def plan_undo(situation: Situation) -> Plan:
         circumstances=circumstances,
         risk=VERB.risk,
         expected=_expected(snapshot, inverses),
-        undo_text="none: an undo is not undone, the change is proposed again",
+        undo_text="none: the playbook proposes the change again where it is needed",
     )
 
 
