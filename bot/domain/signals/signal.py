@@ -90,6 +90,11 @@ def in_words(value: Value | None, unit: str = "") -> str:
     return _number(value) + (f" {unit}" if unit else "")
 
 
+def unit_beside(title: str, unit: str) -> str:
+    """Returns the unit, unless the title begins with it: `Requests running: 19`."""
+    return "" if title.lower().startswith(unit.lower()) else unit
+
+
 def _duration(seconds: float) -> str:
     for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s")):
         if seconds >= 2 * size or (unit == "s" and seconds >= 1):

@@ -18,7 +18,7 @@ from bot.domain.kernel.errors import BotError
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.reports.chart import Chart, Panel, chart_of
 from bot.domain.signals.sampling import metrics_of, span_of, with_target
-from bot.domain.signals.signal import SHOWN_UNITS
+from bot.domain.signals.signal import SHOWN_UNITS, unit_beside
 from bot.domain.signals.window import Window
 from bot.flow.handlers.read import PlaybookOf
 from bot.flow.perform_effect import Done, EffectContext
@@ -103,6 +103,5 @@ def caption_of(run: Run, chart: Chart) -> str:
 
 
 def _unit(panel: Panel) -> str:
-    """Where neither the numbers nor the title have it: `14 s`, `Requests waiting 14`."""
-    has_it = panel.unit in SHOWN_UNITS or panel.title.lower().startswith(panel.unit.lower())
-    return "" if has_it else f" {panel.unit}"
+    unit = "" if panel.unit in SHOWN_UNITS else unit_beside(panel.title, panel.unit)
+    return f" {unit}" if unit else ""

@@ -46,6 +46,11 @@ def test_a_number_is_called_by_its_label_and_judged_if_the_playbook_says_how(
     assert numbers(readings(then), readings(last)) == [said]
 
 
+def test_a_unit_that_its_label_begins_with_is_not_repeated() -> None:
+    waits = number("waiting", 14, "requests").model_copy(update={"label": "Requests waiting"})
+    assert numbers({}, readings(waits)) == ["Requests waiting *14*"]
+
+
 def test_a_share_is_in_percent_and_needs_no_unit() -> None:
     assert numbers({}, readings(number("kv_usage", 0.66, "ratio"))) == ["`kv_usage` *66.0%*"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.outbound.words import SAME_DAY_SECONDS, day, moment, value
-from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
+from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading, unit_beside
 
 NUMBERS = 6
 SMALL = 0.05
@@ -82,7 +82,8 @@ def _verdict(before: Reading | None, last: Reading | None) -> str:
 
 def _arrow(before: Reading | None, last: Reading | None, began: str, ended: str) -> str:
     then = f"{_shown(before)}{began} → " if before is not None else ""
-    unit = (last or before or Reading(name="")).unit
+    reading = last or before or Reading(name="")
+    unit = unit_beside(reading.called, reading.unit)
     units = f" {line(unit, 40)}" if unit and unit != "ratio" else ""
     return f"{then}*{_shown(last)}*{units}{_verdict(before, last)}{ended}"
 

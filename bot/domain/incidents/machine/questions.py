@@ -13,7 +13,7 @@ from bot.domain.incidents.run import Question, Run
 from bot.domain.playbooks.edges import edges_of
 from bot.domain.playbooks.language import PEOPLE, AskState, Choice, DivertState, EndState, WatchState
 from bot.domain.playbooks.text_sizes import LABEL
-from bot.domain.signals.signal import Reading, in_words
+from bot.domain.signals.signal import Reading, in_words, unit_beside
 from bot.domain.signals.window import STALE_SECONDS, clock
 
 GO_ON = "go_on"
@@ -244,6 +244,4 @@ def _evidence_of(reading: Reading) -> str:
     if reading.fields:
         parts = [(name.replace("_", " "), value) for name, value in reading.fields.items() if value != ""]
         return ", ".join(f"{name} {in_words(value)}" for name, value in parts)
-    # `Requests running: 19`: its name has its unit.
-    unit = "" if reading.called.lower().startswith(reading.unit.lower()) else reading.unit
-    return in_words(reading.value, unit)
+    return in_words(reading.value, unit_beside(reading.called, reading.unit))
