@@ -798,6 +798,25 @@ def test_an_engines_whole_error_is_only_in_the_diagnosis(shown_on: str) -> None:
     assert "and that is all" in str(last(run(posts=(told,))).blocks)
 
 
+def test_an_end_that_may_be_tomorrow_has_its_date() -> None:
+    tomorrow = BEGAN + 24 * 3600
+    watched = run(watch=ActiveWatch(started_at=BEGAN, until=tomorrow))
+    asked = questioned()
+    assert asked.open_question is not None
+    later = asked.open_question.model_copy(update={"expires_at": tomorrow})
+    asked = asked.with_(questions={later.question_id: later})
+    requested = waiting(expires_at=tomorrow)
+    for shown in (
+        card(watched, links={}),
+        card(asked, links={}),
+        last(asked),
+        card(requested, links={}),
+        last(requested),
+    ):
+        assert day(tomorrow) in str(shown.blocks)
+        assert time_of_day(tomorrow) not in str(shown.blocks)
+
+
 def test_what_was_found_keeps_its_time_beside_a_cause_that_was_read_again() -> None:
     checks = [["found", "a bad node (2 of 4 replicas thrash)"], ["ruled_out", "a crash"]]
     data = {"title": "full", "cause": "2 of 4 replicas thrash.", "checks": checks}

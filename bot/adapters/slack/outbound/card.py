@@ -34,6 +34,7 @@ from bot.adapters.slack.outbound.words import (
     day,
     moment,
     span,
+    time_beside,
     time_of_day,
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
@@ -172,11 +173,11 @@ def standing(run: Run) -> str:
 def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (question := run.open_question) is not None:
         ask = linked(line(capitalized(question.text), 200), links.get(question.slot))
-        return f"▶ Needs an answer{_by(question.expires_at)}: {ask}"
+        return f"▶ Needs an answer{_by(question.expires_at, question.asked_at)}: {ask}"
     if (request := run.open_request) is not None:
         what = linked(line(called(run, request), 200), links.get(request.slot))
         of = f" of {teams}" if (teams := missing_teams(request)) else ""
-        return f"⏳ Needs approval{of}{_by(request.expires_at)}: {what}"
+        return f"⏳ Needs approval{of}{_by(request.expires_at, request.asked_at)}: {what}"
     if (advised := run.advised) is not None:
         what = linked(line(called(run, advised), 200), links.get(advised.slot))
         until = f" until {moment(run.watch.until)}" if run.watch is not None else ""
@@ -188,7 +189,7 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
         return f"{stage}: *{title or line(run.doing, 150)}*"
     doing = line(run.doing, 150) or NOT_BEGUN
     if run.watch is not None:
-        return f"👀 Checking: *{doing}*, until {time_of_day(run.watch.until)} at the latest"
+        return f"👀 Checking: *{doing}*, until {time_beside(run.watch.until, run.watch.started_at)} at the latest"
     return f"🔎 Reading: *{doing}*"
 
 
@@ -198,8 +199,8 @@ def progress_of(run: Run) -> str:
     return f" · {line(under_way.progress, 300)}" if under_way is not None and under_way.progress else ""
 
 
-def _by(at: float | None) -> str:
-    return f" by {time_of_day(at)}" if at is not None else ""
+def _by(at: float | None, asked_at: float) -> str:
+    return f" by {time_beside(at, asked_at)}" if at is not None else ""
 
 
 def linked(text: str, url: str | None) -> str:

@@ -166,7 +166,8 @@ def _ways_to_answer(run: Run, question: Question) -> list[Block]:
     ]
     more = [("Details", ButtonValue(run.incident_id, question.question_id, choice=DETAILS))]
     made += [select("Other answers…", f"{CHOOSE}{MENU}", rest), menu(more, MORE)]
-    until = f"Please answer by {time_of_day(question.expires_at)}." if question.expires_at is not None else ""
+    at = question.expires_at
+    until = f"Please answer by {time_beside(at, question.asked_at)}." if at is not None else ""
     missing = len(question.choices) - len(values)
     left_out = f"{missing} more choices do not fit here." if missing else ""
     return [*actions([each for each in made if each]), *context([until, left_out])]

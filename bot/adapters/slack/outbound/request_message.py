@@ -30,6 +30,7 @@ from bot.adapters.slack.outbound.words import (
     capitalized,
     moment,
     span,
+    time_beside,
     time_of_day,
     value,
 )
@@ -449,7 +450,7 @@ def _time_left(request: Request) -> str:
     if request.expires_at is None:
         return f"expires {span(request.policy.expires_seconds)} after it is posted"
     longer = f" ({mention(request.extended_by)} asked for more time)" if request.extended_by else ""
-    return f"by {time_of_day(request.expires_at)}{longer}"
+    return f"by {time_beside(request.expires_at, request.asked_at)}{longer}"
 
 
 def _decide_or_decided(run: Run, request: Request) -> list[Block]:
