@@ -28,9 +28,10 @@ LEAD_SHARE, MIN_LEAD_SECONDS = 0.25, 300.0
 """How much time before the alert is shown, so that normal behavior is visible."""
 MAX_SECONDS = 6 * 3600.0
 
-# `thrash < settings.recovered_ratio`: a bare limit. A value computed from a setting is not a line that could be drawn.
+# `thrash < settings.recovered_ratio`: a bare limit. A value computed from a setting is not a line that could be drawn,
+# nor is what a value computed from the signal is compared with: `finished * ttft_missed >= settings.least_late`.
 _LIMIT = re.compile(
-    r"(?<![\w.])(?P<signal>[a-z_]\w*)\s*(?:[<>]=?)\s*settings\.(?P<setting>\w+)(?!\s*[-+*/\w.])", re.ASCII
+    r"(?:^|[(!&|?:,])\s*(?P<signal>[a-z_]\w*)\s*(?:[<>]=?)\s*settings\.(?P<setting>\w+)(?!\s*[-+*/\w.])", re.ASCII
 )
 
 

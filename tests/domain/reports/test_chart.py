@@ -51,6 +51,7 @@ states:
     go:
       - {when: waiting > settings.queue, to: calm}
       - {when: thrash > settings.thrash_ratio && usage > settings.ceiling * 0.5, to: calm}
+      - {when: '(waiting > settings.queue) || waiting * usage > settings.calm_ratio', to: calm}
       - {otherwise: over}
     unknown: over
   calm: {watch: {calm: thrash <= settings.calm_ratio}, for: 5m, within: 20m, held: over, not_held: over}
@@ -63,6 +64,12 @@ def test_what_was_watched_is_charted_first_with_the_settings_it_was_held_against
     found = charted(PLAYBOOK, ("look", "calm", "over"))
     assert list(found) == ["thrash", "waiting"]
     assert [limit.setting for limit in found["thrash"]] == ["calm_ratio", "thrash_ratio"]
+    assert found["waiting"] == (Limit(setting="queue", value=2.0),)
+
+
+def test_what_a_product_is_compared_with_is_no_limit_of_its_factor() -> None:
+    found = charted(PLAYBOOK, ("look",))
+    assert "usage" not in found
     assert found["waiting"] == (Limit(setting="queue", value=2.0),)
 
 
