@@ -373,16 +373,16 @@ def test_ways_within_a_fragment_are_counted_and_named_only_where_all_are_asked_f
 
 def test_an_edge_within_a_fragment_needs_a_case_in_one_playbook_only_and_an_exit_in_each(tmp_path: Path) -> None:
     case = (
-        "- name: it\n  given: {running: {a: 10, b: 1}, drain_mode: {mode: none}}\n"
-        "  answers: {renew_cut: stop}\n  expect: {path: ['...', renew_mode, renew_cut, over]}\n"
+        "- name: it\n  given: {running: {a: 10, b: 1}, drain_mode: {mode: {unknown: no answer}}}\n"
+        "  answers: {renew_cannot: stop}\n  expect: {path: ['...', renew_mode, renew_cannot, over]}\n"
     )
     for name, cases in (("grow", case), ("other", "- name: it\n  expect: {path: [look]}\n")):
         written(tmp_path, RENEW.replace("grow", name), f"{name}.yaml")
         written(tmp_path, cases, f"{name}.test.yaml")
     told = CliRunner().invoke(app, ["playbook", "test", "--all-edges", str(tmp_path)]).stdout
     left = [line for line in told.splitlines() if line.startswith("  other: no case")]
-    assert not any("'renew_mode' by 'go 1" in line for line in left), "the other playbook has a case for it"
-    assert any("'renew_cut' by 'choices stop" in line for line in left), "it leads elsewhere in each playbook"
+    assert not any("'renew_mode' by 'unknown" in line for line in left), "the other playbook has a case for it"
+    assert any("'renew_cannot' by 'choices stop" in line for line in left), "it leads elsewhere in each playbook"
 
 
 RECOMMENDS = (
