@@ -67,8 +67,8 @@ class Answer:
     def message(self) -> str:
         """The server's message, for people."""
         # A text is a proxy's, or a kubelet's: it may be a whole page.
-        said = self.body.get("message") if isinstance(self.body, dict) else str(self.body or "").strip()[:200]
-        text = f"{self.status} {said or 'without a reason'}"
+        message = self.body.get("message") if isinstance(self.body, dict) else str(self.body or "").strip()[:200]
+        text = f"{self.status} {message or 'without a reason'}"
         return f"{text}: {NOT_KNOWN}" if self.status == UNAUTHORIZED else text
 
     @property
@@ -103,7 +103,7 @@ class _Wanted:
     query: Mapping[str, str]
     body: Any
     timeout: aiohttp.ClientTimeout
-    most_bytes: int | None
+    max_bytes: int | None
     passed_on: bool
     insists: bool
 
@@ -138,8 +138,8 @@ class Refusals:
         self._forbidden = (first, self._now()) if status == FORBIDDEN else None
 
     @property
-    def said(self) -> str:
-        """In words for people; empty if the server accepts the bot, as far as is known."""
+    def reason(self) -> str:
+        """Why the API server refuses the bot, for people; empty if it does not, as far as is known."""
         if self._is_unknown:
             return f"{UNAUTHORIZED} Unauthorized: " + "; ".join(filter(None, (NOT_KNOWN, self.no_credentials)))
         first, last = self._forbidden or (0.0, 0.0)
@@ -199,7 +199,7 @@ class KubernetesClient:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         deadline_seconds: float = DEADLINE_SECONDS,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
         passed_on: bool = False,
         insists: bool = False,
     ) -> Answer:
@@ -208,12 +208,12 @@ class KubernetesClient:
         `passed_on`: a kubelet or a pod answers, and its silence is not the server's. `insists`: also ask a server that
         has not answered for a while.
 
-        `most_bytes`: for answers that the API server does not write itself; no more than that is read.
+        `max_bytes`: for answers that the API server does not write itself; no more than that is read.
         """
         if self._reads_only and method != "GET" and not path.startswith(REVIEWS):
             raise NotSentError(READS_ONLY)
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS)
-        wanted = _Wanted(method, path, query or {}, body, timeout, most_bytes, passed_on, insists)
+        wanted = _Wanted(method, path, query or {}, body, timeout, max_bytes, passed_on, insists)
         api, shown = await self._opened()
         answer = await self._exchange(api, wanted)
         if answer.status == UNAUTHORIZED and await self._renewed(shown):
@@ -224,7 +224,7 @@ class KubernetesClient:
         return answer
 
     async def _exchange(self, api: ApiClient, wanted: _Wanted) -> Answer:
-        method, most_bytes = wanted.method, wanted.most_bytes
+        method, max_bytes = wanted.method, wanted.max_bytes
         content_type = JSON_PATCH if method == "PATCH" else "application/json"
         sent = await api.param_serialize(
             method,
@@ -240,14 +240,14 @@ class KubernetesClient:
                     response = await api.call_api(*sent, _request_timeout=wanted.timeout)
                 except _RedirectedError as redirected:
                     return redirected.answer
-                raw = await (response.read() if most_bytes is None else _at_most(response.response, most_bytes))
+                raw = await (response.read() if max_bytes is None else _at_most(response.response, max_bytes))
         except CircuitOpenError as error:
             raise NotSentError(str(error)) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise NotSentError(f"the API server cannot be reached: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            said = str(error) or type(error).__name__
-            raise NoAnswerError(f"no answer from the API server: {said}") from error
+            reason = str(error) or type(error).__name__
+            raise NoAnswerError(f"no answer from the API server: {reason}") from error
         headers = dict(response.headers)
         return Answer(response.status, _decoded(raw, headers), headers)
 
@@ -258,7 +258,7 @@ class KubernetesClient:
                 await self.request("GET", "/version", deadline_seconds=CONNECT_SECONDS)
             except (NotSentError, NoAnswerError) as error:
                 return str(error)
-        return self.refusals.said
+        return self.refusals.reason
 
     @contextlib.asynccontextmanager
     async def websocket(
@@ -343,9 +343,9 @@ async def _upgraded(
     return socket
 
 
-async def _at_most(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+async def _at_most(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     try:
-        return await at_most(response.content.iter_any(), most_bytes)
+        return await at_most(response.content.iter_any(), max_bytes)
     except TooLargeError as error:
         response.close()
         raise NoAnswerError(f"the answer is {error}") from error

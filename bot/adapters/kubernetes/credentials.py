@@ -90,8 +90,8 @@ async def _load(connection: Connection, now: float) -> Credentials:
         raise NotSentError(f"no way to the cluster: {error}") from error
     except malformed as error:
         # Only the kind of the error: its text may quote the file, which contains secrets.
-        said = f"{connection.kubeconfig} is not a kubeconfig ({type(error).__name__})"
-        raise NotSentError(f"no way to the cluster: {said}") from None
+        reason = f"{connection.kubeconfig} is not a kubeconfig ({type(error).__name__})"
+        raise NotSentError(f"no way to the cluster: {reason}") from None
     if token := configuration.api_key.get("BearerToken"):
         # A file ends with a newline, which a header must not contain.
         configuration.api_key["BearerToken"] = token.strip()

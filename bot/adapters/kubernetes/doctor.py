@@ -37,8 +37,8 @@ async def access(
         version = await client.request("GET", "/version")
         if not version.is_ok:
             raise ClusterError(version.message)
-        said = version.body if isinstance(version.body, dict) else {}
-        reached = fine(ABOUT, f"answers, version {said.get('gitVersion', 'unknown')}")
+        body = version.body if isinstance(version.body, dict) else {}
+        reached = fine(ABOUT, f"answers, version {body.get('gitVersion', 'unknown')}")
         outside = await check(client, [each for each in wanted if each.is_cluster_wide], namespace="")
         asked = namespaces or await _where(client, inside, known)
         judged = [judge(await check(client, inside, namespace=one), namespace=one) for one in asked]

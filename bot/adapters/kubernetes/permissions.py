@@ -134,7 +134,7 @@ class Permissions:
         for (_, namespace), answer in zip(wanted, checked, strict=True):
             if not answer.is_allowed:
                 refused.setdefault(namespace, []).append(answer)
-        return "; ".join(_told(namespace, answers) for namespace, answers in refused.items())
+        return "; ".join(_refusal(namespace, answers) for namespace, answers in refused.items())
 
     async def _checked(self, permission: Permission, namespace: str) -> Checked:
         asked_at, known = self._known.get((permission, namespace), (float("-inf"), None))
@@ -145,7 +145,7 @@ class Permissions:
         return answer
 
 
-def _told(namespace: str, refused: Sequence[Checked]) -> str:
+def _refusal(namespace: str, refused: Sequence[Checked]) -> str:
     where = f"in {namespace}" if namespace else "in the cluster"
     reasons = ", ".join(dict.fromkeys(each.reason for each in refused if each.reason)) or "no role grants it"
     return f"the bot may not {', '.join(str(each.permission) for each in refused)} {where}: {reasons}"

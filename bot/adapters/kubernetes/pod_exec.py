@@ -36,26 +36,26 @@ class PodExec:
             wanted = [("container", container), ("stdout", "true"), ("stderr", "true")]
             wanted += [("command", word) for word in query.command]
             async with self._client.websocket(path, wanted) as socket:
-                said, status = await _heard(socket, program)
+                output, status = await _received(socket, program)
         except aiohttp.WSServerHandshakeError as error:
             raise SourceError(f"{program} may not be run: HTTP {error.status}") from error
         except (aiohttp.ClientError, OSError, NotSentError, ClusterError) as error:
             raise SourceError(f"{program} could not be run: {error or type(error).__name__}") from error
-        return _answer(program, said, status)
+        return _answer(program, output, status)
 
 
-async def _heard(socket: aiohttp.ClientWebSocketResponse, program: str) -> tuple[str, dict[str, Any]]:
+async def _received(socket: aiohttp.ClientWebSocketResponse, program: str) -> tuple[str, dict[str, Any]]:
     """Everything from both outputs, and the status that ends it."""
-    said = bytearray()
+    output = bytearray()
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             continue
         channel, data = message.data[0], message.data[1:]
         if channel == STATUS and data:
-            return said.decode("utf-8", errors="replace"), _status(data)
+            return output.decode("utf-8", errors="replace"), _status(data)
         if channel in (STDOUT, STDERR):
-            said += data
-        if len(said) > MAX_BYTES:
+            output += data
+        if len(output) > MAX_BYTES:
             raise SourceError(f"{program} said more than {MAX_BYTES >> 10} kB")
     raise SourceError(f"{program} was cut off before it ended")
 
@@ -68,9 +68,9 @@ def _status(data: bytes) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
-def _answer(program: str, said: str, status: dict[str, Any]) -> str:
+def _answer(program: str, output: str, status: dict[str, Any]) -> str:
     """A program that ran and failed has given its reason, which the caller judges; one that never ran has not."""
-    if status.get("status") == "Success" or (status.get("reason") == "NonZeroExitCode" and said.strip()):
-        return said
+    if status.get("status") == "Success" or (status.get("reason") == "NonZeroExitCode" and output.strip()):
+        return output
     reason = redacted(str(status.get("message") or "failed without a reason"))
     raise SourceError(f"{program}: {reason[:200]}")

@@ -26,7 +26,7 @@ class ProxyPages:
             pod = path_of("Pod", page.namespace, page.pod)
             path = f"{pod}:{page.port}/proxy{page.path}"
             answer = await self._client.request(
-                "GET", path, deadline_seconds=DEADLINE_SECONDS, most_bytes=MAX_PAGE_BYTES, passed_on=True
+                "GET", path, deadline_seconds=DEADLINE_SECONDS, max_bytes=MAX_PAGE_BYTES, passed_on=True
             )
         except (NotSentError, NoAnswerError, ClusterError) as error:
             raise SourceError(f"{page.path} through the API server: {error}") from error

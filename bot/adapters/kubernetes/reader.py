@@ -28,7 +28,7 @@ from bot.domain.kernel.errors import ClusterError, RefusedError
 from bot.domain.kernel.target import Target
 
 SNAPSHOT_SECONDS = 10.0
-LOOKS, LOOK_AGAIN_SECONDS = 10, 0.1
+MAX_READS, READ_AGAIN_SECONDS = 10, 0.1
 """How often a workload is read until its controller has observed its last change, and the interval."""
 CLUSTER_WIDE_SECONDS = 2.0
 SHARED_SECONDS = 1.0
@@ -191,10 +191,10 @@ class KubernetesReader:
         """
         find = self.shared_find if shared else self.find
         workload = await find(target.kind, target.namespace, target.name)
-        for _ in range(LOOKS - 1):
+        for _ in range(MAX_READS - 1):
             if workload is None or rollout_state(workload).is_observed:
                 break
-            await self._pause(LOOK_AGAIN_SECONDS)
+            await self._pause(READ_AGAIN_SECONDS)
             workload = await self.find(target.kind, target.namespace, target.name)
         return workload
 

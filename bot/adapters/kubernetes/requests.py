@@ -121,14 +121,14 @@ def misfit(call: Call, present: Obj | None) -> str:
         return f"{call.target} does not exist any more"
     broken = list(broken_tests(call.body, present))
     broken += [Broken(path, ABSENT, value_at(present, path)) for path in _added(call) if _is_there(present, path)]
-    return f"changed by somebody else: {said(broken)}" if broken else ""
+    return f"changed by somebody else: {differences(broken)}" if broken else ""
 
 
 def _is_there(present: Obj, path: str) -> bool:
     return value_at(present, path) is not ABSENT
 
 
-def said(broken: Sequence[Broken]) -> str:
+def differences(broken: Sequence[Broken]) -> str:
     return "; ".join(f"{b.path} is {_shown(b.present)}, expected {_shown(b.expected)}" for b in broken)
 
 
@@ -140,9 +140,9 @@ def _shown(value: Any) -> str:
 def outcome(call: Call, answer: Answer) -> Sent:
     """What an answer to a mutating request means; `unclear` only if the server itself may not know."""
     if answer.is_ok:
-        said = answer.headers.get("Warning", "")
+        warning = answer.headers.get("Warning", "")
         return (
-            Sent("done", said)
+            Sent("done", warning)
             if answer.is_of_server
             else Sent("unclear", f"not the API server's answer: {answer.message}")
         )

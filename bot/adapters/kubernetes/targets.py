@@ -74,9 +74,9 @@ class TargetFinder:
 
     def _target(self, namespace: str, kind: str, workload: Obj) -> Target:
         # An alert about our own canary is about the workload that it represents.
-        name = annotations_of(workload).get(CANARY_OF_ANNOTATION) or name_of(workload)
-        said = annotations_of(workload)
-        slo = tuple((setting, said[key]) for setting, key in SLO_ANNOTATIONS.items() if key in said)
+        annotations = annotations_of(workload)
+        name = annotations.get(CANARY_OF_ANNOTATION) or name_of(workload)
+        slo = tuple((setting, annotations[key]) for setting, key in SLO_ANNOTATIONS.items() if key in annotations)
         return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name, slo=slo)
 
     async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:

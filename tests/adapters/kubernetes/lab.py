@@ -108,7 +108,7 @@ class Hands:
     cluster: KubernetesCluster
     writer: KubernetesWriter
     target: Target = TARGET
-    longest_seconds: float = MAX_SECONDS
+    max_seconds: float = MAX_SECONDS
 
     async def snapshot(self) -> ClusterSnapshot:
         """As the flow sees it: with the load of each replica, which is idle here."""
@@ -138,24 +138,24 @@ class Hands:
                 assert sent.result == "done", f"{step.title}: {sent}"
 
     async def until_done(self, wait: Wait) -> Progress:
-        said = Progress("pending", "never looked")
-        ends = time.monotonic() + self.longest_seconds
+        status = Progress("pending", "never looked")
+        ends = time.monotonic() + self.max_seconds
         while time.monotonic() < ends:
-            said = progress(wait, await self.snapshot())
-            assert said.state != "failed", f"{wait.title}: {said.text}"
-            if said.state == "done":
-                return said
+            status = progress(wait, await self.snapshot())
+            assert status.state != "failed", f"{wait.title}: {status.text}"
+            if status.state == "done":
+                return status
             await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
-        raise AssertionError(f"not within {self.longest_seconds} s: {wait.title}; last: {said.text}")
+        raise AssertionError(f"not within {self.max_seconds} s: {wait.title}; last: {status.text}")
 
     async def until_seen(self, description: str, condition: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-        ends = time.monotonic() + self.longest_seconds
+        ends = time.monotonic() + self.max_seconds
         while time.monotonic() < ends:
             snapshot = await self.snapshot()
             if condition(snapshot):
                 return snapshot
             await asyncio.sleep(LOOK_SECONDS)  # between two looks; what ends the wait is the condition
-        raise AssertionError(f"not within {self.longest_seconds} s: {description}")
+        raise AssertionError(f"not within {self.max_seconds} s: {description}")
 
 
 @dataclass(frozen=True, kw_only=True)

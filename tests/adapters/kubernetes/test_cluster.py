@@ -97,8 +97,8 @@ async def test_cluster_autoscalers_status_is_read_by_name_and_may_be_forbidden(l
 
 
 async def test_the_workloads_annotations_name_its_slo(lab: Lab) -> None:
-    said = {"incident-bot/ttft-target": "2s", "incident-bot/slo-objective": "0.95", "other": "x"}
-    await lab.somebody_patches(LLM, {"metadata": {"annotations": said}})
+    annotations = {"incident-bot/ttft-target": "2s", "incident-bot/slo-objective": "0.95", "other": "x"}
+    await lab.somebody_patches(LLM, {"metadata": {"annotations": annotations}})
     found = await lab.cluster.resolve(alert())
     assert found is not None
     assert found.slo == (("ttft_target", "2s"), ("objective", "0.95"))
@@ -111,7 +111,7 @@ async def test_without_the_workload_there_is_no_world(lab: Lab) -> None:
         await lab.snapshot()
 
 
-async def test_a_read_that_the_role_forbids_is_told_from_a_server_that_does_not_answer(lab: Lab) -> None:
+async def test_a_forbidden_read_is_distinguished_from_a_server_that_does_not_answer(lab: Lab) -> None:
     await lab.fault("get deployments", "403")
     with pytest.raises(RefusedError, match="403"):
         await lab.cluster.resolve(alert())
@@ -123,7 +123,7 @@ async def test_a_workload_that_does_not_exist_is_none(lab: Lab) -> None:
     assert (snapshot.workload, snapshot.pods) == (None, ())
 
 
-async def test_a_server_that_does_not_answer_is_said_so(unused_tcp_port: int) -> None:
+async def test_a_server_that_does_not_answer_is_reported_as_such(unused_tcp_port: int) -> None:
     async with KubernetesClient(Connection(url=f"http://127.0.0.1:{unused_tcp_port}")) as nowhere:
         cluster = KubernetesCluster(nowhere, name="sandbox")
         with pytest.raises(ClusterError, match="cannot be reached"):
@@ -239,7 +239,7 @@ def test_every_verb_says_what_it_needs() -> None:
     assert silent == ["probe_request"]
 
 
-async def test_a_token_is_sent_and_a_wrong_one_is_said_so() -> None:
+async def test_a_token_is_sent_and_a_wrong_one_is_reported() -> None:
     with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--token", "secret") as running:
         async with KubernetesClient(Connection(url=running.url, token="secret")) as right:
             snapshot = await KubernetesCluster(right, name="sandbox").snapshot(TARGET, incident_id="INC-42")
@@ -280,7 +280,7 @@ async def test_a_kubeconfig_leads_to_the_cluster_of_its_context(tmp_path: Path) 
         pytest.param(Connection(), id="not-in-a-pod"),
     ],
 )
-async def test_without_a_way_to_the_cluster_the_reason_is_said(where: Connection) -> None:
+async def test_without_a_way_to_the_cluster_the_reason_is_reported(where: Connection) -> None:
     async with KubernetesClient(where) as client:
         with pytest.raises(ClusterError, match="no way to the cluster"):
             await KubernetesCluster(client, name="sandbox").snapshot(TARGET, incident_id="INC-42")

@@ -137,7 +137,7 @@ async def test_a_token_file_is_read_again_every_minute(cluster: Cluster) -> None
         assert (await client.request("GET", NODES)).is_ok
 
 
-async def test_when_nothing_helps_the_refusal_is_told_and_the_plugin_is_not_run_for_every_request(
+async def test_when_nothing_helps_the_refusal_is_reported_and_the_plugin_is_not_run_for_every_request(
     cluster: Cluster,
 ) -> None:
     cluster.hand_out("first", minutes=None)

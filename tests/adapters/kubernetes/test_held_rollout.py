@@ -127,8 +127,8 @@ async def test_a_bot_that_stops_half_way_leaves_a_rollout_that_ends_nobody(lab: 
     so_far = await stopped_after(lab, await lab.plan("set_flags", edits=CAP), releases=1)
 
     def is_half_way(seen: ClusterSnapshot) -> bool:
-        said = rollout_state(seen.workload or {})
-        return (len(lab.serving(seen)), said.total, said.updated) == (5, 5, 2)
+        rollout = rollout_state(seen.workload or {})
+        return (len(lab.serving(seen)), rollout.total, rollout.updated) == (5, 5, 2)
 
     # The new ones are Ready, and a rollout that is not held would end the next old one now.
     snapshot = await lab.until_seen("both new replicas serve, and the Deployment knows it", is_half_way)

@@ -36,7 +36,7 @@ async def client(world: World) -> AsyncIterator[KubernetesClient]:
         yield made
 
 
-async def test_nvidia_smi_tells_of_the_gpus_that_the_replica_holds(world: World, client: KubernetesClient) -> None:
+async def test_nvidia_smi_lists_the_gpus_that_the_replica_holds(world: World, client: KubernetesClient) -> None:
     pod = world.in_rotation()[0]
     gpus = nvidia_gpus(await PodExec(client).ask("serving", pod, "vllm", GpuQuery.NVIDIA), FIELDS)
     limits = next(one for one in world.pods() if one["metadata"]["name"] == pod)["spec"]["containers"][0]["resources"]
@@ -44,15 +44,15 @@ async def test_nvidia_smi_tells_of_the_gpus_that_the_replica_holds(world: World,
     assert (gpus["0"].recovery, gpus["0"].values["ecc_dbe"]) == ("None", 0.0)
 
 
-async def test_a_program_that_failed_is_heard_to_the_end(world: World, client: KubernetesClient) -> None:
+async def test_the_output_of_a_program_that_failed_is_read_to_the_end(world: World, client: KubernetesClient) -> None:
     pod = world.in_rotation()[0]
     node = next(one for one in world.pods() if one["metadata"]["name"] == pod)["spec"]["nodeName"]
     world.post(f"/__sandbox__/nodes/{node}/gpu", {"xid": 79}).raise_for_status()
     try:
-        said = await PodExec(client).ask("serving", pod, "vllm", GpuQuery.NVIDIA_OLD)
+        output = await PodExec(client).ask("serving", pod, "vllm", GpuQuery.NVIDIA_OLD)
     finally:
         world.post(f"/__sandbox__/nodes/{node}/gpu", {"clear": True}).raise_for_status()
-    assert "GPU is lost" in said
+    assert "GPU is lost" in output
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ async def test_a_program_that_failed_is_heard_to_the_end(world: World, client: K
         pytest.param("sidecar", GpuQuery.NVIDIA, "nvidia-smi may not be run: HTTP 400", id="no-container"),
     ],
 )
-async def test_what_cannot_be_run_is_told_with_its_reason(
+async def test_a_program_that_cannot_be_run_is_reported_with_the_reason(
     world: World, client: KubernetesClient, container: str, query: GpuQuery, reason: str
 ) -> None:
     with pytest.raises(SourceError, match=reason):
@@ -84,7 +84,7 @@ async def test_every_replica_is_scraped_through_the_api_server(world: World, cli
     assert all(not scrape.error and "num_requests_running" in scrape.ranks["0"] for scrape in scrapes)
 
 
-async def test_a_port_on_which_nothing_listens_is_told(world: World, client: KubernetesClient) -> None:
+async def test_a_port_on_which_nothing_listens_is_reported(world: World, client: KubernetesClient) -> None:
     with pytest.raises(SourceError, match="503 error trying to reach service"):
         await ProxyPages(client).read(PodPage("serving", world.in_rotation()[0], "", 1))
 

@@ -81,7 +81,7 @@ async def test_the_json_line_is_found_however_the_log_is_written(lab: Lab, log: 
     assert {part: reading.fields.get(part) for part in ("score", "baseline", "eval")} == json.loads(LINE)
 
 
-async def test_a_rehearsal_makes_no_job_and_tells_what_the_server_has_against_it(lab: Lab) -> None:
+async def test_a_rehearsal_makes_no_job_and_reports_the_objection_of_the_server(lab: Lab) -> None:
     plan = await planned(lab)
     assert await lab.cluster.dry_run(plan.calls[0]) == ""
     assert (await lab.get(JOBS))["items"] == []
@@ -105,8 +105,8 @@ async def test_a_job_whose_attempts_all_fail_says_so_with_its_last_line(lab: Lab
     plan = await planned(lab, log="Traceback", backoffLimit=1, sandbox={"exit-code": "1"})
     await lab.send(plan)
     snapshot = await lab.until_seen("the Job has failed", lambda seen: bool(seen.jobs) and has_failed(seen.jobs[0]))
-    said = progress(ended(plan), snapshot)
-    assert (said.state, "BackoffLimitExceeded" in said.text) == ("failed", True)
+    status = progress(ended(plan), snapshot)
+    assert (status.state, "BackoffLimitExceeded" in status.text) == ("failed", True)
     reading = await result(lab, plan)
     assert (reading.fields["tail"], "score" in reading.unknown_parts) == ("Traceback", True)
 

@@ -102,14 +102,14 @@ def test_one_kind_of_workload_needs_no_permission_on_another() -> None:
     assert resources.isdisjoint({"statefulsets", "leaderworkersets"})
 
 
-async def test_what_is_not_allowed_is_told_before_anybody_is_asked() -> None:
+async def test_a_missing_permission_is_reported_before_anybody_is_asked() -> None:
     plan = snapshots.planned("set_flags", CAP, snapshots.snapshot())
     with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--deny", "patch:deployments") as running:
         async with KubernetesClient(Connection(url=running.url)) as client:
             cluster = KubernetesCluster(client, name="sandbox")
-            said = await cluster.lacking(plan.calls)
+            reason = await cluster.lacking(plan.calls)
             allowed = await cluster.lacking(snapshots.planned("scale", {"by": 1}, snapshots.snapshot()).calls)
-    assert said == "the bot may not patch deployments.apps in serving: denied by the sandbox"
+    assert reason == "the bot may not patch deployments.apps in serving: denied by the sandbox"
     assert allowed == ""
 
 

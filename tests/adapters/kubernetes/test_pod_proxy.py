@@ -63,7 +63,7 @@ async def test_a_page_is_asked_for_at_the_pods_proxy(serve: Serve) -> None:
         pytest.param({"status": 200, "text": "{}", "content_type": "application/json"}, "is not text", id="json"),
     ],
 )
-async def test_a_refusal_is_told_with_its_reason(serve: Serve, response: dict[str, Any], reason: str) -> None:
+async def test_a_refusal_is_reported_with_its_reason(serve: Serve, response: dict[str, Any], reason: str) -> None:
     pages, _ = await serve(web.Response(**response))
     with pytest.raises(SourceError, match=reason):
         await pages.read(PAGE)

@@ -50,7 +50,7 @@ def permission_for(path: str) -> Permission:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "permission"),
     [
         ("/api/v1/nodes", "list nodes"),
         ("/apis/apps/v1/namespaces/serving/deployments/llm", "get deployments.apps"),
@@ -61,8 +61,8 @@ def permission_for(path: str) -> Permission:
         ),
     ],
 )
-def test_a_request_needs_what_the_api_server_asks_for(path: str, said: str) -> None:
-    assert str(permission_for(path)) == said
+def test_a_request_needs_what_the_api_server_asks_for(path: str, permission: str) -> None:
+    assert str(permission_for(path)) == permission
 
 
 async def test_each_request_of_the_bot_is_granted(lab: Lab) -> None:

@@ -65,7 +65,7 @@ def test_an_answer_means_done_failed_or_unclear(method: str, answer: Answer, exp
 
 
 @pytest.mark.parametrize("code", [409, 422])
-def test_a_conflict_is_said_to_be_one(code: int) -> None:
+def test_a_conflict_is_reported_as_one(code: int) -> None:
     sent = outcome(call(), status(code))
     assert (sent.result, "changed by somebody else" in sent.detail) == ("failed", True)
 

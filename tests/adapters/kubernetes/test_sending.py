@@ -81,8 +81,8 @@ async def test_what_was_not_approved_is_never_sent() -> None:
 async def test_a_call_that_could_hit_another_object_is_not_sent(method: str) -> None:
     server = Server()
     nameless = builders.call(method=method, target=LLM.model_copy(update={"uid": ""}))
-    said = "Deployment serving/llm has no uid: without it the call could hit another object"
-    assert await sent(server, nameless) == Sent("failed", said)
+    reason = "Deployment serving/llm has no uid: without it the call could hit another object"
+    assert await sent(server, nameless) == Sent("failed", reason)
     assert server.asked == []
 
 

@@ -77,12 +77,12 @@ async def failure_of(lab: Lab, wait: Wait) -> Progress:
 async def test_an_engine_that_refuses_its_flags_is_recognised_by_its_exit(living: Lab) -> None:
     args = (await living.get(LLM))["spec"]["template"]["spec"]["containers"][0]["args"]
     wait = await roll(living, args=[*args, "--swap-space=4"])
-    said = await failure_of(living, wait)
-    assert "the engine refuses its command line" in said.text
+    status = await failure_of(living, wait)
+    assert "the engine refuses its command line" in status.text
     assert len(living.serving(await living.snapshot())) == 4
 
 
-async def test_an_image_that_cannot_be_pulled_is_said_by_its_name(lab: Lab) -> None:
+async def test_an_image_that_cannot_be_pulled_is_reported_by_its_name(lab: Lab) -> None:
     wait = await roll(lab, image="registry.example/bad:v1")
     assert "image registry.example/bad:v1 cannot be pulled" in (await failure_of(lab, wait)).text
 
@@ -104,8 +104,8 @@ async def test_a_surge_pod_without_room_is_recognised_within_a_minute(lab: Lab) 
     snapshot = await lab.until_seen("the scheduler turned the surge pod down", is_turned_down)
     assert progress(wait, snapshot).state == "pending"
     later = ClusterSnapshot(**{**snapshot.__dict__, "at": time.time() + A_MINUTE})
-    said = progress(wait, later)
-    assert (said.state, "cannot be scheduled" in said.text) == ("failed", True)
+    status = progress(wait, later)
+    assert (status.state, "cannot be scheduled" in status.text) == ("failed", True)
     await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="last"))
     assert len(lab.serving(await lab.snapshot())) == 4
 

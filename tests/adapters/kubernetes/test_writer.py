@@ -43,7 +43,7 @@ async def test_a_call_that_is_not_in_the_approved_plan_is_not_sent(lab: Lab) -> 
     assert await lab.mutations() == []
 
 
-async def test_what_somebody_else_changed_meanwhile_is_told_and_nothing_is_sent(lab: Lab) -> None:
+async def test_a_change_by_somebody_else_meanwhile_is_reported_and_nothing_is_sent(lab: Lab) -> None:
     plan = await lab.plan("set_flags", edits=CAP)
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", "args": ["--max-num-seqs=32"]}
     await lab.somebody_patches(LLM, {"spec": {"template": {"spec": {"containers": [container]}}}})

@@ -126,7 +126,7 @@ async def bench_on(cluster: Cluster, *, kubeconfig: str | None, wanted: str) -> 
             cluster=KubernetesCluster(client, name="contract", reader=reader),
             writer=KubernetesWriter(client, reader),
             target=Target(cluster="contract", namespace=cluster.namespace, name=NAME),
-            longest_seconds=60.0 if cluster.is_stand_in else REAL_CLUSTER_SECONDS,
+            max_seconds=60.0 if cluster.is_stand_in else REAL_CLUSTER_SECONDS,
             somebody=cluster,
             resource=resource,
             nodes=nodes,
