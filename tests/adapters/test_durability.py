@@ -51,7 +51,7 @@ def test_settings_that_cannot_be_read_are_not_assumed() -> None:
     assert "appendfsync always" in hidden.remedy
 
 
-async def test_a_real_server_tells_its_settings(connection: Connection) -> None:
+async def test_a_real_server_reports_its_settings(connection: Connection) -> None:
     findings = await durability(connection, replicas_wanted=0)
     assert findings[0].what.startswith("answers, version ")
     assert len(findings) == 4

@@ -58,13 +58,13 @@ class MemoryPeople:
     """`Memory` of accounts and groups."""
 
     def __init__(self) -> None:
-        self.said: dict[str, tuple[str, float]] = {}
+        self.answers: dict[str, tuple[str, float]] = {}
 
-    async def keep(self, what: str, said: str, *, at: float) -> None:
-        self.said[what] = (said, at)
+    async def keep(self, what: str, answer: str, *, at: float) -> None:
+        self.answers[what] = (answer, at)
 
     async def last(self, what: str) -> tuple[str, float] | None:
-        return self.said.get(what)
+        return self.answers.get(what)
 
 
 class MemoryViewers:

@@ -82,9 +82,11 @@ class Connection:
     async def script(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         try:
             try:
-                return await self.heard(self._run("EVALSHA", self._digests[name], len(keys), *keys, *map(str, args)))
+                return await self.answer_to(
+                    self._run("EVALSHA", self._digests[name], len(keys), *keys, *map(str, args))
+                )
             except NoScriptError:
-                return await self.heard(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
+                return await self.answer_to(self.client.eval(self._scripts[name], len(keys), *keys, *map(str, args)))
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(f" '{name}'", error) from error
 
@@ -114,7 +116,7 @@ class Connection:
         sent.incr(self.key("confirmed"))
         sent.execute_command("WAIT", replicas, REPLICAS_MILLISECONDS)
         try:
-            answer, _, confirmed = await self.heard(sent.execute())
+            answer, _, confirmed = await self.answer_to(sent.execute())
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(f" '{name}'", error) from error
         if confirmed < replicas:
@@ -124,11 +126,11 @@ class Connection:
     async def ask(self, command: Any) -> Any:
         """Awaits one redis-py command; a failure becomes `StorageUnavailableError`."""
         try:
-            return await self.heard(command)
+            return await self.answer_to(command)
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable("", error) from error
 
-    async def heard(self, command: Any) -> Any:
+    async def answer_to(self, command: Any) -> Any:
         """The answer to one redis-py command, or its own failure, unless this task was cancelled meanwhile.
 
         Where redis-py limits a command itself, it uses `asyncio.wait_for`. That makes a task for each, and before

@@ -53,7 +53,7 @@ async def _ask(connection: Connection, section: str) -> dict[str, Any]:
 
 async def _config(connection: Connection) -> dict[str, str] | None:
     try:
-        found = await connection.heard(connection.client.config_get(*ASKED))
+        found = await connection.answer_to(connection.client.config_get(*ASKED))
     except ResponseError:  # managed services rename or forbid CONFIG
         return None
     except (RedisError, OSError, TimeoutError) as error:

@@ -38,7 +38,7 @@ class Home:
 class Memory(Protocol):
     """The last successful reads. Raise `StorageUnavailableError` on no answer."""
 
-    async def keep(self, what: str, said: str, *, at: float) -> None: ...
+    async def keep(self, what: str, answer: str, *, at: float) -> None: ...
 
     async def last(self, what: str) -> tuple[str, float] | None:
         """The stored answer and its time; None when it was never read."""

@@ -128,7 +128,7 @@ async def test_a_server_that_takes_no_connection_is_given_up_on_after_one_wait()
         await connection.close()
 
 
-async def test_probes_and_senders_are_told_while_redis_is_frozen(storage: Storage) -> None:
+async def test_probes_and_senders_get_an_error_while_redis_is_frozen(storage: Storage) -> None:
     endpoints = Endpoints(
         read=read_webhook,
         accept=AcceptAlerts(storage.store, lambda _: None),

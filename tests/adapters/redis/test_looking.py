@@ -68,7 +68,7 @@ async def test_a_halt_of_all_and_its_end_are_kept_with_their_words(connection: C
     assert (await claims.halts(), await claims.halt_word()) == ({}, HaltWord("ben"))
 
 
-async def test_what_was_last_said_is_kept_with_its_time(connection: Connection) -> None:
+async def test_the_last_answer_is_kept_with_its_time(connection: Connection) -> None:
     people = RedisPeople(connection)
     assert await people.last("account:U0ANA") is None
     await people.keep("account:U0ANA", "", at=1.5)

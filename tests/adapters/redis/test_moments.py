@@ -144,8 +144,8 @@ async def test_a_commit_that_is_refused_says_why(store: RedisStore) -> None:
 
 async def test_entries_and_effects_of_one_commit_are_not_mixed_up(store: RedisStore, redis: Connection) -> None:
     run = (await opened(store)).with_(version=1)
-    said = [Entry(kind="note", at=1.0, text=text) for text in ("a", "b", "c")]
-    await store.commit(run, consumed=1, entries=chain(said, head=GENESIS, length=0), effects=[SHOW, READ])
+    notes = [Entry(kind="note", at=1.0, text=text) for text in ("a", "b", "c")]
+    await store.commit(run, consumed=1, entries=chain(notes, head=GENESIS, length=0), effects=[SHOW, READ])
     assert [item.entry.text for item in await store.timeline("INC-1")] == ["a", "b", "c"]
     assert await effects_of(redis) == ["show", "v1/read"]
 
@@ -227,8 +227,8 @@ async def test_a_closed_incident_is_kept_for_its_time_and_an_open_one_for_good(
     names = ("run", "inbox", "timeline", "effects", "known")
     run = (await opened(store)).with_(version=1, closed_at=1.0)
     await store.append("INC-1", [due("d1")])
-    said = chain([Entry(kind="note", at=1.0, text="a")], head=GENESIS, length=0)
-    await store.commit(run, consumed=0, entries=said, effects=[SHOW])
+    notes = chain([Entry(kind="note", at=1.0, text="a")], head=GENESIS, length=0)
+    await store.commit(run, consumed=0, entries=notes, effects=[SHOW])
     left = [await redis.client.ttl(redis.key(name, "INC-1")) for name in names]
     assert all(0 < seconds <= DAY for seconds in left), left
     await committed(store, run, closed_at=None)

@@ -494,7 +494,7 @@ async def test_a_bucket_gives_its_burst_and_then_its_pace(redis: Connection, tim
     assert await pace.take("post", "C1") == 0.0
 
 
-async def test_no_answer_is_said_and_nothing_is_taken_for_stored(redis_server: valkey.Embedded, tag: str) -> None:
+async def test_no_answer_is_reported_and_nothing_is_taken_for_stored(redis_server: valkey.Embedded, tag: str) -> None:
     nobody = Connection.open(f"redis://127.0.0.1:{valkey.free_port()}/0", tag=tag)
     with pytest.raises(StorageUnavailableError):
         await RedisStore(nobody, owner="one").accept([builders.alert()], truncated=0)
