@@ -127,7 +127,7 @@ class WindowService(Protocol):
         ...
 
     async def begin(self, plan: Plan) -> PlannedWindow:
-        """Stored when it returns; the incidents hear of it later. Raise `ValueError` with the reason for the person."""
+        """Stored when it returns; incidents are notified later. Raise `ValueError` with the reason for the person."""
         ...
 
     async def end(self, plan: Plan) -> bool:

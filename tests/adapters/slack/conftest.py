@@ -166,10 +166,10 @@ async def send_in(counter: Counter, view: Json, *, user: str = "U0ANA", **values
 
 
 async def whispered(counter: Counter, words: str, user: str = "U0ANA") -> None:
-    async def is_said() -> bool:
+    async def is_shown() -> bool:
         return any(words in text for text in await counter.slack.whispers(user))
 
-    await until(is_said, f"{user} reads: {words}")
+    await until(is_shown, f"{user} reads: {words}")
 
 
 def services_of(bench: Bench) -> Services:

@@ -69,13 +69,13 @@ class Busy:
 
     def __init__(self, times: int, *, forever: bool = False) -> None:
         self.times, self.forever = times, forever
-        self.told: list[str] = []
+        self.announced: list[str] = []
 
     async def announce(self, text: str, *, mentions: Collection[str] = ()) -> None:
         self.times -= 1
         if self.forever or self.times >= 0:
             raise PaceError("the pace of posts is used up", lasting=False, retry_after_seconds=60.0)
-        self.told.append(text)
+        self.announced.append(text)
 
 
 @pytest.mark.fast
@@ -87,6 +87,6 @@ async def test_a_halt_is_announced_once_the_pace_of_posts_allows_it() -> None:
 
     messenger: Any = Busy(2)
     await announce_in_time(messenger, "⛔ Everything is halted", pause=pause)
-    assert (messenger.told, paused) == (["⛔ Everything is halted"], [60.0, 60.0])
+    assert (messenger.announced, paused) == (["⛔ Everything is halted"], [60.0, 60.0])
     with pytest.raises(PaceError):
         await announce_in_time(Busy(0, forever=True), "too late", pause=pause)  # type: ignore[arg-type]

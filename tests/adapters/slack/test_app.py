@@ -101,13 +101,13 @@ async def test_a_form_without_the_storages_answer_stays_open_and_may_be_sent_aga
     assert len(presses(counter)) == 1
 
 
-async def test_a_form_that_slack_does_not_open_is_said(counter: Counter) -> None:
+async def test_a_form_that_slack_does_not_open_is_reported(counter: Counter) -> None:
     await counter.slack.faults({"method": "views.open", "kind": "500"})
     assert (await pressed(counter, "refuse"))["ok"]
     await whispered(counter, "could not be opened")
 
 
-async def test_without_storage_the_presser_is_told_to_press_again(counter: Counter) -> None:
+async def test_without_storage_the_presser_is_asked_to_press_again(counter: Counter) -> None:
     counter.inbound.away = True
     assert (await pressed(counter, "approve"))["ok"]
     await whispered(counter, "press again")
@@ -123,7 +123,7 @@ async def test_a_press_whose_answer_was_lost_is_not_called_undecided(counter: Co
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "warning"),
     [
         pytest.param("halt INC-7 it burns", "sending it twice is harmless", id="harmless"),
         pytest.param("note INC-7 it burns", "sent twice, it counts twice", id="twice"),
@@ -131,13 +131,13 @@ async def test_a_press_whose_answer_was_lost_is_not_called_undecided(counter: Co
     ],
 )
 async def test_a_command_whose_answer_was_lost_says_what_sending_it_again_would_do(
-    counter: Counter, text: str, told: str
+    counter: Counter, text: str, warning: str
 ) -> None:
     counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),))
     counter.inbound.loses_answers = True
-    said = await counter.say(text)
-    assert "may or may not have been recorded" in said
-    assert told in said
+    answer = await counter.say(text)
+    assert "may or may not have been recorded" in answer
+    assert warning in answer
     assert len(counter.inbound.commands) == 1
 
 
@@ -148,7 +148,7 @@ async def test_a_storage_that_hangs_is_given_up_before_slack_gives_up_the_bot(co
     assert "did not answer" in await counter.say("list")
 
 
-async def test_a_press_for_an_incident_that_is_not_known_is_said(counter: Counter) -> None:
+async def test_a_press_for_an_unknown_incident_is_refused_with_the_reason(counter: Counter) -> None:
     counter.inbound.runs.clear()
     await pressed(counter, "approve")
     await whispered(counter, "INC-7 does not exist")
@@ -277,31 +277,31 @@ def many(counter: Counter) -> None:
 
 
 async def test_help_names_every_command(counter: Counter) -> None:
-    said = await counter.say("help")
-    assert "• `/incident` – " in said
-    assert [word for word in WORDS if word != NOTHING and f"`{word}`" not in said] == []
-    assert "• `/incident halt [INC|all] [WHY]` – stop sending changes until it is resumed" in said
+    answer = await counter.say("help")
+    assert "• `/incident` – " in answer
+    assert [word for word in WORDS if word != NOTHING and f"`{word}`" not in answer] == []
+    assert "• `/incident halt [INC|all] [WHY]` – stop sending changes until it is resumed" in answer
 
 
 async def test_help_fits_on_a_phone(counter: Counter) -> None:
     """About 45 characters to a line and 30 lines to a screen."""
-    said = await counter.say("help")
-    assert sum(-(-len(line) // 45) for line in said.splitlines()) <= 30
+    answer = await counter.say("help")
+    assert sum(-(-len(line) // 45) for line in answer.splitlines()) <= 30
 
 
 async def test_incident_alone_shows_what_waits_and_what_to_do(counter: Counter) -> None:
     many(counter)
     counter.inbound.runs["INC-7"] = waiting()
-    said = await counter.say("")
-    assert "*2 incidents are open; 1 waits for people.*" in said
-    assert "INC-7" in said
-    assert "INC-8" not in said
-    assert said.count("• `/incident ") == 6
+    answer = await counter.say("")
+    assert "*2 incidents are open; 1 waits for people.*" in answer
+    assert "INC-7" in answer
+    assert "INC-8" not in answer
+    assert answer.count("• `/incident ") == 6
     counter.inbound.runs.clear()
     assert "No incident is open." in await counter.say("")
 
 
-async def test_of_many_open_incidents_it_is_said_of_which_it_is_known_what_waits(counter: Counter) -> None:
+async def test_of_many_open_incidents_the_answer_counts_those_that_were_read(counter: Counter) -> None:
     names = [f"INC-{number}" for number in range(1, OPEN_READ + 11)]
     counter.inbound.runs = {each: run(incident_id=each) for each in names}
     assert f"*60 incidents are open; of the newest {OPEN_READ}, nothing waits for people.*" in await counter.say("")
@@ -311,16 +311,16 @@ async def test_a_change_that_was_halted_half_way_waits_for_people(counter: Count
     halted = waiting(status="granted").with_(halted_by="U0BEN")
     assert halted.change is not None
     counter.inbound.runs["INC-7"] = halted.with_(change=halted.change.model_copy(update={"begun": True}))
-    said = await counter.say("")
-    assert "*1 incident is open; 1 waits for people.*" in said
-    assert "• `/incident resume INC-7`" in said
-    assert said.count("⛔ Halted") == 1
+    answer = await counter.say("")
+    assert "*1 incident is open; 1 waits for people.*" in answer
+    assert "• `/incident resume INC-7`" in answer
+    assert answer.count("⛔ Halted") == 1
 
 
 async def test_help_explains_one_command(counter: Counter) -> None:
-    said = await counter.say("help halt")
-    assert "`/incident halt [INC|all] [WHY]`: stop sending changes until it is resumed." in said
-    assert "`7` stands for `INC-7`" in said
+    answer = await counter.say("help halt")
+    assert "`/incident halt [INC|all] [WHY]`: stop sending changes until it is resumed." in answer
+    assert "`7` stands for `INC-7`" in answer
     assert "Did you mean" in await counter.say("help hlat")
 
 
@@ -391,9 +391,9 @@ async def test_a_resolution_says_that_people_are_asked_first_about_what_was_chan
     assert list(counter.inbound.commands) != []
 
 
-@pytest.mark.parametrize(("text", "said"), [("stats", "The last 7 days."), ("stats 30", "The last 30 days.")])
-async def test_statistics_of_some_days(counter: Counter, text: str, said: str) -> None:
-    assert said in await counter.say(text)
+@pytest.mark.parametrize(("text", "expected"), [("stats", "The last 7 days."), ("stats 30", "The last 30 days.")])
+async def test_statistics_of_some_days(counter: Counter, text: str, expected: str) -> None:
+    assert expected in await counter.say(text)
     assert "is not a number of days" in await counter.say("stats soon")
 
 
@@ -410,17 +410,17 @@ async def test_a_mistyped_command_gets_the_one_that_was_meant(counter: Counter) 
 
 
 async def test_a_mistyped_incident_gets_the_one_that_was_meant(counter: Counter) -> None:
-    said = await counter.say("show INC-77")
-    assert "no incident `INC-77`" in said
-    assert "`INC-7`?" in said
+    answer = await counter.say("show INC-77")
+    assert "no incident `INC-77`" in answer
+    assert "`INC-7`?" in answer
 
 
 async def test_the_list_is_one_line_an_incident_and_what_it_waits_for(counter: Counter) -> None:
     counter.inbound.runs["INC-7"] = waiting()
     many(counter)
-    said = await counter.say("list")
-    assert "2 open" in said
-    assert "Needs approval" in said
+    answer = await counter.say("list")
+    assert "2 open" in answer
+    assert "Needs approval" in answer
     counter.inbound.runs.clear()
     assert (await counter.say("list")).startswith("No incident is open.")
     counter.inbound.halter = "U0LEA"
@@ -453,14 +453,14 @@ async def test_the_only_open_incident_need_not_be_named(counter: Counter) -> Non
 
 async def test_with_several_open_one_must_be_named(counter: Counter) -> None:
     many(counter)
-    said = await counter.say("note something")
-    assert "`INC-7`" in said
-    assert "`INC-8`" in said
+    answer = await counter.say("note something")
+    assert "`INC-7`" in answer
+    assert "`INC-8`" in answer
     await counter.say("note INC-8 something")
     assert [incident for incident, _ in counter.inbound.commands.values()] == ["INC-8"]
 
 
-async def test_with_none_open_that_is_said(counter: Counter) -> None:
+async def test_with_none_open_the_answer_says_so(counter: Counter) -> None:
     counter.inbound.runs.clear()
     assert "No incident is open" in await counter.say("show")
 
@@ -477,14 +477,14 @@ async def test_a_note_is_stored_as_it_was_typed(counter: Counter) -> None:
 
 @pytest.mark.parametrize("word", ["show", "timeline", "resume", "reset", "undo"])
 async def test_a_word_that_takes_nothing_more_refuses_what_is_no_incident(counter: Counter, word: str) -> None:
-    said = await counter.say(f"{word} INC7")
-    assert f"`INC7` is not an incident such as INC-7: `/incident {word} [INC" in said
-    said = await counter.say(f"{word} INC-7 go on")
-    assert f"`/incident {word} INC-7` takes no further words: leave out `go on`." in said
+    answer = await counter.say(f"{word} INC7")
+    assert f"`INC7` is not an incident such as INC-7: `/incident {word} [INC" in answer
+    answer = await counter.say(f"{word} INC-7 go on")
+    assert f"`/incident {word} INC-7` takes no further words: leave out `go on`." in answer
     assert counter.inbound.commands == {}
 
 
-async def test_a_halt_stops_whatever_else_is_said_and_keeps_it_as_the_reason(counter: Counter) -> None:
+async def test_a_halt_stops_whatever_follows_it_and_keeps_that_as_the_reason(counter: Counter) -> None:
     assert "INC-7 is halted" in await counter.say("halt it gets worse")
     assert [c.text for _, c in counter.inbound.commands.values()] == ["it gets worse"]
     assert "Everything is halted" in await counter.say("halt ALL of it, now")
@@ -576,16 +576,16 @@ async def test_the_card_of_a_closed_incident_offers_to_resume_nothing(counter: C
 
 async def test_only_what_somebody_may_use_is_suggested(counter: Counter) -> None:
     assert "/incident halt all WHY" in await counter.say("")
-    said = await counter.say("", user="U0MO")
-    assert "/incident note INC-7 TEXT" in said
-    assert "/incident lead" not in said
-    assert "/incident halt" not in said
+    answer = await counter.say("", user="U0MO")
+    assert "/incident note INC-7 TEXT" in answer
+    assert "/incident lead" not in answer
+    assert "/incident halt" not in answer
 
 
 async def test_the_list_says_which_incident_is_halted(counter: Counter) -> None:
     counter.inbound.runs = {"INC-7": run(halted_by="U0ANA"), "INC-8": run(incident_id="INC-8")}
-    said = await counter.say("list")
-    halted = [each for each in said.split("INC-") if "⛔ Halted" in each]
+    answer = await counter.say("list")
+    halted = [each for each in answer.split("INC-") if "⛔ Halted" in each]
     assert len(halted) == 1
     assert halted[0].startswith("7")
 
@@ -593,8 +593,8 @@ async def test_the_list_says_which_incident_is_halted(counter: Counter) -> None:
 async def test_the_list_says_how_everything_is_halted_and_that_it_is(counter: Counter) -> None:
     assert "/incident halt all" in await counter.say("list")
     counter.inbound.halter, counter.inbound.halt_reason = "U0ANA", "the rack <burns>, PASSWORD=hunter2"
-    said = await counter.say("list")
-    assert "Everything is halted* by <@U0ANA>: the rack &lt;burns&gt;, PASSWORD=(masked). No change" in said
+    answer = await counter.say("list")
+    assert "Everything is halted* by <@U0ANA>: the rack &lt;burns&gt;, PASSWORD=(masked). No change" in answer
 
 
 async def test_of_thousands_of_incidents_the_list_names_the_newest_of_the_most_urgent(counter: Counter) -> None:
@@ -602,11 +602,11 @@ async def test_of_thousands_of_incidents_the_list_names_the_newest_of_the_most_u
         f"INC-{number}": run(incident_id=f"INC-{number}", severity="page" if number == 60 else "ticket")
         for number in range(1, 101)
     }
-    told = await counter.say("list")
-    assert "100 open" in told
-    assert "and 80 more" in told
-    assert [told.find(f"*{name}*") >= 0 for name in ("INC-60", "INC-100", "INC-1")] == [True, True, False]
-    assert told.index("*INC-60*") < told.index("*INC-100*") < told.index("*INC-99*")
+    answer = await counter.say("list")
+    assert "100 open" in answer
+    assert "and 80 more" in answer
+    assert [answer.find(f"*{name}*") >= 0 for name in ("INC-60", "INC-100", "INC-1")] == [True, True, False]
+    assert answer.index("*INC-60*") < answer.index("*INC-100*") < answer.index("*INC-99*")
     assert "100 incidents are open" in await counter.say("timeline")
 
 
@@ -635,9 +635,9 @@ async def test_a_word_that_does_nothing_to_a_closed_incident_says_so_and_what_ca
 ) -> None:
     playbooks(counter)
     counter.inbound.runs["INC-7"] = counter.inbound.runs["INC-7"].with_(closed_at=BEGAN, ending="fixed")
-    told = await counter.say(text)
-    assert "INC-7 is closed (verified without a change by the bot)" in told
-    assert "/incident reopen INC-7 WHY" in told
+    answer = await counter.say(text)
+    assert "INC-7 is closed (verified without a change by the bot)" in answer
+    assert "/incident reopen INC-7 WHY" in answer
     assert counter.inbound.commands == {}
 
 
@@ -664,7 +664,7 @@ async def test_what_makes_sense_of_a_closed_incident_is_done(counter: Counter, t
         "open",
     ],
 )
-async def test_a_guest_is_told_nothing_and_writes_nothing(counter: Counter, text: str) -> None:
+async def test_a_guest_reads_nothing_and_writes_nothing(counter: Counter, text: str) -> None:
     playbooks(counter)
     counter.people.guests = frozenset({"U0GUE"})
     assert "Not done" in await counter.say(text, user="U0GUE")
@@ -673,9 +673,7 @@ async def test_a_guest_is_told_nothing_and_writes_nothing(counter: Counter, text
 
 
 @pytest.mark.parametrize("text", ["help", "list", "show"])
-async def test_what_the_channel_shows_anyway_is_told_to_anybody_without_asking_slack(
-    counter: Counter, text: str
-) -> None:
+async def test_what_the_channel_shows_anyway_is_readable_without_asking_slack(counter: Counter, text: str) -> None:
     counter.people.guests = frozenset({"U0GUE"})
     assert "Not done" not in await counter.say(text, user="U0GUE")
 
@@ -688,11 +686,11 @@ async def test_a_resolution_carries_its_reason(counter: Counter) -> None:
 async def test_the_timeline_shows_its_last_entries_and_says_how_many_came_before(counter: Counter) -> None:
     entries = [Entry(kind="note", at=BEGAN + n, text=f"entry {n} <!channel>", who="U0MO") for n in range(25)]
     counter.inbound.entries = chain(entries, head=GENESIS, length=0)
-    said = await counter.say("timeline")
-    assert "5 earlier" in said
-    assert "entry 24" in said
-    assert "entry 4 " not in said
-    assert "<!channel>" not in said
+    answer = await counter.say("timeline")
+    assert "5 earlier" in answer
+    assert "entry 24" in answer
+    assert "entry 4 " not in answer
+    assert "<!channel>" not in answer
 
 
 @pytest.mark.parametrize(
@@ -717,9 +715,9 @@ async def test_unmatched_alerts_are_named_with_their_reasons(counter: Counter) -
     assert "`DiskFull` no playbook opens on it" in await counter.say("unmatched")
     other = (alert.model_copy(update={"labels": {"alertname": "NodeDown"}}), "no playbook opens on it")
     counter.inbound.alerts = [*counter.inbound.alerts * 150, other]
-    said = await counter.say("unmatched")
-    assert "`DiskFull` (150 times) no playbook opens on it" in said
-    assert "`NodeDown` no playbook opens on it" in said
+    answer = await counter.say("unmatched")
+    assert "`DiskFull` (150 times) no playbook opens on it" in answer
+    assert "`NodeDown` no playbook opens on it" in answer
 
 
 @pytest.mark.parametrize("text", ["list", "note INC-7 x", "halt all"])

@@ -78,19 +78,19 @@ async def test_halt_and_resume_are_stored_for_this_incident(counter: Counter, wo
     assert stored(counter) == [("INC-7", word, "")]
 
 
-async def test_who_is_no_operator_is_told_and_nothing_is_stored(counter: Counter) -> None:
+async def test_a_user_who_is_no_operator_is_refused_and_nothing_is_stored(counter: Counter) -> None:
     await pressed(counter, "say:halt", user="U0MO")
     await whispered(counter, "Not done", user="U0MO")
     assert stored(counter) == []
 
 
-async def test_a_storage_that_is_away_is_said(counter: Counter) -> None:
+async def test_a_storage_that_is_away_is_reported(counter: Counter) -> None:
     counter.inbound.away = True
     await pressed(counter, "say:lead")
     await whispered(counter, "may or may not have been recorded. Check the message, then press again")
 
 
-async def test_an_incident_of_a_newer_version_is_left_to_it_and_that_is_said(counter: Counter) -> None:
+async def test_an_incident_of_a_newer_version_is_left_to_it_and_the_answer_says_so(counter: Counter) -> None:
     counter.inbound.is_newer = True
     await pressed(counter, "say:lead")
     await whispered(counter, "INC-7 was stored by a newer version of the bot")

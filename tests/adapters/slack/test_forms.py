@@ -69,7 +69,7 @@ def test_slack_accepts_decimals_only_where_they_count(kind: Any, decimal: bool) 
 
 
 @pytest.mark.fast
-def test_slack_is_told_the_range_and_so_are_people() -> None:
+def test_slack_gets_the_range_and_so_do_people() -> None:
     gain = shown(FORM)["blocks"][1]
     assert (gain["element"]["min_value"], gain["element"]["max_value"]) == ("1", "64")
     assert gain["label"]["text"] == "Gain (times)"
@@ -90,8 +90,8 @@ def test_the_worst_texts_and_most_options_make_a_form_that_slack_takes() -> None
 
 @pytest.mark.fast
 def test_what_is_wrong_stands_below_its_field_and_the_rest_below_the_last() -> None:
-    told = forms.errors({"gain": "at most 64", "": "not stored"}, FORM)
-    assert told == {"field:gain": "at most 64", "field:since": "not stored"}
+    errors = forms.errors({"gain": "at most 64", "": "not stored"}, FORM)
+    assert errors == {"field:gain": "at most 64", "field:since": "not stored"}
 
 
 # --- the form of a choice --------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ async def test_a_form_that_cannot_be_stored_stays_open_as_it_was_filled(counter:
     assert the_press(counter).fields["gain"] == 4.0
 
 
-async def test_a_number_out_of_range_is_told_below_its_field(counter: Counter) -> None:
+async def test_a_number_out_of_range_is_refused_below_its_field(counter: Counter) -> None:
     view = await opened(counter)
     stricter = {**FORM, "gain": FORM["gain"].model_copy(update={"max": 3.0})}
     counter.inbound.runs["INC-7"] = asking().with_(questions={"Q2": question(forms={"scale": stricter})})
@@ -157,7 +157,7 @@ async def test_a_form_of_a_question_that_was_answered_meanwhile_says_so(counter:
     assert "already answered" in answer["errors"]["field:since"]
 
 
-async def test_without_storage_no_form_is_opened_and_that_is_said(counter: Counter) -> None:
+async def test_without_storage_no_form_is_opened_and_the_reason_is_shown(counter: Counter) -> None:
     counter.inbound.runs["INC-7"] = asking()
     counter.inbound.away = True
     await press_it(counter)

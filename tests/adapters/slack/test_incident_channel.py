@@ -159,18 +159,18 @@ async def test_a_name_that_somebody_else_took_gives_way_to_the_next(bench: Bench
     assert [own["name"] for own in await made(bench)] == [names_of(waiting(), "tests")[1]]
 
 
-async def test_where_slack_refuses_channels_the_thread_serves_and_it_is_told_once(bench: Bench) -> None:
+async def test_where_slack_refuses_channels_the_thread_serves_and_the_error_is_raised_once(bench: Bench) -> None:
     await bench.slack.faults({"method": "conversations.create", "kind": "error:restricted_action"})
     speaker = messenger(bench)
     with pytest.raises(PartlyShownError) as partly:
         await speaker.show(waiting())
     assert partly.value.events
     assert [message.get("thread_ts") is not None for message in await bench.slack.messages()][1:] == [True, True]
-    heard = waiting().with_(card_posted=True)
-    with pytest.raises(MessengerError, match="restricted_action") as told:
-        await speaker.show(heard)
-    assert told.value.lasting
-    assert (await speaker.show(heard)).events == []
+    posted = waiting().with_(card_posted=True)
+    with pytest.raises(MessengerError, match="restricted_action") as refused:
+        await speaker.show(posted)
+    assert refused.value.lasting
+    assert (await speaker.show(posted)).events == []
     assert len(await bench.slack.calls("conversations.create")) == 1
 
 
@@ -211,8 +211,8 @@ async def test_a_channel_without_a_file_is_archived_with_the_closing_message(ben
     done = run(ending="not_applicable", closed_at=BEGAN + 9)
     await settle(bench, speaker, done)
     assert [own["is_archived"] for own in await made(bench)] == [False]
-    said = {"ending": "not_applicable", "text": "The workload that the alert names is not there."}
-    last = Post(slot="closed:1", kind="closed", ref="", at=BEGAN + 9, data=said)
+    data = {"ending": "not_applicable", "text": "The workload that the alert names is not there."}
+    last = Post(slot="closed:1", kind="closed", ref="", at=BEGAN + 9, data=data)
     await settle(bench, speaker, done.with_(posts=(last,)))
     assert [own["is_archived"] for own in await made(bench)] == [True]
 

@@ -80,7 +80,7 @@ async def test_nothing_is_resumed_while_slack_does_not_say_by_whom(caller: Calle
     assert caller.inbound.halter == "U0ANA"
 
 
-async def test_who_was_never_read_is_told_how_to_halt_without_slack(caller: Caller, bench: Bench) -> None:
+async def test_a_user_who_was_never_read_is_shown_how_to_halt_without_slack(caller: Caller, bench: Bench) -> None:
     await bench.slack.faults(TROUBLES["refuses"])
     assert ON_THE_COMMAND_LINE in await caller.says("halt all")
     assert caller.inbound.halter == ""

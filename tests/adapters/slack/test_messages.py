@@ -359,7 +359,7 @@ def test_approving_a_high_risk_opens_a_form_for_the_reason() -> None:
     assert buttons(last(waiting(risk="low")))[0]["action_id"] == "approve"
 
 
-def test_a_reference_to_something_not_kept_is_said_and_not_an_error() -> None:
+def test_a_reference_to_something_not_kept_is_shown_and_not_an_error() -> None:
     assert "no longer kept" in last(run(posts=(post("request", "request:R9", "R9"),))).text
 
 
@@ -389,9 +389,9 @@ def buttons(message: Message) -> list[dict[str, Any]]:
 
 
 def test_the_notification_of_a_request_says_what_its_blocks_say() -> None:
-    said = last(waiting()).text
+    text = last(waiting()).text
     for words in ("high risk", "--max-num-seqs 64 → 6", "0 GPUs are free", "thrash falls below", "Undo", "11:25 UTC"):
-        assert words in said
+        assert words in text
 
 
 def test_the_notification_of_a_question_names_its_choices() -> None:
@@ -432,7 +432,7 @@ def test_numbers_that_move_alone_do_not_change_what_lasts() -> None:
     assert card(run(**FELT | {"diagnosis": "a crash"}), links={}).lasting != before.lasting
 
 
-def test_that_people_are_waited_for_is_told_once_their_message_and_its_deadline_are_known() -> None:
+def test_the_wait_for_people_is_shown_once_their_message_and_its_deadline_are_known() -> None:
     link = {f"request:{name}": "https://slack.example/p1" for name in waiting().requests}
     assert card(waiting(expires_at=None), links={}).lasting == card(run(), links={}).lasting
     assert card(waiting(expires_at=None), links=link).lasting == card(run(), links={}).lasting
@@ -448,7 +448,7 @@ def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("announced", "said"),
+    ("announced", "status"),
     [
         pytest.param("", "approved", id="by-a-person"),
         pytest.param(
@@ -458,9 +458,9 @@ def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
         pytest.param("it only cleans up what the bot did", "announced, no approval needed", id="clean-up"),
     ],
 )
-def test_a_notification_says_approved_only_where_somebody_approved(announced: str, said: str) -> None:
+def test_a_notification_says_approved_only_where_somebody_approved(announced: str, status: str) -> None:
     policy = GLASS.model_copy(update={"announced": announced})
-    assert last(waiting(policy=policy, status="granted", decided_at=BEGAN + 9)).text.endswith(f": {said}")
+    assert last(waiting(policy=policy, status="granted", decided_at=BEGAN + 9)).text.endswith(f": {status}")
 
 
 def test_the_end_names_what_was_done_and_left_nothing_in_place() -> None:
@@ -477,7 +477,7 @@ def test_the_end_names_what_was_done_and_left_nothing_in_place() -> None:
     assert "Done" not in end(plan=plan(title="Remove the canary of llm", disrupts="nothing"))
 
 
-def test_nobody_is_told_to_break_the_glass_of_their_own_silence() -> None:
+def test_nobody_is_asked_to_break_the_glass_of_their_own_silence() -> None:
     only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
     assert "glass" not in str(last(only_lead_is_missing).blocks)
     assert "break_glass" in str(last(waiting(policy=GLASS, half_passed=True)).blocks)
@@ -508,15 +508,15 @@ def test_no_sign_warns_of_streams_where_none_is_open(grade: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "said"),
+    ("title", "expected"),
     [
         ("Back to what?", "• *Back to what?* No change is recommended: Add a replica: no GPU is free"),
         ("Relieve the cache", "• *Relieve the cache*: no change is recommended. Add a replica: no GPU is free"),
     ],
 )
-def test_without_a_recommended_change_the_next_message_says_why(title: str, said: str) -> None:
+def test_without_a_recommended_change_the_next_message_says_why(title: str, expected: str) -> None:
     none = News(title=title, result="none_possible", text="Add a replica: no GPU is free", at=BEGAN)
-    assert news_line(none) == said
+    assert news_line(none) == expected
 
 
 def test_a_phase_that_comes_again_is_the_present_one() -> None:
@@ -609,7 +609,7 @@ def test_the_end_of_an_incident_that_the_bot_did_not_change_says_so() -> None:
         pytest.param("run_job", "", id="only an evaluation of the canary"),
     ],
 )
-def test_a_request_that_covers_later_changes_tells_the_impact_of_the_first(verb: str, cost: str) -> None:
+def test_a_request_that_covers_later_changes_shows_the_impact_of_the_first(verb: str, cost: str) -> None:
     later = Covered(state="later", verb=verb, title="Do more", risk="high")
     (request,) = waiting(covers=(later,)).requests.values()
     shown = json.dumps(request_blocks(waiting(covers=(later,)), request), ensure_ascii=False)
@@ -779,8 +779,8 @@ def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> N
 
 
 def test_a_closed_card_keeps_what_was_found() -> None:
-    said = {"title": "full", "cause": "It was <full>.", "checks": [["ruled_out", "a crash"], ["found", "a deploy"]]}
-    found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=said)
+    data = {"title": "full", "cause": "It was <full>.", "checks": [["ruled_out", "a crash"], ["found", "a deploy"]]}
+    found = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=data)
     shown = str(card(closed().with_(posts=(found,)), links={}).blocks)
     assert ": It was &lt;full&gt;. Found: a deploy." in shown
     assert "Ruled out" not in shown
@@ -790,12 +790,12 @@ def test_a_closed_card_keeps_what_was_found() -> None:
 @pytest.mark.parametrize("shown_on", ["card", "closed card"])
 def test_an_engines_whole_error_is_only_in_the_diagnosis(shown_on: str) -> None:
     error = "It does not start: ValueError: " + "the KV cache is too small " * 15 + "and that is all"
-    told = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data={"title": "full", "cause": error})
-    shown = run(cause=error, posts=(told,)) if shown_on == "card" else closed().with_(posts=(told,))
+    diagnosis = Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data={"title": "full", "cause": error})
+    shown = run(cause=error, posts=(diagnosis,)) if shown_on == "card" else closed().with_(posts=(diagnosis,))
     text = str(card(shown, links={}).blocks)
     assert "ValueError: the KV cache is too small" in text
     assert "and that is all" not in text
-    assert "and that is all" in str(last(run(posts=(told,))).blocks)
+    assert "and that is all" in str(last(run(posts=(diagnosis,))).blocks)
 
 
 def test_an_end_that_may_be_tomorrow_has_its_date() -> None:
@@ -820,11 +820,11 @@ def test_an_end_that_may_be_tomorrow_has_its_date() -> None:
 def test_what_was_found_keeps_its_time_beside_a_cause_that_was_read_again() -> None:
     checks = [["found", "a bad node (2 of 4 replicas thrash)"], ["ruled_out", "a crash"]]
     data = {"title": "full", "cause": "2 of 4 replicas thrash.", "checks": checks}
-    told = (Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=data),)
+    diagnoses = (Post(slot="d", kind="diagnosis", ref="p", at=BEGAN + 60, data=data),)
     findings = Findings(checks=tuple(Check(state=str(text), found=kind, text=text) for kind, text in checks))
 
     def shown(cause: str) -> str:
-        return str(card(run(cause=cause, findings=findings, posts=told), links={}).blocks)
+        return str(card(run(cause=cause, findings=findings, posts=diagnoses), links={}).blocks)
 
     found = "Found: a bad node (2 of 4 replicas thrash). Ruled out: a crash."
     assert f"2 of 4 replicas thrash. {found}" in shown("2 of 4 replicas thrash.")
@@ -835,27 +835,27 @@ def test_what_was_found_keeps_its_time_beside_a_cause_that_was_read_again() -> N
 
 def test_what_was_found_is_the_diagnosis_where_it_has_no_other_title() -> None:
     checks = [["found", "no compression is on"], ["ruled_out", "a node fault"]]
-    told = last(run(posts=(post("diagnosis", "diagnosis:2", "x", checks=checks),)))
-    assert "): No compression is on" in str(told.blocks)
-    assert "Found:" not in str(told.blocks)
-    assert "Ruled out: a node fault." in str(told.blocks)
-    assert told.text == "Diagnosis: no compression is on"
+    message = last(run(posts=(post("diagnosis", "diagnosis:2", "x", checks=checks),)))
+    assert "): No compression is on" in str(message.blocks)
+    assert "Found:" not in str(message.blocks)
+    assert "Ruled out: a node fault." in str(message.blocks)
+    assert message.text == "Diagnosis: no compression is on"
 
 
 @pytest.mark.parametrize(("edits", "is_listed"), [(1, False), (4, True)], ids=["in-the-step", "too-many-for-the-step"])
 def test_the_edits_of_a_rollback_are_listed_once(edits: int, is_listed: bool) -> None:
-    told = Circumstance(name="differences", grade="note", text=f"{edits} differences: --a 1 → 2")
+    differences = Circumstance(name="differences", grade="note", text=f"{edits} differences: --a 1 → 2")
     made = tuple(Difference(path=f"/{number}", before=1, after=2, text=f"--a{number} 1 → 2") for number in range(edits))
     call = plan().calls[0].model_copy(update={"differences": made})
-    asked = request(plan=plan(steps=(call,), circumstances=(told,)))
+    asked = request(plan=plan(steps=(call,), circumstances=(differences,)))
     shown = str(request_blocks(run(requests={asked.request_id: asked}), asked))
     assert ("differences: --a" in shown) == is_listed
 
 
 def test_a_notification_of_a_diagnosis_is_whole_sentences() -> None:
     checks = [["found", "a deploy"]]
-    told = run(posts=(post("diagnosis", "diagnosis:2", "x", title="full", users="Users wait 5 s", checks=checks),))
-    assert last(told).text == "Diagnosis: full. Users wait 5 s. Found: a deploy."
+    diagnosed = run(posts=(post("diagnosis", "diagnosis:2", "x", title="full", users="Users wait 5 s", checks=checks),))
+    assert last(diagnosed).text == "Diagnosis: full. Users wait 5 s. Found: a deploy."
 
 
 @pytest.mark.parametrize(
@@ -871,10 +871,10 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
 ) -> None:
     end = closed()
     firing = {"firing": ["VllmKVCacheThrash"], "users": "Users wait 7 s", "users_at": BEGAN + 1900 - read_before}
-    told = last(end.with_(posts=(post("closed", "closed", ending, ending=ending, **firing),)))
-    shown = str(told.blocks)
+    message = last(end.with_(posts=(post("closed", "closed", ending, ending=ending, **firing),)))
+    shown = str(message.blocks)
     assert [each for each in ("🔔 *Still firing:* VllmKVCacheThrash", "· read ") if each in shown] == says
-    assert ("Still firing: VllmKVCacheThrash" in told.text) is (ending != "fixed")
+    assert ("Still firing: VllmKVCacheThrash" in message.text) is (ending != "fixed")
 
 
 @pytest.mark.parametrize(
@@ -900,7 +900,7 @@ def test_a_handover_mentions_its_people_after_another_one_leads() -> None:
     assert "<@U0ANA> handed over to <@U0BEN>: see &lt;!here&gt;" in shown
 
 
-def test_a_handover_tells_times_in_the_readers_zone() -> None:
+def test_a_handover_shows_times_in_the_readers_zone() -> None:
     matters = [
         {"what": "Waits for approval", "about": "cap <!here>", "word": "by", "at": BEGAN + 900},
         {"what": "Halted by <@U0ANA>", "about": "", "word": "", "at": None},

@@ -56,7 +56,7 @@ async def settle(bench: Bench, shown: Run) -> list[Posted]:
     raise AssertionError("the messenger never came to an end")
 
 
-async def test_the_card_and_its_thread_appear_in_order_and_are_told(bench: Bench) -> None:
+async def test_the_card_and_its_thread_appear_in_order_and_are_reported(bench: Bench) -> None:
     posted = await show(bench, waiting())
     wanted = ["card", "diagnosis:1", "request:R3"]
     assert [event.slot for event in posted] == wanted
@@ -87,7 +87,7 @@ async def test_a_decision_removes_the_buttons_in_place(bench: Bench) -> None:
     assert "button" not in elements
 
 
-async def test_what_the_run_has_not_heard_of_is_told_again(bench: Bench) -> None:
+async def test_a_post_that_the_run_has_not_recorded_is_reported_again(bench: Bench) -> None:
     await show(bench, waiting(posted_at=None))
     again = await show(bench, waiting(posted_at=None))
     assert [event.slot for event in again] == ["card", "request:R3"]
@@ -232,9 +232,9 @@ async def test_a_429_is_honoured_and_is_no_lost_reply(bench: Bench) -> None:
 )
 async def test_what_people_have_to_cure_is_asked_once_a_minute_for_all_incidents(bench: Bench, error: str) -> None:
     await bench.slack.faults({"method": "chat.postMessage", "kind": f"error:{error}", "seconds": 1000})
-    told = await refused(bench, run())
-    assert (told.lasting, told.retry_after_seconds) == (False, PEOPLE_TAKE_SECONDS)
-    assert error in told.reason
+    refusal = await refused(bench, run())
+    assert (refusal.lasting, refusal.retry_after_seconds) == (False, PEOPLE_TAKE_SECONDS)
+    assert error in refusal.reason
     assert error in bench.messenger.refused
     bench.clock.move(20)
     assert (await refused(bench, run(incident_id="INC-8"))).retry_after_seconds == PEOPLE_TAKE_SECONDS - 20
@@ -251,9 +251,7 @@ async def test_who_looks_at_an_incident_has_slack_asked_at_once(bench: Bench) ->
 
 
 @pytest.mark.parametrize("error", ["invalid_arguments", "no_text", "msg_too_long"])
-async def test_what_belongs_to_one_message_is_told_once_and_holds_up_none_of_the_others(
-    bench: Bench, error: str
-) -> None:
+async def test_an_error_of_one_message_is_raised_once_and_holds_up_none_of_the_others(bench: Bench, error: str) -> None:
     known = waiting().with_(card_posted=True)
     await show(bench, run())
     # A layout that is refused is tried once more, as plain text.
@@ -263,9 +261,9 @@ async def test_what_belongs_to_one_message_is_told_once_and_holds_up_none_of_the
         await show(bench, known)
     assert [event.event_id for event in partly.value.events] == ["posted:request:R3"]
     await bench.slack.faults(fault)
-    told = await refused(bench, known)
-    assert told.lasting
-    assert error in told.reason
+    refusal = await refused(bench, known)
+    assert refusal.lasting
+    assert error in refusal.reason
     assert await show(bench, known) == []
     assert await slots(bench) == ["INC-7/card", "INC-7/request:R3"]
     assert bench.messenger.refused == ""
@@ -285,7 +283,7 @@ async def test_a_refused_layout_becomes_plain_text_that_says_so(bench: Bench) ->
     assert "no buttons" in (await bench.slack.messages())[0]["text"]
 
 
-async def test_a_message_that_cannot_be_edited_is_told_once_and_holds_up_nothing(bench: Bench) -> None:
+async def test_a_message_that_cannot_be_edited_is_reported_once_and_holds_up_nothing(bench: Bench) -> None:
     known = waiting().with_(card_posted=True)
     await show(bench, known)
     ts = bench.store.slots["INC-7"]["diagnosis:1"].ts
@@ -324,7 +322,7 @@ async def test_what_was_shown_before_a_refusal_stays_recorded(bench: Bench) -> N
     assert await slots(bench) == ["INC-7/card", "INC-7/note:N1", "INC-7/note:N2"]
 
 
-async def test_a_person_is_told_alone(bench: Bench) -> None:
+async def test_a_notification_reaches_one_person_alone(bench: Bench) -> None:
     await bench.messenger.notify("U0ANA", CHANNEL, "already granted by <@U0BEN> <!channel>", response_url="")
     assert await bench.slack.whispers("U0ANA") == ["already granted by <@U0BEN> &lt;!channel&gt;"]
     assert await bench.slack.whispers("U0BEN") == []
@@ -342,12 +340,12 @@ async def test_the_comment_of_a_file_mentions_nobody(bench: Bench) -> None:
     assert (await bench.slack.messages())[-1]["text"] == "now at: cc &lt;@U0BEN&gt;"
 
 
-async def test_where_the_response_url_is_gone_the_person_is_still_told(bench: Bench, simulator: Any) -> None:
+async def test_where_the_response_url_is_gone_the_person_is_still_notified(bench: Bench, simulator: Any) -> None:
     await bench.messenger.notify("U0ANA", CHANNEL, "hello", response_url=f"{simulator.url}/response/used-up")
     assert await bench.slack.whispers("U0ANA") == ["hello"]
 
 
-async def test_a_person_who_is_not_in_the_channel_cannot_be_told(bench: Bench) -> None:
+async def test_a_person_who_is_not_in_the_channel_cannot_be_notified(bench: Bench) -> None:
     with pytest.raises(MessengerError) as caught:
         await bench.messenger.notify("U0OLD", CHANNEL, "hello", response_url="")
     assert caught.value.lasting
@@ -515,19 +513,19 @@ async def test_a_lost_reply_in_that_channel_leaves_one_card(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lost", "said"),
+    ("lost", "reason"),
     [
         (aiohttp.ClientConnectionError("x"), "posting: Slack cannot be reached (ClientConnectionError)"),
         (TimeoutError(), "posting: Slack did not answer in time"),
     ],
 )
-async def test_silence_is_not_called_an_answer(lost: Exception, said: str) -> None:
+async def test_silence_is_not_called_an_answer(lost: Exception, reason: str) -> None:
     async def call() -> None:
         raise lost
 
     refusal = await ask(call())
     assert isinstance(refusal, Refusal)
-    assert refusal.as_error("posting").reason == said
+    assert refusal.as_error("posting").reason == reason
 
 
 class Unread(dict[str, Any]):

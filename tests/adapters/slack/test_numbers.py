@@ -29,7 +29,7 @@ def test_a_number_says_its_unit_once_after_both_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "better", "said"),
+    ("before", "now", "better", "line"),
     [
         pytest.param(3.67, 0, "lower", "Preemptions 3.67 → *0* (better)", id="better"),
         pytest.param(1, 2, "lower", "Preemptions 1 → *2* (worse)", id="worse"),
@@ -39,11 +39,11 @@ def test_a_number_says_its_unit_once_after_both_values() -> None:
     ],
 )
 def test_a_number_is_called_by_its_label_and_judged_if_the_playbook_says_how(
-    before: float, now: float, better: str, said: str
+    before: float, now: float, better: str, line: str
 ) -> None:
     named = {"label": "Preemptions", "better": better}
     then, last = (number("thrash", value).model_copy(update=named) for value in (before, now))
-    assert numbers(readings(then), readings(last)) == [said]
+    assert numbers(readings(then), readings(last)) == [line]
 
 
 def test_a_unit_that_its_label_begins_with_is_not_repeated() -> None:
@@ -86,5 +86,5 @@ def test_a_number_that_was_not_read_again_says_its_own_moment_and_comes_last() -
 
 def test_no_number_of_a_message_is_called_now() -> None:
     messages = [card(waiting(), links={}), *(message for _, message in thread(waiting()))]
-    said = [json.dumps(message.blocks) for message in messages]
-    assert not [each for each in said if re.search(r"\bnow\b", each)]
+    texts = [json.dumps(message.blocks) for message in messages]
+    assert not [each for each in texts if re.search(r"\bnow\b", each)]

@@ -121,7 +121,7 @@ async def test_a_handover_that_ends_half_way_says_how_many_are_left(counter: Cou
     assert len(counter.inbound.commands) == OPEN_READ + 10
 
 
-async def test_a_summary_that_slack_refuses_is_told_to_who_handed_over(counter: Counter) -> None:
+async def test_a_summary_that_slack_refuses_is_reported_to_the_user_who_handed_over(counter: Counter) -> None:
     watching(counter)
     await counter.slack.faults({"method": "chat.postMessage", "kind": "error:is_archived"})
     await counter.say("handover <@U0BEN>")
@@ -154,16 +154,16 @@ async def test_a_number_without_an_incident_hands_nothing_over(counter: Counter)
 async def test_somebody_who_takes_no_part_is_not_named(counter: Counter, text: str) -> None:
     watching(counter)
     counter.people.guests = frozenset({"U0GUEST"})
-    said = await counter.say(text)
-    assert "<@U0GUEST> cannot" in said
-    assert "guests do not take part" in said
+    answer = await counter.say(text)
+    assert "<@U0GUEST> cannot" in answer
+    assert "guests do not take part" in answer
     assert counter.inbound.commands == {}
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_status_may_be_said_with_the_command(counter: Counter) -> None:
+async def test_a_status_may_come_with_the_command(counter: Counter) -> None:
     assert "in its thread" in await counter.say("status two of four are back, see <https://status.example|this>")
     assert stored(counter).text == "two of four are back, see https://status.example"
 
@@ -188,12 +188,12 @@ async def test_a_status_that_cannot_be_stored_keeps_its_form_open(counter: Count
 # --- skip ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None:
+async def test_a_skip_is_chosen_among_the_written_exits(counter: Counter) -> None:
     watching(counter)
     assert await counter.say("skip") == ""
     view = await view_of(counter, "skip")
-    said, chosen, _ = view["blocks"]
-    assert said["text"]["text"].split("\n") == [
+    explanation, chosen, _ = view["blocks"]
+    assert explanation["text"]["text"].split("\n") == [
         "What comes next, and the outcome that each assumes:",
         "• choose: as if it did not hold",
         "• calm: as if it held",
@@ -204,7 +204,7 @@ async def test_a_skip_is_chosen_among_the_written_ways(counter: Counter) -> None
     assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("skip", "choose", "seen enough")
 
 
-async def test_exits_with_one_title_are_told_apart_by_their_names(counter: Counter) -> None:
+async def test_exits_with_one_title_are_distinguished_by_their_names(counter: Counter) -> None:
     titled = TEXT.replace("  choose:\n", "  choose:\n    title: The end\n")
     titled = titled.replace("  calm: {end", "  calm: {title: The end, end")
     watching(counter)
@@ -215,7 +215,7 @@ async def test_exits_with_one_title_are_told_apart_by_their_names(counter: Count
     assert shown == ["The end (choose)", "The end (calm)"]
 
 
-async def test_a_skip_may_be_said_with_the_command(counter: Counter) -> None:
+async def test_a_skip_may_come_with_the_command(counter: Counter) -> None:
     watching(counter)
     assert "next is `choose`" in await counter.say("skip INC-7 choose seen enough")
     assert (stored(counter).to, stored(counter).text) == ("choose", "seen enough")
@@ -233,11 +233,11 @@ async def test_a_skip_that_does_not_count_is_answered_with_one_that_would(
     assert counter.inbound.commands == {}
 
 
-async def test_where_nothing_can_be_skipped_that_is_said(counter: Counter) -> None:
+async def test_where_nothing_can_be_skipped_the_answer_says_so(counter: Counter) -> None:
     watching(counter)
     counter.inbound.runs["INC-7"] = run(playbook="small", state="calm", at_state="calm")
-    said = "Nothing can be skipped in INC-7: it waits for no signal. Answer what it asks, if anything."
-    assert said in await counter.say("skip")
+    reason = "Nothing can be skipped in INC-7: it waits for no signal. Answer what it asks, if anything."
+    assert reason in await counter.say("skip")
 
 
 # --- silence ---------------------------------------------------------------------------------------------------------
@@ -335,8 +335,8 @@ async def test_an_incident_is_not_reopened_beside_another_of_its_target(counter:
 async def test_settings_say_what_they_are_may_be_and_why(counter: Counter) -> None:
     watching(counter)
     for text in ("settings", "settings small"):
-        said = await counter.say(text)
-        assert "• `ceiling` *0.9* (at least 0.1, at most 1): a test" in said
+        answer = await counter.say(text)
+        assert "• `ceiling` *0.9* (at least 0.1, at most 1): a test" in answer
     assert "Did you mean `small`?" in await counter.say("settings smal")
 
 

@@ -93,7 +93,7 @@ async def test_nothing_is_lost_or_doubled_and_all_is_shown_soon_after_slack_answ
     assert await keys(bench) == {run.incident_id: SLOTS for run in incidents()}
 
 
-async def test_a_person_who_waits_is_not_told_to_come_back(bench: Bench) -> None:
+async def test_a_person_who_waits_is_not_asked_to_come_back(bench: Bench) -> None:
     """Slack has just delivered the click, so it is the best moment to try; an answer ends the outage for all."""
     await bench.slack.faults(DOWN)
     fleet = Fleet(bench, bench.messenger, incidents())

@@ -40,10 +40,12 @@ async def reason(people: SlackPeople, user: str, **changes: object) -> str:
         pytest.param("U0NOBODY", "user_not_found", id="unknown"),
     ],
 )
-async def test_a_member_may_approve_and_others_are_told_why_not(people: SlackPeople, user: str, why_not: str) -> None:
-    told = await reason(people, user)
-    assert why_not in told
-    assert bool(told) == bool(why_not)
+async def test_a_member_may_approve_and_others_get_the_reason_why_not(
+    people: SlackPeople, user: str, why_not: str
+) -> None:
+    refusal = await reason(people, user)
+    assert why_not in refusal
+    assert bool(refusal) == bool(why_not)
 
 
 async def test_a_person_named_in_the_policy_needs_no_group(people: SlackPeople) -> None:
@@ -80,9 +82,9 @@ async def test_what_cannot_be_read_is_refused_with_a_way_on(
 ) -> None:
     # The HTTP client itself repeats a read once when its connection breaks.
     await bench.slack.faults({"method": method, "kind": kind, "count": 2 if kind == "drop" else 1})
-    told = await reason(people, "U0ANA")
-    assert "could not read" in told
-    assert "try again" in told
+    refusal = await reason(people, "U0ANA")
+    assert "could not read" in refusal
+    assert "try again" in refusal
     assert await reason(people, "U0ANA") == ""
 
 
@@ -161,12 +163,10 @@ async def test_people_of_another_company_never_decide_however_they_are_named(ben
     assert decides.reason == operates.reason == "people of another workspace do not decide here"
 
 
-async def test_who_cannot_be_told_from_people_of_another_company_does_not_decide(
-    people: SlackPeople, bench: Bench
-) -> None:
+async def test_a_user_who_may_be_from_another_company_does_not_decide(people: SlackPeople, bench: Bench) -> None:
     await bench.slack.faults({"method": "auth.test", "kind": "500"})
-    told = await reason(people, "U0ANA")
-    assert "could not read your Slack account" in told
+    refusal = await reason(people, "U0ANA")
+    assert "could not read your Slack account" in refusal
     assert await reason(people, "U0ANA") == ""
 
 
@@ -197,7 +197,7 @@ async def test_any_of_several_teams_is_enough(people: SlackPeople) -> None:
     ).allowed
 
 
-async def test_who_may_only_break_the_glass_is_heard_with_that_team_alone(people: SlackPeople) -> None:
+async def test_a_user_who_may_only_break_the_glass_counts_for_that_team_alone(people: SlackPeople) -> None:
     glass = policy(break_glass=Demand(team="lead", users=("U0MO",)))
     assert (await people.authority("U0MO", glass, at=1.0)).teams == ("lead",)
 
@@ -218,7 +218,7 @@ async def test_who_could_halt_can_halt_while_slack_does_not_answer(
     assert (halts.allowed, halts.reason) == (True, "is in @serving-oncall, as Slack last reported")
 
 
-async def test_only_a_halt_rests_on_what_slack_last_said(people: SlackPeople, bench: Bench) -> None:
+async def test_only_a_halt_rests_on_the_last_answer_of_slack(people: SlackPeople, bench: Bench) -> None:
     assert (await people.may_operate("U0ANA", at=1.0)).allowed
     await bench.slack.faults(*AWAY)
     assert not (await people.may_operate("U0ANA", at=1.0)).allowed

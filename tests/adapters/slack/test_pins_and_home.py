@@ -28,7 +28,7 @@ def pinned(counter: Counter) -> list[tuple[str, Commanded]]:
     return [(incident, event) for incident, event in counter.inbound.commands.values() if event.command == "pin"]
 
 
-async def said(counter: Counter, text: str, *, thread_ts: str = "") -> str:
+async def posted(counter: Counter, text: str, *, thread_ts: str = "") -> str:
     return str((await counter.slack.do("say", user="U0BEN", channel=CHANNEL, text=text, thread_ts=thread_ts))["ts"])
 
 
@@ -50,7 +50,7 @@ async def use_shortcut(counter: Counter, ts: str) -> None:
 
 
 async def test_a_pinned_message_of_a_thread_is_added_once_at_its_own_time_with_its_link(counter: Counter) -> None:
-    ts = await said(counter, "I see XIDs <!channel>", thread_ts=await card_of(counter, run()))
+    ts = await posted(counter, "I see XIDs <!channel>", thread_ts=await card_of(counter, run()))
     assert (await pin(counter, ts))["ok"]
     assert (await pin(counter, ts, user="U0LEA"))["ok"]
     [(incident, event)] = pinned(counter)
@@ -61,14 +61,14 @@ async def test_a_pinned_message_of_a_thread_is_added_once_at_its_own_time_with_i
 
 @pytest.mark.parametrize("name", ["eyes", "white_check_mark"])
 async def test_another_reaction_adds_nothing(counter: Counter, name: str) -> None:
-    ts = await said(counter, "fine", thread_ts=await card_of(counter, run()))
+    ts = await posted(counter, "fine", thread_ts=await card_of(counter, run()))
     assert (await pin(counter, ts, name))["ok"]
     assert pinned(counter) == []
 
 
-async def test_a_guest_pins_nothing_and_is_told_so(counter: Counter) -> None:
+async def test_a_guest_pins_nothing_and_gets_the_reason(counter: Counter) -> None:
     counter.people.guests = frozenset({"U0GUE"})
-    ts = await said(counter, "all is well", thread_ts=await card_of(counter, run()))
+    ts = await posted(counter, "all is well", thread_ts=await card_of(counter, run()))
     assert (await pin(counter, ts, user="U0GUE"))["ok"]
     await whispered(counter, "Nothing was added: guests do not take part", user="U0GUE")
     arguments = {"user": "U0GUE", "callback_id": "add_to_timeline", "channel": CHANNEL, "ts": ts}
@@ -77,12 +77,12 @@ async def test_a_guest_pins_nothing_and_is_told_so(counter: Counter) -> None:
 
 
 async def test_a_pin_outside_of_an_incidents_thread_is_not_ours(counter: Counter) -> None:
-    assert (await pin(counter, await said(counter, "lunch?")))["ok"]
+    assert (await pin(counter, await posted(counter, "lunch?")))["ok"]
     assert pinned(counter) == []
 
 
 async def test_a_pin_that_cannot_be_stored_is_refused_so_that_slack_sends_it_again(counter: Counter) -> None:
-    ts = await said(counter, "I see XIDs", thread_ts=await card_of(counter, run()))
+    ts = await posted(counter, "I see XIDs", thread_ts=await card_of(counter, run()))
     counter.inbound.away = True
     assert (await pin(counter, ts))["status"] == 503
     counter.inbound.away = False
@@ -97,7 +97,7 @@ async def test_a_pin_that_cannot_be_stored_is_refused_so_that_slack_sends_it_aga
 
 
 async def test_the_shortcut_adds_a_message_to_the_only_open_incident(counter: Counter) -> None:
-    await use_shortcut(counter, await said(counter, "the hall is warm"))
+    await use_shortcut(counter, await posted(counter, "the hall is warm"))
     await whispered(counter, "Added to the timeline of INC-7")
     [(incident, event)] = pinned(counter)
     assert (incident, event.text) == ("INC-7", "the hall is warm")
@@ -105,7 +105,7 @@ async def test_the_shortcut_adds_a_message_to_the_only_open_incident(counter: Co
 
 async def test_with_several_open_the_shortcut_asks_which(counter: Counter) -> None:
     counter.inbound.runs["INC-8"] = run(incident_id="INC-8", title="Another")
-    ts = await said(counter, "the hall is warm")
+    ts = await posted(counter, "the hall is warm")
     await use_shortcut(counter, ts)
     view = await view_of(counter, "pin")
     counter.inbound.away = True
@@ -118,19 +118,19 @@ async def test_with_several_open_the_shortcut_asks_which(counter: Counter) -> No
 
 async def test_in_a_thread_the_shortcut_knows_which_although_several_are_open(counter: Counter) -> None:
     counter.inbound.runs["INC-8"] = run(incident_id="INC-8", title="Another")
-    await use_shortcut(counter, await said(counter, "here", thread_ts=await card_of(counter, run())))
+    await use_shortcut(counter, await posted(counter, "here", thread_ts=await card_of(counter, run())))
     await whispered(counter, "Added to the timeline of INC-7")
 
 
 async def test_without_an_open_incident_the_shortcut_says_so(counter: Counter) -> None:
     counter.inbound.runs.clear()
-    await use_shortcut(counter, await said(counter, "hello"))
+    await use_shortcut(counter, await posted(counter, "hello"))
     await whispered(counter, "No incident is open")
 
 
 @pytest.mark.parametrize("fault", ["storage", "slack"])
-async def test_a_shortcut_that_could_not_be_stored_is_said(counter: Counter, fault: str) -> None:
-    ts = await said(counter, "hello")
+async def test_a_shortcut_that_could_not_be_stored_is_reported(counter: Counter, fault: str) -> None:
+    ts = await posted(counter, "hello")
     counter.inbound.away = fault == "storage"
     if fault == "slack":
         await counter.slack.faults({"method": "conversations.replies", "kind": "500"})
@@ -140,7 +140,7 @@ async def test_a_shortcut_that_could_not_be_stored_is_said(counter: Counter, fau
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reply"),
     [
         pytest.param("not_in_channel", "Invite the bot to this channel", id="of-a-public-channel"),
         pytest.param("channel_not_found", "Invite the bot to this channel", id="of-a-private-channel"),
@@ -148,19 +148,19 @@ async def test_a_shortcut_that_could_not_be_stored_is_said(counter: Counter, fau
         pytest.param("thread_not_found", "Slack does not show the bot this message (thread_not_found)", id="deleted"),
     ],
 )
-async def test_a_message_that_the_bot_may_not_read_is_said_with_the_reason(
-    counter: Counter, error: str, told: str
+async def test_a_message_that_the_bot_may_not_read_is_reported_with_the_reason(
+    counter: Counter, error: str, reply: str
 ) -> None:
-    ts = await said(counter, "hello")
+    ts = await posted(counter, "hello")
     await counter.slack.faults({"method": "conversations.replies", "kind": f"error:{error}"})
     await use_shortcut(counter, ts)
-    await whispered(counter, told)
+    await whispered(counter, reply)
     assert "did not answer" not in str(await counter.slack.whispers("U0ANA"))
     assert pinned(counter) == []
 
 
 async def test_a_pin_on_a_message_that_the_bot_may_not_read_is_left(counter: Counter) -> None:
-    ts = await said(counter, "hello")
+    ts = await posted(counter, "hello")
     await counter.slack.faults({"method": "conversations.replies", "kind": "error:not_in_channel"})
     assert (await pin(counter, ts))["ok"]
     assert pinned(counter) == []
@@ -299,8 +299,8 @@ def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> N
         requests={"R3": request(decided_by="U0ANA", decided_at=BEGAN + 320)},
     )  # fmt: skip
     old = run(incident_id="INC-0", opened_at=BEGAN - 8 * DAY, closed_at=BEGAN)
-    said = week([fixed, left, old, run()], now=BEGAN + DAY)
-    assert said == [
+    lines = week([fixed, left, old, run()], now=BEGAN + DAY)
+    assert lines == [
         "*Opened*\n3 (2 paged)",
         "*Closed*\n2 (1 fixed, recovered or accepted)",
         "*Time to the first action (MTTA)*\n2 min 35 s (median of 1)",

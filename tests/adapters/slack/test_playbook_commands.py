@@ -36,29 +36,29 @@ def playbooks(counter: Counter) -> None:
 
 async def test_every_playbook_is_named_with_what_opens_it_and_those_refused_with_their_fault(counter: Counter) -> None:
     playbooks(counter)
-    said = await counter.say("playbooks")
-    assert "3 playbooks" in said
-    assert "`by-hand` A small playbook\n      opened by `/incident open by-hand`" in said
-    assert 'opened by alerts with `alertname=~".+"`' in said
-    assert "`broken.yaml` is refused: broken.yaml:3:1: unknown key &lt;!channel&gt;" in said
+    answer = await counter.say("playbooks")
+    assert "3 playbooks" in answer
+    assert "`by-hand` A small playbook\n      opened by `/incident open by-hand`" in answer
+    assert 'opened by alerts with `alertname=~".+"`' in answer
+    assert "`broken.yaml` is refused: broken.yaml:3:1: unknown key &lt;!channel&gt;" in answer
 
 
-async def test_the_graph_of_an_incident_shows_its_way_and_comes_as_a_picture(counter: Counter) -> None:
+async def test_the_graph_of_an_incident_shows_its_path_and_comes_as_a_picture(counter: Counter) -> None:
     playbooks(counter)
-    said = await counter.say("graph INC-7")
-    assert "will be posted as a picture in its thread" in said
-    assert "flowchart TD" in said
-    assert "class s_grow current" in said
-    assert "linkStyle" in said
+    answer = await counter.say("graph INC-7")
+    assert "will be posted as a picture in its thread" in answer
+    assert "flowchart TD" in answer
+    assert "class s_grow current" in answer
+    assert "linkStyle" in answer
     assert [(incident, event.command) for incident, event in counter.inbound.commands.values()] == [("INC-7", "graph")]
 
 
 async def test_the_graph_of_a_playbook_comes_as_a_picture_into_the_channel_and_as_text(counter: Counter) -> None:
     playbooks(counter)
-    said = await counter.say("graph small-one")
-    assert "will be posted as a picture in this channel" in said
-    assert "flowchart TD" in said
-    assert "linkStyle" not in said
+    answer = await counter.say("graph small-one")
+    assert "will be posted as a picture in this channel" in answer
+    assert "flowchart TD" in answer
+    assert "linkStyle" not in answer
     assert counter.inbound.commands == {}
 
     async def is_there() -> bool:
@@ -70,15 +70,15 @@ async def test_the_graph_of_a_playbook_comes_as_a_picture_into_the_channel_and_a
     assert [file["name"] for file in message["files"]] == ["small-one.png"]
 
 
-async def test_a_picture_that_cannot_be_put_there_is_told_with_what_to_do(counter: Counter) -> None:
+async def test_a_picture_that_cannot_be_posted_is_reported_with_what_to_do(counter: Counter) -> None:
     playbooks(counter)
     fault = {"method": "files.completeUploadExternal", "kind": "error:not_in_channel"}
     await counter.slack.faults(fault)
     await counter.say("graph small-one")
     await whispered(counter, "could not be posted here")
-    told = next(text for text in await counter.slack.whispers("U0ANA") if "could not be posted here" in text)
-    assert "Ask in a channel that the bot has joined" in told
-    assert "incident-bot playbook graph small-one --format png --out small-one.png" in told
+    whisper = next(text for text in await counter.slack.whispers("U0ANA") if "could not be posted here" in text)
+    assert "Ask in a channel that the bot has joined" in whisper
+    assert "incident-bot playbook graph small-one --format png --out small-one.png" in whisper
 
 
 async def test_a_mistyped_playbook_gets_the_one_that_was_meant(counter: Counter) -> None:
@@ -132,17 +132,17 @@ async def test_a_workload_with_an_open_incident_gets_no_second_one(counter: Coun
     await whispered(counter, "INC-7 about serving/llm was open already")
 
 
-@pytest.mark.parametrize("said", ["either serving/llm", "serving/llm either", "serving/llm  either"])
-async def test_what_is_said_with_the_command_stands_in_the_form(counter: Counter, said: str) -> None:
+@pytest.mark.parametrize("words", ["either serving/llm", "serving/llm either", "serving/llm  either"])
+async def test_the_words_after_the_command_fill_the_form(counter: Counter, words: str) -> None:
     playbooks(counter)
-    await counter.say(f"open {said}")
+    await counter.say(f"open {words}")
     assert (await send_in(counter, await view_of(counter, "open")))["ok"]
     [opening] = counter.shelf.openings.values()
     assert (opening.playbook, str(opening.target)) == ("either", "serving/llm")
 
 
 @pytest.mark.parametrize("workload", ["llm", "serving/ghost", "Serving/LLM; rm"])
-async def test_a_workload_that_is_none_is_told_below_its_field(counter: Counter, workload: str) -> None:
+async def test_a_workload_that_is_none_is_refused_below_its_field(counter: Counter, workload: str) -> None:
     answer = await chosen(counter, workload=workload)
     assert "field:workload" in answer["errors"]  # type: ignore[operator]  # the answer is JSON
     assert counter.shelf.openings == {}
@@ -164,17 +164,17 @@ async def test_of_several_clusters_the_one_that_is_written_is_meant(counter: Cou
 
 
 @pytest.mark.parametrize(
-    ("workload", "told"),
+    ("workload", "reason"),
     [
         pytest.param("serving/llm", "Which cluster? ('east', 'west'): write the cluster, the namespace and", id="none"),
         pytest.param("north/serving/llm", "No cluster is named 'north' ('east', 'west'): write the", id="unknown"),
         pytest.param("llm", "Write the cluster, the namespace and the name, as in east/serving/llm", id="no-namespace"),
     ],
 )
-async def test_without_a_known_cluster_nothing_is_opened(counter: Counter, workload: str, told: str) -> None:
+async def test_without_a_known_cluster_nothing_is_opened(counter: Counter, workload: str, reason: str) -> None:
     two_clusters(counter)
     answer = await chosen(counter, workload=workload)
-    assert told in answer["errors"]["field:workload"]  # type: ignore[index]  # the answer is JSON
+    assert reason in answer["errors"]["field:workload"]  # type: ignore[index]  # the answer is JSON
     assert counter.shelf.openings == {}
 
 
@@ -208,7 +208,7 @@ async def test_an_unknown_playbook_is_answered_with_the_known_ones(counter: Coun
     assert "write `/incident open either NAMESPACE/NAME`" in await counter.say("open either llm")
 
 
-async def test_a_form_that_slack_does_not_open_is_said(counter: Counter) -> None:
+async def test_a_form_that_slack_does_not_open_is_reported(counter: Counter) -> None:
     playbooks(counter)
     await counter.slack.faults({"method": "views.open", "kind": "500"})
     await counter.say("open")

@@ -57,7 +57,7 @@ async def test_a_press_is_stored(counter: Counter) -> None:
     assert (incident, press.action, press.about, press.user) == ("INC-7", "approve", "R3", "U0ANA")
 
 
-async def test_a_press_that_cannot_be_stored_is_said(counter: Counter) -> None:
+async def test_a_press_that_cannot_be_stored_is_reported(counter: Counter) -> None:
     counter.inbound.away = True
     await approve(counter)
     await whispered(counter, "press again")
@@ -81,9 +81,9 @@ async def test_a_form_is_opened_and_its_faults_stand_below_its_fields(counter: C
 async def test_an_event_that_cannot_be_stored_comes_again(counter: Counter) -> None:
     await counter.bench.messenger.show(run())
     card = (await counter.slack.messages())[-1]["ts"]
-    said = await counter.slack.do("say", user="U0BEN", channel=CHANNEL, text="XIDs", thread_ts=card)
+    message = await counter.slack.do("say", user="U0BEN", channel=CHANNEL, text="XIDs", thread_ts=card)
     counter.inbound.away = True
-    refused = await counter.slack.do("react", user="U0ANA", channel=CHANNEL, ts=said["ts"], name="pushpin")
+    refused = await counter.slack.do("react", user="U0ANA", channel=CHANNEL, ts=message["ts"], name="pushpin")
     assert refused["error"] == "operation_timeout"
     counter.inbound.away = False
 

@@ -41,9 +41,9 @@ def caller(bench: Bench) -> Caller:
 
 @pytest.mark.parametrize(("kind", "does"), [("maintenance", "alerts open no incident"), ("freeze", "only advised")])
 async def test_a_window_is_begun_listed_and_ended(kind: str, does: str, caller: Caller) -> None:
-    said = await caller.says(f"{kind} serving/llm-* for 90m new <!here> driver")
-    assert does in said
-    assert "new &lt;!here&gt; driver" in said
+    answer = await caller.says(f"{kind} serving/llm-* for 90m new <!here> driver")
+    assert does in answer
+    assert "new &lt;!here&gt; driver" in answer
     (window,) = caller.windows.windows.windows
     assert (window.kind, window.targets, window.ends_at - window.starts_at) == (kind, ("serving/llm-*",), 5400)
     assert "serving/llm-*" in await caller.says(kind)
@@ -115,7 +115,7 @@ async def test_a_cluster_that_does_not_answer_hides_no_window(caller: Caller, mo
         ("freeze serving/llm 1h release", "for 1h WHY"),
     ],
 )
-async def test_what_is_missing_is_told_with_an_example(text: str, why: str, caller: Caller) -> None:
+async def test_a_missing_argument_is_reported_with_an_example(text: str, why: str, caller: Caller) -> None:
     assert why in await caller.says(text)
     assert caller.windows.windows.windows == []
 

@@ -72,8 +72,8 @@ def filled(text: str, *, many: int = 1) -> Run:
     unread = Reading(name=text, unknown=text, unit=text)
     shown = {f"{text}{n}": reading for n in range(many) for reading in (known, unread)}
     dumps = {name: reading.model_dump(mode="json") for name, reading in shown.items()}
-    told = (News(title=text, result=result, text=text, at=0.0, parts={text: text}) for result in (text, "held"))
-    news = [each.model_dump(mode="json") for each in told]
+    items = (News(title=text, result=result, text=text, at=0.0, parts={text: text}) for result in (text, "held"))
+    news = [each.model_dump(mode="json") for each in items]
     posts = (
         post("diagnostics", "diagnostics:1", text, readings=dumps, ways=[[text, text]] * many),
         post(

@@ -125,7 +125,7 @@ async def test_every_command_answers_within_the_limits_and_harmlessly(word: str,
 
 
 @TEXTS
-async def test_who_may_not_and_who_misspells_are_told_so_within_the_limits(text: str) -> None:
+async def test_refusals_of_users_and_of_misspelt_words_fit_the_limits(text: str) -> None:
     for words, user in ((f"halt {text}", "U0MO"), (text, "U0ANA"), (f"graph {text}", "U0ANA")):
         answer = await Commands(services(text, many=1)).answer(command(words, user))
         assert_answer(answer)

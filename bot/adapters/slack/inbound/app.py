@@ -106,9 +106,9 @@ def endpoint(
     `answering` is entered while Slack waits for the answer to a request that it signed.
     """
 
-    async def handle(request: Request, said: dict[str, Any]) -> Response:
+    async def handle(request: Request, payload: dict[str, Any]) -> Response:
         # The mode in which Bolt takes what was read already, from a sender that was checked already.
-        asked = AsyncBoltRequest(body=said, headers=dict(request.headers), mode="socket_mode")
+        asked = AsyncBoltRequest(body=payload, headers=dict(request.headers), mode="socket_mode")
         with answering():
             return to_starlette_response(await app.async_dispatch(asked))
 

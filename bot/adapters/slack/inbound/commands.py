@@ -240,8 +240,8 @@ class Commands:
             await self._incidents.resume_all(command.user)
             if was_halted:
                 self._announce(f"▶ The global halt is lifted by {mention(command.user)}: changes are sent again.")
-            said = "▶ *The global halt is lifted.*" if was_halted else "There was no global halt."
-            return reply(f"{said} An incident that was halted by itself stays halted: `/incident resume INC`.")
+            result = "▶ *The global halt is lifted.*" if was_halted else "There was no global halt."
+            return reply(f"{result} An incident that was halted by itself stays halted: `/incident resume INC`.")
         run = await self._naming.run_only(command)
         if halt := await self._incidents.global_halt():
             raise NotDoneError(

@@ -48,8 +48,8 @@ class Opening:
         known = self._known()
         if not known:
             raise NotDoneError("No playbook is loaded: see `incident-bot playbook check`.")
-        said, workload = _in_order(command.rest)
-        name = said or next(iter(known))
+        name, workload = _in_order(command.rest)
+        name = name or next(iter(known))
         if name not in known:
             names = ", ".join(code(each, 80) for each in known)
             raise NotDoneError(f"There is no playbook {code(name, 80)}. There are: {names}.")

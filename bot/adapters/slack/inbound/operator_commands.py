@@ -109,11 +109,11 @@ class OperatorCommands:
         for run in page.runs:
             await self._store(given.event(run.incident_id), run)
         now = self._services.clock.now()
-        told = [_summary(run, now) for run in page.runs]
+        summaries = [_summary(run, now) for run in page.runs]
         if not is_one:
-            self._afterwards.begin(self._hand_over_others(given, others, told), "handover")
+            self._afterwards.begin(self._hand_over_others(given, others, summaries), "handover")
         more = [f"… and {len(others)} more: each thread has its part."] if others else []
-        return reply(given.said(len(told) + len(others), is_done=not others), *chain(*told), *more)
+        return reply(given.headline(len(summaries) + len(others), is_done=not others), *chain(*summaries), *more)
 
     async def _others(self, page: OpenPage) -> Sequence[str]:
         """The open incidents that are not on the page."""
@@ -122,9 +122,14 @@ class OperatorCommands:
         shown = {run.incident_id for run in page.runs}
         return [each for each in await self._incidents.open_incidents() if each not in shown]
 
-    async def _hand_over_others(self, given: _Handover, others: Sequence[str], told: Sequence[Sequence[str]]) -> None:
-        """Hand over the incidents that are not in `told` yet, and tell the channel; who gave them reads what failed."""
-        many, left, failed = len(told) + len(others), len(others), []
+    async def _hand_over_others(
+        self, given: _Handover, others: Sequence[str], summaries: Sequence[Sequence[str]]
+    ) -> None:
+        """Hand over the incidents that are not in `summaries`, then announce all of them in the channel.
+
+        The user who handed over reads what failed.
+        """
+        many, left, failed = len(summaries) + len(others), len(others), []
         try:
             for incident_id in others:
                 await self._incidents.command(given.event(incident_id), incident_id)
@@ -135,8 +140,9 @@ class OperatorCommands:
                 f"{WARNING} {left} of {many} open incidents were not handed over: the bot's storage did not answer. "
                 "Please send it again; the others then get the note twice."
             )
+        announcement = _announced(given.headline(many, left=left), summaries, many - left)
         try:
-            await announce_in_time(self._services.messenger, _announced(given.said(many, left=left), told, many - left))
+            await announce_in_time(self._services.messenger, announcement)
         except MessengerError as error:
             reason = line(error.reason, 200)
             failed.append(f"{WARNING} Slack refused the summary in the channel ({reason}); each thread has its part.")
@@ -162,14 +168,14 @@ class OperatorCommands:
 
     async def skip(self, command: Command) -> Answer:
         run, rest = await self._naming.run_and_text(command)
-        ways = await self._ways(run)
+        exits = await self._exits(run)
         to, _, why = rest.partition(" ")
         if not to:
             kept = command.place | {INCIDENT: run.incident_id}
-            blocks = [*section(_explained(run, ways)), *forms.inputs(_skip_form(ways))]
+            blocks = [*section(_explained(run, exits)), *forms.inputs(_skip_form(exits))]
             return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", blocks, kept)
-        if to not in ways:
-            known = ", ".join(code(way, 60) for way in ways)
+        if to not in exits:
+            known = ", ".join(code(each, 60) for each in exits)
             raise NotDoneError(f"{code(run.state, 60)} cannot skip to {code(to, 60)}; it can skip to {known}.")
         if not why.strip():
             raise NotDoneError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
@@ -199,7 +205,7 @@ class OperatorCommands:
         if not run.is_open:
             raise NotDoneError(closed(run, sent.form))
         is_status = sent.form == STATUS_FORM
-        if wrong := problems(STATUS if is_status else _skip_form(await self._ways(run)), sent.fields):
+        if wrong := problems(STATUS if is_status else _skip_form(await self._exits(run)), sent.fields):
             raise NotDoneError(fields=wrong)
         text = str(sent.fields["text"])
         if is_status:
@@ -208,14 +214,14 @@ class OperatorCommands:
             event = event_of(sent.command, "skip", to=str(sent.fields["to"]), text=text)
         await self._store(event, run)
 
-    async def _ways(self, run: Run) -> dict[str, Way]:
+    async def _exits(self, run: Run) -> dict[str, Exit]:
         playbook = await self._services.playbooks.playbook_of(run)
         written = exits_to_skip(run, playbook)
-        ways = {to: Way(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
-        if not ways:
+        exits = {to: Exit(playbook.playbook.states[to].title, outcome) for to, outcome in written.items()}
+        if not exits:
             waits = "it waits for no signal. Answer what it asks, if anything" if run.is_open else "it is closed"
             raise NotDoneError(f"Nothing can be skipped in {line(run.incident_id, 40)}: {waits}.")
-        return ways
+        return exits
 
     async def _store(self, event: Commanded, run: Run) -> None:
         await store(self._incidents, event, run.incident_id)
@@ -244,19 +250,19 @@ class _Handover:
         event = event_of(self.command, "handover", to=self.to, text=self.note)
         return event.model_copy(update={"event_id": f"{event.event_id}/{incident_id}"})
 
-    def said(self, many: int, *, left: int = 0, is_done: bool = True) -> str:
+    def headline(self, many: int, *, left: int = 0, is_done: bool = True) -> str:
         count = f"{many - left} of {many}" if left else f"{many}"
         what = f"{count} open incident is" if many == 1 else f"{count} open incidents are"
         receiver = mention(self.to) if self.to else "the team on call"
         return f"{what}{'' if is_done else ' being'} handed over to {receiver}."
 
 
-def _announced(head: str, told: Sequence[Sequence[str]], many: int) -> str:
+def _announced(head: str, summaries: Sequence[Sequence[str]], many: int) -> str:
     """As much of the summary as one message holds; it says how many of the incidents it leaves out."""
-    sizes = accumulate(sum(map(len, each)) for each in told)
+    sizes = accumulate(sum(map(len, each)) for each in summaries)
     shown = sum(size <= ANNOUNCED_CHARACTERS for size in sizes)
     more = [f"… and {many - shown} more: each thread has its part."] if many > shown else []
-    return "\n".join((head, *chain(*told[:shown]), *more))
+    return "\n".join((head, *chain(*summaries[:shown]), *more))
 
 
 def _summary(run: Run, now: float) -> list[str]:
@@ -266,31 +272,31 @@ def _summary(run: Run, now: float) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Way:
+class Exit:
     """One exit that a person may skip to: the state's title, and the outcome that the skip assumes."""
 
     title: str
     outcome: str
 
 
-def _explained(run: Run, ways: Mapping[str, Way]) -> list[str]:
+def _explained(run: Run, exits: Mapping[str, Exit]) -> list[str]:
     """The outcome that each exit assumes; skipping does not produce it."""
     lines = [
-        f"• {line(_called(to, ways), 150)}: as if {PRETENDED.get(way.outcome) or code(way.outcome, 150)}"
-        for to, way in ways.items()
+        f"• {line(_called(to, exits), 150)}: as if {PRETENDED.get(each.outcome) or code(each.outcome, 150)}"
+        for to, each in exits.items()
     ]
     return ["What comes next, and the outcome that each assumes:", *lines]
 
 
-def _called(to: str, ways: Mapping[str, Way]) -> str:
+def _called(to: str, exits: Mapping[str, Exit]) -> str:
     """The title of a state; its name where it has none, and beside the title where another state has the same."""
-    title, name = ways[to].title, to.replace("_", " ")
-    is_alone = sum(way.title == title for way in ways.values()) == 1
+    title, name = exits[to].title, to.replace("_", " ")
+    is_alone = sum(each.title == title for each in exits.values()) == 1
     return name if not title else title if is_alone else f"{title} ({name})"
 
 
-def _skip_form(ways: Mapping[str, Way]) -> Form:
-    options = {to: _called(to, ways) for to in ways}
+def _skip_form(exits: Mapping[str, Exit]) -> Form:
+    options = {to: _called(to, exits) for to in exits}
     return {
         "to": FormField(label="Continue with", kind="choice", options=options),
         "text": FormField(label="Why?", max_length=500, why="It goes on the timeline with your name."),

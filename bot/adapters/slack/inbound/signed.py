@@ -33,11 +33,11 @@ def only_signed(handle: SignedHandler, secret: str) -> Handler:
         if not is_signed(body, stamp, request.headers.get("x-slack-signature", ""), secret, now=time.time()):
             log.warning("slack.refused", status=401)
             return PlainTextResponse("not signed by Slack\n", status_code=401)
-        said = said_in(body, request.headers.get("content-type", ""))
-        if said is None:
+        payload = payload_of(body, request.headers.get("content-type", ""))
+        if payload is None:
             log.warning("slack.refused", status=400)
             return PlainTextResponse("not what Slack sends\n", status_code=400)
-        return await handle(request, said)
+        return await handle(request, payload)
 
     return checked
 
@@ -51,15 +51,15 @@ def is_signed(body: bytes, stamp: str, signature: str, secret: str, *, now: floa
     return hmac.compare_digest(f"v0={wanted}".encode(), signature.encode("utf-8", "replace"))
 
 
-def said_in(body: bytes, content_type: str) -> dict[str, Any] | None:
+def payload_of(body: bytes, content_type: str) -> dict[str, Any] | None:
     """What Slack sends: a JSON object, or a form, of which only the `payload` counts if it has one; else None."""
     try:
         text = body.decode()
         if content_type.startswith("application/json"):
-            said = json.loads(text)
+            payload = json.loads(text)
         else:
             form = dict(parse_qsl(text, keep_blank_values=True, errors="strict"))
-            said = json.loads(form["payload"]) if "payload" in form else form
+            payload = json.loads(form["payload"]) if "payload" in form else form
     except (ValueError, RecursionError):
         return None
-    return said if isinstance(said, dict) else None
+    return payload if isinstance(payload, dict) else None

@@ -65,8 +65,8 @@ class WindowCommands:
         except ValueError as wrong:
             raise NotDoneError(f"Not done: {line(wrong, 300)}. Write {usage}.") from None
         # A window holds back what others rely on, so that they learn of it where they work.
-        told = f"{SIGNS[kind]} {capitalized(redacted(str(begun)))}, of {begun.of}: {DOES[kind]}."
-        shown, people = html.escape(told, quote=False), mentioned(why)
+        announcement = f"{SIGNS[kind]} {capitalized(redacted(str(begun)))}, of {begun.of}: {DOES[kind]}."
+        shown, people = html.escape(announcement, quote=False), mentioned(why)
         self._afterwards.begin(announce_in_time(self._messenger, shown, people), "announce")
         ends = f"Until then, {DOES[kind]}. `/incident {kind} {line(target, 120)} off` ends it."
         return reply(window_line(begun), ends, *await self._doubts(target))

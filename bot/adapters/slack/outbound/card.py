@@ -80,7 +80,7 @@ def _lasting(run: Run, links: Mapping[str, str]) -> str:
     about = _waits_about(run)
     waiting = run.open_question or run.open_request
     until = waiting.expires_at if waiting is not None else None
-    # Its message, its address and its deadline are told with one edit: once it is posted, its time begins.
+    # Its message, its address and its deadline are shown by one edit: once it is posted, its time begins.
     waits_for = (about, until) if links.get(about) and (until or run.open_request is None) else ()
     at_once = (_title(run), waits_for, applied, run.lead, links.get(INCIDENT_CHANNEL, ""))
     return hash_of(json.dumps(at_once), tuple(_banners(run)))
@@ -131,20 +131,20 @@ def _cause(run: Run) -> str:
     checks = flags_as_code(
         checked([(each.found, line(each.text, 200)) for each in run.findings.checks], "found", "ruled_out")
     )
-    told = _last_diagnosis(run)
+    last = _last_diagnosis(run)
     # The cause is read again, with newer numbers than the checks had.
-    dated = f"Checked at {time_of_day(told.at)}. " if checks and told and told.data["cause"] != run.cause else ""
+    dated = f"Checked at {time_of_day(last.at)}. " if checks and last and last.data["cause"] != run.cause else ""
     return " ".join(filter(None, (line(run.cause, CAUSE), f"{dated}{checks}")))
 
 
 def _found(run: Run) -> str:
     """The last diagnosis of a closed incident, with its time: its sentence is about what was wrong then."""
-    told = _last_diagnosis(run)
-    if told is None:
+    last = _last_diagnosis(run)
+    if last is None:
         return ""
-    found = [(str(kind), line(text, 200)) for kind, text in told.data.get("checks", ())]
-    said = f"{line(told.data['cause'], CAUSE)} {flags_as_code(checked(found, 'found'))}"
-    return f"Diagnosis at {time_of_day(told.at)}: {said.rstrip()}"
+    found = [(str(kind), line(text, 200)) for kind, text in last.data.get("checks", ())]
+    text = f"{line(last.data['cause'], CAUSE)} {flags_as_code(checked(found, 'found'))}"
+    return f"Diagnosis at {time_of_day(last.at)}: {text.rstrip()}"
 
 
 def _last_diagnosis(run: Run) -> Post | None:
@@ -164,7 +164,7 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
 
 
 def standing(run: Run) -> str:
-    """As `now_line`, for lists, where nothing else tells that changes are halted."""
+    """As `now_line`, for lists, where nothing else shows that changes are halted."""
     says_so = run.is_halted_half_way and not (run.open_question or run.open_request)
     is_halted = run.is_open and run.halted_by and not run.halted_with_all and not says_so
     return f"{'⛔ Halted · ' if is_halted else ''}{now_line(run, {})}"

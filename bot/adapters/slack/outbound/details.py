@@ -21,8 +21,8 @@ WORST_FIRST = ("warning", "note", "fine")
 REASONS = 15
 SENTENCES = ("summary", "detail")
 """Parts that say in words what the others say: they come first, without their name."""
-WAY = 700
-"""Of the reasons for one way; a recommendation without a possible option has one for each."""
+MAX_EXIT_CHARACTERS = 700
+"""Of the reasons for one exit; a recommendation without a possible option has one for each."""
 NAMES = 12
 """How many names one reason is given for."""
 ALL_OF_IT = "All of it is on the timeline: `/incident export`."
@@ -95,7 +95,7 @@ def _looked(run: Run, looked: Looked) -> list[Block]:
     for heading, lines in _by_source(run, readings, newest).items():
         body += context([heading, *lines])
     body += context(_unread(readings))
-    return body + context([f"*{line(state, 60)}* {line(why, WAY)}" for state, why in looked.ways])
+    return body + context([f"*{line(state, 60)}* {line(why, MAX_EXIT_CHARACTERS)}" for state, why in looked.ways])
 
 
 def _unread(readings: Iterable[Reading]) -> list[str]:
@@ -117,14 +117,14 @@ def _by_source(run: Run, readings: Iterable[Reading], newest: float) -> dict[str
     """One line per reading, under where it is from: it can be read on a phone, where a table cannot."""
     found: dict[str, list[str]] = {}
     for each in readings:
-        if each.is_known and (said := _said(run, each)):
+        if each.is_known and (text := _described(run, each)):
             over = f" over {short(each.window_seconds)}" if each.window_seconds else ""
             at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > SAME_LOOK_SECONDS else ""
-            found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(said)
+            found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(text)
     return found
 
 
-def _said(run: Run, reading: Reading) -> str:
+def _described(run: Run, reading: Reading) -> str:
     """`• Preemptions: 3.6 per finished request (3.5 before)`; parts in words; empty if nothing of it is known."""
     old = run.findings.baseline.get(reading.name)
     then = value(old.value, old.unit) if old is not None and old.is_known and old.value is not None else ""

@@ -38,7 +38,7 @@ Json = dict[str, Any]
 
 WEEK_SECONDS = 7 * 24 * 3600.0
 VIEWED_SECONDS = 24 * 3600.0
-VIEWERS_AT_MOST = 100
+MAX_VIEWERS = 100
 QUIET_SECONDS = 5.0
 """Changes come in bursts; a Home is updated once per burst."""
 WEEK_READ_EVERY_SECONDS = 60.0
@@ -135,7 +135,7 @@ class Homes:
     async def _refresh(self, now: float) -> bool:
         """Whether every viewer's Home is up to date."""
         seen: Seen | None = None
-        for user, stands in list((await self._viewers.since(now - VIEWED_SECONDS)).items())[:VIEWERS_AT_MOST]:
+        for user, stands in list((await self._viewers.since(now - VIEWED_SECONDS)).items())[:MAX_VIEWERS]:
             seen = seen or await self._seen(now)
             blocks = await self._made_for(user, seen, now)
             if _content(blocks) == stands:

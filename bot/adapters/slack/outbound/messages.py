@@ -91,11 +91,11 @@ def _diagnosis(run: Run, post: Post) -> Message:
     )
     body += section([line(users, 400), line(cause, CAUSE)])
     body += section([flags_as_code(checked(checks, "found", "ruled_out", "unknown"))])
-    said = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cause, 400))))
+    fallback = ". ".join(filter(None, (line(title, 200), line(users, 400), line(cause, 400))))
     if others := checked(checks, "found"):
-        said = f"{said.removesuffix('.')}. {others}" if said else others
+        fallback = f"{fallback.removesuffix('.')}. {others}" if fallback else others
     return Message(
-        f"Diagnosis: {said or 'not clear yet'}"[: limits.TEXT], limits.fitted(body, _details(run, post.slot))
+        f"Diagnosis: {fallback or 'not clear yet'}"[: limits.TEXT], limits.fitted(body, _details(run, post.slot))
     )
 
 
@@ -206,22 +206,22 @@ def _outcome(run: Run, post: Post) -> Message:
     body += section([prose(text, 2_000, people=people_of(run)) if text != title else ""])
     if patch := str(post.data.get("patch", "")):
         body += section([code_block(patch.split("\n"), PATCH_CHARACTERS)])
-    said = ": ".join(filter(None, [line(title, 300), line(in_words, 80), line(text, 500)]))
-    return Message(said or "Outcome", limits.fitted(body))
+    fallback = ": ".join(filter(None, [line(title, 300), line(in_words, 80), line(text, 500)]))
+    return Message(fallback or "Outcome", limits.fitted(body))
 
 
 def _old_verdict(run: Run, post: Post) -> Message:
     """Of an earlier version: a verdict was a message of its own."""
     text = str(post.data.get("text", ""))
     title = str(post.data.get("title") or post.ref.replace("_", " "))
-    said = news_line(News(title=title, result=str(post.data.get("verdict", "")), text=text, at=post.at))
-    return Message(said[: limits.TEXT], limits.fitted(section([said])))
+    news = news_line(News(title=title, result=str(post.data.get("verdict", "")), text=text, at=post.at))
+    return Message(news[: limits.TEXT], limits.fitted(section([news])))
 
 
 def _old_diagnostics(run: Run, post: Post) -> Message:
     """Of an earlier version: all readings were shown in the thread."""
-    ways = [f"*{line(state.replace('_', ' '), 60)}:* {line(why, 200)}" for state, why in post.data.get("ways", ())]
-    shown = section([f"🔎 *What was read* at {moment(post.at)}"]) + context(ways)
+    exits = [f"*{line(state.replace('_', ' '), 60)}:* {line(why, 200)}" for state, why in post.data.get("ways", ())]
+    shown = section([f"🔎 *What was read* at {moment(post.at)}"]) + context(exits)
     return Message("What was read", limits.fitted(shown))
 
 
@@ -241,9 +241,9 @@ def _note(run: Run, post: Post) -> Message:
     shown = f"{called}: {words}" if not asked and (called := _asked(post)) else shown
     spoken = prose(text, 1_000, people=people).replace("\n", " ")
     is_broadcast = bool(post.data.get("is_broadcast"))
-    said = f"{line(run.incident_id, 40)}: {spoken}" if is_broadcast else f"Note: {spoken}"
+    fallback = f"{line(run.incident_id, 40)}: {spoken}" if is_broadcast else f"Note: {spoken}"
     shown = f"*{line(run.incident_id, 40)}* {shown}" if is_broadcast else shown
-    return Message(said, limits.fitted(section([shown])), is_broadcast=is_broadcast)
+    return Message(fallback, limits.fitted(section([shown])), is_broadcast=is_broadcast)
 
 
 def _matters(post: Post, people: Collection[str]) -> Iterator[str]:
@@ -292,18 +292,18 @@ def _closed(run: Run, post: Post) -> Message:
     times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     foot = [*context([times]), *_details(run, post.slot)]
     more = " ".join(filter(None, (prose(text), line(users, 400), names and f"Still firing: {names}")))
-    said = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
-    return Message(said[: limits.TEXT], limits.fitted(body, foot))
+    fallback = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
+    return Message(fallback[: limits.TEXT], limits.fitted(body, foot))
 
 
 def _done(run: Run, *, until: float) -> str:
     """Disruptive changes that are over, such as a replaced replica: they are not among what stays in place."""
-    told = {change_of(entry.call_id) for entry in run.ledger if entry.undo or entry.undone_by}
+    revertible = {change_of(entry.call_id) for entry in run.ledger if entry.undo or entry.undone_by}
     ended = [each for each in run.requests.values() if each.outcome == "done" and (each.ended_at or until) <= until]
     titles = [
         line(called(run, each), 160)
         for each in ended
-        if each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in told
+        if each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in revertible
     ]
     return f"*Done:* {_listed(titles, '; ')}." if titles else ""
 

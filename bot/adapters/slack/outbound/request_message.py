@@ -117,7 +117,7 @@ def request_text(run: Run, request: Request) -> str:
     what = "Would propose" if request.advice else "Request"
     asked = f"{what} {request.request_id} ({plan.risk} risk): {request_title(run, request)}"
     if request.status not in ("open", "advised"):
-        return line(f"{asked}: {_said(request)}", TEXT)
+        return line(f"{asked}: {_status_text(request)}", TEXT)
     edits = [difference(each) for call in plan.calls for each in call.differences]
     warnings = [each.text for each in plan.circumstances if each.grade == "warning"]
     parts = [
@@ -132,7 +132,7 @@ def request_text(run: Run, request: Request) -> str:
     return line(". ".join(filter(None, parts)), TEXT)
 
 
-def _said(request: Request) -> str:
+def _status_text(request: Request) -> str:
     """Its status in words. Nobody approved what was only announced."""
     if request.status != "granted" or not (reason := request.policy.announced):
         return request.said
@@ -183,16 +183,16 @@ def news_lines(news: Sequence[News]) -> list[str]:
 
 def news_line(each: News) -> str:
     title = line(each.title, 160)
-    said = prose(each.text, 700).replace("\n", " ")
+    text = prose(each.text, 700).replace("\n", " ")
     if each.result not in VERDICTS:
         result = RESULTS.get(each.result, each.result.replace("_", " "))
         return f"{OUTCOMES.get(each.result, '•')} *{title}*: {line(result, 60)}" + (
-            f". {capitalized(said)}" if said else ""
+            f". {capitalized(text)}" if text else ""
         )
     sign, answer, became = VERDICTS[each.result]
     if each.title.endswith("?"):
-        return f"{sign} *{title}* {answer}" + (f": {said}" if said else ".")
-    return f"{sign} *{title}*: {became}" + (f". {capitalized(said)}" if said else ".")
+        return f"{sign} *{title}* {answer}" + (f": {text}" if text else ".")
+    return f"{sign} *{title}*: {became}" + (f". {capitalized(text)}" if text else ".")
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
@@ -202,9 +202,9 @@ def _impact(request: Request) -> list[str]:
     """What users feel of it, then what is dangerous or not known. Streams that may be cut are never left out."""
     drain = next((each for each in request.plan.circumstances if each.name == "drain"), None)
     warnings = [each for each in request.plan.circumstances if each.grade == "warning" and each is not drain]
-    said = _felt(request)
+    impact = _felt(request)
     sign = _danger(drain.text, drain.grade) if drain is not None else ""
-    first = [f"{sign}*{impact_word(request)}:* {line(_calmly(said), text_sizes.EXPECTED)}"] if said else []
+    first = [f"{sign}*{impact_word(request)}:* {line(_calmly(impact), text_sizes.EXPECTED)}"] if impact else []
     return [*first, *(f"⚠️ {line(each.text, 400)}" for each in warnings[:WARNINGS])]
 
 
@@ -220,9 +220,9 @@ def _felt(request: Request) -> str:
     return "; ".join(filter(None, (expected, *streams)))
 
 
-def _calmly(said: str) -> str:
+def _calmly(text: str) -> str:
     """`none, pods keep running`: it follows a colon already."""
-    return said.replace("none: ", "none, ", 1) if said.startswith("none: ") else said
+    return text.replace("none: ", "none, ", 1) if text.startswith("none: ") else text
 
 
 def _danger(drain: str, grade: str) -> str:
@@ -480,8 +480,8 @@ def _confirm(run: Run, request: Request, label: str) -> Block | None:
     if request.plan.disrupts == "nothing" or request.plan.risk == "low":
         return None
     impact, undo = consequence(request)
-    said = f"{impact_word(request)}: {impact[:200]}. Undo: {undo[:100]}."
-    return confirm(f"{request_title(run, request)}?", said, yes=label, no="Cancel", style="primary")
+    text = f"{impact_word(request)}: {impact[:200]}. Undo: {undo[:100]}."
+    return confirm(f"{request_title(run, request)}?", text, yes=label, no="Cancel", style="primary")
 
 
 def consequence(request: Request) -> tuple[str, str]:
@@ -546,9 +546,9 @@ def _decision(run: Run, request: Request) -> str:
         case "granted":
             users = _approvers(request)
             result = request.outcome
-            said = f": {line(request.outcome_text, 600)}" if request.outcome_text else ""
+            detail = f": {line(request.outcome_text, 600)}" if request.outcome_text else ""
             in_words = RESULTS.get(result, result.replace("_", " "))
-            ended = f" {OUTCOMES.get(result, '•')} {capitalized(line(in_words, 60))}{said}" if result else ""
+            ended = f" {OUTCOMES.get(result, '•')} {capitalized(line(in_words, 60))}{detail}" if result else ""
             if any(judged.press.action == "break_glass" for judged in request.presses):
                 return f"🔨 *The glass was broken* by {mention(request.decided_by)}{at}{because}.{ended}"
             if name := covering(request.policy.announced):
