@@ -75,8 +75,8 @@ async def reachable(http: httpx.AsyncClient, url: str) -> Finding:
         answer = await http.get(f"{url.rstrip('/')}/api/v2/status")
         version = answer.json()["versionInfo"]["version"] if answer.is_success else ""
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        said = str(error) if isinstance(error, httpx.HTTPError) else "what answers is not Alertmanager"
-        return broken("alertmanager", f"{url}: {said or type(error).__name__}", remedy)
+        reason = str(error) if isinstance(error, httpx.HTTPError) else "what answers is not Alertmanager"
+        return broken("alertmanager", f"{url}: {reason or type(error).__name__}", remedy)
     if not answer.is_success:
         return broken("alertmanager", f"{url} answers /api/v2/status with HTTP {answer.status_code}", remedy)
     return fine("alertmanager", f"answers, version {version}")

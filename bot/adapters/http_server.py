@@ -78,7 +78,7 @@ class BoundedProtocol(HttpToolsProtocol):
             next(iter(self.waiting.on)).close("too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._heard()
+        self._stop_waiting()
         self._read()
         super().connection_lost(exc)
 
@@ -116,7 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._heard()
+        self._stop_waiting()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -128,7 +128,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def close(self, why: str) -> None:
         self.waiting.count(f"{why}, waited for {self.waiting.on.get(self)}", now=self.loop.time())
-        self._heard()
+        self._stop_waiting()
         if self._unread is not None:
             self.transport.abort()  # else it stays until the client has read what was sent
         else:
@@ -163,11 +163,11 @@ class BoundedProtocol(HttpToolsProtocol):
             del self.waiting.on[self]
 
     def _wait_for(self, what: str, seconds: float) -> None:
-        self._heard()
+        self._stop_waiting()
         self.waiting.on[self] = what
         self._deadline = self.loop.call_later(seconds, self.close, "too slow")
 
-    def _heard(self) -> None:
+    def _stop_waiting(self) -> None:
         self.waiting.on.pop(self, None)
         self._header_bytes = 0
         if self._deadline is not None:

@@ -19,7 +19,7 @@ from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.page_links import PageLinks
 
 LOOK_EVERY_SECONDS = 2.0
-LOOKS_PER_SIGN_OF_LIFE = 8
+CHECKS_PER_KEEPALIVE = 8
 """Proxies close a stream on which nothing is sent."""
 VIEWERS = 100
 KEPT = 16
@@ -97,12 +97,12 @@ class IncidentPages:
 
     async def _changes(self, request: Request, run: Run) -> AsyncIterator[str]:
         self._viewers += 1
-        shown, looks = run.version, 0
+        shown, checks = run.version, 0
         try:
             yield "retry: 5000\n\n"
             while not await request.is_disconnected():
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
-                looks += 1
+                checks += 1
                 try:
                     newest = await self._load(run.incident_id)
                 except StorageUnavailableError:
@@ -112,7 +112,7 @@ class IncidentPages:
                 if newest.version != shown:
                     shown = newest.version
                     yield f"data: {shown}\n\n"
-                elif looks % LOOKS_PER_SIGN_OF_LIFE == 0:
+                elif checks % CHECKS_PER_KEEPALIVE == 0:
                     yield ": still here\n\n"
         finally:
             self._viewers -= 1

@@ -55,7 +55,7 @@ class Pagers:
         if response.is_success:
             return pager.name
         lasting = 400 <= response.status_code < 500 and response.status_code not in PASSING
-        why = f"{pager.name} answers HTTP {response.status_code}: {_said(response)}"
+        why = f"{pager.name} answers HTTP {response.status_code}: {_reason(response)}"
         rest = retry_after(response.headers.get("Retry-After", ""), otherwise=0.0, at_most=MAX_REST_SECONDS)
         raise PagerError(why, lasting=lasting, retry_after_seconds=rest)
 
@@ -161,7 +161,7 @@ async def reachable(http: httpx.AsyncClient, name: str, url: str) -> Finding:
     return fine("paging", f"{name} answers at {at} (HTTP {answer.status_code}); its keys are not tried")
 
 
-def _said(response: httpx.Response) -> str:
+def _reason(response: httpx.Response) -> str:
     try:
         body = response.json()
     except ValueError:
@@ -169,5 +169,5 @@ def _said(response: httpx.Response) -> str:
     if not isinstance(body, Mapping):
         return str(body)[:200]
     errors = body.get("errors")
-    said = [str(body.get("message") or ""), *(map(str, errors) if isinstance(errors, list) else ())]
-    return "; ".join(filter(None, said))[:200] or "no reason"
+    reasons = [str(body.get("message") or ""), *(map(str, errors) if isinstance(errors, list) else ())]
+    return "; ".join(filter(None, reasons))[:200] or "no reason"

@@ -112,7 +112,7 @@ def create_app(
         routes.append(Route("/slack/events", endpoints.slack, methods=["POST"]))
     return Starlette(
         routes=[*routes, *endpoints.pages],
-        middleware=[Middleware(BodyLimit, most_bytes=body_limit_bytes)],
+        middleware=[Middleware(BodyLimit, max_bytes=body_limit_bytes)],
         exception_handlers={HTTPException: _refused, ClientDisconnect: _aborted},
         lifespan=lifespan,
     )
@@ -156,8 +156,8 @@ def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -
 class BodyLimit:
     """Ends a request whose body is over the limit with 413, as soon as that is known."""
 
-    def __init__(self, app: ASGIApp, *, most_bytes: int) -> None:
-        self._app, self._most = app, most_bytes
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app, self._max_bytes = app, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -167,13 +167,13 @@ class BodyLimit:
 
         async def limited() -> Message:
             nonlocal received
-            if announced <= self._most:
+            if announced <= self._max_bytes:
                 message = await receive()
                 received += len(message.get("body", b""))
-                if received <= self._most:
+                if received <= self._max_bytes:
                     return message
             log.warning("request.refused", status=413, path=scope["path"])
-            what = f"body: over {self._most} bytes; {LIMIT_ALERTS}, or raise http.body_limit_bytes of the bot"
+            what = f"body: over {self._max_bytes} bytes; {LIMIT_ALERTS}, or raise http.body_limit_bytes of the bot"
             raise HTTPException(413, what, {"Connection": "close"})
 
         await self._app(scope, limited, send)

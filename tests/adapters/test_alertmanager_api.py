@@ -49,7 +49,7 @@ class Alerting:
     """An Alertmanager, and what it has told its receiver since it began."""
 
     url: str
-    told: list[tuple[str, str]]
+    notified: list[tuple[str, str]]
     """Status and deployment."""
 
     def put(self, deployment: str, *, is_over: bool = False) -> None:
@@ -66,8 +66,8 @@ class Alerting:
         states = [each["status"]["state"] for each in self.listed() if each["labels"]["deployment"] == deployment]
         return str(states[0]) if states else ""
 
-    def told_of(self, deployment: str) -> list[str]:
-        return [status for status, name in self.told if name == deployment]
+    def statuses_of(self, deployment: str) -> list[str]:
+        return [status for status, name in self.notified if name == deployment]
 
 
 def _time(at: float) -> str:
@@ -77,12 +77,12 @@ def _time(at: float) -> str:
 @contextlib.contextmanager
 def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Where the bot would listen."""
-    told: list[tuple[str, str]] = []
+    notified: list[tuple[str, str]] = []
 
     class Webhooks(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             alerts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["alerts"]
-            told.extend((each["status"], each["labels"]["deployment"]) for each in alerts)
+            notified.extend((each["status"], each["labels"]["deployment"]) for each in alerts)
             self.send_response(200)
             self.end_headers()
 
@@ -93,7 +93,7 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", told
+        yield f"http://127.0.0.1:{server.server_port}", notified
     finally:
         server.shutdown()
         server.server_close()
@@ -102,7 +102,7 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 @contextlib.contextmanager
 def real(folder: Path, bot_url: str) -> Iterator[str]:
-    """Each alert is a group of its own, told at once."""
+    """Each alert is a group of its own, notified at once."""
     address = f"127.0.0.1:{valkey.free_port()}"
     route = {"receiver": "bot", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
     receivers = [{"name": "bot", "webhook_configs": [{"url": f"{bot_url}/alertmanager", "send_resolved": True}]}]
@@ -134,8 +134,8 @@ def stand_in(folder: Path, bot_url: str) -> Iterator[str]:
     ],
 )
 def alerting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alerting]:
-    with receiver() as (bot_url, told), request.param(tmp_path_factory.mktemp("alerting"), bot_url) as url:
-        yield Alerting(url, told)
+    with receiver() as (bot_url, notified), request.param(tmp_path_factory.mktemp("alerting"), bot_url) as url:
+        yield Alerting(url, notified)
 
 
 @pytest.fixture
@@ -292,36 +292,42 @@ async def silence(api: AlertmanagerApi, deployment: str) -> str:
     )
 
 
-async def test_what_ends_under_a_silence_is_never_told_and_what_others_say_is(
+async def test_an_end_under_a_silence_is_never_notified_and_other_alerts_are(
     api: AlertmanagerApi, alerting: Alerting
 ) -> None:
     alerting.put("a")
-    until(lambda: alerting.told_of("a") == ["firing"], "it is told that a fires", 20)
+    until(lambda: alerting.statuses_of("a") == ["firing"], "the bot is notified that a fires", 20)
     made = await silence(api, "a")
     until(lambda: alerting.state("a") == "suppressed", "a is silent", 20)
     alerting.put("a", is_over=True)
     alerting.put("a-witness")
-    until(lambda: alerting.told_of("a-witness"), "another one is told of", 20)
+    until(lambda: alerting.statuses_of("a-witness"), "the bot is notified of another one", 20)
     await api.expire(made)
     alerting.put("a")
     until(lambda: alerting.state("a") == "active", "a fires again", 20)
     alerting.put("a-witness", is_over=True)
-    until(lambda: alerting.told_of("a-witness") == ["firing", "resolved"], "the other one is over", 20)
-    # Alertmanager remembers that it told of a, and nobody has heard that a ended meanwhile.
-    assert alerting.told_of("a") == ["firing"]
+    until(lambda: alerting.statuses_of("a-witness") == ["firing", "resolved"], "the other one is over", 20)
+    # Alertmanager remembers its notification of a, and nobody was notified that a ended meanwhile.
+    assert alerting.statuses_of("a") == ["firing"]
     alerting.put("a", is_over=True)
-    until(lambda: alerting.told_of("a") == ["firing", "resolved"], "its end is told when nothing silences it", 20)
+    until(
+        lambda: alerting.statuses_of("a") == ["firing", "resolved"],
+        "the bot is notified of its end when nothing silences it",
+        20,
+    )
 
 
-async def test_what_begins_under_a_silence_is_told_when_that_ends(api: AlertmanagerApi, alerting: Alerting) -> None:
+async def test_an_alert_that_begins_under_a_silence_is_notified_when_that_ends(
+    api: AlertmanagerApi, alerting: Alerting
+) -> None:
     made = await silence(api, "b")
     alerting.put("b")
     until(lambda: alerting.state("b") == "suppressed", "b fires in silence", 20)
     alerting.put("b-witness")
-    until(lambda: alerting.told_of("b-witness"), "another one is told of", 20)
-    assert alerting.told_of("b") == []
+    until(lambda: alerting.statuses_of("b-witness"), "the bot is notified of another one", 20)
+    assert alerting.statuses_of("b") == []
     await api.expire(made)
-    until(lambda: alerting.told_of("b") == ["firing"], "b is told of", 20)
+    until(lambda: alerting.statuses_of("b") == ["firing"], "the bot is notified of b", 20)
 
 
 def test_a_silence_is_shown_as_it_was_made(url: str) -> None:

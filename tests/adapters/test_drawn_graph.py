@@ -45,11 +45,11 @@ def texts_of(svg: bytes) -> set[str]:
     return {unescape(text) for text in re.findall(r">([^<>]+)</text>", svg.decode())}
 
 
-def test_an_svg_holds_every_title_and_way_as_text() -> None:
+def test_an_svg_holds_every_title_and_exit_as_text() -> None:
     texts = texts_of(drawn(PICTURE, "svg"))
     for row in PICTURE.rows:
         assert row.title in texts
-        assert {way.label for way in row.exits} <= texts
+        assert {each.label for each in row.exits} <= texts
 
 
 def pictures_of(playbook: CompiledPlaybook) -> Iterator[Picture]:
@@ -57,7 +57,7 @@ def pictures_of(playbook: CompiledPlaybook) -> Iterator[Picture]:
     states = list(playbook.playbook.states)
     yield from (overview(playbook), overview(playbook, path=states, current=states[-1]))
     whole = picture(playbook.playbook)
-    bold = [replace(row, exits=tuple(replace(way, is_taken=True) for way in row.exits)) for row in whole.rows]
+    bold = [replace(row, exits=tuple(replace(each, is_taken=True) for each in row.exits)) for row in whole.rows]
     yield replace(whole, rows=tuple(bold))
 
 

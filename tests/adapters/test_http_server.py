@@ -166,22 +166,22 @@ async def test_a_request_that_is_being_answered_is_closed_for_nobody() -> None:
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_line_in_the_log() -> None:
-    with capture_logs() as said:
+    with capture_logs() as logged:
         async with serving(ClientLimits(body_seconds=SOON)) as door:
             reader, writer = await door.connect(NO_BODY)
             assert await is_closed(reader)
             writer.close()
-    assert [one["event"] for one in said] == ["connections.closed", "request.aborted"]
+    assert [one["event"] for one in logged] == ["connections.closed", "request.aborted"]
 
 
 async def test_many_closed_connections_do_not_fill_the_log() -> None:
-    with capture_logs() as said:
+    with capture_logs() as logged:
         async with serving(ClientLimits(headers_seconds=NEVER, connections=1)) as door:
             slow = [await door.connect(UNFINISHED) for _ in range(20)]
             assert await is_closed(slow[0][0])
             for _, writer in slow:
                 writer.close()
-    assert len([one for one in said if one["event"] == "connections.closed"]) < 5
+    assert len([one for one in logged if one["event"] == "connections.closed"]) < 5
 
 
 async def test_many_requests_that_are_no_http_do_not_fill_the_log() -> None:
@@ -221,14 +221,14 @@ LONG = "x" * (16 << 20)
 
 
 async def test_a_client_that_does_not_read_its_answer_is_closed() -> None:
-    with capture_logs() as said:
+    with capture_logs() as logged:
         async with serving(ClientLimits(reading_seconds=SOON), page=LONG) as door:
             _, writer = await door.connect(PAGE)
 
-            async def is_said() -> bool:
-                return any("too slow, waited for its answer to be read" in one.get("reason", "") for one in said)
+            async def is_logged() -> bool:
+                return any("too slow, waited for its answer to be read" in one.get("reason", "") for one in logged)
 
-            await until_awaited(is_said, "the connection is closed", MAX_SECONDS)
+            await until_awaited(is_logged, "the connection is closed", MAX_SECONDS)
             writer.close()
 
 

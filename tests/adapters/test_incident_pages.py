@@ -105,7 +105,7 @@ def test_without_a_public_address_there_are_no_links_and_no_routes() -> None:
     assert IncidentPages(nowhere, kept.load, kept.render, lambda: NOW).routes == []
 
 
-async def test_a_change_is_told_and_the_stream_ends_some_time_after_the_incident(
+async def test_a_change_is_sent_and_the_stream_ends_some_time_after_the_incident(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(incident_pages, "LOOK_EVERY_SECONDS", 0.0)
@@ -116,7 +116,7 @@ async def test_a_change_is_told_and_the_stream_ends_some_time_after_the_incident
     assert [part for part in answer.text.split("\n") if part.startswith("data")] == ["data: 4"]
 
 
-async def test_too_many_viewers_are_told_to_reload(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_viewers_are_asked_to_reload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incident_pages, "VIEWERS", 0)
     async with client(Kept(OPEN)) as browser:
         assert (await browser.get(path_of(URL, "/events"))).status_code == 503

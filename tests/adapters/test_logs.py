@@ -38,7 +38,7 @@ def failed() -> Any:
         pytest.param({"exc_info": failed()}, id="traceback"),
     ],
 )
-def test_no_fact_tells_a_secret(style: str, fields: dict[str, Any]) -> None:
+def test_no_fact_contains_a_secret(style: str, fields: dict[str, Any]) -> None:
     line = rendered(style, {"event": "effect.failed", "incident": "INC-1", **fields})
     assert "very-secret" not in line
     assert "plain words" not in line

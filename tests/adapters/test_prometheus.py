@@ -357,12 +357,12 @@ def prometheus(captured: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def _wait_until_ready(process: "subprocess.Popen[str]") -> None:
     """Until it says so itself; the suite's own timeout is the deadline."""
     assert process.stdout is not None
-    said = []
+    lines = []
     for line in process.stdout:
-        said.append(line)
+        lines.append(line)
         if "ready to receive web requests" in line:
             return
-    raise AssertionError(f"Prometheus ended before it was ready: {''.join(said)}")
+    raise AssertionError(f"Prometheus ended before it was ready: {''.join(lines)}")
 
 
 @pytest.mark.needs_server("prometheus", "promtool")

@@ -32,8 +32,8 @@ class Bucket:
     async def _put(self, request: web.Request) -> web.Response:
         body, found = await request.read(), request.headers
         if f"AWS4-HMAC-SHA256 Credential={KEY}/" not in found.get("Authorization", ""):
-            said = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>"
-            return web.Response(status=403, text=said, content_type="application/xml")
+            error = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>"
+            return web.Response(status=403, text=error, content_type="application/xml")
         if found["x-amz-content-sha256"] != hashlib.sha256(body).hexdigest():
             return web.Response(status=400, text="<Error><Code>XAmzContentSHA256Mismatch</Code></Error>")
         self.objects[request.match_info["key"]] = body
@@ -105,7 +105,7 @@ async def posted() -> AsyncIterator[tuple[str, list[web.Request]]]:
     await runner.cleanup()
 
 
-async def test_the_webhook_is_signed_and_can_be_told_from_an_earlier_close(
+async def test_the_webhook_is_signed_and_differs_from_that_of_an_earlier_close(
     posted: tuple[str, list[web.Request]],
 ) -> None:
     url, got = posted

@@ -55,22 +55,22 @@ def read_mistakes(corpus: str) -> list[Mistake]:
 
 
 def _mistake(name: str, lines: list[str]) -> Mistake:
-    said = {sign: [line[2:] for line in lines if line.startswith(sign)] for sign in "-+@!"}
-    old, new = "\n".join(said["-"]), "\n".join(said["+"])
-    if not said["+"]:
+    marked = {sign: [line[2:] for line in lines if line.startswith(sign)] for sign in "-+@!"}
+    old, new = "\n".join(marked["-"]), "\n".join(marked["+"])
+    if not marked["+"]:
         old += "\n"
     assert SMALL.count(old) == 1, f"{name}: {old!r} must stand once in small.yaml"
     before, _, after = SMALL.replace(old, new).partition("«")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-    at = said["@"][0] if said["@"] else f"{line}:{column}"
-    return Mistake(name, before + after, f"p.yaml:{at}: {said['!'][0]}")
+    at = marked["@"][0] if marked["@"] else f"{line}:{column}"
+    return Mistake(name, before + after, f"p.yaml:{at}: {marked['!'][0]}")
 
 
 MISTAKES = read_mistakes((Path(__file__).parent / "playbook_mistakes.txt").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_told_with_its_place_and_a_hint(mistake: Mistake) -> None:
+def test_a_mistake_is_reported_with_its_place_and_a_hint(mistake: Mistake) -> None:
     faults = check_text(mistake.text, {}, file="p.yaml").faults
     assert [str(fault) for fault in faults] == [mistake.fault]
     assert faults[0].hint, "it must say what to do next"
@@ -121,8 +121,8 @@ def test_what_a_change_comes_back_with_can_be_named_after_it() -> None:
 )
 def test_what_a_change_comes_back_with_is_checked_like_a_signal(old: str, new: str, fault: str) -> None:
     assert TRIED.count(old) == 1
-    said = [str(one) for one in check_text(TRIED.replace(old, new), {}).faults]
-    assert any(fault in one for one in said) if fault else not said, said
+    faults = [str(one) for one in check_text(TRIED.replace(old, new), {}).faults]
+    assert any(fault in one for one in faults) if fault else not faults, faults
 
 
 def test_a_change_that_comes_back_with_nothing_has_no_results() -> None:
@@ -130,7 +130,7 @@ def test_a_change_that_comes_back_with_nothing_has_no_results() -> None:
     assert "unknown name 'results.cap.set_flags.score'" in str(check_text(used, {}).faults[0])
 
 
-def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> None:
+def test_all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_file() -> None:
     text = (
         SMALL.replace("take: p90}", "take: p95}")
         .replace("{otherwise: over}", "{otherwise: ovr}")
@@ -154,7 +154,7 @@ NO_FLAG = "'7' is not true or false. Write true or false."
 
 
 @pytest.mark.parametrize(
-    ("edits", "told"),
+    ("edits", "expected"),
     [
         pytest.param({"baseline: true": "baseline: 7"}, [NO_FLAG], id="a-state-and-what-it-picks"),
         pytest.param(
@@ -178,13 +178,13 @@ NO_FLAG = "'7' is not true or false. Write true or false."
         ),
     ],
 )
-def test_what_is_missing_because_of_another_mistake_is_not_told(edits: dict[str, str], told: list[str]) -> None:
+def test_what_is_missing_because_of_another_mistake_is_not_reported(edits: dict[str, str], expected: list[str]) -> None:
     text = SMALL
     for old, new in edits.items():
         assert old in text
         text = text.replace(old, new)
     faults = check_text(text, {}, file="p.yaml").faults
-    assert sorted(str(fault).split(": ", 1)[1] for fault in faults) == sorted(told)
+    assert sorted(str(fault).split(": ", 1)[1] for fault in faults) == sorted(expected)
 
 
 BEFORE = """
@@ -426,7 +426,7 @@ def diverting(to: str, end: str = "fixed") -> str:
     return (SMALL[:start] + divert + SMALL[stop:]).replace("playbook: small", "playbook: one")
 
 
-def said(folder: Path) -> list[str]:
+def faults_in(folder: Path) -> list[str]:
     library = load_folder(folder)
     return [str(fault).removeprefix(f"{folder}/") for faults in library.faults.values() for fault in faults]
 
@@ -435,9 +435,9 @@ def test_a_related_runbook_must_name_a_playbook_of_the_folder(tmp_path: Path) ->
     def related(name: str) -> str:
         return SMALL.replace("start:", f"related: [{{runbook: GPU faults, playbook: {name}}}]\nstart:", 1)
 
-    (fault,) = said(folder_of(tmp_path, small=related("smal")))
+    (fault,) = faults_in(folder_of(tmp_path, small=related("smal")))
     assert fault.endswith("unknown playbook 'smal'. Did you mean 'small'?")
-    assert said(folder_of(tmp_path, small=related("small"))) == []
+    assert faults_in(folder_of(tmp_path, small=related("small"))) == []
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_a_related_runbook_must_name_a_playbook_of_the_folder(tmp_path: Path) ->
     ],
 )
 def test_a_divert_must_lead_to_a_playbook_of_the_folder(tmp_path: Path, text: str, fault: str) -> None:
-    assert said(folder_of(tmp_path, one=text, small=SMALL)) == [fault]
+    assert faults_in(folder_of(tmp_path, one=text, small=SMALL)) == [fault]
     assert load_folder(tmp_path).playbooks.keys() == {"small"}
 
 
@@ -465,12 +465,12 @@ def test_a_file_that_is_checked_alone_knows_what_stands_beside_it(tmp_path: Path
     assert len(check_file(tmp_path / "two.yaml", {}).faults) == 1
 
 
-def test_a_fragment_with_faults_is_told_by_its_own_file_and_by_who_includes_it(tmp_path: Path) -> None:
+def test_the_faults_of_a_fragment_are_reported_for_its_own_file_and_for_its_includers(tmp_path: Path) -> None:
     text = SMALL.replace("  over: {end: fixed}", "  over: {include: last}")
     last = "language: 1\nfragment: last\nstart: x\nstates: {y: {end: fixed}}\n"
     folder_of(tmp_path, small=text, fragments__last=last)
     fault = "fragments/last.yaml:3:8: unknown state 'x'. Known: y."
-    assert said(tmp_path) == [fault, fault]
+    assert faults_in(tmp_path) == [fault, fault]
 
 
 # --- fuzz ------------------------------------------------------------------------------------------------------------
@@ -642,7 +642,7 @@ def test_a_list_is_a_table_of_cases(tmp_path: Path) -> None:
     assert table.keys["cases", 1, "name"].line == 2
 
 
-def test_keys_that_are_no_words_or_stand_twice_are_told_all_at_once() -> None:
+def test_keys_that_are_no_words_or_occur_twice_are_reported_all_at_once() -> None:
     faults = check_text("? [a, b]\n: c\nd: {e: 1, e: {f: 2}}\nd: 3\n", {}, file="p.yaml").faults
     assert [str(fault) for fault in faults] == [
         "p.yaml:1:3: a key must be a word. Write 'key: value'.",
@@ -661,7 +661,7 @@ def _socket(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "reason"),
     [
         pytest.param(_pipe, "is not a file with text", id="pipe"),
         pytest.param(Path.mkdir, "Is a directory", id="directory"),
@@ -674,7 +674,7 @@ def _socket(path: Path) -> None:
 )
 @pytest.mark.parametrize("where", ["", "fragments/"])
 def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], said: str, where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], reason: str, where: str
 ) -> None:
     (tmp_path / "good.yaml").write_text(SMALL)
     (tmp_path / where).mkdir(exist_ok=True)
@@ -683,7 +683,7 @@ def test_what_is_no_text_in_a_folder_is_a_fault_and_hinders_no_playbook_beside_i
     make(strange)
     library = load_folders([tmp_path])
     assert len(library.playbooks) == 1
-    assert said in str(library.faults[str(strange)][0])
+    assert reason in str(library.faults[str(strange)][0])
     assert str(strange) in FileHashes([tmp_path])()
 
 

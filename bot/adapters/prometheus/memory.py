@@ -26,11 +26,11 @@ class PrometheusMemory:
 
     async def least_free_mib(self, namespace: str, pods: Sequence[str]) -> float:
         found = await self._ask(least_free_query(namespace, pods, self._labels))
-        told = {pod: float(one["value"][1]) for one in found if (pod := one["metric"].get("holder"))}
-        absent = sorted(set(pods) - told.keys())
+        free_mib = {pod: float(one["value"][1]) for one in found if (pod := one["metric"].get("holder"))}
+        absent = sorted(set(pods) - free_mib.keys())
         if absent:
             raise SourceError(f"Prometheus has no whole day of the GPU memory of {', '.join(absent)}")
-        return min(told.values())
+        return min(free_mib.values())
 
     async def day_before(
         self, what: Remembered, namespace: str, pods: Sequence[str], at: float, *, of: str = ""

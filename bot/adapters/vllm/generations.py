@@ -71,10 +71,10 @@ class VllmGenerations:
             async with self._opened().post(url, json=asked, allow_redirects=False) as answer:
                 body = await at_most(answer.content.iter_any(), MAX_ANSWER_BYTES)
                 if answer.status != 200:
-                    said = body.decode("utf-8", errors="replace")[:MAX_ERROR_LETTERS]
+                    text = body.decode("utf-8", errors="replace")[:MAX_ERROR_LETTERS]
                     # A full queue (503) and a malformed request were rejected before anything began.
                     is_turned_away = answer.status < 500 or answer.status == 503
-                    return Generated("refused" if is_turned_away else "broken", detail=f"HTTP {answer.status}: {said}")
+                    return Generated("refused" if is_turned_away else "broken", detail=f"HTTP {answer.status}: {text}")
                 return _ended(json.loads(body), max_tokens)
         except aiohttp.ClientConnectorError as error:
             return Generated("refused", detail=f"{url}: {error}")

@@ -52,7 +52,7 @@ def test_preemptions_per_finished_request_are_counted_exactly(
     ("name", "phase", "p90", "average"),
     [(A, "healthy", 0.43, 0.24), (A, "thrash", 0.99, 0.79), (A, "capped", 0.60, 0.43), (E, "shed", 0.85, 0.48)],
 )
-def test_the_p90_of_the_usage_tells_a_thrash_from_a_busy_server_where_the_average_cannot(
+def test_the_p90_of_the_usage_separates_a_thrash_from_a_busy_server_where_the_average_cannot(
     capture: Captures, name: str, phase: str, p90: float, average: float
 ) -> None:
     usage = MetricSignal(metric="kv_cache_usage_perc")

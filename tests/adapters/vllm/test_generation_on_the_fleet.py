@@ -46,7 +46,7 @@ class Quiet:
         return time.time()
 
 
-async def nothing_said(text: str) -> None: ...
+async def ignore(text: str) -> None: ...
 
 
 def take_aside(fleet: World) -> str:
@@ -74,7 +74,7 @@ async def generate(fleet: World, pod: str) -> tuple[Plan, Made]:
         scraper = VllmScraper(pages, time.time)
         send = GenerateOnReplica(generations, SnapshotReplicas(cluster), scraper, quiet, quiet)
         job = EffectContext(builders.run(target=TARGET, incident_id="INC-42"), anything, time.time())
-        return result.plan, await send(job, granted(result.plan), result.plan.calls[0], nothing_said)
+        return result.plan, await send(job, granted(result.plan), result.plan.calls[0], ignore)
 
 
 async def test_a_dense_cache_gives_nothing_back(fleet: World) -> None:

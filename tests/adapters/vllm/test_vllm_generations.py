@@ -135,7 +135,7 @@ async def test_the_served_model_is_asked_for_exactly_that_many_tokens(
         pytest.param(nested, "broken", "recursion", id="nested"),
     ],
 )
-async def test_what_became_of_it_is_told_apart(
+async def test_the_outcomes_of_a_generation_are_distinguished(
     engine: Engine, generations: VllmGenerations, completion: Answer, result: str, detail: str
 ) -> None:
     engine.completion = completion

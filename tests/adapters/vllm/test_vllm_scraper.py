@@ -18,11 +18,11 @@ from tests.kit.loop_turns import ReadyPages, turns_of_the_loop_while
 @pytest.fixture
 async def pages() -> AsyncIterator[dict[str, str]]:
     """A fake replica: `page` is what it answers (`hangs`: nothing until the test is over), `port` where it listens."""
-    said: dict[str, str] = {}
+    served: dict[str, str] = {}
     over = asyncio.Event()
 
     async def answer(request: web.Request) -> web.Response:
-        text = said["page"]
+        text = served["page"]
         if text == "hangs":
             await over.wait()
         if text == "503":
@@ -35,8 +35,8 @@ async def pages() -> AsyncIterator[dict[str, str]]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    said["port"] = str(runner.addresses[0][1])
-    yield said
+    served["port"] = str(runner.addresses[0][1])
+    yield served
     over.set()
     await runner.cleanup()
 
