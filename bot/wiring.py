@@ -207,7 +207,7 @@ def health_of(
 def left_out(on: Dependencies) -> Mapping[str, str]:
     """By cluster, if there are several."""
     each = ((one.among, one.fleet.left_out.notices()) for one in on.clusters.values())
-    return {one_of(name, among): text for among, told in each for name, text in told.items()}
+    return {one_of(name, among): text for among, notices in each for name, text in notices.items()}
 
 
 def credentials(settings: Settings) -> Credentials | None:

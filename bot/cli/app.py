@@ -201,9 +201,9 @@ def observed(
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days back.")] = 7, settings: SettingsFile = None
 ) -> None:
     """Show what the bot would have proposed while it observed. Also what people did, and when it recovered."""
-    from bot.cli.observed import tell_observed
+    from bot.cli.observed import observed_text
 
-    typer.echo(asyncio.run(tell_observed(_storage(settings), days=days)))
+    typer.echo(asyncio.run(observed_text(_storage(settings), days=days)))
 
 
 @app.command()
@@ -211,9 +211,9 @@ def stats(
     days: Annotated[int, typer.Option(min=1, max=365, help="How many days back.")] = 30, settings: SettingsFile = None
 ) -> None:
     """Show how fast people acted, and which fixes held. Also how long incidents lasted."""
-    from bot.cli.observed import tell_statistics
+    from bot.cli.observed import statistics_text
 
-    typer.echo(asyncio.run(tell_statistics(_storage(settings), days=days)))
+    typer.echo(asyncio.run(statistics_text(_storage(settings), days=days)))
 
 
 @app.command()

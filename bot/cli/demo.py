@@ -104,7 +104,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     if scenario.opened_by:
         approver.command(scenario.opened_by)
     within = world.scale.limit(MAX_SECONDS)
-    told = ""
+    printed = ""
     with console.status("Waiting for the alert …") as status:
         while time.monotonic() - began < within:
             _wait(world, LOOK_EVERY_SECONDS)
@@ -119,9 +119,9 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
             if not run.is_open:
                 status.stop()
                 return _report(world, run, scenario, time.monotonic() - began, console)
-            if run.diagnosis and run.diagnosis != told:
-                told = run.diagnosis
-                say(f"diagnosis: {told}. {run.users}")
+            if run.diagnosis and run.diagnosis != printed:
+                printed = run.diagnosis
+                say(f"diagnosis: {printed}. {run.users}")
             status.update(Text(present(run)))
     console.print(f"[red]The incident was not closed within {within:.0f} s.[/red]")
     return 1

@@ -43,7 +43,7 @@ WORST_FIRST: tuple[Grade, ...] = ("broken", "weak", "fine")
 async def examine(settings: Settings, *, namespace: str = "", approvals: bool = False) -> list[Finding]:
     """What is broken comes first, and connections come before settings. `approvals`: who approves each change."""
     library = load_folders(settings.playbooks, settings.overrides)
-    looks = [
+    checks = [
         _within("redis", _redis(settings)),
         _within("slack", _slack(settings)),
         _within("mode", _open_windows(settings)),
@@ -51,15 +51,15 @@ async def examine(settings: Settings, *, namespace: str = "", approvals: bool = 
     for one in settings.every_cluster:
         among = settings.among(one)
         kubernetes = _kubernetes(one, verbs_of(library), namespace, reads_only=settings.observing.everywhere)
-        looks.append(_within(one_of("kubernetes", among), kubernetes))
+        checks.append(_within(one_of("kubernetes", among), kubernetes))
         if one.prometheus.url:
-            looks.append(_within(one_of("prometheus", among), _prometheus(one)))
+            checks.append(_within(one_of("prometheus", among), _prometheus(one)))
     if settings.alertmanager.url:
-        looks.append(_within("alertmanager", _alertmanager(settings)))
+        checks.append(_within("alertmanager", _alertmanager(settings)))
     if settings.reports.are_stored:
-        looks.append(_within("reports", reports(settings)))
-    looks += [_within("paging", _pager(name, url)) for name, url in pager_urls(settings).items()]
-    found = await asyncio.gather(*looks)
+        checks.append(_within("reports", reports(settings)))
+    checks += [_within("paging", _pager(name, url)) for name, url in pager_urls(settings).items()]
+    found = await asyncio.gather(*checks)
     own = [
         *of_settings(settings),
         *of_teams(settings, library),
@@ -72,10 +72,10 @@ async def examine(settings: Settings, *, namespace: str = "", approvals: bool = 
     return sorted(every, key=lambda finding: WORST_FIRST.index(finding.grade))
 
 
-async def _within(about: str, look: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
+async def _within(about: str, check: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            return [replace(finding, about=about) for finding in await look]
+            return [replace(finding, about=about) for finding in await check]
     except TimeoutError:
         return [broken(about, f"no answer within {DEADLINE_SECONDS:g} s", "Check the address and the network.")]
 

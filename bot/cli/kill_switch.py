@@ -7,14 +7,14 @@ from typing import Literal
 
 from bot.cli import stored
 from bot.cli.failures import CommandError
-from bot.cli.options import said_by
+from bot.cli.options import command_line_user
 from bot.domain.incidents.event import ALL, Commanded
 from bot.flow.receive_input import ReceiveInput
 from bot.settings import StorageSettings
 
 
 async def pull(settings: StorageSettings, which: str, *, by: str, why: str) -> str:
-    who = said_by(by)
+    who = command_line_user(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
             await inputs.halt_all(who, why)
@@ -25,7 +25,7 @@ async def pull(settings: StorageSettings, which: str, *, by: str, why: str) -> s
 
 
 async def lift(settings: StorageSettings, which: str, *, by: str, why: str) -> str:
-    who = said_by(by)
+    who = command_line_user(by)
     async with stored.receiving(settings) as inputs:
         if which.lower() == ALL:
             was_halted = await inputs.global_halt() is not None

@@ -11,7 +11,7 @@ from bot.flow.weekly_summary import recent_runs
 from bot.settings import StorageSettings
 
 
-async def tell_statistics(settings: StorageSettings, *, days: int) -> str:
+async def statistics_text(settings: StorageSettings, *, days: int) -> str:
     async with contextlib.AsyncExitStack() as stack:
         store = open_storage(settings, stack).store
         end = await store.now()
@@ -19,7 +19,7 @@ async def tell_statistics(settings: StorageSettings, *, days: int) -> str:
         return "\n".join([f"The last {days} days.", *in_words(found)])
 
 
-async def tell_observed(settings: StorageSettings, *, days: int) -> str:
+async def observed_text(settings: StorageSettings, *, days: int) -> str:
     async with contextlib.AsyncExitStack() as stack:
         store = open_storage(settings, stack).store
         end = await store.now()

@@ -26,7 +26,7 @@ def scenario_named(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
-def said_by(name: str, login: Callable[[], str] = getpass.getuser) -> str:
+def command_line_user(name: str, login: Callable[[], str] = getpass.getuser) -> str:
     """Who gives a command, marked as unverified. The user of a container may have a number and no name."""
     try:
         return f"{name or login()} (command line)"

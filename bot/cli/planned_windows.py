@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator
 
 from bot.cli.failures import CommandError
-from bot.cli.options import said_by
+from bot.cli.options import command_line_user
 from bot.dependencies import open_storage
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.planned_window import WindowKind
@@ -30,7 +30,7 @@ async def plan_window(  # noqa: PLR0913 - the options of the command
             held = await windows.held() if kind == "maintenance" else ()
             waits = [f"{each.alert.name} of {each.target} waits for the end" for each in held]
             return "\n".join([*(found or [f"There is no {kind} now."]), *waits])
-        who = said_by(by)
+        who = command_line_user(by)
         command_id = f"command-line/{kind}/{secrets.token_hex(8)}"
         try:
             if off:

@@ -92,7 +92,7 @@ def play(
     quietly: Annotated[bool, typer.Option("--quiet", help="Do not list the cases that pass.")] = False,
 ) -> None:
     """Play every case of the test tables. Exits with 1 if one deviates."""
-    from bot.cli.playbook_test import play_file, tables_in, told, untested_in
+    from bot.cli.playbook_test import play_file, result_lines, tables_in, untested_in
     from bot.domain.kernel.errors import PlaybookError
     from bot.flow.rehearse_case import together
 
@@ -107,7 +107,7 @@ def play(
             typer.echo(str(error), err=True)
             good = False
     for result in together(played):
-        for line in told(result, quietly=quietly, whole=all_edges):
+        for line in result_lines(result, quietly=quietly, whole=all_edges):
             typer.echo(line)
         good &= not result.failed and not (all_edges and result.unreached)
     if not good:
@@ -174,7 +174,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
         changed = ", ".join(f"{name}={value}" for name, value in settings.items())
         typer.echo(f"shortened or changed for this rehearsal: {changed}")
     played = over_recording.rehearse(over_recording.Wanted(found, where, recording, begins, written))
-    for line in over_recording.told(played, recording.begins):
+    for line in over_recording.result_lines(played, recording.begins):
         typer.echo(line)
 
 
@@ -230,12 +230,12 @@ def coverage(
 
     Of playbooks of your own only what their cases claim by `covers`: rows, and custom rules with any id.
     """
-    from bot.cli.playbook_coverage import covered, told
+    from bot.cli.playbook_coverage import coverage_lines, covered
 
     if folder is not None and not folder.exists():
         raise CommandError(f"{folder}: there is no such folder or playbook")
     found = covered(folder or packaged_playbooks())
-    for line in told(found):
+    for line in coverage_lines(found):
         typer.echo(line)
     if not found.is_whole:
         raise typer.Exit(1)

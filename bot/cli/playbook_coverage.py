@@ -58,7 +58,7 @@ def _played(result: TableResult) -> Iterator[Played]:
         yield Played(result.playbook.playbook, one.case, holds=not one.deviation)
 
 
-def told(covered: Covered) -> Iterator[str]:
+def coverage_lines(covered: Covered) -> Iterator[str]:
     rows = covered.rows
     for found in rows:
         yield f"{'✖' if found.lacks else '✔'} {found.row.id:<4} {found.row.row or 'a custom rule'}" + (

@@ -27,7 +27,7 @@ from bot.probes.engine.kv_budget import ReadKvBudget
 
 SHOWN = {"opened", "entered", "asked", "question", "answered", "planned", "request", "decided", "verdict", "outcome"}
 SHOWN |= {"diverted", "failed", "closed"}
-ARGUMENTS_AT_MOST = 200
+MAX_TEXT_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ def rehearse(wanted: Wanted) -> Rehearsed:
     alert = alert_at(wanted.begins, wanted.playbook.playbook.title)
     run = opened("INC-1", alert.alert, TARGET, bundle)
     opening = by_hand(wanted.written, wanted.playbook) if wanted.written.opened_by == "hand" else alert
-    teller = Teller(wanted)
-    rehearsal = DryRun(run, bundle, met, clock, listen=teller.tell, until=wanted.recording.ends)
+    printer = Printer(wanted)
+    rehearsal = DryRun(run, bundle, met, clock, listen=printer.print, until=wanted.recording.ends)
     found = asyncio.run(rehearsal.play(opening))
-    for line in teller.rest(clock.now):
+    for line in printer.rest(clock.now):
         typer.echo(line)
     return found
 
 
-class Teller:
+class Printer:
     """Prints what happens, with its second in the recording, and the recorded actions of that time."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._zero = wanted.recording.begins
         self._events = [event for event in wanted.recording.events if event[0] >= wanted.begins]
 
-    def tell(self, entry: Entry) -> None:
+    def print(self, entry: Entry) -> None:
         for line in self.rest(entry.at):
             typer.echo(line)
         if entry.kind in SHOWN:
@@ -97,10 +97,10 @@ def _second(at: float, zero: float) -> str:
 
 def _in_one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= ARGUMENTS_AT_MOST else f"{line[: ARGUMENTS_AT_MOST - 1]}…"
+    return line if len(line) <= MAX_TEXT_CHARACTERS else f"{line[: MAX_TEXT_CHARACTERS - 1]}…"
 
 
-def told(found: Rehearsed, zero: float) -> Iterator[str]:
+def result_lines(found: Rehearsed, zero: float) -> Iterator[str]:
     yield ""
     yield f"path: {' → '.join(found.path)}"
     for made in found.proposed:
@@ -118,11 +118,11 @@ def ask_in_the_terminal(question: Question) -> str | None:
         typer.echo(f"    {number}  {question.choices[key]}  ({key})")
     try:
         while True:
-            said = input("  your choice, or 'expired': ").strip()
-            if said == "expired" or said in keys:
-                return said
-            if said.isdigit() and 1 <= int(said) <= len(keys):
-                return keys[int(said) - 1]
+            answer = input("  your choice, or 'expired': ").strip()
+            if answer == "expired" or answer in keys:
+                return answer
+            if answer.isdigit() and 1 <= int(answer) <= len(keys):
+                return keys[int(answer) - 1]
             typer.echo(f"  write a number from 1 to {len(keys)}, or a word in brackets")
     except EOFError:
         typer.echo("")

@@ -17,7 +17,7 @@ from bot.domain.playbooks.files import TABLE_ENDING, is_table, playbooks_in
 from bot.domain.playbooks.testing.cases import Table, check_table, table_of
 from bot.flow.rehearse_case import TableResult, play_table
 
-UNSAID_AT_MOST = 3
+MAX_LISTED_STATES = 3
 """How many of the last states are listed: a value missing there is the usual cause of a deviation."""
 
 
@@ -77,13 +77,13 @@ def read_table(path: Path, playbook: CompiledPlaybook) -> Table:
     return table
 
 
-def told(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[str]:
+def result_lines(result: TableResult, *, quietly: bool, whole: bool = True) -> Iterator[str]:
     """Unless `whole`, untaken edges within a fragment are only counted: the fragment's author wrote cases for them."""
     name = result.playbook.name
     for one in result.results:
         if one.deviation:
             yield f"✖ {name}: {one.case.name}\n    {one.deviation}"
-            for state, signals in list(one.unsaid.items())[-UNSAID_AT_MOST:]:
+            for state, signals in list(one.unsaid.items())[-MAX_LISTED_STATES:]:
                 yield f"    the case does not say what is read in '{state}': {', '.join(signals)}"
         elif not quietly:
             yield f"✔ {name}: {one.case.name}"
@@ -121,8 +121,8 @@ def _untested(result: TableResult, states: Iterable[str], *, whole: bool) -> Ite
     for state in states:
         if state not in within:
             yield f"  {name}: no case enters '{state}'"
-    ways = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
-    for include, count in ways.items():
+    untaken = Counter(result.origins[state].include for (state, _), _ in unreached if state in within)
+    for include, count in untaken.items():
         yield f"  {name}: in the fragment of '{include}' no case takes {count} edges; --all-edges lists them"
 
 

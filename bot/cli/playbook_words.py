@@ -13,17 +13,17 @@ from bot.domain.signals.metric import METRICS, TAKES
 from bot.domain.signals.signal import Kind
 from bot.probes.catalogue import PROBES
 
-KINDS_SAY: dict[Kind, str] = {
+KIND_TEXTS: dict[Kind, str] = {
     "number": "number", "text": "text", "flag": "true or false", "by_replica": "numbers by replica",
 }  # fmt: skip
 
 
 def words(which: str) -> Iterator[str]:
     """The words of one kind; of all if it is empty."""
-    for kind, told in _TOLD.items():
+    for kind, lines in _SECTIONS.items():
         if which in ("", kind):
             yield f"# {kind}"
-            yield from told()
+            yield from lines()
             yield ""
 
 
@@ -34,7 +34,7 @@ def _verbs() -> Iterator[str]:
             need = {"required": " (needed)", "one_of": " (one of these)", "optional": ""}[argument.need]
             yield f"  {argument.name}{need}: {argument.help}"
         for part, kind in verb.results.items():
-            yield f"  gives results.<state>.{name}.{part}: {KINDS_SAY[kind]}"
+            yield f"  gives results.<state>.{name}.{part}: {KIND_TEXTS[kind]}"
 
 
 def _probes() -> Iterator[str]:
@@ -42,8 +42,8 @@ def _probes() -> Iterator[str]:
         yield f"{name}: {probe.help}"
         for parameter, help_line in probe.parameters.items():
             yield f"  parameters, {parameter}: {help_line}"
-        for kind, said in KINDS_SAY.items():
-            yield from _list(f"{said}:", (f".{part}" for part, its in probe.kinds.items() if its == kind))
+        for kind, text in KIND_TEXTS.items():
+            yield from _list(f"{text}:", (f".{part}" for part, its in probe.kinds.items() if its == kind))
 
 
 def _metrics() -> Iterator[str]:
@@ -60,7 +60,7 @@ def _of_a_histogram(name: str) -> str:
 
 def _functions() -> Iterator[str]:
     for function in FUNCTIONS:
-        takes = ", ".join(KINDS_SAY[kind] for kind in function.takes)
+        takes = ", ".join(KIND_TEXTS[kind] for kind in function.takes)
         yield f"{function.name}({takes}): {function.says}"
     yield f"of texts: {', '.join(f'.{method}()' for method in sorted(METHODS))}"
 
@@ -70,10 +70,10 @@ def _fragments() -> Iterator[str]:
         if read.fragment is None:
             continue
         yield f"{name}: {read.fragment.summary}"
-        for parameter, said in read.fragment.parameters.items():
-            yield f"  with {parameter}{'' if 'default' in said.model_fields_set else ' (needed)'}: {said.why}"
-        for way_out, meaning in read.fragment.exits.items():
-            yield f"  exits {way_out}: {meaning}"
+        for parameter, declared in read.fragment.parameters.items():
+            yield f"  with {parameter}{'' if 'default' in declared.model_fields_set else ' (needed)'}: {declared.why}"
+        for exit_name, meaning in read.fragment.exits.items():
+            yield f"  exits {exit_name}: {meaning}"
         yield from _list("reads" if read.fragment.states else "signals, for 'uses'", read.fragment.signals)
         if not read.fragment.states:
             yield from _list("settings", read.fragment.settings)
@@ -162,8 +162,8 @@ KEYS = {
 
 
 def _keys() -> Iterator[str]:
-    for name, (says, example) in KEYS.items():
-        yield f"{name}: {says}"
+    for name, (meaning, example) in KEYS.items():
+        yield f"{name}: {meaning}"
         yield from (f"    {line}" for line in example)
 
 
@@ -172,7 +172,7 @@ def _list(word: str, names: Iterable[str]) -> Iterator[str]:
         yield f"  {word} {listed}"
 
 
-_TOLD: dict[str, Callable[[], Iterator[str]]] = {
+_SECTIONS: dict[str, Callable[[], Iterator[str]]] = {
     "verbs": _verbs,
     "probes": _probes,
     "metrics": _metrics,

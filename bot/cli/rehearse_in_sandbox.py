@@ -105,7 +105,7 @@ def shortened(playbook: CompiledPlaybook, given: Mapping[str, str], scale: Scale
     return {**windows, **given}
 
 
-def told_windows(playbook: CompiledPlaybook, windows: Mapping[str, str]) -> list[str]:
+def window_lines(playbook: CompiledPlaybook, windows: Mapping[str, str]) -> list[str]:
     """Which durations are shortened, and which are so long that the rehearsal will take its time."""
     declared = playbook.playbook.settings.items()
     durations = {name: str(each.default) for name, each in declared if isinstance(each.default, str)}
@@ -114,8 +114,8 @@ def told_windows(playbook: CompiledPlaybook, windows: Mapping[str, str]) -> list
         for name, written in durations.items()
         if name not in windows and is_duration(written) and seconds(written) > LONG_SECONDS
     }
-    told = [f"Windows are shortened: {_listed(windows)}" if windows else "No window of this playbook is shortened."]
-    return [*told, f"As long as written: {_listed(long)}. `--set NAME=10s` shortens one."] if long else told
+    lines = [f"Windows are shortened: {_listed(windows)}" if windows else "No window of this playbook is shortened."]
+    return [*lines, f"As long as written: {_listed(long)}. `--set NAME=10s` shortens one."] if long else lines
 
 
 def _listed(windows: Mapping[str, str]) -> str:
@@ -135,7 +135,7 @@ def rehearse(wanted: Wanted) -> int:
         world.bot_environment["INCIDENT_BOT_OVERRIDES"] = ",".join(f"{name}={value}" for name, value in windows.items())
         world.start_bot()
         typer.echo(f"Slack page: {world.slack_url}")
-        for line in told_windows(wanted.playbook, windows):
+        for line in window_lines(wanted.playbook, windows):
             typer.echo(line)
         world.load(wanted.scenario.healthy_load)
         _wait(world, scale.seconds(WARM_UP_SECONDS))
@@ -176,17 +176,17 @@ def webhook(labels: Mapping[str, str]) -> dict[str, object]:
 
 
 def _follow(world: demo.World, wanted: Wanted) -> int:
-    began, told, within = time.time(), 0, wanted.scale.limit(MAX_SECONDS)
+    began, printed, within = time.time(), 0, wanted.scale.limit(MAX_SECONDS)
     approver = Approver(world.slack_url, demo.CHANNEL, labels_to_press(wanted), typer.echo)
     while time.time() - began < within or wanted.attended:
         _wait(world, LOOK_EVERY_SECONDS)
         if not wanted.attended:
             approver.look()
         entries = stored.loaded(stored.load_timeline(world.redis_url, "INC-1"))
-        for item in entries[told:]:
+        for item in entries[printed:]:
             if item.entry.kind in SHOWN:
                 typer.echo(shown(item.entry, began))
-        told = len(entries)
+        printed = len(entries)
         if not entries and time.time() - began > OPENS_WITHIN_SECONDS:
             kept = stored.loaded(stored.load_unmatched(world.redis_url))
             typer.echo(nothing_opened([why for _, why in kept], tail(world.folder / "bot.log")))
@@ -219,9 +219,9 @@ def summary(run: Run) -> Iterator[str]:
 def labels_to_press(wanted: Wanted) -> dict[str, Labels]:
     """The scripted approver's answers: the question's text to the label of the choice that the file names."""
     pressed = dict(wanted.scenario.answers)
-    for name, said in wanted.written.answers.items():
+    for name, answer in wanted.written.answers.items():
         state = wanted.playbook.playbook.states[name]
-        first = said[0] if isinstance(said, tuple) else said
+        first = answer[0] if isinstance(answer, tuple) else answer
         key = first.choice if isinstance(first, Answer) else first
         if isinstance(state, AskState) and key in state.choices:
             pressed[_words_of(state.ask)] = state.choices[key].label

@@ -40,8 +40,8 @@ def _parts(report: Report) -> Iterator[Text | Table]:
 
 def _lines(report: Report) -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, said in summary_of(report):
-        table.add_row(Text(name, style="bold"), Text("".join(span.words for span in spans(said))))
+    for name, text in summary_of(report):
+        table.add_row(Text(name, style="bold"), Text("".join(span.words for span in spans(text))))
     return table
 
 

@@ -39,7 +39,7 @@ def verify(
     Exits with 0 when all of them agree, 1 when one differs, and 2 when one could not be compared.
     """
     from bot.cli.stored import incident_id
-    from bot.cli.timeline_verify import exit_code, told, verified, verified_file
+    from bot.cli.timeline_verify import comparison_lines, exit_code, verified, verified_file
     from bot.domain.kernel.errors import BotError
 
     is_file = of.endswith(".json") or Path(of).is_file()
@@ -51,6 +51,6 @@ def verify(
         typer.echo(str(error), err=True)
         raise typer.Exit(NOT_CHECKED) from error
     typer.echo(f"{given.incident}: {len(given.entries)} entries")
-    for line in told(compared):
+    for line in comparison_lines(compared):
         typer.echo(line)
     raise typer.Exit(exit_code(compared))

@@ -100,7 +100,7 @@ async def _slack(given: Given, file: Path | None) -> Compared:
     return of_slack(given.entries, posted, is_whole=given.is_whole)
 
 
-def told(compared: Sequence[Compared]) -> Iterator[str]:
+def comparison_lines(compared: Sequence[Compared]) -> Iterator[str]:
     for each in compared:
         yield f"{MARKS[each.verdict]} {each.about:<5}  {'not compared: ' * (each.verdict == 'not_compared')}{each.text}"
     yield ("verified", "it does not match", "not everything could be compared")[exit_code(compared)]

@@ -87,12 +87,12 @@ def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Itera
         changes = ((name, one) for name, one in playbook.playbook.states.items() if isinstance(one, ChangeState))
         for name, state in changes:
             for kind in kinds_of(state):
-                said = _explained(kind, state, playbook, rules)
-                kinds.setdefault(kind, {}).setdefault(said, {}).setdefault(playbook.name, []).append(
+                text = _explained(kind, state, playbook, rules)
+                kinds.setdefault(kind, {}).setdefault(text, {}).setdefault(playbook.name, []).append(
                     playbook.called(name)
                 )
     for kind, policies in kinds.items():
-        for said, found in policies.items():
+        for text, found in policies.items():
             named = [
                 f"{name}: {', '.join(f'“{title}”' for title in dict.fromkeys(titles))}"
                 if sum(name in each for each in policies.values()) > 1
@@ -100,7 +100,7 @@ def _lines(playbooks: Iterable[CompiledPlaybook], rules: ApprovalRules) -> Itera
                 for name, titles in found.items()
             ]
             where = ", ".join(named) if named == list(found) else "; ".join(named)
-            yield f"{kind} ({where}): {said}"
+            yield f"{kind} ({where}): {text}"
 
 
 def kinds_of(state: ChangeState) -> tuple[str, ...]:
@@ -129,11 +129,11 @@ def _explained(kind: str, state: ChangeState, playbook: CompiledPlaybook, rules:
     seconds = policy.expires_seconds
     if state.expires:
         seconds = min(seconds, playbook.seconds(state.expires))
-    said = f"{explained(policy, risk)}; {seconds / 60:g} min"
+    text = f"{explained(policy, risk)}; {seconds / 60:g} min"
     if state.change == "scale" and not _is_fewer(state.with_.get("by")):
         last = rules.policy(risk, (*LAST_ACCELERATOR_TEAMS, *state.approvers), kind=kind)
-        said += f"; if no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
-    return said
+        text += f"; if no accelerator stays free: {' and '.join(map(_demand, last.demands))}"
+    return text
 
 
 def _is_fewer(by: Any) -> bool:
@@ -142,10 +142,10 @@ def _is_fewer(by: Any) -> bool:
 
 def explained(policy: Policy, risk: Risk) -> str:
     """`high risk: 1 of serving (S0SERVING) and 1 of lead (U0LEA), with a reason in words; glass`."""
-    said = f"{risk} risk: {' and '.join(map(_demand, policy.demands))}"
+    text = f"{risk} risk: {' and '.join(map(_demand, policy.demands))}"
     if policy.needs_reason:
-        said += ", with a reason in words"
-    return f"{said}; glass" if policy.break_glass else said
+        text += ", with a reason in words"
+    return f"{text}; glass" if policy.break_glass else text
 
 
 def _demand(demand: Demand) -> str:

@@ -116,16 +116,16 @@ class Alertmanager(Section):
     """Its own address, for silences; without it nobody can silence from Slack."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _one_scheme(self) -> Self:
         basic = bool(self.user) or self.password is not None
-        ways = sum((self.bearer_token is not None, basic, self.open))
+        schemes = sum((self.bearer_token is not None, basic, self.open))
         names = (
             f"{PREFIX}ALERTMANAGER_BEARER_TOKEN, or {PREFIX}ALERTMANAGER_USER with {PREFIX}ALERTMANAGER_PASSWORD, "
             "or alertmanager.open: true to accept alerts from anybody who reaches the port"
         )
-        if ways == 0:
+        if schemes == 0:
             raise ValueError(f"does not say who may send alerts; set {names}")
-        if ways > 1:
+        if schemes > 1:
             raise ValueError(f"has more than one way to prove a sender; keep one: {names}")
         if basic and not (self.user and self.password):
             raise ValueError("has only one of user and password; set both")
@@ -164,7 +164,7 @@ class Slack(Section):
 
     @field_validator("app_token")
     @classmethod
-    def _one_way(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+    def _one_transport(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         # A check of the whole part would be skipped while another field is missing, and be a second error later.
         if value is None and info.data.get("signing_secret", "") is None:
             raise ValueError(
@@ -189,7 +189,7 @@ class Kubernetes(Section):
     """The bearer token for that address."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _one_cluster(self) -> Self:
         if sum((self.in_cluster, self.kubeconfig is not None, self.url is not None)) > 1:
             raise ValueError("must name one cluster in one way; keep one of in_cluster, kubeconfig and url")
         if self.context and self.kubeconfig is None:

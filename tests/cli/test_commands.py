@@ -297,7 +297,7 @@ def test_an_author_may_follow_the_readme_word_by_word(tmp_path: Path, monkeypatc
     assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_cannot_be_written_or_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_is_not_there_is_reported_in_one_line(tmp_path: Path) -> None:
     path = written(tmp_path, PLAYBOOK)
     unwritable = incident_bot("playbook", "graph", path, "--out", tmp_path / "no" / "x.mmd")
     assert unwritable.stderr == f"{tmp_path}/no/x.mmd cannot be written: No such file or directory\n"

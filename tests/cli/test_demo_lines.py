@@ -14,11 +14,11 @@ pytestmark = pytest.mark.fast
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_a_long_line_goes_on_below_its_text_and_no_word_is_cut(width: int) -> None:
-    said = f"presses 'Approve' on: R3 [high] {'preemption-thrash ' * 9}ends"
+    text = f"presses 'Approve' on: R3 [high] {'preemption-thrash ' * 9}ends"
     page = io.StringIO()
-    Console(file=page, width=width, color_system=None).print(timed(7.25, said))
+    Console(file=page, width=width, color_system=None).print(timed(7.25, text))
     lines = page.getvalue().splitlines()
-    assert " ".join(" ".join(lines).split()) == f"7.2 s {said}"
+    assert " ".join(" ".join(lines).split()) == f"7.2 s {text}"
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("  7.2 s  presses")
     assert all(line.startswith(" " * 9) for line in lines[1:])

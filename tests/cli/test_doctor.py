@@ -83,7 +83,7 @@ def test_a_finding_is_one_line_and_its_remedy_the_next() -> None:
 
 
 @pytest.mark.fast
-def test_settings_that_allow_more_than_usual_are_told() -> None:
+def test_settings_that_allow_more_than_usual_are_reported() -> None:
     usual = {
         "INCIDENT_BOT_CLUSTER": "prod",
         "INCIDENT_BOT_HTTP_HOST": "0.0.0.0",
@@ -129,7 +129,7 @@ def test_a_bot_that_only_observes_needs_no_permission_to_run_programs() -> None:
 
 
 @pytest.mark.fast
-def test_a_team_that_nobody_is_named_for_is_told() -> None:
+def test_a_team_that_nobody_is_named_for_is_reported() -> None:
     (only,) = [each for each in of_settings(load_settings(ENOUGH)) if "decide instead" in each.what]
     assert only.what == (
         "no people are set for lead, model, platform, serving: the approvers decide instead, "
@@ -246,20 +246,20 @@ def test_the_doctor_names_the_targets_that_have_approvers_of_their_own(more: dic
 def test_playbooks_that_ask_the_same_share_a_line_and_changes_that_ask_more_are_named() -> None:
     rules = load_settings(ENOUGH).approvals.rules()
     other = CHANGES.replace("playbook: small", "playbook: other")
-    said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
-    assert [line.partition(":")[0] for line in said[2:]] == [
+    lines = [finding.what for finding in who_approves([load_text(CHANGES), load_text(other)], rules)]
+    assert [line.partition(":")[0] for line in lines[2:]] == [
         f"{kind} (small, other)" for kind in ("scale", "client_contract", "set_flags", "promote")
     ]
     sooner = other.replace("risk: medium, done", "risk: medium, expires: settings.soon, done")
-    said = [finding.what for finding in who_approves([load_text(CHANGES), load_text(sooner)], rules)]
-    assert [line for line in said if line.startswith("scale (small): ") and "; 20 min" in line]
-    assert [line for line in said if line.startswith("scale (other): ") and "; 5 min" in line]
+    lines = [finding.what for finding in who_approves([load_text(CHANGES), load_text(sooner)], rules)]
+    assert [line for line in lines if line.startswith("scale (small): ") and "; 20 min" in line]
+    assert [line for line in lines if line.startswith("scale (other): ") and "; 5 min" in line]
     again = (
         "title: Grow again, change: scale, with: {by: 1}, why: a test, still: usage > 0.9, risk: high, done: shorten"
     )
     twice = CHANGES.replace("done: shorten}", f"done: again}}\n  again: {{{again}}}")
-    said = [finding.what for finding in who_approves([load_text(twice)], rules)]
-    assert [line.partition(": ")[2].partition(")")[0] for line in said if line.startswith("scale ")] == [
+    lines = [finding.what for finding in who_approves([load_text(twice)], rules)]
+    assert [line.partition(": ")[2].partition(")")[0] for line in lines if line.startswith("scale ")] == [
         "“grow”",
         "“Grow again”",
     ]
@@ -298,7 +298,7 @@ def test_a_way_into_pods_is_asked_for_only_where_a_setting_takes_it(chosen: dict
         pytest.param("proxy", {"run_job"}, [], id="not-used"),
     ],
 )
-def test_a_generation_that_cannot_reach_its_pod_is_told_beforehand(
+def test_a_generation_that_cannot_reach_its_pod_is_reported_beforehand(
     through: str, verbs: set[str], grades: list[str]
 ) -> None:
     settings = load_settings(ENOUGH | {"INCIDENT_BOT_SAMPLING_THROUGH": through})
@@ -317,7 +317,7 @@ def test_refused_permissions_are_listed_together() -> None:
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "expected"),
     [
         pytest.param(200, '{"data": {"result": [1000.5, "1000.5"]}}', "answers a query", id="it-is-one"),
         pytest.param(401, "{}", "answers a query with HTTP 401", id="no-token"),
@@ -327,35 +327,35 @@ def test_refused_permissions_are_listed_together() -> None:
         pytest.param(200, '{"data": {"result": [700, "700"]}}', "its clock and the bot's differ by 5 min", id="clock"),
     ],
 )
-async def test_prometheus_is_asked_a_query(status: int, body: str, said: str) -> None:
+async def test_prometheus_is_asked_a_query(status: int, body: str, expected: str) -> None:
     async def query(_request: Request) -> Response:
         return Response(body, status_code=status)
 
     prometheus = Starlette(routes=[Route("/api/v1/query", query)])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(prometheus)) as client:
         finding = await reachable(client, "http://prometheus/", lambda: 1000.0)
-    assert said in finding.what
-    assert (finding.grade == "fine") == (said == "answers a query")
+    assert expected in finding.what
+    assert (finding.grade == "fine") == (expected == "answers a query")
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "expected"),
     [
         pytest.param(200, {"versionInfo": {"version": "0.28.1"}}, "answers, version 0.28.1", id="it-is-one"),
         pytest.param(200, {"status": "success"}, "what answers is not Alertmanager", id="something-else"),
         pytest.param(404, {}, "answers /api/v2/status with HTTP 404", id="another-path"),
     ],
 )
-async def test_alertmanager_is_asked_for_its_status(status: int, body: dict[str, object], said: str) -> None:
+async def test_alertmanager_is_asked_for_its_status(status: int, body: dict[str, object], expected: str) -> None:
     async def answer(_request: Request) -> JSONResponse:
         return JSONResponse(body, status_code=status)
 
     alertmanager = Starlette(routes=[Route("/api/v2/status", answer)])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(alertmanager)) as client:
         found = await alertmanager_api.reachable(client, "http://alertmanager")
-    assert said in found.what
-    assert (found.grade == "fine") == (found.what == said)
+    assert expected in found.what
+    assert (found.grade == "fine") == (found.what == expected)
 
 
 async def test_a_broken_kubeconfig_hides_no_other_finding(tmp_path: Path) -> None:
@@ -423,19 +423,22 @@ async def test_a_world_in_order_has_nothing_broken(world: Settings) -> None:
     assert any("has all" in finding.what for finding in about(findings, "kubernetes"))
 
 
-async def test_a_wrong_channel_and_an_unknown_group_are_told(world: Settings) -> None:
+async def test_a_wrong_channel_and_an_unknown_group_are_reported(world: Settings) -> None:
     slack = world.slack.model_copy(update={"channel": "C0NOWHERE", "operator_user_group": "S0NOBODY"})
     findings = await examine(world.model_copy(update={"slack": slack}))
-    said = [finding.what for finding in about(findings, "slack") if finding.grade == "broken"]
-    assert said[0].startswith("channel C0NOWHERE: channel_not_found")
-    assert said[1].startswith("user group S0NOBODY: ")
+    faults = [finding.what for finding in about(findings, "slack") if finding.grade == "broken"]
+    assert faults[0].startswith("channel C0NOWHERE: channel_not_found")
+    assert faults[1].startswith("user group S0NOBODY: ")
 
 
-async def test_a_public_channel_whose_members_may_approve_is_told(world: Settings) -> None:
+async def test_a_public_channel_whose_members_may_approve_is_reported(world: Settings) -> None:
     approvals = world.approvals.model_copy(update={"channel": "C0GEN"})
     findings = about(await examine(world.model_copy(update={"approvals": approvals})), "slack")
-    (told,) = [finding for finding in findings if "#general" in finding.what]
-    assert (told.grade, told.what) == ("weak", "any member of the workspace can join #general, and may then decide")
+    (finding,) = [finding for finding in findings if "#general" in finding.what]
+    assert (finding.grade, finding.what) == (
+        "weak",
+        "any member of the workspace can join #general, and may then decide",
+    )
 
 
 async def test_a_wrong_token_ends_the_look_at_slack(world: Settings) -> None:

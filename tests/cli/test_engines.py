@@ -64,9 +64,9 @@ def test_simulated_engines_need_nothing() -> None:
     assert [vllm_for(Engines.simulated, None, scenario) for scenario in SCENARIOS.values()] == [None] * len(SCENARIOS)
 
 
-def test_the_smaller_world_is_told(tmp_path: Path) -> None:
+def test_the_smaller_world_is_described(tmp_path: Path) -> None:
     command = installed(tmp_path)
     assert vllm_for(Engines.vllm, command, THRASH) == command
-    said = what_differs(command)
-    assert "2 replicas instead of 4" in said
-    assert "3 times as long" in said
+    text = what_differs(command)
+    assert "2 replicas instead of 4" in text
+    assert "3 times as long" in text

@@ -14,7 +14,7 @@ from typer.testing import Result
 from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.cli.options import said_by
+from bot.cli.options import command_line_user
 from bot.domain.incidents.event import Commanded
 from bot.flow.keep_halts import KeepHalts
 from bot.sandbox import valkey
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 @pytest.mark.fast
-def test_the_command_is_said_by_a_name_or_by_the_number_of_a_user_without_one() -> None:
+def test_the_command_line_user_is_a_name_or_the_number_of_a_user_without_one() -> None:
     def in_a_container() -> str:
         raise KeyError("getpwuid(): uid not found: 10001")
 
-    assert said_by("ana") == "ana (command line)"
-    assert said_by("", lambda: "ana") == "ana (command line)"
-    assert said_by("", in_a_container) == f"user {os.getuid()} (command line)"
+    assert command_line_user("ana") == "ana (command line)"
+    assert command_line_user("", lambda: "ana") == "ana (command line)"
+    assert command_line_user("", in_a_container) == f"user {os.getuid()} (command line)"
 
 
 class Deployment:
@@ -55,12 +55,12 @@ class Deployment:
 
         return asyncio.run(looking())
 
-    def said(self) -> list[tuple[str, str, str]]:
-        async def commands(store: RedisStore, _claims: RedisClaims) -> list[tuple[str, str, str]]:
+    def commands(self) -> list[tuple[str, str, str]]:
+        async def found(store: RedisStore, _claims: RedisClaims) -> list[tuple[str, str, str]]:
             inbox = await store.inbox("INC-1")
             return [(event.command, event.user, event.text) for event in inbox if isinstance(event, Commanded)]
 
-        return self.look(commands)
+        return self.look(found)
 
     def halts(self) -> dict[str, str]:
         async def found(_store: RedisStore, claims: RedisClaims) -> dict[str, str]:
@@ -69,7 +69,7 @@ class Deployment:
         return self.look(found)
 
     def serves(self) -> None:
-        """One round of the bot that takes up what was said."""
+        """One round of the bot that takes up the stored commands."""
 
         async def round_(store: RedisStore, claims: RedisClaims) -> None:
             await KeepHalts(store, claims, lambda incident: None, lambda: None).once()
@@ -98,7 +98,7 @@ def test_everything_is_halted_and_resumed_with_a_name_and_a_reason(deployment: D
     assert deployment.says("resume", "ALL", "--by", "ben", "--reason", "it is out").exit_code == 0
     assert deployment.halts() == {}
     deployment.serves()
-    assert deployment.said() == [
+    assert deployment.commands() == [
         ("halt", "ana (command line)", "the rack burns"),
         ("resume", "ben (command line)", "it is out"),
     ]
@@ -111,7 +111,7 @@ def test_one_incident_is_halted_and_resumed_by_the_user_of_this_machine(deployme
     assert deployment.says("resume", "INC-1").stdout == "INC-1 is resumed.\n"
     assert deployment.halts() == {}
     assert deployment.says("resume", "INC-1").stdout == "INC-1 was not halted.\n"
-    assert [(word, by) for word, by, _ in deployment.said()] == [("halt", who), ("resume", who), ("resume", who)]
+    assert [(word, by) for word, by, _ in deployment.commands()] == [("halt", who), ("resume", who), ("resume", who)]
 
 
 def test_one_incident_does_not_go_on_while_everything_is_halted(deployment: Deployment) -> None:
@@ -119,7 +119,7 @@ def test_one_incident_does_not_go_on_while_everything_is_halted(deployment: Depl
     result = deployment.says("resume", "INC-1")
     assert result.exit_code == 1
     assert "incident-bot resume all" in result.stderr
-    assert deployment.said() == []
+    assert deployment.commands() == []
 
 
 def test_an_incident_that_is_not_known_is_not_halted(deployment: Deployment) -> None:
@@ -139,7 +139,7 @@ def test_an_incident_that_is_closed_is_not_halted(deployment: Deployment) -> Non
     assert "INC-1 is closed (verified without a change by the bot)" in result.stderr
 
 
-def test_without_redis_nothing_is_said_to_be_done(unused_tcp_port: int) -> None:
+def test_without_redis_nothing_is_reported_as_done(unused_tcp_port: int) -> None:
     result = incident_bot("halt", "all", REDIS_URL=f"redis://127.0.0.1:{unused_tcp_port}/0")
     assert result.exit_code == 1
     assert "Redis did not answer" in result.stderr

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.cli.app import app
-from bot.cli.playbook_coverage import Covered, told
+from bot.cli.playbook_coverage import Covered, coverage_lines
 from bot.domain.playbooks.testing.cases import Table, table_of
 from bot.domain.playbooks.testing.rows import Played, coverage
 from tests.cli.test_commands import written
@@ -45,7 +45,7 @@ def test_a_case_that_deviates_covers_nothing(tmp_path: Path) -> None:
 
 def test_a_packaged_row_that_no_case_names_is_missing() -> None:
     rows, strange = coverage([])
-    found = list(told(Covered(rows, strange, ())))
+    found = list(coverage_lines(Covered(rows, strange, ())))
     assert any(line.startswith("✖ K1 ") and line.endswith(": no case names it") for line in found)
 
 
@@ -58,7 +58,7 @@ def test_of_an_own_playbook_only_what_it_claims_is_listed_rules_of_its_own_too(t
     assert (alone.exit_code, [*alone.stdout.splitlines(), alone.stderr]) == (0, found)
 
 
-def test_an_own_playbook_that_claims_nothing_is_told_how_and_lacks_nothing(tmp_path: Path) -> None:
+def test_an_own_playbook_that_claims_nothing_gets_an_example_and_lacks_nothing(tmp_path: Path) -> None:
     assert lines(tmp_path, PLAYBOOK, TABLE)[0].startswith("nothing is claimed: add `covers: [ID]` to a case")
 
 
@@ -73,8 +73,8 @@ def test_an_id_of_a_shipped_table_that_is_no_row_is_named_with_its_case() -> Non
     table = table_of(YAML(typ="safe").load(claiming("K99")))
     assert isinstance(table, Table)
     rows, strange = coverage([Played(load_text(PLAYBOOK).playbook, table.cases[0], holds=True)])
-    told_of = list(told(Covered(rows, strange, ())))
-    assert "✖ K99 is not a row; it is named in grow: it grows and the queue is gone" in told_of
+    lines = list(coverage_lines(Covered(rows, strange, ())))
+    assert "✖ K99 is not a row; it is named in grow: it grows and the queue is gone" in lines
 
 
 def test_a_broken_playbook_covers_nothing_and_hides_no_other(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli.app import app
 from bot.cli.failures import CommandError
-from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, told_windows, wanted_alert
+from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, wanted_alert, window_lines
 from tests.cli.test_commands import written
 from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE
@@ -104,7 +104,7 @@ def test_a_healthy_server_is_left_alone(recording: Path, tmp_path: Path) -> None
     assert "proposed: nothing" in result.stdout
 
 
-def test_what_a_recording_cannot_tell_is_unknown(recording: Path, tmp_path: Path) -> None:
+def test_what_a_recording_does_not_contain_is_unknown(recording: Path, tmp_path: Path) -> None:
     result = rehearse(recording, tmp_path, "given: {}", "--opens-at", "100", *SHORT)
     assert "path: look → left" in result.stdout
     assert "no source for 'gpu_health' is configured" in result.stdout
@@ -150,24 +150,24 @@ def test_in_the_sandbox_no_window_is_shorter_than_the_playbook_allows(tmp_path: 
 def test_windows_that_stay_long_in_the_sandbox_are_named(tmp_path: Path) -> None:
     found = load_playbook(written(tmp_path, PLAYBOOK, "cap.yaml"))
     windows = {name: "15s" for name in found.settings if name != "window"}
-    first, second = told_windows(found, windows)
+    first, second = window_lines(found, windows)
     assert first.startswith("Windows are shortened: ")
     assert (
         second
         == f"As long as written: window {found.playbook.settings['window'].default}. `--set NAME=10s` shortens one."
     )
-    assert told_windows(found, {})[0] == "No window of this playbook is shortened."
+    assert window_lines(found, {})[0] == "No window of this playbook is shortened."
 
 
-def test_a_test_table_in_place_of_answers_is_told_as_what_it_is(tmp_path: Path) -> None:
+def test_a_test_table_in_place_of_answers_is_recognized(tmp_path: Path) -> None:
     found = rehearse(tmp_path, tmp_path, "cases:\n  - {name: one}\n")
     assert found.exit_code == 1
     assert "answers.yaml:1:1: this is a test table, not a file of answers. Name a file with" in found.stderr
 
 
-def test_an_alert_that_opened_nothing_is_told_with_the_reason_that_the_bot_kept() -> None:
-    told = nothing_opened(["serving/ghost: no such workload", "serving/ghost: no such workload"], "a log")
-    assert told == (
+def test_an_alert_that_opened_nothing_is_reported_with_the_reason_that_the_bot_kept() -> None:
+    text = nothing_opened(["serving/ghost: no such workload", "serving/ghost: no such workload"], "a log")
+    assert text == (
         "The alert opened no incident: serving/ghost: no such workload.\n"
         "Give it other labels; example: --alert deployment=llm"
     )
@@ -177,7 +177,7 @@ def test_without_a_reason_the_last_words_of_the_bot_are_shown_since_its_log_goes
     assert nothing_opened([], "one\ntwo").endswith("Its last output:\none\ntwo")
 
 
-def test_a_playbook_that_the_alert_does_not_open_is_told_which_alert_does(tmp_path: Path) -> None:
+def test_a_playbook_that_the_alert_does_not_open_is_reported_with_an_alert_that_does(tmp_path: Path) -> None:
     compiled = load_playbook(written(tmp_path, PLAYBOOK, "cap.yaml"))
     with pytest.raises(CommandError, match=r"example: --alert alertname=A$"):
         wanted_alert(compiled, tmp_path, {})

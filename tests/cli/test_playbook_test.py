@@ -174,7 +174,7 @@ def test_edges_and_states_that_no_case_reaches_are_named_and_fail_only_where_all
         ),
     ],
 )
-def test_the_first_deviation_is_said_in_words(tmp_path: Path, case: str, words: str) -> None:
+def test_the_first_deviation_is_described_in_words(tmp_path: Path, case: str, words: str) -> None:
     result = play(tmp_path, one_case(case))
     assert result.exit_code == 1
     assert words in result.stdout
@@ -363,7 +363,7 @@ states:
 """
 
 
-def test_ways_within_a_fragment_are_counted_and_named_only_where_all_are_asked_for(tmp_path: Path) -> None:
+def test_edges_within_a_fragment_are_counted_and_named_only_where_all_are_asked_for(tmp_path: Path) -> None:
     table = "- name: it\n  expect: {path: [look]}\n"
     short = play(tmp_path, table, playbook=RENEW).stdout
     assert "in the fragment of 'renew' no case takes" in short
@@ -379,8 +379,8 @@ def test_an_edge_within_a_fragment_needs_a_case_in_one_playbook_only_and_an_exit
     for name, cases in (("grow", case), ("other", "- name: it\n  expect: {path: [look]}\n")):
         written(tmp_path, RENEW.replace("grow", name), f"{name}.yaml")
         written(tmp_path, cases, f"{name}.test.yaml")
-    told = CliRunner().invoke(app, ["playbook", "test", "--all-edges", str(tmp_path)]).stdout
-    left = [line for line in told.splitlines() if line.startswith("  other: no case")]
+    output = CliRunner().invoke(app, ["playbook", "test", "--all-edges", str(tmp_path)]).stdout
+    left = [line for line in output.splitlines() if line.startswith("  other: no case")]
     assert not any("'renew_mode' by 'unknown" in line for line in left), "the other playbook has a case for it"
     assert any("'renew_cannot' by 'choices stop" in line for line in left), "it leads elsewhere in each playbook"
 

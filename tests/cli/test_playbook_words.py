@@ -20,13 +20,13 @@ pytestmark = pytest.mark.fast
 
 
 def test_every_probe_and_parameter_says_what_it_means() -> None:
-    said = {name: [probe.help, *probe.parameters.values()] for name, probe in PROBES.items()}
-    assert {name: lines for name, lines in said.items() if not all(lines) or "\n" in "".join(lines)} == {}
+    help_lines = {name: [probe.help, *probe.parameters.values()] for name, probe in PROBES.items()}
+    assert {name: lines for name, lines in help_lines.items() if not all(lines) or "\n" in "".join(lines)} == {}
 
 
 def test_every_verb_and_argument_says_what_it_means() -> None:
-    said = {name: [verb.help, *(argument.help for argument in verb.arguments)] for name, verb in VERBS.items()}
-    assert {name: lines for name, lines in said.items() if not all(lines) or "\n" in "".join(lines)} == {}
+    help_lines = {name: [verb.help, *(argument.help for argument in verb.arguments)] for name, verb in VERBS.items()}
+    assert {name: lines for name, lines in help_lines.items() if not all(lines) or "\n" in "".join(lines)} == {}
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_the_examples_of_keys_make_a_sound_playbook() -> None:
 
 def recommended(line: str) -> list[str]:
     """The signals that a line about a metric says to write."""
-    name, _, said = line.partition(" ")
-    takes = re.findall(r"take ([a-z0-9, ]+)", said)
+    name, _, text = line.partition(" ")
+    takes = re.findall(r"take ([a-z0-9, ]+)", text)
     written = [f"{{metric: {name}, take: {take}}}" for take in takes[0].split(", ")] if takes else []
-    return written + re.findall(r"\{[^}]+\}", said)
+    return written + re.findall(r"\{[^}]+\}", text)
 
 
-def test_whatever_is_said_of_a_metric_passes_the_check(tmp_path: Path) -> None:
+def test_every_description_of_a_metric_passes_the_check(tmp_path: Path) -> None:
     lines = incident_bot("playbook", "words", "metrics").stdout.splitlines()[1:]
     found = [recommended(line) for line in lines if line]
     signals = [signal for each in found for signal in each]

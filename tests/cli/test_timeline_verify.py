@@ -167,7 +167,7 @@ def test_an_altered_file_does_not_match(world: World, tmp_path: Path) -> None:
     assert "✖ chain  broken at entry 1" in result.stdout
 
 
-def test_without_slack_or_redis_the_rest_is_checked_and_it_is_said(world: World, tmp_path: Path) -> None:
+def test_without_slack_or_redis_the_rest_is_checked_and_the_output_says_so(world: World, tmp_path: Path) -> None:
     file = world.export(tmp_path)
     away = world.verify(file, INCIDENT_BOT_SLACK_BASE_URL="http://127.0.0.1:1/", REDIS_URL="redis://127.0.0.1:1/0")
     assert away.exit_code == 2
@@ -190,11 +190,11 @@ def test_with_the_settings_of_redis_alone_all_but_slack_is_checked(world: World,
 
 
 @pytest.mark.parametrize(
-    ("of", "told"),
+    ("of", "message"),
     [("no-such.json", "no-such.json"), ("INC-9", "INC-9"), ("no-such", "'no-such' is not an incident such as INC-7")],
 )
-def test_what_is_not_there_could_not_be_checked(world: World, of: str, told: str) -> None:
+def test_what_is_not_there_could_not_be_checked(world: World, of: str, message: str) -> None:
     result = world.verify(of)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(told)
+    assert result.stderr.startswith(message)
     assert "Traceback" not in result.output

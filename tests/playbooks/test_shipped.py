@@ -10,7 +10,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_folder, load_playbook
 from bot.cli.playbook_coverage import Covered, covered
-from bot.cli.playbook_test import play_file, read_table, told
+from bot.cli.playbook_test import play_file, read_table, result_lines
 from bot.domain.playbooks.expressions.expression import names_in
 from bot.domain.playbooks.files import TABLE_ENDING
 from bot.domain.playbooks.language import ReadState
@@ -46,7 +46,7 @@ def test_every_case_holds_and_every_written_edge_is_taken(table: Path) -> None:
     result = all_played()[table]
     deviations = [f"{one.case.name}: {one.deviation}" for one in result.failed]
     assert deviations == []
-    assert result.unreached == [], "\n".join(told(result, quietly=True))
+    assert result.unreached == [], "\n".join(result_lines(result, quietly=True))
 
 
 @pytest.mark.fast
