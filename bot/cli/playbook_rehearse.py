@@ -86,8 +86,8 @@ class Printer:
 
 def shown(entry: Entry, zero: float) -> str:
     """One line: the second, the state, and what happened."""
-    says_it = entry.kind == "entered" or entry.text.startswith(entry.kind)
-    what = "" if says_it else f"{entry.kind}: "
+    is_named = entry.kind == "entered" or entry.text.startswith(entry.kind)
+    what = "" if is_named else f"{entry.kind}: "
     return f"{_second(entry.at, zero)}  {entry.state:<20} {what}{_in_one_line(entry.text)}"
 
 

@@ -46,7 +46,7 @@ ALERTS = [
 
 @dataclass(frozen=True)
 class Alerting:
-    """An Alertmanager, and what it has told its receiver since it began."""
+    """An Alertmanager, and its notifications since it began: status and deployment."""
 
     url: str
     notified: list[tuple[str, str]]

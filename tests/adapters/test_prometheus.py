@@ -69,7 +69,7 @@ class NoCluster:
         return ClusterSnapshot(at=0.0, workload=None)
 
 
-# --- a stand-in that answers what it is told --------------------------------------------------------------------------
+# --- a stand-in with prepared answers ---------------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`--engines` and `--vllm`: which engines the sandbox starts, and what is said where there is no vLLM."""
+"""`--engines` and `--vllm`: which engines the sandbox starts, and the message where there is no vLLM."""
 
 from __future__ import annotations
 

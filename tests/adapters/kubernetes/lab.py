@@ -160,7 +160,7 @@ class Hands:
 
 @dataclass(frozen=True, kw_only=True)
 class Lab(Hands):
-    """The same in the demo snapshot of the stand-in, which can be told to fail and tells what was changed."""
+    """The same in the demo snapshot of the stand-in, which can be made to fail and lists what was changed."""
 
     url: str
     door: httpx.AsyncClient

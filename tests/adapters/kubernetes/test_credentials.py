@@ -42,7 +42,7 @@ print(json.dumps(answer))
 
 @dataclass
 class Cluster:
-    """The sandbox's API, which takes one token at a time, and a plugin that hands out whatever it is told to."""
+    """The sandbox's API, which takes one token at a time, and a plugin that hands out a prepared token."""
 
     url: str
     folder: Path

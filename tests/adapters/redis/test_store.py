@@ -325,7 +325,7 @@ def claims(redis: Connection) -> RedisClaims:
 
 
 async def claim(claims: RedisClaims, incident: str, call: str, *, disruption: str | None = None) -> str:
-    """A call of a change that disrupts the workload, unless told otherwise."""
+    """A call of a change that disrupts the workload, unless `disruption` is given."""
     disruption = call.rpartition("/")[0] if disruption is None else disruption
     return await claims.claim(incident, call, workload_key="w", lease_keys=["workload/w"], disruption=disruption)
 

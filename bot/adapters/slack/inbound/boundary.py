@@ -81,7 +81,7 @@ async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> A
 
 
 async def announce(messenger: Messenger, text: str, mentions: Collection[str] = ()) -> None:
-    """Tell the channel of all incidents what a reply says. Raise `MessengerError` when Slack refuses.
+    """Post the text of a reply in the channel of all incidents. Raise `MessengerError` when Slack refuses.
 
     It notifies only the people mentioned in the reply and those in `mentions`. What the reply shows as text stays text.
     """

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 log = structlog.get_logger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 SignedHandler = Callable[[Request, dict[str, Any]], Awaitable[Response]]
-"""Handles a signed request; the second argument is what its body says."""
+"""Handles a signed request; the second argument is its decoded body."""
 OLDEST_SECONDS = 300
 """The limit that Slack recommends: an older request may be a replay."""
 

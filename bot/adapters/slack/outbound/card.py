@@ -165,8 +165,8 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
 
 def standing(run: Run) -> str:
     """As `now_line`, for lists, where nothing else shows that changes are halted."""
-    says_so = run.is_halted_half_way and not (run.open_question or run.open_request)
-    is_halted = run.is_open and run.halted_by and not run.halted_with_all and not says_so
+    is_explained = run.is_halted_half_way and not (run.open_question or run.open_request)
+    is_halted = run.is_open and run.halted_by and not run.halted_with_all and not is_explained
     return f"{'⛔ Halted · ' if is_halted else ''}{now_line(run, {})}"
 
 
