@@ -138,7 +138,9 @@ def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
     room = capacity_for(snapshot, template)
     if isinstance(room, str) or room.replicas_that_fit >= 1:
         return ""
-    return f"{room.free_total} free accelerators on schedulable nodes" + (f"; {room.said}" if room.said else "")
+    return f"{room.free_total} free accelerators on schedulable nodes" + (
+        f"; {room.explanation}" if room.explanation else ""
+    )
 
 
 def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Circumstance:
@@ -187,8 +189,8 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
         return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
     if room.replicas_that_fit < pods:
         free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
-        if said := room.said:
-            free += f" ({said})"
+        if explanation := room.explanation:
+            free += f" ({explanation})"
         if room.growth.is_possible:
             text = (
                 f"no room for the {what} now: {free}. The pod may be Pending for {USUAL_WAIT} while a node is added;"
@@ -199,7 +201,7 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
             return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
         raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free a GPU or add a node")
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
-    besides = f"; {said}" if (said := room.said) else ""
+    besides = f"; {explanation}" if (explanation := room.explanation) else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
     return Circumstance(name="room", grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
 
@@ -255,8 +257,8 @@ def drain_circumstance(
         return Circumstance(name="drain", grade="fine", text=text)
     is_open = streams_of(snapshot, pods) != 0
     if drain.cuts_streams:
-        said = _streams(snapshot, pods, "cuts" if is_open else "")
-        return Circumstance(name="drain", grade="warning", text=f"{said}: {drain.text}")
+        streams = _streams(snapshot, pods, "cuts" if is_open else "")
+        return Circumstance(name="drain", grade="warning", text=f"{streams}: {drain.text}")
     cut = f"; those that need longer than {drain.seconds:.0f} s are cut" if is_open else ""
     text = f"{_streams(snapshot, pods)}{cut}: native drain, {drain.text}"
     return Circumstance(name="drain", grade="fine", text=text)
@@ -277,8 +279,8 @@ def _hung_text(snapshot: ClusterSnapshot, pods: Iterable[Obj]) -> str:
     if not hung:
         return ""
     one = len(hung) == 1
-    said = f"nothing moves on {', '.join(hung)} now: if that stays so, {'it ends' if one else 'they end'}"
-    return f"{said} with {'its' if one else 'their'} requests"
+    outcome = f"nothing moves on {', '.join(hung)} now: if that stays so, {'it ends' if one else 'they end'}"
+    return f"{outcome} with {'its' if one else 'their'} requests"
 
 
 def budget_circumstance(budget: Budget) -> Circumstance:
@@ -318,10 +320,12 @@ def binding_note(snapshot: ClusterSnapshot, moves: Iterable[Move]) -> tuple[Circ
         return ()
     before, busiest = number_in(cap.before), max(running)
     if before is not None and before < after:
-        said = f"the present limit of {cap.before} is reached" if before <= busiest else "the limit may change nothing"
+        verdict = (
+            f"the present limit of {cap.before} is reached" if before <= busiest else "the limit may change nothing"
+        )
     else:
-        said = "the limit is below what runs" if after < busiest else "the limit may change nothing"
-    return (Circumstance(name="binds", grade="note", text=f"{said}: {_at_once(running)}"),)
+        verdict = "the limit is below what runs" if after < busiest else "the limit may change nothing"
+    return (Circumstance(name="binds", grade="note", text=f"{verdict}: {_at_once(running)}"),)
 
 
 def _at_once(running: list[float]) -> str:

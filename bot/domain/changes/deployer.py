@@ -22,8 +22,8 @@ def deployers_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     # A Deployment's cause may already belong to the next revision; the ReplicaSet keeps its own.
     cause = annotations_of(newest).get(CHANGE_CAUSE) or annotations_of(workload).get(CHANGE_CAUSE)
     named = {"change-cause": cause} if cause else {}
-    for said in (labels_of(workload), annotations_of(workload)):
-        for key, value in sorted(said.items()):
+    for metadata in (labels_of(workload), annotations_of(workload)):
+        for key, value in sorted(metadata.items()):
             word = key.rpartition("/")[2].lower()
             if word in OWNER_WORDS and value:
                 named.setdefault(word, value)

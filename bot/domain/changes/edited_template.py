@@ -143,16 +143,18 @@ def _with_chosen_flags(wanted: Any, version: str) -> Any:
 def _without_directions(wanted: Any) -> tuple[Any, dict[str, str]]:
     """Returns the edits, and the direction that the playbook declares for each flag."""
     edits = wanted if isinstance(wanted, list | tuple) else ()
-    said = {
+    directions = {
         str(e["flag"]): str(e["direction"]) for e in edits if isinstance(e, dict) and "flag" in e and "direction" in e
     }
     bare = [{k: v for k, v in e.items() if k != "direction"} if isinstance(e, dict) else e for e in edits]
-    return (bare, said) if said else (wanted, said)
+    return (bare, directions) if directions else (wanted, directions)
 
 
-def _move(edit: FlagEdit, before: FlagsInSpec, engine: Engine, says: str) -> Move:
+def _move(edit: FlagEdit, before: FlagsInSpec, engine: Engine, declared: str) -> Move:
     default = engine.default(edit.flag)
-    return Move(edit.flag, before.values.get(edit.flag, default), default if edit.value is None else edit.value, says)
+    return Move(
+        edit.flag, before.values.get(edit.flag, default), default if edit.value is None else edit.value, declared
+    )
 
 
 def _followed(workload: Obj, other: PodTemplate, leader: _Change) -> _WrittenTemplate:
@@ -419,11 +421,11 @@ def _for_owner(before: Written, container: Obj, path: str) -> Obj:
 
 
 def _summary(edits: Edits) -> str:
-    said = [edit_in_words(edit) for edit in edits.flags]
-    said += [
+    descriptions = [edit_in_words(edit) for edit in edits.flags]
+    descriptions += [
         f"{e.name}={shown_value(e.name, e.value)}" if e.value is not None else f"no {e.name}" for e in edits.variables
     ]
-    return redacted(", ".join([*said, *([f"image {edits.image}"] if edits.image else [])]))
+    return redacted(", ".join([*descriptions, *([f"image {edits.image}"] if edits.image else [])]))
 
 
 def _choices(edits: Edits) -> dict[str, str]:

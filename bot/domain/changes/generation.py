@@ -87,21 +87,21 @@ def generation_reading(done: Generation, before: Blocks, during: Sequence[Blocks
 
 
 def _used(before: Blocks, during: Sequence[Blocks]) -> float | str:
-    seen = [look.used for look in during if look.used is not None]
+    seen = [sample.used for sample in during if sample.used is not None]
     if before.used is None or not seen:
         return "the replica's blocks could not be read " + ("before it" if before.used is None else "while it ran")
-    if any(look.requests is not None and look.requests > 1 for look in during):
+    if any(sample.requests is not None and sample.requests > 1 for sample in during):
         return "other requests ran on the replica meanwhile"
     return max(0.0, max(seen) - before.used)
 
 
 def _in_words(fields: dict[str, float | bool | str], missing: dict[str, str]) -> str:
-    said = [f"{fields['tokens']:.0f} tokens"] if "tokens" in fields else []
+    known = [f"{fields['tokens']:.0f} tokens"] if "tokens" in fields else []
     if "used_blocks" in fields and "expected_blocks" in fields:
-        said.append(f"{fields['used_blocks']:.0f} blocks of {fields['expected_blocks']:.0f} expected")
+        known.append(f"{fields['used_blocks']:.0f} blocks of {fields['expected_blocks']:.0f} expected")
     if "reclaim" in fields:
-        said.append(f"{fields['reclaim']:.0%} reclaimed")
+        known.append(f"{fields['reclaim']:.0%} reclaimed")
     if fields["error"]:
-        return ", ".join([*said, str(fields["error"])])
+        return ", ".join([*known, str(fields["error"])])
     unknown = [missing[part] for part in ("tokens", "used_blocks") if part in missing]
-    return ", ".join(said) + (f"; not known: {', '.join(unknown)}" if unknown else "")
+    return ", ".join(known) + (f"; not known: {', '.join(unknown)}" if unknown else "")

@@ -23,9 +23,9 @@ def image_notes(snapshot: ClusterSnapshot, present: Sequence[Obj], wanted: Seque
     new = list(dict.fromkeys(image for template in wanted for image in _images(template) if image not in have))
     if not new:
         return ()
-    told = [_where(snapshot, image) for image in new]
-    is_known = all(known for known, _ in told)
-    return (Circumstance(name="image", grade="fine" if is_known else "warning", text="; ".join(t for _, t in told)),)
+    found = [_where(snapshot, image) for image in new]
+    is_known = all(known for known, _ in found)
+    return (Circumstance(name="image", grade="fine" if is_known else "warning", text="; ".join(t for _, t in found)),)
 
 
 def _where(snapshot: ClusterSnapshot, image: str) -> tuple[bool, str]:

@@ -270,8 +270,8 @@ def _overdue_text(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
 
 
 def _deadline_exceeded(workload: Obj) -> bool:
-    said = condition(workload, "Progressing")
-    return said.get("status") == "False" and said.get("reason") == "ProgressDeadlineExceeded"
+    progressing = condition(workload, "Progressing")
+    return progressing.get("status") == "False" and progressing.get("reason") == "ProgressDeadlineExceeded"
 
 
 def _is_any_starting(workload: Obj, new: Sequence[Obj], snapshot: ClusterSnapshot) -> bool:
@@ -529,8 +529,8 @@ def _job_ended(wait: Wait, snapshot: ClusterSnapshot) -> Progress:
         return Progress("failed", f"{wait.about} was deleted before its end was seen")
     if condition(job, "Complete").get("status") == "True":
         return Progress("done", f"{wait.about.name} is complete")
-    if (said := condition(job, "Failed")).get("status") == "True":
-        text = ": ".join(filter(None, (str(said.get("reason") or ""), str(said.get("message") or ""))))
+    if (failure := condition(job, "Failed")).get("status") == "True":
+        text = ": ".join(filter(None, (str(failure.get("reason") or ""), str(failure.get("message") or ""))))
         return Progress("failed", f"{wait.about.name} failed{': ' + text if text else ''}")
     waiting = [pod for pod in pods_of_job(snapshot, job) if dig(pod, "status", "phase") == "Pending"]
     if broken := _broken(waiting, snapshot) or ("" if pods_of_job(snapshot, job) else refused_by_events(job, snapshot)):
@@ -561,8 +561,8 @@ def _broken(pods: Sequence[Obj], snapshot: ClusterSnapshot, *, is_room_coming: b
     for pod in pods:
         answer = scale_up_answer(pod, snapshot) if _is_unschedulable(pod) else None
         if answer is not None and answer.state != "coming" and not is_room_coming:
-            said = condition(pod, "PodScheduled").get("message") or "no node takes it"
-            return f"{name_of(pod)}: cannot be scheduled: {said}; {answer.text}"
+            message = condition(pod, "PodScheduled").get("message") or "no node takes it"
+            return f"{name_of(pod)}: cannot be scheduled: {message}; {answer.text}"
         waits = answer is not None or _may_be_answered(pod, snapshot)
         if broken := first_broken([pod], snapshot.at, is_room_coming=is_room_coming or waits):
             return broken
@@ -589,8 +589,8 @@ def _node_coming(pods: Sequence[Obj], snapshot: ClusterSnapshot) -> str:
 
 def _has_room_by_now(pod: Obj, snapshot: ClusterSnapshot) -> bool:
     """Whether accelerators that the pod was refused for are now free: the scheduler has yet to retry."""
-    said = str(condition(pod, "PodScheduled").get("message", ""))
-    if not any(f"Insufficient {kind}" in said for kind in accelerators_of(pod)):
+    message = str(condition(pod, "PodScheduled").get("message", ""))
+    if not any(f"Insufficient {kind}" in message for kind in accelerators_of(pod)):
         return False
     rest = tuple(other for other in snapshot.all_pods if uid_of(other) != uid_of(pod))
     room = capacity_for(replace(snapshot, all_pods=rest), pod)

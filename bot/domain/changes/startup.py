@@ -22,7 +22,7 @@ from bot.domain.cluster.workload import pod_templates
 TIMES = 2.0
 MIN_SECONDS = 180.0
 """Minimum for replicas that start at once: a new one may have to pull its image first."""
-MOST_SECONDS = 3600.0
+MAX_SECONDS = 3600.0
 """The part of minReadySeconds, and of what a startup probe allows, that a wait makes up for."""
 PROBE_PERIOD, PROBE_FAILURES = 10, 3
 """The defaults of Kubernetes."""
@@ -35,11 +35,11 @@ def with_own_start_time(context: PlanContext, snapshot: ClusterSnapshot) -> Plan
     """Returns the context with the workload's recorded start time, else with what its probes allow."""
     recorded = recorded_start_seconds(snapshot)
     startup = (
-        max(context.startup_seconds, min(MOST_SECONDS, _probe_seconds(snapshot)))
+        max(context.startup_seconds, min(MAX_SECONDS, _probe_seconds(snapshot)))
         if recorded is None
         else max(MIN_SECONDS, TIMES * recorded)
     )
-    return replace(context, startup_seconds=startup, min_ready_seconds=min(MOST_SECONDS, _min_ready_seconds(snapshot)))
+    return replace(context, startup_seconds=startup, min_ready_seconds=min(MAX_SECONDS, _min_ready_seconds(snapshot)))
 
 
 def start_notes(plan: Plan, snapshot: ClusterSnapshot) -> tuple[Circumstance, ...]:
@@ -48,16 +48,16 @@ def start_notes(plan: Plan, snapshot: ClusterSnapshot) -> tuple[Circumstance, ..
     texts, is_beyond = [], False
     if (settles := _min_ready_seconds(snapshot)) and conditions & COUNTS_AVAILABLE:
         texts.append(f"a new replica counts once it has been Ready for {settles:.0f} s (minReadySeconds)")
-        is_beyond = settles > MOST_SECONDS
+        is_beyond = settles > MAX_SECONDS
     probe = _probe_seconds(snapshot) if recorded_start_seconds(snapshot) is None else 0.0
-    if probe > MOST_SECONDS and conditions & STARTS_REPLICAS:
+    if probe > MAX_SECONDS and conditions & STARTS_REPLICAS:
         texts.append(f"its startup probe lets an engine start for {probe:.0f} s")
         is_beyond = True
     if not texts:
         return ()
     text = "; ".join(texts)
     if is_beyond:
-        text += f", but the wait allows for {MOST_SECONDS:.0f} s of it only: it ends as failed before that"
+        text += f", but the wait allows for {MAX_SECONDS:.0f} s of it only: it ends as failed before that"
     return (Circumstance(name="start", grade="warning" if is_beyond else "note", text=text),)
 
 

@@ -58,7 +58,7 @@ class Capacity:
         return sum(self.free.values())
 
     @property
-    def said(self) -> str:
+    def explanation(self) -> str:
         """Returns what is not free and why, for people."""
         parts = [f"{node}: {why}" for node, why in sorted(self.kept_out.items())]
         if self.waiting:

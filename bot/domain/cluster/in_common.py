@@ -145,7 +145,7 @@ def starts_outside(snapshot: ClusterSnapshot, zone: str) -> bool | str:
         if isinstance(found, str):
             return found
         if found.is_quota_unknown or found.unread:
-            return found.said
+            return found.explanation
         room.append(found.replicas_that_fit)
     return room[0] < 1 <= room[1]
 

@@ -88,11 +88,11 @@ def _result(line: str) -> Mapping[str, object] | None:
         if start < 0:
             return None
         try:
-            said, _ = _DECODER.raw_decode(line, start)
+            result, _ = _DECODER.raw_decode(line, start)
         except (ValueError, RecursionError):
             continue
-        if said.keys() & (EVAL.keys() | benchmark.KEYS):
-            return dict(said)
+        if result.keys() & (EVAL.keys() | benchmark.KEYS):
+            return dict(result)
     return None
 
 

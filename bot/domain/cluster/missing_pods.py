@@ -50,11 +50,12 @@ def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
         reasons = [str(scheduled.get("message") or "no node takes it"), *([answer.text] if answer else [])]
         return "gpu", f"{name} cannot be scheduled: {'; '.join(reasons)}"
     for status in _statuses(pod):
-        why, said = dig(status, "state", "waiting", "reason") or "", dig(status, "state", "waiting", "message") or ""
-        if why in PULL_FAILED:
-            return "image", f"{name}: image {status.get('image', '')} cannot be pulled ({why})"
-        if why in NO_CONTAINER:
-            return "config", f"{name}: {why}: {said}".rstrip(": ")
+        reason = dig(status, "state", "waiting", "reason") or ""
+        message = dig(status, "state", "waiting", "message") or ""
+        if reason in PULL_FAILED:
+            return "image", f"{name}: image {status.get('image', '')} cannot be pulled ({reason})"
+        if reason in NO_CONTAINER:
+            return "config", f"{name}: {reason}: {message}".rstrip(": ")
     return "start", f"{name} is starting"
 
 

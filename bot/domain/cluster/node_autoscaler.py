@@ -1,4 +1,4 @@
-"""Whether the cluster adds nodes for Pending pods, and what its node autoscaler said about one of them.
+"""Whether the cluster adds nodes for Pending pods, and how its node autoscaler answered for one of them.
 
 Cluster Autoscaler writes the events TriggeredScaleUp and NotTriggerScaleUp about the pod (kubernetes/autoscaler,
 processors/status/eventing_scale_up_processor.go), and its own state into a ConfigMap. Karpenter writes Nominated and
@@ -97,7 +97,7 @@ def _autoscaler(snapshot: ClusterSnapshot) -> str:
 
 
 def scale_up_answer(pod: Obj, snapshot: ClusterSnapshot) -> ScaleUpAnswer | None:
-    """Returns what the node autoscaler last said about a pod that cannot be scheduled; None if it said nothing."""
+    """Returns the last answer of the node autoscaler about a pod that cannot be scheduled; None without one."""
     about = [event for event in _answers(snapshot) if dig(event, "involvedObject", "uid") == uid_of(pod)]
     newest = max(about, key=_at, default=None)
     if newest is None:

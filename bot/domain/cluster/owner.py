@@ -1,7 +1,7 @@
 """Who keeps an object or a replica count, whether it reverts an edit by itself, and the text that it has to be given.
 
 Flux, KServe, controllers and Argo CD with self-heal revert an edit within minutes: they are not edited, and people get
-the text to put where the object is kept. What an Argo CD application ignores, or a mark tells Flux to leave alone, is
+the text to put where the object is kept. What an Argo CD application ignores, or a mark excludes from Flux, is
 edited all the same. Helm, and Argo CD without self-heal, write their own text with their next release or sync: the edit
 is made, and people get the text to commit. Of autoscalers only the bounds are changed.
 """
@@ -134,8 +134,8 @@ def _argo_owner(app: str, snapshot: ClusterSnapshot) -> Owner:
 
 def unknown_manager(obj: Obj) -> str:
     """Returns the manager that an object without a known owner claims: nothing shows that it would revert an edit."""
-    said = labels_of(obj).get(MANAGED_BY, "")
-    return "" if said in ("", OURS) else said
+    manager = labels_of(obj).get(MANAGED_BY, "")
+    return "" if manager in ("", OURS) else manager
 
 
 # --- autoscalers ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ _FAILED_PROBE = re.compile(r"Container (\S+) failed (?:liveness|startup) probe")
 """As in `Container vllm failed liveness probe, will be restarted`."""
 
 
-def was_told_to_end(pod: Obj, ended: Obj) -> bool:
+def was_asked_to_end(pod: Obj, ended: Obj) -> bool:
     """`ended`: the `terminated` state of one of the pod's containers."""
     if dig(pod, "status", "phase") == "Failed" and dig(pod, "status", "reason"):
         # The kubelet ended the pod as a whole: evicted, preempted, shut down, or over its deadline.

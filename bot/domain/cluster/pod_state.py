@@ -99,8 +99,8 @@ def _refused_command_line(status: Obj) -> str:
 
 def _crashes(status: Obj) -> str:
     ended, restarts = _last_end(status), int(status.get("restartCount") or 0)
-    said = f"exit code {ended.get('exitCode')}" + (f", {ended['reason']}" if ended.get("reason") else "")
-    return f"crashed {restarts} times ({said})" if restarts >= HOPELESS_RESTARTS else ""
+    cause = f"exit code {ended.get('exitCode')}" + (f", {ended['reason']}" if ended.get("reason") else "")
+    return f"crashed {restarts} times ({cause})" if restarts >= HOPELESS_RESTARTS else ""
 
 
 def _last_end(status: Obj) -> Obj:

@@ -24,11 +24,11 @@ def not_created(workload: Obj, snapshot: ClusterSnapshot) -> str:
     state = rollout_state(workload)
     if not state.is_observed or min(state.updated, state.total) >= state.wanted:
         return ""
-    said = condition(workload, "ReplicaFailure")
-    if said.get("status") == "True":
-        message = str(said.get("message") or "")
+    failure = condition(workload, "ReplicaFailure")
+    if failure.get("status") == "True":
+        message = str(failure.get("message") or "")
         is_over = _has_room_now(message, workload, snapshot)
-        return "" if is_over else _lasting(seconds_of(said.get("lastTransitionTime")), message, snapshot.at)
+        return "" if is_over else _lasting(seconds_of(failure.get("lastTransitionTime")), message, snapshot.at)
     return refused_by_events(workload, snapshot)
 
 

@@ -136,13 +136,13 @@ def rollout_state(workload: Obj) -> RolloutState:
     generation = int(dig(workload, "metadata", "generation") or 0)
     # A LeaderWorkerSet counts only Ready groups, and older versions of it do not report the observed generation.
     available = "readyReplicas" if kind_of(workload) == "LeaderWorkerSet" else "availableReplicas"
-    unsaid = generation if kind_of(workload) == "LeaderWorkerSet" else 0
+    default = generation if kind_of(workload) == "LeaderWorkerSet" else 0
     return RolloutState(
         wanted=replicas_of(workload),
         updated=int(status.get("updatedReplicas") or 0),
         available=int(status.get(available) or 0),
         total=int(status.get("replicas") or 0),
-        is_observed=int(status.get("observedGeneration") or unsaid) >= generation,
+        is_observed=int(status.get("observedGeneration") or default) >= generation,
         has_ended=_has_ended(workload),
     )
 

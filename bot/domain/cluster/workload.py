@@ -32,18 +32,18 @@ _IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
 class PodTemplate:
     """One of a workload's pod templates."""
 
-    way: tuple[str, ...]
+    keys: tuple[str, ...]
     template: Obj
     pods: int = 1
     """How many of its pods one replica has."""
 
     @property
     def path(self) -> str:
-        return "".join(f"/{part}" for part in self.way)
+        return "".join(f"/{part}" for part in self.keys)
 
     def in_spec(self, part: Obj) -> Obj:
         """Returns a part of the template as a part of the workload's spec."""
-        for key in reversed(self.way[1:]):
+        for key in reversed(self.keys[1:]):
             part = {key: part}
         return part
 
@@ -55,8 +55,8 @@ def kind_of(workload: Obj | None) -> str:
 def pod_templates(workload: Obj | None) -> tuple[PodTemplate, ...]:
     """Returns the templates, that of the serving pods first."""
     if kind_of(workload) != "LeaderWorkerSet":
-        way: tuple[str, ...] = ("spec", "template")
-        return (PodTemplate(way, dig(workload, *way) or {}),)
+        keys: tuple[str, ...] = ("spec", "template")
+        return (PodTemplate(keys, dig(workload, *keys) or {}),)
     leader, worker = (*_IN_LEADER_WORKER_SET, "leaderTemplate"), (*_IN_LEADER_WORKER_SET, "workerTemplate")
     size = pods_in_a_replica(workload)
     workers = dig(workload, *worker) or {}

@@ -35,9 +35,9 @@ class Written:
 
     def with_text(self, place: Place, value: Any) -> Written:
         document = copy.deepcopy(self._document(place))
-        *way, last = parts_of(place.path)
+        *parents, last = parts_of(place.path)
         holder: Any = document
-        for part in way:
+        for part in parents:
             holder = holder[int(part)] if isinstance(holder, list) else holder[part]
         holder[int(last) if isinstance(holder, list) else last] = value
         if place.config_map:

@@ -170,5 +170,5 @@ def _fault(name: str, life: Life | None, version: str, *, on_v0: bool = False) -
 
 def _instead(life: Life) -> str:
     parts = [f"use {life.replacement} instead" if life.replacement else "", life.note]
-    said = "; ".join(part for part in parts if part)
-    return f"; {said}" if said else ""
+    advice = "; ".join(part for part in parts if part)
+    return f"; {advice}" if advice else ""

@@ -112,8 +112,8 @@ def _starts_engine(container: Obj) -> bool:
 
 
 def _is_named_after_engine(container: Obj) -> bool:
-    said = f"{container.get('image', '')} {container.get('name', '')}"
-    return any(word in said for word in ENGINE_WORDS)
+    names = f"{container.get('image', '')} {container.get('name', '')}"
+    return any(word in names for word in ENGINE_WORDS)
 
 
 def engine_statuses(pod: Obj) -> list[Obj]:

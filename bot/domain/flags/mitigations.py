@@ -43,7 +43,7 @@ class Move:
     flag: str
     before: FlagValue | None
     after: FlagValue | None
-    says: str = ""
+    declared: str = ""
     """The direction that the playbook declares."""
 
     @property
@@ -65,19 +65,20 @@ def mitigations() -> Mitigations:
 def effect_of(flag: str, diagnosis: str, direction: str | None) -> Effect | None:
     """None if no effect is known."""
     known = mitigations().mitigations.get(flag, {}).get(diagnosis, {})
-    return next((effect for way, effect in known.items() if way == direction), None)
+    return next((effect for each, effect in known.items() if each == direction), None)
 
 
 def refuse_what_harms(moves: Iterable[Move], diagnosis: str) -> None:
     """Raise `NoPlanError` for a move that makes the problem worse, or contradicts the playbook's direction."""
     for move in moves:
-        way = move.direction
-        if move.says and way is not None and move.says not in (way, "set"):
+        direction = move.direction
+        if move.declared and direction is not None and move.declared not in (direction, "set"):
             raise impossible(
-                f"{move.flag} from {move.before} to {move.after} is a {way}, and the playbook means a {move.says}",
+                f"{move.flag} from {move.before} to {move.after} is a {direction},"
+                f" and the playbook means a {move.declared}",
                 "read the numbers behind the value",
             )
-        effect = effect_of(move.flag, diagnosis, way) if diagnosis else None
+        effect = effect_of(move.flag, diagnosis, direction) if diagnosis else None
         if effect is not None and effect.effect == "harms":
             raise impossible(f"{move.flag} from {move.before} to {move.after} is the wrong way: {effect.why}")
 

@@ -31,7 +31,7 @@ class ShellScriptError(BotError):
 
 
 @dataclass
-class _Piece:
+class _Part:
     text: str
     name: str = ""
     """Of a variable."""
@@ -43,11 +43,11 @@ class _Piece:
 class _Token:
     start: int
     end: int = 0
-    pieces: list[_Piece] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces)
+        return "".join(part.text for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -92,32 +92,32 @@ def _words(script: Script, tokens: Sequence[_Token]) -> list[Word]:
 
 def _words_of(script: Script, token: _Token) -> list[Word]:
     spot = Spot(script.place, token.start, token.end)
-    pieces = token.pieces
-    if len(pieces) == 1 and pieces[0].name == "@":
-        if pieces[0].is_known:
+    parts = token.parts
+    if len(parts) == 1 and parts[0].name == "@":
+        if parts[0].is_known:
             return list(script.rest)
         return [Word(script.text[token.start : token.end], spot, in_shell=True, variable="@", is_open=True)]
     text = token.text
-    loose = [piece for piece in pieces if piece.name and not piece.is_quoted]
-    if len(pieces) == 1 and loose:
+    loose = [part for part in parts if part.name and not part.is_quoted]
+    if len(parts) == 1 and loose:
         return _of_reference(script, loose[0], spot)
-    if any(not piece.is_known or re.search(r"\s", piece.text) for piece in loose):
+    if any(not part.is_known or re.search(r"\s", part.text) for part in loose):
         return [Word(script.text[token.start : token.end], spot, in_shell=True, is_open=True)]
-    named = [piece for piece in pieces if piece.name]
-    ends_with_it = len(named) == 1 and pieces[-1] is named[0] and (len(pieces) == 1 or _opens_value(pieces[:-1]))
+    named = [part for part in parts if part.name]
+    ends_with_it = len(named) == 1 and parts[-1] is named[0] and (len(parts) == 1 or _opens_value(parts[:-1]))
     return [Word(text, spot, in_shell=True, variable=named[0].name if ends_with_it else "")]
 
 
-def _opens_value(pieces: Sequence[_Piece]) -> bool:
-    return re.fullmatch(r"-{1,2}[\w.-]+=", "".join(piece.text for piece in pieces)) is not None
+def _opens_value(parts: Sequence[_Part]) -> bool:
+    return re.fullmatch(r"-{1,2}[\w.-]+=", "".join(part.text for part in parts)) is not None
 
 
-def _of_reference(script: Script, piece: _Piece, spot: Spot) -> list[Word]:
-    known = script.variables.by_name.get(piece.name)
-    if not piece.is_known:
-        return [Word(piece.text, spot, in_shell=True, is_open=True)]
+def _of_reference(script: Script, part: _Part, spot: Spot) -> list[Word]:
+    known = script.variables.by_name.get(part.name)
+    if not part.is_known:
+        return [Word(part.text, spot, in_shell=True, is_open=True)]
     if known is None or known.text is None:
-        return [Word(text, spot, in_shell=True) for text in piece.text.split()]
+        return [Word(text, spot, in_shell=True) for text in part.text.split()]
     return split_words(known, script.variables, spot, in_shell=True)
 
 
@@ -162,20 +162,20 @@ class _Scanner:
         elif char == '"':
             self._double_quoted()
         elif char == "\\":
-            self._add(_Piece(self._text[self._at + 1 : self._at + 2]), 2)
+            self._add(_Part(self._text[self._at + 1 : self._at + 2]), 2)
         elif char in "$`":
             self._dollar(is_quoted=False)
         else:
-            self._add(_Piece(char), 1)
+            self._add(_Part(char), 1)
 
-    def _add(self, piece: _Piece, length: int) -> None:
+    def _add(self, part: _Part, length: int) -> None:
         if self._token is None:
             self._token = _Token(self._at)
-        last = self._token.pieces[-1] if self._token.pieces else None
-        if last is not None and not last.name and not piece.name and last.is_known and piece.is_known:
-            last.text += piece.text
+        last = self._token.parts[-1] if self._token.parts else None
+        if last is not None and not last.name and not part.name and last.is_known and part.is_known:
+            last.text += part.text
         else:
-            self._token.pieces.append(piece)
+            self._token.parts.append(part)
         self._at += length
         self._token.end = self._at
 
@@ -216,7 +216,7 @@ class _Scanner:
     def _note_assignments(self, tokens: Sequence[_Token]) -> None:
         """A sourced file may set any variable; one of the container is still taken for what the container says."""
         name, *rest = itertools.dropwhile(_BEFORE_A_COMMAND.__contains__, [token.text for token in tokens] + [""])
-        is_from_output = any(token.pieces[0].name == "(command)" for token in tokens)
+        is_from_output = any(token.parts[0].name == "(command)" for token in tokens)
         if name in ("source", ".", "eval") or (name in ("export", "declare") and is_from_output):
             self._sets_any_variable = True
         if name == "set" and "--" in rest:
@@ -226,55 +226,55 @@ class _Scanner:
         end = self._text.find("'", self._at + 1)
         if end < 0:
             raise ShellScriptError("its shell script has a quote that does not end")
-        self._add(_Piece(self._text[self._at + 1 : end]), end + 1 - self._at)
+        self._add(_Part(self._text[self._at + 1 : end]), end + 1 - self._at)
 
     def _double_quoted(self) -> None:
-        self._add(_Piece(""), 1)
+        self._add(_Part(""), 1)
         while not self._text.startswith('"', self._at):
             char = self._text[self._at : self._at + 1]
             if not char:
                 raise ShellScriptError("its shell script has a quote that does not end")
             if char == "\\" and self._text[self._at + 1 : self._at + 2] in ("$", "`", '"', "\\"):
-                self._add(_Piece(self._text[self._at + 1]), 2)
+                self._add(_Part(self._text[self._at + 1]), 2)
             elif self._text.startswith("\\\n", self._at):
                 self._at += 2
             elif char in "$`":
                 self._dollar(is_quoted=True)
             else:
-                self._add(_Piece(char), 1)
-        self._add(_Piece(""), 1)
+                self._add(_Part(char), 1)
+        self._add(_Part(""), 1)
         self._without_empty_edges()
 
     def _without_empty_edges(self) -> None:
-        """A word that is only a quoted reference has one piece."""
+        """A word that is only a quoted reference has one part."""
         assert self._token is not None
-        filled = [piece for piece in self._token.pieces if piece.text or piece.name]
-        self._token.pieces = filled or [_Piece("")]
+        filled = [part for part in self._token.parts if part.text or part.name]
+        self._token.parts = filled or [_Part("")]
 
     def _dollar(self, *, is_quoted: bool) -> None:
         found = _VARIABLE.match(self._text, self._at)
         name = (found["bare"] or found["braced"] or found["pod"] or "") if found else ""
         if found and found["rest"]:
             is_known = not self._sets_positional and not any(self._blocks)
-            self._add(_Piece(found[0], "@", is_quoted, is_known=is_known), len(found[0]))
+            self._add(_Part(found[0], "@", is_quoted, is_known=is_known), len(found[0]))
         elif found and (found["pod"] is None or name in self._variables.by_name):
             self._add(self._reference(found, name, is_quoted), len(found[0]))
         elif self._text[self._at] == "`" or self._text.startswith("$(", self._at):
             length = self._substitution()
-            self._add(_Piece(self._text[self._at : self._at + length], "(command)", is_quoted, is_known=False), length)
+            self._add(_Part(self._text[self._at : self._at + length], "(command)", is_quoted, is_known=False), length)
         elif self._text.startswith("${", self._at):
             length = max(self._text.find("}", self._at) + 1 - self._at, 2)
             name = "@" if _SEVERAL_WORDS.match(self._text, self._at) else "(expansion)"
-            self._add(_Piece(self._text[self._at : self._at + length], name, is_quoted, is_known=False), length)
+            self._add(_Part(self._text[self._at : self._at + length], name, is_quoted, is_known=False), length)
         else:
-            self._add(_Piece("$"), 1)
+            self._add(_Part("$"), 1)
 
-    def _reference(self, found: re.Match[str], name: str, is_quoted: bool) -> _Piece:
+    def _reference(self, found: re.Match[str], name: str, is_quoted: bool) -> _Part:
         known, value = self._variables.by_name.get(name), self._variables.value(name)
         may_be_set = self._variables.unreadable or self._sets_any_variable
         if self._is_set_by_script(name) or (known is not None and value is None) or (known is None and may_be_set):
-            return _Piece(found[0], name, is_quoted, is_known=False)
-        return _Piece(value or found["default"] or "", name, is_quoted)
+            return _Part(found[0], name, is_quoted, is_known=False)
+        return _Part(value or found["default"] or "", name, is_quoted)
 
     def _is_set_by_script(self, name: str) -> bool:
         assigned = rf"(?:^|[\s;&|(]){name}\+?=|\$\{{{name}:?=|\b(?:for|read(?:\s+-\w+)*)\s+{name}\b"

@@ -57,11 +57,11 @@ class ExpressionError(BotError):
 
 
 class BadWebhookError(BotError):
-    """Tell the sender (4xx): the payload is not what Alertmanager sends."""
+    """Notify the sender (4xx): the payload is not what Alertmanager sends."""
 
 
 class OpeningError(BotError):
-    """Tell the person who wanted to open an incident; `fields` has the fault of each field of the form."""
+    """Notify the person who wanted to open an incident; `fields` has the fault of each field of the form."""
 
     def __init__(self, reason: str, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
@@ -69,7 +69,7 @@ class OpeningError(BotError):
 
 
 class ApprovalError(BotError):
-    """Tell the presser, in these words, why the press does not count."""
+    """Notify the presser: the message is the reason why the press does not count."""
 
 
 class StaleRunError(BotError):

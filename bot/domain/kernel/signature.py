@@ -1,4 +1,4 @@
-"""How a POST to somebody else's webhook is signed, so that its receiver can tell that the bot sent it."""
+"""How a POST to somebody else's webhook is signed, so that its receiver can verify that the bot sent it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def metrics_compared(spec: ComparedSignal) -> frozenset[str]:
 
 
 def is_counted(spec: SampledSpec) -> bool:
-    """Returns whether the two ends of a window tell what was counted in it."""
+    """Returns whether the two ends of a window show what was counted in it."""
     return not isinstance(spec, MetricSignal) or spec.take in ("rate", "increase")
 
 
@@ -79,9 +79,11 @@ def _compared(name: str, spec: ComparedSignal, *, now: Era, past: Era, picked: M
             then += [value] if isinstance(value, float) else []
     if not then or median(then) == 0:
         return unknown(name, _nothing_alike(loads, then, (low, high), past.window), at=end)
-    detail = f"{present.value:.3g} now, {median(then):.3g} then: the median of {len(then)} windows at similar load"
-    said = f"{detail}, {low:.3g} to {high:.3g} requests/s"
-    return Reading(name=name, value=present.value / median(then), at=present.at, detail=said)
+    detail = (
+        f"{present.value:.3g} now, {median(then):.3g} then: the median of {len(then)} windows at similar load,"
+        f" {low:.3g} to {high:.3g} requests/s"
+    )
+    return Reading(name=name, value=present.value / median(then), at=present.at, detail=detail)
 
 
 def _windows(past: Era, now: Window) -> Iterator[tuple[Window, Sequence[Scrape]]]:

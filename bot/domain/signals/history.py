@@ -50,15 +50,15 @@ def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], win
     good: dict[str, Sequence[Scrape]] = {}
     unreadable: dict[str, str] = {}
     due: set[str] = set()
-    for replica, said in by_replica.items():
-        newest = said[-1]
+    for replica, of_replica in by_replica.items():
+        newest = of_replica[-1]
         if not _is_asked_for(newest, of, picked) or window.end - newest.at > STALE_SECONDS:
             continue
-        answers = [scrape for scrape in said if not scrape.error]
+        answers = [scrape for scrape in of_replica if not scrape.error]
         if answers and window.end - answers[-1].at <= STALE_SECONDS and not _is_reborn(answers[-1], newest):
             good[replica] = answers
             # One that has ended is not scraped any more, and need not have covered the window.
-            is_due = window.is_covered(newest.at - _up_since(said))
+            is_due = window.is_covered(newest.at - _up_since(of_replica))
         else:
             unreadable[replica] = newest.error
             # One that loads its model or starts over and over serves nobody.
@@ -68,9 +68,9 @@ def gather(scrapes: Sequence[Scrape], *, of: str, picked: Mapping[str, str], win
     return History(window, good, unreadable, frozenset(due))
 
 
-def _up_since(said: Sequence[Scrape]) -> float:
+def _up_since(scrapes: Sequence[Scrape]) -> float:
     """When it first answered, or was in rotation and should have."""
-    return next(scrape.at for scrape in said if not scrape.error or scrape.in_rotation is not False)
+    return next(scrape.at for scrape in scrapes if not scrape.error or scrape.in_rotation is not False)
 
 
 def _is_asked_for(scrape: Scrape, of: str, picked: Mapping[str, str]) -> bool:

@@ -67,13 +67,13 @@ MADE = ("request_success", "generation_tokens")
 """What an engine gets done. A long answer finishes late, but makes tokens all the time."""
 MOVED = (*MADE, "kv_cache_usage_perc")
 """One of them changes while an engine works; the last while it reads a long prompt, which is counted at its end."""
-NAMED_AT_MOST = 3
+MAX_NAMED = 3
 """How many replicas a reason names."""
 MIN_SAMPLES = 3
 """Of a gauge for a quantile over time: a bot that had no time to sample must not take a moment for a window."""
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 MUCH_LONGER = 1.2
-"""From here on people are told that a replica's requests are longer."""
+"""From here on people read that a replica's requests are longer."""
 STALL_FALL, STALL_RISE = 0.7, 1.3
 """Running falls by 30 %, waiting rises by 30 %: a real stall went from 27 to 7 and from 13 to 32 within 14 s."""
 
@@ -380,7 +380,7 @@ def _at_equal_lengths(name: str, each: dict[str, float], missing: dict[str, str]
         if needs >= MUCH_LONGER:
             longer.append(f"{replica} needs {needs:.1f} times as long for the lengths of its requests")
     reading = _answer(name, times, times, missing, METRICS[WHOLE].unit)
-    return reading.model_copy(update={"detail": "; ".join(filter(None, (reading.detail, *longer[:NAMED_AT_MOST])))})
+    return reading.model_copy(update={"detail": "; ".join(filter(None, (reading.detail, *longer[:MAX_NAMED])))})
 
 
 class MeanRequest(NamedTuple):
@@ -569,8 +569,8 @@ def _answer(
 
     The worst replica is often the one that no longer answers, so a minority does not represent the fleet.
     """
-    heard = len(by_replica) if readable is None else readable
-    if heard == 0 or heard < len(missing) or value is None:
+    answered = len(by_replica) if readable is None else readable
+    if answered == 0 or answered < len(missing) or value is None:
         return unknown(name, _reasons(missing), at=0.0)
     detail = f"not counted: {_reasons(missing)}" if missing else ""
     return Reading(name=name, value=value, by_replica=by_replica, unit=unit, detail=detail)
@@ -589,9 +589,9 @@ def _reasons(missing: Mapping[str, str]) -> str:
 
 def _few(replicas: Sequence[str]) -> str:
     """Names all of three, else two and the number of the others: a fleet's names would hide the reason."""
-    if len(replicas) <= NAMED_AT_MOST:
+    if len(replicas) <= MAX_NAMED:
         return ", ".join(replicas)
-    return f"{', '.join(replicas[: NAMED_AT_MOST - 1])} and {len(replicas) - NAMED_AT_MOST + 1} more"
+    return f"{', '.join(replicas[: MAX_NAMED - 1])} and {len(replicas) - MAX_NAMED + 1} more"
 
 
 def words_of(spec: SampledSpec, window: Window) -> str:

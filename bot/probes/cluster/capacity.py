@@ -27,7 +27,7 @@ async def capacity(request: ProbeRequest) -> Reading:
     if isinstance(found, str):
         return no_answer(request, found)
     nodes = ", ".join(f"{node}: {count} free" for node, count in sorted(found.free.items()))
-    detail = "; ".join(part for part in (nodes or "no schedulable node", found.said) if part)
+    detail = "; ".join(part for part in (nodes or "no schedulable node", found.explanation) if part)
     parts = Capacity(float(found.free_total), float(found.replicas_that_fit), found.growth.is_possible)
     return answer(request, parts, missing={"can_grow": found.growth.unknown}, detail=detail)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.cluster.objects import TEMPLATE_HASH_LABEL, dig, labels_of, name_of, namespace_of, seconds_of
-from bot.domain.cluster.pod_end import failed_probe_of, was_told_to_end
+from bot.domain.cluster.pod_end import failed_probe_of, was_asked_to_end
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import engine_statuses
 from bot.domain.kernel.errors import ClusterError, CutLogError
@@ -143,7 +143,7 @@ def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended
             exit_code=int(ended.get("exitCode") or 0),
             count=_count(pod, status, ended, since),
             is_previous=is_previous,
-            was_told=was_told_to_end(pod, ended),
+            was_told=was_asked_to_end(pod, ended),
             failed_probe=failed_probe_of(pod, str(status["name"]), ended, kills),
             at=seconds_of(ended.get("finishedAt")),
         )

@@ -519,7 +519,7 @@ def test_waiting_pods_take_their_room_first() -> None:
     found = capacity_for(snapshot(nodes=(node(1, gpus=2),), all_pods=(waiting,)), template())
     assert isinstance(found, Capacity)
     assert (found.replicas_that_fit, found.waiting) == (1, 1)
-    assert "1 waiting pod will take some of it first" in found.said
+    assert "1 waiting pod will take some of it first" in found.explanation
 
 
 def test_nodes_that_would_not_take_the_pod_are_named_with_the_reason() -> None:

@@ -58,7 +58,7 @@ def test_a_node_with_a_pod_that_they_shun_has_no_room_and_is_named() -> None:
     found = room(pod("llm-a", "n1", app="llm"), **apart(term()))
     assert fits(found) == 2
     assert isinstance(found, Capacity)
-    assert found.said == "n1: its pods must be apart from llm-a"
+    assert found.explanation == "n1: its pods must be apart from llm-a"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_kind_that_no_node_lists_but_running_pods_hold_is_left_out_of_the_coun
     assert fits(found) == 3
     assert isinstance(found, Capacity)
     assert found.free == {"n1": 3}
-    assert found.said == (
+    assert found.explanation == (
         "not counted, so there may be less: no node lists nvidia.com/gpumem, although running pods hold it"
     )
 
@@ -57,4 +57,4 @@ def test_pods_that_the_scheduler_does_not_look_at_take_nothing_first() -> None:
     found = room(GPUS, waiting(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]))
     assert fits(found) == 1
     assert isinstance(found, Capacity)
-    assert found.said == ""
+    assert found.explanation == ""

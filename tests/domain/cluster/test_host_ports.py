@@ -44,7 +44,7 @@ def test_a_node_whose_port_is_held_has_no_room_and_is_named() -> None:
     found = room(serving(PORT), held("llm-1", "n1", PORT), held("llm-2", "n2", PORT))
     assert fits(found) == 0
     assert isinstance(found, Capacity)
-    assert found.said == "n1: port 8000 is held by llm-1; n2: port 8000 is held by llm-2"
+    assert found.explanation == "n1: port 8000 is held by llm-1; n2: port 8000 is held by llm-2"
 
 
 @pytest.mark.parametrize(

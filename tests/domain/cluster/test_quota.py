@@ -66,7 +66,7 @@ GPUS = "requests.nvidia.com/gpu"
 def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int, said: str) -> None:
     found = capacity_of(snapshot(quotas=quotas))
     assert isinstance(found, Capacity)
-    assert (found.replicas_that_fit, said in found.said) == (fits, True)
+    assert (found.replicas_that_fit, said in found.explanation) == (fits, True)
 
 
 @pytest.mark.parametrize(

@@ -124,14 +124,14 @@ def refuse_if_rolling(snapshot: ClusterSnapshot) -> None:
     workload = workload_of(snapshot)
     state = rollout_state(workload)
     if not state.is_over and not lacks_only_room(snapshot, workload):
-        said = f"{state.updated} of {state.wanted} updated, {state.available} available"
+        status = f"{state.updated} of {state.wanted} updated, {state.available} available"
         if refused := not_created(workload, snapshot):
-            said += f"; {refused}"
+            status += f"; {refused}"
         if held := first_held(pods_of_workload(snapshot)):
-            said += f"; {held}"
+            status += f"; {held}"
         if not state.is_observed:
-            said = f"the {kind_of(workload)} controller has not seen its last change yet"
-        raise impossible(f"a rollout of {name_of(workload)} is not finished ({said})", "wait for it or roll it back")
+            status = f"the {kind_of(workload)} controller has not seen its last change yet"
+        raise impossible(f"a rollout of {name_of(workload)} is not finished ({status})", "wait for it or roll it back")
 
 
 def lacks_only_room(snapshot: ClusterSnapshot, workload: Obj) -> bool:

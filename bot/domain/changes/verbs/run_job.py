@@ -118,7 +118,7 @@ def _text(value: Any) -> str:
 
 
 def _about(pod: Obj | None, snapshot: ClusterSnapshot) -> dict[str, str]:
-    """Returns the variables that tell the Job which replica of which workload it is about."""
+    """Returns the variables with the replica and the workload that the Job is about."""
     if pod is None:
         return {}
     address = str(dig(pod, "status", "podIP") or "")
@@ -169,8 +169,8 @@ def _create(body: Obj, template: Obj, variables: Mapping[str, str]) -> Call:
     undo = delete_call(target, title=f"Delete the Job {target.name}", no_undo=TAKES_BACK)
     lines = [Difference(path="", after=target.name, text=f"one Job from {name_of(template)}: {target.name}")]
     for name, value in variables.items():
-        said = shown_value(name, value)  # the body keeps a secret, people see it masked
-        lines.append(Difference(path="", after=said, text=f"{name}={said}"))
+        shown = shown_value(name, value)  # the body keeps a secret, people see it masked
+        lines.append(Difference(path="", after=shown, text=f"{name}={shown}"))
     return Call(
         method="create",
         target=target,

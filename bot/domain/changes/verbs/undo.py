@@ -108,9 +108,9 @@ def plan_undo(situation: Situation) -> Plan:
 def _title(inverses: Sequence[_Inverse]) -> str:
     """What will happen. Calls that only moved a held rollout along are not named."""
     named = [each.call for each in inverses if not each.is_template_patch or _edits(each.call)]
-    said = list(dict.fromkeys(map(_in_words, named or [inverses[-1].call])))
-    more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
-    return "; ".join(said[:NAMED]) + more
+    descriptions = list(dict.fromkeys(map(_in_words, named or [inverses[-1].call])))
+    more = f"; and {len(descriptions) - NAMED} more" if len(descriptions) > NAMED else ""
+    return "; ".join(descriptions[:NAMED]) + more
 
 
 def _in_words(call: Call) -> str:
@@ -192,9 +192,9 @@ def staying(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> str
 
 
 def _stay_note(ledger: Sequence[LedgerEntry], undone: Sequence[LedgerEntry]) -> tuple[Circumstance, ...]:
-    if not (said := staying(ledger, undone)):
+    if not (remaining := staying(ledger, undone)):
         return ()
-    return (Circumstance(name="stays", grade="note", text=f"what was done since has no undo and stays: {said}"),)
+    return (Circumstance(name="stays", grade="note", text=f"what was done since has no undo and stays: {remaining}"),)
 
 
 def _refuse_without_undo(wanted: Sequence[LedgerEntry]) -> None:
@@ -254,8 +254,10 @@ def _beside_additions(call: Call, obj: Obj) -> Call:
 
 
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
-    said = "; ".join(difference_in_words(each.path, each.present, each.expected) for each in broken)
-    return impossible(f"the object changed since: {call.target}: {said}", "put back by hand what is still wanted")
+    differences = "; ".join(difference_in_words(each.path, each.present, each.expected) for each in broken)
+    return impossible(
+        f"the object changed since: {call.target}: {differences}", "put back by hand what is still wanted"
+    )
 
 
 def _steps(
