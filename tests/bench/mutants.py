@@ -34,7 +34,7 @@ from bot.domain.playbooks.edges import Origin
 from bot.domain.playbooks.files import TABLE_ENDING
 from bot.domain.playbooks.language import ChangeState, State
 from bot.domain.playbooks.loading.check_names import check_names
-from bot.domain.playbooks.loading.check_paths import check_ways, lint
+from bot.domain.playbooks.loading.check_paths import check_paths, lint
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.mistakes import Mistake
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -179,7 +179,7 @@ def faults_of(playbook: CompiledPlaybook) -> list[Mistake]:
     written = playbook.playbook
     found = list(check_names(written, playbook.settings, playbook.probes))
     compile_playbook(written, playbook.settings, source=playbook.source, probes=playbook.probes, report=found.append)
-    return found or list(check_ways(written))
+    return found or list(check_paths(written))
 
 
 # --- how it is played -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import yaml
 
 from bot.adapters.yaml_playbooks.files import text_of
 from bot.domain.kernel.errors import Fault, PlaybookError
-from bot.domain.playbooks.loading.yaml_words import Spot, told
+from bot.domain.playbooks.loading.yaml_words import Spot, explained
 from bot.domain.playbooks.mistakes import Path
 from bot.domain.playbooks.source import Position, Source
 
@@ -65,7 +65,7 @@ def _events_of_the_slow_reader(text: str, file: str) -> list[Event]:
     except MarkedYAMLError as error:
         problem = _one_line(error.problem or error.context or "is not YAML")
         seen, begun = _spot(error.problem_mark or error.context_mark), _spot(error.context_mark)
-        slip = told(problem, seen or Spot(0, 0), begun, text.splitlines())
+        slip = explained(problem, seen or Spot(0, 0), begun, text.splitlines())
         where = f"{file}:{slip.at.line + 1}:{slip.at.column + 1}"
         raise PlaybookError((Fault(where, slip.what, slip.hint),)) from error
     except YAMLError as error:

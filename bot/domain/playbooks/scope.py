@@ -131,10 +131,10 @@ def is_condition(path: Path, value: object) -> bool:
 def _in_templates(path: Path, value: object) -> Iterator[Written]:
     if isinstance(value, str):
         try:
-            pieces = split_template(value)
+            parts = split_template(value)
         except ExpressionError:  # this fault is reported when the template is compiled
             return
-        yield from (Written(path, text, start) for text, is_expression, start in pieces if is_expression)
+        yield from (Written(path, text, start) for text, is_expression, start in parts if is_expression)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if is_condition((*path, key), item):

@@ -36,8 +36,8 @@ def with_slo(playbook: CompiledPlaybook, target: Target, labels: Mapping[str, st
             sources[name] = source
             break
     by_default = str(_defaults(playbook)[SOURCE])
-    said = [_sources_in_words(playbook, sources, by_default), *ignored]
-    return playbook.with_settings({**found, SOURCE: "; ".join(said)})
+    texts = [_sources_in_words(playbook, sources, by_default), *ignored]
+    return playbook.with_settings({**found, SOURCE: "; ".join(texts)})
 
 
 def _candidates(

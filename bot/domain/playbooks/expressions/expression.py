@@ -271,18 +271,18 @@ def _as_cel(tokens: Sequence[_Token]) -> tuple[str, list[int]]:
             guarded.add(index + 1)
             end = _operand_end(tokens, index + 1)
             closing[end] = closing.get(end, 0) + 1
-    pieces: list[tuple[str, int]] = []
+    fragments: list[tuple[str, int]] = []
     for index, token in enumerate(tokens):
         if index in guarded:
-            pieces.append((_NONZERO.name + "(", token.start))
+            fragments.append((_NONZERO.name + "(", token.start))
         text = token.text + ".0" if token.kind == "whole" else token.text
         called = index + 1 < len(tokens) and tokens[index + 1].text == "("
-        pieces.append((_HIDDEN.get(text, text) if called else text, token.start))
-        pieces.append((")" * closing.get(index, 0) + " ", token.start + len(token.text) - 1))
+        fragments.append((_HIDDEN.get(text, text) if called else text, token.start))
+        fragments.append((")" * closing.get(index, 0) + " ", token.start + len(token.text) - 1))
     columns: list[int] = []
-    for text, start in pieces:
+    for text, start in fragments:
         columns.extend(start + 1 for _ in text)
-    return "".join(text for text, _ in pieces), columns
+    return "".join(text for text, _ in fragments), columns
 
 
 def _operand_end(tokens: Sequence[_Token], start: int) -> int:

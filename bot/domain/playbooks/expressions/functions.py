@@ -20,7 +20,7 @@ Z_OF_P95 = 1.645
 MARGIN = 0.5
 """Of what one sequence holds, for each square root of their number. This and the two below are fitted to
 `tests.bench.caps`."""
-MOST_VARIANCE = 2.0
+MAX_VARIANCE = 2.0
 """(Standard deviation ÷ mean)² of the outputs; vLLM's buckets of 1, 2, 5, 10, … make p95 too coarse to believe more."""
 DRIFTS_APART = 0.25
 """The same variance, from which on sequences that start together do not peak together."""
@@ -111,7 +111,7 @@ def _variance(spread: float) -> float:
     """Returns (standard deviation ÷ mean)² of log-normal lengths whose p95 is `spread` × their mean."""
     log_spread = min(math.log(max(1.0, spread)), Z_OF_P95**2 / 2)
     sigma = Z_OF_P95 - math.sqrt(Z_OF_P95**2 - 2 * log_spread)
-    return min(MOST_VARIANCE, math.expm1(sigma**2))
+    return min(MAX_VARIANCE, math.expm1(sigma**2))
 
 
 def nearest(number: float) -> float:

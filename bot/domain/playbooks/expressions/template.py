@@ -30,18 +30,18 @@ _MAY_BE_LEFT_OUT = re.compile(r"""\?\s*(''|"")\s*:|:\s*(''|"")\s*$""")
 
 @dataclass(frozen=True)
 class Template:
-    """Pieces of plain text and expressions, in order; `$${` stands for a literal `${`."""
+    """Parts, plain text and expressions, in order; `$${` stands for a literal `${`."""
 
     source: str
-    pieces: tuple[str | Expression, ...]
+    parts: tuple[str | Expression, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset().union(*(piece.names for piece in self.pieces if isinstance(piece, Expression)))
+        return frozenset().union(*(part.names for part in self.parts if isinstance(part, Expression)))
 
     def render(self, data: Mapping[str, Value]) -> Any:
         """Returns the value or text, or `Unknown` as soon as one expression is; a whole number becomes an int."""
-        values = [piece.evaluate(data) if isinstance(piece, Expression) else piece for piece in self.pieces]
+        values = [part.evaluate(data) if isinstance(part, Expression) else part for part in self.parts]
         known: list[Value] = []
         for value in values:
             if isinstance(value, Unknown):
@@ -56,28 +56,30 @@ class Template:
         words in parentheses in which nothing is known: ` (${before} before)`.
         `units`: of the names that may stand alone in a `${…}`; a computed value has none.
         """
-        said = [piece if isinstance(piece, str) else _in_words(piece, data, units) for piece in self.pieces]
-        if NOT_KNOWN not in said:
-            return "".join(said)
-        marked = "".join(piece if isinstance(piece, str) else _MARK for piece in self.pieces)
-        values = iter([words for words, piece in zip(said, self.pieces, strict=True) if not isinstance(piece, str)])
-        parts = [_filled(part, [next(values) for _ in range(part.count(_MARK))]) for part in _ASIDE.split(marked)]
-        return "".join(parts)
+        texts = [part if isinstance(part, str) else _in_words(part, data, units) for part in self.parts]
+        if NOT_KNOWN not in texts:
+            return "".join(texts)
+        marked = "".join(part if isinstance(part, str) else _MARK for part in self.parts)
+        values = iter([words for words, part in zip(texts, self.parts, strict=True) if not isinstance(part, str)])
+        segments = [
+            _filled(segment, [next(values) for _ in range(segment.count(_MARK))]) for segment in _ASIDE.split(marked)
+        ]
+        return "".join(segments)
 
 
-def _filled(part: str, values: list[str]) -> str:
+def _filled(segment: str, values: list[str]) -> str:
     """The words with these values; nothing, where they are in parentheses and no value is known."""
-    if _ASIDE.fullmatch(part) and NOT_KNOWN in values and not {*values} - {NOT_KNOWN, ""}:
+    if _ASIDE.fullmatch(segment) and NOT_KNOWN in values and not {*values} - {NOT_KNOWN, ""}:
         return ""
-    plain, *others = part.split(_MARK)
+    plain, *others = segment.split(_MARK)
     return plain + "".join(value + words for value, words in zip(values, others, strict=True))
 
 
-def _in_words(piece: Expression, data: Mapping[str, Value], units: Mapping[str, str]) -> str:
-    value = piece.evaluate(data)
+def _in_words(part: Expression, data: Mapping[str, Value], units: Mapping[str, str]) -> str:
+    value = part.evaluate(data)
     if isinstance(value, Unknown):
-        return "" if _MAY_BE_LEFT_OUT.search(piece.source) else NOT_KNOWN
-    return shown(value, units.get(_PAST.sub("", piece.source.strip()), ""))
+        return "" if _MAY_BE_LEFT_OUT.search(part.source) else NOT_KNOWN
+    return shown(value, units.get(_PAST.sub("", part.source.strip()), ""))
 
 
 def shown(value: Value, unit: str) -> str:
@@ -89,22 +91,22 @@ def shown(value: Value, unit: str) -> str:
 
 def compile_template(source: str, scope: Scope) -> Template:
     """Raise `ExpressionError` with the column within `source`."""
-    pieces: list[str | Expression] = []
+    parts: list[str | Expression] = []
     for text, is_expression, start in split_template(source):
         if not is_expression:
-            pieces.append(text)
+            parts.append(text)
             continue
         try:
-            pieces.append(compile_expression(text, scope, None))
+            parts.append(compile_expression(text, scope, None))
         except ExpressionError as error:
             raise error.moved(start) from error
-    return Template(source, tuple(pieces) or ("",))
+    return Template(source, tuple(parts) or ("",))
 
 
 @lru_cache(maxsize=8192)
 def split_template(source: str) -> tuple[tuple[str, bool, int], ...]:
-    """Returns pieces as (text, is it an expression, start); raise `ExpressionError` for a `${` without its end."""
-    pieces: list[tuple[str, bool, int]] = []
+    """Returns parts as (text, is it an expression, start); raise `ExpressionError` for a `${` without its end."""
+    parts: list[tuple[str, bool, int]] = []
     plain, at = "", 0
     while (sign := source.find("$", at)) >= 0:
         plain, at = plain + source[at:sign], sign
@@ -112,16 +114,16 @@ def split_template(source: str) -> tuple[tuple[str, bool, int], ...]:
             plain, at = plain + "${", at + 3
         elif source.startswith("${", at):
             if plain:
-                pieces.append((plain, False, at - len(plain)))
+                parts.append((plain, False, at - len(plain)))
                 plain = ""
             end = _end_of_expression(source, at + 2)
-            pieces.append((source[at + 2 : end], True, at + 2))
+            parts.append((source[at + 2 : end], True, at + 2))
             at = end + 1
         else:
             plain, at = plain + "$", at + 1
     if plain := plain + source[at:]:
-        pieces.append((plain, False, len(source) - len(plain)))
-    return tuple(pieces)
+        parts.append((plain, False, len(source) - len(plain)))
+    return tuple(parts)
 
 
 def _end_of_expression(source: str, start: int) -> int:

@@ -15,7 +15,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook, compile_playbook
 from bot.domain.playbooks.expressions.expression import did_you_mean, nearest
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
-from bot.domain.playbooks.loading.check_paths import check_ways, lint
+from bot.domain.playbooks.loading.check_paths import check_paths, lint
 from bot.domain.playbooks.loading.check_texts import check_texts, cut_off, unfilled
 from bot.domain.playbooks.loading.former_keys import former_keys
 from bot.domain.playbooks.loading.fragment import Fragments
@@ -62,7 +62,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
         playbook, settings, source=source, fragments=expanded.fragments, probes=probes, report=found.append
     )
     if not mistakes and not found and not earlier:
-        found.extend(check_ways(playbook))
+        found.extend(check_paths(playbook))
     unbuilt = _unbuilt(playbook, structured.broken, probes) | expanded.unbuilt
     mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _follows(mistake, unbuilt)]
     if mistakes or earlier:

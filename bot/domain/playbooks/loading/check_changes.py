@@ -128,16 +128,18 @@ def _mitigations(path: Path, state: ChangeState) -> Mistakes:
 
 
 def _mitigation(path: Path, edit: Mapping[str, Any], against: str) -> Mistakes:
-    flag, way = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
-    if way is not None and way not in DIRECTIONS:
-        yield Mistake((*path, "direction"), f"'{way}' is not a direction", did_you_mean(str(way), DIRECTIONS))
+    flag, direction = newest_table().name_of(str(edit["flag"])) or str(edit["flag"]), edit.get("direction")
+    if direction is not None and direction not in DIRECTIONS:
+        yield Mistake(
+            (*path, "direction"), f"'{direction}' is not a direction", did_you_mean(str(direction), DIRECTIONS)
+        )
     if not against and flag in mitigations().mitigations:
         hint = f"Write 'against' beside 'change', one of: {', '.join(sorted(mitigations().mitigations[flag]))}."
         yield Mistake((*path, "flag"), f"{flag} helps against one thing and harms another", hint)
-    effect = effect_of(flag, against, str(way)) if way is not None else None
+    effect = effect_of(flag, against, str(direction)) if direction is not None else None
     if effect is not None and effect.effect == "harms":
         yield Mistake(
             (*path, "direction"),
-            f"to {way} {flag} makes '{against}' worse: {effect.why}",
+            f"to {direction} {flag} makes '{against}' worse: {effect.why}",
             "Turn it the other way, or take another mitigation.",
         )

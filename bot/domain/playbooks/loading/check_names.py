@@ -156,7 +156,7 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
     match state:
         case ReadState():
             yield from _reads((*path, "read"), state.read, playbook)
-            yield from _ways_out(path, state)
+            yield from _exits(path, state)
         case RecommendState():
             yield from _reads((*path, "read"), state.read, playbook)
         case AskState():
@@ -186,21 +186,21 @@ def _state(path: Path, state: State, playbook: Playbook, settings: Mapping[str, 
 
 def _nowhere(path: Path, state: State) -> Mistakes:
     """Reports outcomes that must lead somewhere, and are an empty text."""
-    ways: list[tuple[Path, str]] = []
+    exits: list[tuple[Path, str]] = []
     match state:
         case AskState():
-            ways = [(("choices", key, "to"), choice.to) for key, choice in state.choices.items()]
+            exits = [(("choices", key, "to"), choice.to) for key, choice in state.choices.items()]
         case ChangeState():
-            ways = [(("done",), state.done)]
+            exits = [(("done",), state.done)]
         case RecommendState():
-            ways = [(("none_possible",), state.none_possible)]
+            exits = [(("none_possible",), state.none_possible)]
         case WatchState():
-            ways = [(("held",), state.held), *((("broke", i, "to"), broke.to) for i, broke in enumerate(state.broke))]
+            exits = [(("held",), state.held), *((("broke", i, "to"), broke.to) for i, broke in enumerate(state.broke))]
         case _:
             pass
-    for way, to in ways:
+    for key, to in exits:
         if not to:
-            yield Mistake((*path, *way), f"'{way[-1]}' is empty", "Name the state that it leads to.")
+            yield Mistake((*path, *key), f"'{key[-1]}' is empty", "Name the state that it leads to.")
 
 
 def _nothing_read(path: Path, state: State, playbook: Playbook) -> Mistakes:
@@ -237,7 +237,7 @@ def _reads(path: Path, read: tuple[str, ...], playbook: Playbook) -> Mistakes:
         yield from known((*path, index), name, playbook.signals, "signal")
 
 
-def _ways_out(path: Path, state: ReadState) -> Mistakes:
+def _exits(path: Path, state: ReadState) -> Mistakes:
     last = len(state.go) - 1
     for index, go in enumerate(state.go):
         at: Path = (*path, "go", index)

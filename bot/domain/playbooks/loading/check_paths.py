@@ -30,7 +30,7 @@ Mistakes = Iterator[Mistake]
 NOTHING_OPENS = "no alert opens this playbook"
 
 
-def check_ways(playbook: Playbook) -> Mistakes:
+def check_paths(playbook: Playbook) -> Mistakes:
     graph = {name: frozenset(edge.to for edge in edges_of(state)) for name, state in playbook.states.items()}
     reached = reachable(graph, [playbook.start])
     for name in graph.keys() - reached:
@@ -99,8 +99,8 @@ def _loops(playbook: Playbook) -> Mistakes:
     circles = _on_a_circle(beyond)
     for name in states:
         if name in circles:
-            way = _shortest_loop(beyond, name)
-            yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {way}", "Lead out of it.")
+            loop = _shortest_loop(beyond, name)
+            yield Mistake(("states", name, "beyond"), f"'beyond' goes round in a circle: {loop}", "Lead out of it.")
     # A state with a limit of entries ends every loop through it; only its `beyond` exit may be taken forever.
     by_itself = {
         name: beyond[name] if _is_limited(state) else _successors(edges_of(state)) for name, state in states.items()
@@ -156,15 +156,15 @@ def _successors(edges: Iterable[Edge]) -> frozenset[str]:
 
 
 def _shortest_loop(graph: Graph, start: str) -> str:
-    ways = [[start]]
+    paths = [[start]]
     seen: set[str] = set()
-    for way in ways:  # grows while it is walked: breadth first
-        for to in sorted(graph[way[-1]]):
+    for path in paths:  # grows while it is walked: breadth first
+        for to in sorted(graph[path[-1]]):
             if to == start:
-                return " → ".join([*way, start])
+                return " → ".join([*path, start])
             if to not in seen:
                 seen.add(to)
-                ways.append([*way, to])
+                paths.append([*path, to])
     return start
 
 

@@ -74,8 +74,8 @@ def _plain(state: State) -> Iterator[tuple[Path, str]]:
         case DivertState():
             yield ("why",), state.why
         case ReadState():
-            for index, way in enumerate(state.go):
-                yield ("go", index, "note"), way.note
+            for index, clause in enumerate(state.go):
+                yield ("go", index, "note"), clause.note
         case _:
             return
 

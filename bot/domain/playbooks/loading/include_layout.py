@@ -136,11 +136,11 @@ def _all_states(site: Site) -> Iterator[tuple[Site, str]]:
 def _unlike(at: Path, fragment: Fragment, state: Mapping[str, Any]) -> Iterator[Mistake]:
     """Reports where an include does not match the fragment's declaration."""
     given, exits = state.get("with", {}), state.get("exits", {})
-    for noun, key, known, said in (
+    for noun, key, known, used in (
         ("parameter", "with", fragment.parameters, given),
         ("exit", "exits", fragment.exits, exits),
     ):
-        for name in said.keys() - known.keys():
+        for name in used.keys() - known.keys():
             what = f"the fragment '{fragment.fragment}' has no {noun} '{name}'"
             yield Mistake((*at, key, name), what, did_you_mean(name, known), at_key=True)
     missing = [f"with: {name}" for name, p in fragment.parameters.items() if p.is_required and name not in given]

@@ -35,9 +35,9 @@ def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
             continue
         at = ("states", name, "otherwise")
         left = [outcome for outcome in OUTCOMES[kind] if outcome not in state]
-        ways = state["go"] if kind == "go" and isinstance(state["go"], list) else []
-        is_last = ways != [] and not any(isinstance(way, Mapping) and "otherwise" in way for way in ways)
-        if ways and not is_last:
+        clauses = state["go"] if kind == "go" and isinstance(state["go"], list) else []
+        is_last = clauses != [] and not any(isinstance(clause, Mapping) and "otherwise" in clause for clause in clauses)
+        if clauses and not is_last:
             what = "'otherwise' is written twice: under 'go', and beside it"
             hint = "Write 'unknown' for where a condition that cannot be decided leads."
             faults.append(source.fault(Mistake(at, what, hint, at_key=True)))
@@ -48,7 +48,7 @@ def with_otherwise(source: Source) -> tuple[Source, tuple[Fault, ...]]:
         filled[name] |= dict.fromkeys(left, state["otherwise"])
         written |= {("states", name, outcome): at for outcome in left}
         if is_last:
-            filled[name]["go"] = [*ways, {"otherwise": state["otherwise"]}]
-            way: Path = ("states", name, "go", len(ways))
-            written |= {way: at, (*way, "otherwise"): at}
+            filled[name]["go"] = [*clauses, {"otherwise": state["otherwise"]}]
+            place: Path = ("states", name, "go", len(clauses))
+            written |= {place: at, (*place, "otherwise"): at}
     return with_states(source, filled, written) if written else source, tuple(faults)

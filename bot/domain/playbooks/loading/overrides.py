@@ -33,7 +33,7 @@ def values_of_override(
         found.extend(check_names(playbook.playbook, settings | values, playbook.probes))
         place += f" (with {', '.join(pattern for pattern, _ in below)})" if below else ""
     if found:
-        raise PlaybookError(tuple(Fault(place, _said(mistake), mistake.hint) for mistake in found))
+        raise PlaybookError(tuple(Fault(place, _text(mistake), mistake.hint) for mistake in found))
     return values
 
 
@@ -89,6 +89,6 @@ def _can_be_equal(one: str, other: str) -> bool:
     return False
 
 
-def _said(mistake: Mistake) -> str:
+def _text(mistake: Mistake) -> str:
     name = mistake.path[1] if len(mistake.path) > 1 else ""
     return f"{name}: {mistake.what}" if name else mistake.what

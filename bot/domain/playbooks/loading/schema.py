@@ -38,8 +38,8 @@ def playbook_schema(probes: Probes) -> dict[str, Any]:
     for model, field, known in _vocabulary(probes):
         enum = definitions[model]["properties"][field]
         enum["enum"] = sorted(known)
-        if said := [help_of[word] for word in enum["enum"] if word in help_of]:
-            enum["enumDescriptions"] = said  # nonstandard: editors show one beside each word
+        if descriptions := [help_of[word] for word in enum["enum"] if word in help_of]:
+            enum["enumDescriptions"] = descriptions  # nonstandard: editors show one beside each word
     return _finished("A playbook of the incident bot", schema)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SAID: tuple[tuple[str, str, str], ...] = (
+_MESSAGES: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
         "a key cannot stand here",
@@ -62,15 +62,15 @@ QUOTES = "Put the whole text in the other kind of quotes; or a quote above is no
 _AFTER_QUOTE = re.compile(r".*['\"]\s*")
 
 
-def told(problem: str, seen: Spot, begun: Spot | None, lines: Sequence[str]) -> Slip:
+def explained(problem: str, seen: Spot, begun: Spot | None, lines: Sequence[str]) -> Slip:
     """Returns what is wrong and where: often above the reported place, where the reader started."""
     in_line = lines[seen.line][: seen.column] if seen.line < len(lines) else ""
     if "but found '<scalar>'" in problem and _AFTER_QUOTE.fullmatch(in_line):
         return Slip(seen, "a text goes on after its closing quote", QUOTES)
     if slip := _slip_near(seen.line, lines):
         return slip
-    is_late = any(said in problem for said in _LATE)
-    is_open = any(said in problem for said in _BRACKETS) and begun is not None and begun.line < seen.line
+    is_late = any(message in problem for message in _LATE)
+    is_open = any(message in problem for message in _BRACKETS) and begun is not None and begun.line < seen.line
     what, hint = _in_plain_words(problem)
     return Slip(begun if begun is not None and (is_late or is_open) else seen, what, hint)
 
@@ -87,7 +87,7 @@ def _slip_near(line: int, lines: Sequence[str]) -> Slip | None:
 
 def _in_plain_words(problem: str) -> tuple[str, str]:
     """Returns unrecognized messages in the reader's words."""
-    for said, what, hint in _SAID:
-        if said in problem:
+    for message, what, hint in _MESSAGES:
+        if message in problem:
             return what, hint
     return problem, "Indent with spaces, close quotes and brackets, and put odd texts in quotes."

@@ -64,7 +64,7 @@ def section_picture(compiled: CompiledPlaybook, section: str) -> Picture:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Text:
     text: str
     tone: str
     is_strong: bool = False
@@ -90,11 +90,11 @@ class _Overview:
     def _rows(self) -> Iterator[Row]:
         sizes, y = SECTIONS, SECTIONS.top
         for name, below in zip(self._names, [*self._names[1:], ""], strict=True):
-            said = list(self._said(name))
+            texts = list(self._texts(name))
             under = y + sizes.head
             lines = tuple(
                 Line(one.text, one.tone, under + sizes.line * (place + 0.5), one.is_strong)
-                for place, one in enumerate(said)
+                for place, one in enumerate(texts)
             )
             height = sizes.head + sizes.line * len(lines) + (5 if lines else 0)
             is_visited, is_current = name in self._visited, name == self._here
@@ -119,19 +119,19 @@ class _Overview:
     def _members(self, section: str) -> list[str]:
         return [state for state in self._playbook.states if self._sections[state] == section]
 
-    def _said(self, section: str) -> Iterator[_Said]:
+    def _texts(self, section: str) -> Iterator[_Text]:
         if not self._path:
             yield from self._what_it_may_do(section)
         elif section in self._visited:
             yield from self._steps(section)
 
-    def _what_it_may_do(self, section: str) -> Iterator[_Said]:
+    def _what_it_may_do(self, section: str) -> Iterator[_Text]:
         states = [self._playbook.states[name] for name in self._members(section)]
         questions = sum(isinstance(state, AskState) for state in states)
         counted = f"{len(states)} step{'' if len(states) == 1 else 's'}"
         if questions:
             counted += f", {questions} question{'' if questions == 1 else 's'} to people"
-        yield _Said(counted, "read")
+        yield _Text(counted, "read")
         changes = [words(state.change).lower() for state in states if isinstance(state, ChangeState)]
         diverts = [state.divert for state in states if isinstance(state, DivertState)]
         ends = [words(state.end).lower() for state in states if isinstance(state, EndState)]
@@ -142,35 +142,35 @@ class _Overview:
         yield from _listed("may go over to: ", others, "divert")
         yield from _listed("ends: ", ends, "end")
 
-    def _steps(self, section: str) -> Iterator[_Said]:
+    def _steps(self, section: str) -> Iterator[_Text]:
         """Returns the run's steps here, in order; a fragment is one step."""
         through = [row for row, _ in groupby(self._row_of(state) for state in self._path)]
         times = Counter(through)
         here = [row for row in dict.fromkeys(through) if self._sections[self._state_of(row)] == section]
         if len(here) > MAX_STEPS:
-            yield _Said(f"… {len(here) - MAX_STEPS} steps before", "read")
+            yield _Text(f"… {len(here) - MAX_STEPS} steps before", "read")
         for row in here[-MAX_STEPS:]:
             is_current = bool(self._current) and row == self._row_of(self._current)
             if not is_current:
                 again = f" ×{times[row]}" if times[row] > 1 else ""
                 title, kind = self._step(row)
-                yield _Said(f"{short(title, LINE_CHARACTERS - 6)}{again}", kind)
+                yield _Text(f"{short(title, LINE_CHARACTERS - 6)}{again}", kind)
         if section == self._here:
             yield from self._now()
 
-    def _now(self) -> Iterator[_Said]:
+    def _now(self) -> Iterator[_Text]:
         current, row = self._current, self._row_of(self._current)
         title = title_of(self._playbook, current)
         inside = "" if row == current else f"{words(row)}: "
         kind = kind_of(self._playbook.states[current])
-        yield _Said(short(f"▶ {inside}{title}", LINE_CHARACTERS - 8), kind, is_strong=True)
+        yield _Text(short(f"▶ {inside}{title}", LINE_CHARACTERS - 8), kind, is_strong=True)
         after: dict[str, list[str]] = {}
         for edge in edges_of(self._playbook.states[current]):
             after.setdefault(edge.to, []).append(label_of(edge))
         for to, labels in list(after.items())[:MAX_NEXT]:
             label = short(" / ".join(labels), LABEL_CHARACTERS)
             target = short(title_of(self._playbook, to), LINE_CHARACTERS - 10 - len(label))
-            yield _Said(f"      {label} → {target}", "read")
+            yield _Text(f"      {label} → {target}", "read")
 
     def _row_of(self, state: str) -> str:
         return self._fragments.get(state, state)
@@ -190,8 +190,8 @@ class _Overview:
         return f"{words(row)}: {title_of(self._playbook, state)}", kind
 
 
-def _listed(head: str, names: Sequence[str], tone: str) -> Iterator[_Said]:
+def _listed(head: str, names: Sequence[str], tone: str) -> Iterator[_Text]:
     if names:
         text = head + ", ".join(dict.fromkeys(names))
         for line in textwrap.wrap(text, LINE_CHARACTERS, break_on_hyphens=False, max_lines=MAX_LINES, placeholder=" …"):
-            yield _Said(line, tone)
+            yield _Text(line, tone)

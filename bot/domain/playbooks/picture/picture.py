@@ -121,8 +121,8 @@ def picture(
 ) -> Picture:
     """Draws each state as a row.
 
-    `way` are the states that a run entered; `folded` are states that are drawn as one row, by that row's name. `others`
-    are rows that are not drawn, with their titles: exits lead there by name only.
+    `path` has the states that a run entered; `folded` are states that are drawn as one row, by that row's name.
+    `others` are rows that are not drawn, with their titles: exits lead there by name only.
     """
     drawing = _Drawing(playbook, folded or {}, path, current, others or {})
     rows = tuple(drawing.rows())
@@ -210,7 +210,10 @@ def lanes_of(rows: Sequence[Row]) -> tuple[Lane, ...]:
 def _lanes(rows: Sequence[Row]) -> Iterator[Lane]:
     for row in rows:
         coming = [
-            (way.y, way.is_taken) for other in rows for way in other.exits if way.to == row.name and not way.is_next
+            (each.y, each.is_taken)
+            for other in rows
+            for each in other.exits
+            if each.to == row.name and not each.is_next
         ]
         if coming:
             ys = [y for y, _ in coming] + [row.entry]

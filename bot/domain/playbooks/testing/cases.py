@@ -62,8 +62,8 @@ class Expected(Strict):
     """State to the note that people read of what it found out when it was last entered, or to a part of that note."""
 
 
-Said = str | Answer
-Spoken = dict[str, str | Answer | tuple[Said, ...]]
+Reply = str | Answer
+Replies = dict[str, str | Answer | tuple[Reply, ...]]
 Outcomes = dict[str, str | tuple[str, ...]]
 
 
@@ -79,14 +79,14 @@ class Circumstances(Strict):
     """Signal to its value; a probe to its parts; `{unknown: reason}` for either. What is not given is unknown."""
     at: dict[str, dict[str, Any] | tuple[dict[str, Any], ...]] = {}
     """What is read differently in a state."""
-    answers: Spoken = {}
+    answers: Replies = {}
     """State to the choice that is pressed there, or `expired` when nobody answers."""
     changes: Outcomes = {}
-    """State to what becomes of its change, `done` where nothing is said."""
+    """State to what becomes of its change, `done` by default."""
     results: dict[str, dict[str, float | bool | str]] = {}
-    """State to what its change comes back with (`run_job`, `probe_request`); where nothing is said it is unknown."""
+    """State to what its change comes back with (`run_job`, `probe_request`); unknown by default."""
     watches: Outcomes = {}
-    """State to the verdict of its watch; where nothing is said, the readings decide."""
+    """State to the verdict of its watch; by default the readings decide."""
     diverts: Outcomes = {}
     """State to the end of the playbook that it diverts to."""
 
@@ -124,11 +124,11 @@ def _merged(below: Any, above: Any) -> Any:
     return {**below, **{name: _merged(below[name], value) if name in below else value for name, value in above.items()}}
 
 
-def nth(said: T | tuple[T, ...] | None, number: int) -> T | None:
+def nth(items: T | tuple[T, ...] | None, number: int) -> T | None:
     """Returns the item for the `number`th time, from 1; the last item repeats."""
-    if not isinstance(said, tuple):
-        return said
-    return said[min(number, len(said)) - 1] if said else None
+    if not isinstance(items, tuple):
+        return items
+    return items[min(number, len(items)) - 1] if items else None
 
 
 # --- readings ---------------------------------------------------------------------------------------------------------
@@ -141,15 +141,15 @@ def given_at(case: Circumstances, state: str, number: int) -> Mapping[str, Any]:
     return given
 
 
-def reading_of(name: str, spec: SignalSpec, said: Any, *, at: float) -> Reading:
-    if said is None:
+def reading_of(name: str, spec: SignalSpec, given: Any, *, at: float) -> Reading:
+    if given is None:
         return unknown(name, "the table does not say", at=at)
-    if isinstance(said, Mapping) and set(said) == {"unknown"}:
-        return unknown(name, str(said["unknown"]), at=at)
+    if isinstance(given, Mapping) and set(given) == {"unknown"}:
+        return unknown(name, str(given["unknown"]), at=at)
     if not isinstance(spec, ProbeSignal):
-        return Reading(name=name, value=_number(said), at=at, source="the table")
-    known = {part: value for part, value in said.items() if not isinstance(value, Mapping)}
-    missing = {part: str(value["unknown"]) for part, value in said.items() if isinstance(value, Mapping)}
+        return Reading(name=name, value=_number(given), at=at, source="the table")
+    known = {part: value for part, value in given.items() if not isinstance(value, Mapping)}
+    missing = {part: str(value["unknown"]) for part, value in given.items() if isinstance(value, Mapping)}
     fields = {part: _number(value) for part, value in known.items()}
     return Reading.model_validate(
         {"name": name, "fields": fields, "unknown_parts": missing, "at": at, "source": "the table"}
@@ -246,15 +246,15 @@ def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlayboo
             yield from _given((*at, "at", state) if index is None else (*at, "at", state, index), one, playbook)
     yield from _results((*at, "results"), case.results, playbook)
     for key, kind in (("answers", ""), ("changes", "change"), ("watches", "watch"), ("diverts", "divert")):
-        said: Mapping[str, Any] = getattr(case, key)
-        for state, what in said.items():
+        outcomes: Mapping[str, Any] = getattr(case, key)
+        for state, what in outcomes.items():
             path: Path = (*at, key, state)
             yield from _all_known((*at, key), [state], playbook.playbook.states, "state")
             if state in playbook.playbook.states:
                 if kind and playbook.kind(state) != kind:
                     yield Mistake(path, f"'{state}' is no {kind}, it is a {playbook.kind(state)}", at_key=True)
                 else:
-                    yield from _said(path, key, state, what if isinstance(what, tuple) else (what,), playbook)
+                    yield from _outcomes(path, key, state, what if isinstance(what, tuple) else (what,), playbook)
 
 
 def _results(at: Path, results: Mapping[str, Mapping[str, Any]], playbook: CompiledPlaybook) -> Mistakes:
@@ -267,7 +267,7 @@ def _results(at: Path, results: Mapping[str, Mapping[str, Any]], playbook: Compi
         yield from _all_known((*at, name), parts, known or parts, "part")
 
 
-def _said(path: Path, key: str, state: str, what: Iterable[Any], playbook: CompiledPlaybook) -> Mistakes:
+def _outcomes(path: Path, key: str, state: str, what: Iterable[Any], playbook: CompiledPlaybook) -> Mistakes:
     words = _words(key, state, playbook)
     for one in what:
         word = one.choice if isinstance(one, Answer) else str(one)
@@ -309,24 +309,24 @@ def _words(key: str, state: str, playbook: CompiledPlaybook) -> frozenset[str]:
 def _given(at: Path, given: Mapping[str, Any], playbook: CompiledPlaybook) -> Mistakes:
     signals = playbook.playbook.signals
     yield from _all_known(at, given, signals, "signal")
-    for name, said in given.items():
+    for name, stated in given.items():
         spec = signals.get(name)
-        if spec is None or _is_unknown(said):
+        if spec is None or _is_unknown(stated):
             continue
         if not isinstance(spec, ProbeSignal):
-            yield from _value((*at, name), said, names_of_signal(name, spec, playbook.probes)[name])
-        elif not isinstance(said, Mapping):
+            yield from _value((*at, name), stated, names_of_signal(name, spec, playbook.probes)[name])
+        elif not isinstance(stated, Mapping):
             yield Mistake((*at, name), f"'{name}' is a probe: give its parts", at_key=True)
         else:
             parts = playbook.probes[spec.probe].kinds
-            yield from _all_known((*at, name), said, parts, f"part of '{spec.probe}'")
-            for part, value in said.items():
+            yield from _all_known((*at, name), stated, parts, f"part of '{spec.probe}'")
+            for part, value in stated.items():
                 if part in parts and not _is_unknown(value):
                     yield from _value((*at, name, part), value, parts[part])
 
 
-def _is_unknown(said: Any) -> bool:
-    return isinstance(said, Mapping) and set(said) == {"unknown"}
+def _is_unknown(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"unknown"}
 
 
 def _value(at: Path, value: Any, kind: Kind) -> Mistakes:
