@@ -212,7 +212,7 @@ def summary(run: Run) -> Iterator[str]:
     yield ""
     yield f"path: {' → '.join(run.findings.path)}"
     for request in run.requests.values():
-        yield f"proposed in '{request.state}': {request.plan.title} ({request.said})"
+        yield f"proposed in '{request.state}': {request.plan.title} ({request.status_text})"
     yield f"ended: {run.ending}"
 
 

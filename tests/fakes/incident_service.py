@@ -135,7 +135,7 @@ class KnownPeople:
         self.guests: frozenset[str] = frozenset()
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        heard = tuple(each.team for each in policy.heard if each.team in self.teams.get(user, ()))
+        heard = tuple(each.team for each in policy.all_demands if each.team in self.teams.get(user, ()))
         if heard:
             return Authority(allowed=True, reason="", teams=heard, read_at=at)
         found = await self.may_operate(user, at=at)

@@ -386,7 +386,9 @@ class History:
         """Membership is read for the people whom the request names, as the bot does."""
         press = effect.press
         request = self.run.requests.get(press.about)
-        asked = [] if request is None else [each for each in request.policy.heard if self._is_in(press.user, each)]
+        asked = (
+            [] if request is None else [each for each in request.policy.all_demands if self._is_in(press.user, each)]
+        )
         teams = tuple(sorted({each.team for each in asked} if request else self.teams[press.user]))
         authority = Authority(
             allowed=bool(teams), reason="known" if teams else "a stranger", teams=teams, read_at=self.at

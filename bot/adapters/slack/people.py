@@ -50,7 +50,7 @@ class SlackPeople:
         self._names: tuple[float, dict[str, str]] = (float("-inf"), {})
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        found, _ = await self._judge(self._now, user, policy.heard, at, "approve this")
+        found, _ = await self._judge(self._now, user, policy.all_demands, at, "approve this")
         return found
 
     async def may_operate(self, user: str, *, at: float) -> Authority:

@@ -153,7 +153,7 @@ class TargetApprovers(People):
 class Teams(Section):
     """Teams that are called, and whose approval a change may ask for.
 
-    Where nobody is named, the approvers decide, and the lead or who is on call is called; it is said.
+    Where nobody is named, the approvers decide, the lead or who is on call is called, and messages name the gap.
     """
 
     serving: Team = Team()

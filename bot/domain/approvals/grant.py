@@ -18,7 +18,7 @@ from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.runbook import Runbook
 
 RequestStatus = Literal["open", "granted", "refused", "expired", "superseded", "withdrawn", "advised"]
-SAID = {"open": "open", "granted": "approved", "superseded": "replaced"}
+STATUS_TEXTS = {"open": "open", "granted": "approved", "superseded": "replaced"}
 """What people read for a status; the others are words already."""
 
 
@@ -79,7 +79,7 @@ class Policy(BaseModel):
         return next(filter(None, named), "")
 
     @property
-    def heard(self) -> tuple[Demand, ...]:
+    def all_demands(self) -> tuple[Demand, ...]:
         """Returns every team whose presses count here."""
         return (*self.demands, self.break_glass) if self.break_glass else self.demands
 
@@ -158,7 +158,7 @@ class Alternative(BaseModel):
 
 
 class CarriedOut(BaseModel):
-    """What a person said to have done, or to do, where the bot only advised."""
+    """What a person reports to have done, or to do, where the bot only advised."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -232,9 +232,9 @@ class Request(BaseModel):
         return f"request:{self.request_id}"
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """Its status in words: `approved`, `refused`, `replaced`."""
-        return SAID.get(self.status, self.status)
+        return STATUS_TEXTS.get(self.status, self.status)
 
     @property
     def called(self) -> str:

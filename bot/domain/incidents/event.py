@@ -157,11 +157,11 @@ class CommandKind(NamedTuple):
     """When a command counts, and what it shows."""
 
     when_closed: bool = False
-    """Heard by a closed incident."""
+    """A closed incident accepts it."""
     is_written: bool = False
     """What people add to an incident; the report of a closed one is stored again with it."""
     without_playbook: bool = False
-    """Heard by an incident whose playbook cannot be read any more."""
+    """An incident whose playbook cannot be read any more accepts it."""
     shows_presence: bool = False
     """Somebody is there: nobody needs to be called any more."""
 

@@ -67,7 +67,7 @@ class Moments(Mapping[str, float]):
             return self._starts_at
         of, _, rest = name.partition(".")
         state, _, part = rest.partition(".")
-        at = self._read(state, part) if of == "results" else self._said(state, part) if of == "forms" else None
+        at = self._read(state, part) if of == "results" else self._entered(state, part) if of == "forms" else None
         if at is None:
             raise KeyError(name)
         return at
@@ -76,14 +76,14 @@ class Moments(Mapping[str, float]):
         reading = self._findings.results[state][signal]
         return reading.at if reading.at > 0 and reading.is_known else None
 
-    def _said(self, state: str, field: str) -> float | None:
+    def _entered(self, state: str, field: str) -> float | None:
         return moment_in(self._findings.forms[state][field])
 
     def __iter__(self) -> Iterator[str]:
         findings = self._findings
         read = (f"results.{state}.{name}" for state, earlier in findings.results.items() for name in earlier)
-        said = (f"forms.{state}.{field}" for state, form in findings.forms.items() for field in form)
-        return (name for name in (*read, *said, STARTS_AT) if name in self)
+        entered = (f"forms.{state}.{field}" for state, form in findings.forms.items() for field in form)
+        return (name for name in (*read, *entered, STARTS_AT) if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -170,8 +170,8 @@ def _deviation_of_end(expected: Expected, found: Rehearsed) -> str:
         return f"the end '{expected.ends}' was expected, and {where}"
     question = found.run.open_question
     if expected.asks and (question is None or expected.asks not in question.text):
-        said = f"it asks '{question.text}'" if question else _ended(found)
-        return f"a question with '{expected.asks}' was expected, and {said}"
+        actual = f"it asks '{question.text}'" if question else _ended(found)
+        return f"a question with '{expected.asks}' was expected, and {actual}"
     if expected.severity and found.run.severity != expected.severity:
         return f"the severity '{expected.severity}' was expected, and it is '{found.run.severity}'"
     if found.stopped and not expected.ends and not expected.asks and (not expected.path or expected.path[-1] == GAP):

@@ -28,7 +28,7 @@ NEXT_STATUS = "status:next:due"
 """The deadline for the next status update."""
 SILENCE_ENDS = "silence:next:end"
 """When the next silence expires in Alertmanager."""
-CALM_LOOK = "calm:next:look"
+CALM_CHECK = "calm:next:look"
 """When it is read again whether the trouble is gone, while the incident waits for people."""
 PARKED_REMINDER = "parked:next:reminder"
 """When people are reminded of a parked incident."""
@@ -280,7 +280,7 @@ class Run(_Frozen):
     """The address of the target's dashboard, with `$from` and `$to` still open; empty if there is none."""
     alerts_resolved_at: float | None = None
     calm_since: float | None = None
-    """Since when each look found the trouble gone, while the incident waits for people."""
+    """Since when each check found the trouble gone, while the incident waits for people."""
     parked: Parked | None = None
     parked_before: tuple[ParkedIncident, ...] = ()
     """Incidents of this target that were parked when this one opened."""

@@ -59,7 +59,7 @@ class Series(_Fact):
 
     @property
     def was_beyond_a_limit(self) -> bool:
-        """Whether it was at some time on the wrong side of one of its limits; above is wrong if not said otherwise."""
+        """Whether it was at some time on the wrong side of one of its limits; above is wrong by default."""
         values = [value for _, value in self.points]
         if self.better == "higher":
             return any(value < limit.value for limit in self.limits for value in values)
@@ -144,7 +144,7 @@ def as_evidence(lines: Sequence[Series]) -> dict[str, object]:
     return {"series": [line.model_dump(mode="json") for line in lines]}
 
 
-def told(lines: Sequence[Series]) -> str:
+def series_in_words(lines: Sequence[Series]) -> str:
     known = [f"{line.signal} ({len(line.points)} points)" for line in lines if line.points]
     unread = [f"{line.signal} unknown: {line.unknown}" for line in lines if not line.points]
     return "; ".join([*known, *unread]) or "no signal of this playbook is held against a setting"

@@ -53,7 +53,7 @@ from bot.domain.signals.signal import DURATION, Reading, Value
 from bot.domain.signals.specs import OF_ENGINES, ProbeSignal, SignalSpec
 from bot.domain.signals.values import Overlaid, Under, Within
 
-MOST_SEEN = 4
+MAX_SEEN = 4
 """Of a part of a watch that more readings keep from holding, people read its name."""
 CONCLUSIONS_KEPT = 256
 PRESENCE_PROBE = "rollout_progress"
@@ -135,7 +135,7 @@ class _Derived:
         return {f"{SETTINGS_PREFIX}{name}": DURATION for name in durations}
 
     @cached_property
-    def signals_told(self) -> tuple[str, ...]:
+    def mentioned_signals(self) -> tuple[str, ...]:
         mentions = (mention for each in findings_of(self._playbook) for mention in names_in(each.source))
         named = {mention.split(".")[0] for mention in mentions}
         return tuple(name for name in self._playbook.signals if name in named)
@@ -249,8 +249,8 @@ class CompiledPlaybook:
         Those come from the same pages, and sentences from readings of different times would contradict themselves.
         """
         signals = self.playbook.signals
-        told = self.signals_told if self.kind(name) == "watch" else ()
-        shown = {each: signals[each] for each in told if isinstance(signals[each], OF_ENGINES)}
+        mentioned = self.mentioned_signals if self.kind(name) == "watch" else ()
+        shown = {each: signals[each] for each in mentioned if isinstance(signals[each], OF_ENGINES)}
         return shown | {each: signals[each] for each in self.needs(name)}
 
     def seconds(self, text: str) -> float:
@@ -275,7 +275,7 @@ class CompiledPlaybook:
     def no_longer(self, name: str, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
         """Returns the present values behind the `still` of a change, in words for people; `units` as for `text`.
 
-        Of signals that are one value, where there is one: `count 0` or `early no` tells a reader little beside them.
+        Of signals that are one value, where there is one: `count 0` or `early no` adds little for a reader beside them.
         """
         still = self._derived.state(name).still
         if still is None:
@@ -296,9 +296,9 @@ class CompiledPlaybook:
             lacks = "" if reading is None or not reading.is_known else reading.unknown_parts.get(part, "")
             names.append(f"{label}: {called}" if lacks else label)
             causes.append(lacks or (reading.unknown if reading is not None else ""))
-        said = f"{', '.join(dict.fromkeys(names))} could not be read" if names else unknown.reason
+        text = f"{', '.join(dict.fromkeys(names))} could not be read" if names else unknown.reason
         why = "; ".join(dict.fromkeys(filter(None, causes)))
-        return said + (f" ({why})" if why else "")
+        return text + (f" ({why})" if why else "")
 
     def _seen(self, expression: Expression, data: Data, units: Mapping[str, str], names: Iterable[str] = ()) -> str:
         """The present values of an expression's readings, or of these; settings are known and left out."""
@@ -390,9 +390,9 @@ class CompiledPlaybook:
         return self._derived.state(name).texts[key].in_words(values, {**self._units, **units})
 
     @property
-    def signals_told(self) -> tuple[str, ...]:
+    def mentioned_signals(self) -> tuple[str, ...]:
         """Returns the signals that `users` and `diagnoses` mention."""
-        return self._derived.signals_told
+        return self._derived.mentioned_signals
 
     @property
     def words_of_signals(self) -> Mapping[str, Mapping[str, str]]:
@@ -402,7 +402,7 @@ class CompiledPlaybook:
     def conclusion(self, data: Data, units: Mapping[str, str] = NO_UNITS) -> Conclusion:
         """Returns what these values mean. Most readings repeat, so the last conclusions are kept."""
         data, units = self._with_settings(data), {**self._units, **units}
-        key = (tuple(_hashable(data.get(name)) for name in self._names_told), *units.items())
+        key = (tuple(_hashable(data.get(name)) for name in self._mentioned_names), *units.items())
         if key not in self._concluded:
             if len(self._concluded) >= CONCLUSIONS_KEPT:
                 self._concluded.clear()
@@ -412,7 +412,7 @@ class CompiledPlaybook:
         return self._concluded[key]
 
     @cached_property
-    def _names_told(self) -> tuple[str, ...]:
+    def _mentioned_names(self) -> tuple[str, ...]:
         each = [*self._derived.users, *self._derived.diagnoses]
         texts = frozenset[str]().union(*(one.title.names | one.say.names for one in each))
         return tuple(texts.union(*(one.when.names for one in each if one.when is not None)))
@@ -466,14 +466,14 @@ class CompiledPlaybook:
         A part that many readings keep from holding is called by its name: nobody reads them all.
         """
         data, written = self._with_settings(data), self._derived.state(name).parts
-        told: dict[str, dict[str, None]] = {}
+        by_label: dict[str, dict[str, None]] = {}
         for part in parts:
             seen = self._readings_in(keeping_false(written[part], data), data, units, in_detail=True)
-            if not 0 < len(seen) <= MOST_SEEN:
+            if not 0 < len(seen) <= MAX_SEEN:
                 seen = [(part.replace("_", " "), "", "")]
             for label, of, value in seen:
-                told.setdefault(f"{label}:" if of else label, {})[f"{of} {value}".strip()] = None
-        return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in told.items())
+                by_label.setdefault(f"{label}:" if of else label, {})[f"{of} {value}".strip()] = None
+        return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in by_label.items())
 
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""

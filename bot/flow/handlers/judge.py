@@ -22,7 +22,9 @@ class JudgeHandler:
             authority = await self._people.may_operate(press.user, at=context.now)
         elif request is not None and request.status != "open":
             # The press can no longer have an effect, so the account is not looked up.
-            authority = Authority(allowed=False, reason=f"the request was {request.said} already", read_at=context.now)
+            authority = Authority(
+                allowed=False, reason=f"the request was {request.status_text} already", read_at=context.now
+            )
         elif policy is not None:
             authority = await self._people.authority(press.user, policy, at=context.now)
         else:

@@ -181,7 +181,7 @@ def test_the_glass_is_for_two_teams_of_a_critical_incident(kind: str, critical: 
     policy = glass.policy("low", kind=kind, critical=critical)
     assert policy.break_glass == (LEAD if is_there else None)
     assert policy.escalate_to == PLATFORM
-    assert [demand.team for demand in policy.heard] == [
+    assert [demand.team for demand in policy.all_demands] == [
         *(team for team, _ in asked(policy)), *(["lead"] if is_there else [])
     ]  # fmt: skip
 

@@ -135,7 +135,7 @@ def request_text(run: Run, request: Request) -> str:
 def _status_text(request: Request) -> str:
     """Its status in words. Nobody approved what was only announced."""
     if request.status != "granted" or not (reason := request.policy.announced):
-        return request.said
+        return request.status_text
     if other := covering(reason):
         return f"approved with {other}"
     return "pre-approved by policy" if is_pre_approved(reason) else "announced, no approval needed"
@@ -368,7 +368,7 @@ def _weigh(run: Run, request: Request, also: Sequence[str]) -> list[Block]:
 
 def _asked_before(run: Run, name: str) -> str:
     earlier = run.requests.get(name)
-    became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.said}"
+    became = "" if earlier is None else f", and was {'applied' if earlier.outcome == 'done' else earlier.status_text}"
     when = "within the last half hour" if earlier is None else "a moment ago"
     by = f" by {mention(earlier.decided_by)}" if earlier is not None and earlier.status == "refused" else ""
     where = f" in {line(name.partition('/')[0], 40)}" if "/" in name else ""

@@ -142,7 +142,7 @@ HANDLERS: Mapping[type, Handler] = {
     ChangesPassedOn: parking.passed_on,
     EffectFailed: operator_actions.effect_failed,
 }
-HEARD_AFTER_THE_END = (
+ACCEPTED_AFTER_THE_END = (
     AlertChanged, Posted, SeriesRead, EffectFailed, Silenced, SilencesEnded, Pressed, ChangesPassedOn, Paged,
     PageFailed,
 )  # fmt: skip
@@ -163,7 +163,7 @@ def _after_the_end(draft: Draft, event: Event) -> None:
             deadlines.due(draft, event)
         case Progressed() | Due():
             pass
-        case _ if isinstance(event, HEARD_AFTER_THE_END):
+        case _ if isinstance(event, ACCEPTED_AFTER_THE_END):
             HANDLERS[type(event)](draft, event)
         case _:
             draft.ignore(f"{event.kind} after the end")

@@ -54,7 +54,7 @@ def frozen_for(draft: Draft, text: str) -> None:
 def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     """Record what a person does about the advice. The run continues to watch.
 
-    Raise `ApprovalError` if the person has said the same already.
+    Raise `ApprovalError` if the person has reported the same already.
     """
     press = judged_press.press
     done = CarriedOut(user=press.user, at=judged_press.at, text=redacted(press.reason.strip()))

@@ -1,6 +1,6 @@
 """An incident whose trouble went away while it waited for people ends without them.
 
-All its alerts are resolved, and every look of `calm.for` found the playbook's `calm` true, or no workload. Unknown is
+All its alerts are resolved, and every check of `calm.for` found the playbook's `calm` true, or no workload. Unknown is
 neither. A parked incident without alerts, which a person opened by hand, ends only where the workload is gone: what the
 person saw may be in no signal. What needs a person's decision keeps it open: a change that a person asked for
 meanwhile, a change between its calls, and a canary, a cordon or an isolated replica.
@@ -13,29 +13,29 @@ from bot.domain.incidents.event import CalmRead, Due, EffectFailed
 from bot.domain.incidents.machine import entering, events, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.named_values import ScopeValues
-from bot.domain.incidents.run import CALM_LOOK, Run
+from bot.domain.incidents.run import CALM_CHECK, Run
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.signals.window import short
 
 RESOLVED_BY_ITSELF, NOT_APPLICABLE = "resolved_by_itself", "not_applicable"
-LOOKS = 5
-"""How many looks there are in the time that it must be calm."""
+CHECKS = 5
+"""Number of checks in the time that it must be calm."""
 MIN_SECONDS, MAX_SECONDS = 1.0, 60.0
 SELDOM_SECONDS = 600.0
 """Between two looks at most where it is not calm for long: a parked incident may wait for days."""
 
 
 def follow(draft: Draft) -> None:
-    """Look from time to time while the incident waits for people and its alerts are resolved, and only then."""
+    """Check from time to time while the incident waits for people and its alerts are resolved, and only then."""
     if not _may_end(draft):
-        draft.set_deadline(CALM_LOOK, None)
+        draft.set_deadline(CALM_CHECK, None)
         if draft.run.calm_since is not None:
             draft.set(calm_since=None)
-    elif CALM_LOOK not in draft.run.deadlines:
-        draft.set_deadline(CALM_LOOK, draft.at + _pause(draft))
+    elif CALM_CHECK not in draft.run.deadlines:
+        draft.set_deadline(CALM_CHECK, draft.at + _pause(draft))
 
 
-def look(draft: Draft, event: Due) -> None:
+def check(draft: Draft, event: Due) -> None:
     if _may_end(draft):
         draft.want(ReadCalm(effect_id=draft.effect_id(f"calm/{event.due_at}"), visit=draft.run.visit))
 
@@ -64,7 +64,7 @@ def read(draft: Draft, event: CalmRead) -> None:
 
 
 def failed(draft: Draft, event: EffectFailed) -> None:
-    """Nothing waits for a look that failed: there is another one."""
+    """Nothing waits for a check that failed: there is another one."""
     draft.set(calm_since=None)
     draft.ignore(f"{ReadCalm.not_done}: {event.reason}")
 
@@ -104,7 +104,7 @@ def _seconds(draft: Draft) -> float:
 
 
 def _pause(draft: Draft) -> float:
-    often = min(max(_seconds(draft) / LOOKS, MIN_SECONDS), MAX_SECONDS)
+    often = min(max(_seconds(draft) / CHECKS, MIN_SECONDS), MAX_SECONDS)
     if draft.run.calm_since is not None:
         return often
     run = draft.run

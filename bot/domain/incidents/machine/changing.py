@@ -39,8 +39,8 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if result.outcome == "planned" and result.plan is not None:
         plan = result.plan
         if result.last_time and not VERBS[plan.verb].restores:
-            told = Circumstance(name="last_time", grade="note", text=result.last_time)
-            plan = plan.model_copy(update={"circumstances": (told, *plan.circumstances)})
+            note = Circumstance(name="last_time", grade="note", text=result.last_time)
+            plan = plan.model_copy(update={"circumstances": (note, *plan.circumstances)})
         request = requesting.ask_for(draft, change, plan, asked_elsewhere=result.asked_before)
         entering.go(draft, outcome)
         if request.advice is not None:
@@ -194,19 +194,19 @@ def _interfered(draft: Draft, change: ActiveChange, request: Request, event: Ste
         _let_go(draft, request)
     else:
         _end_half_way(draft, request)
-    said = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
-    questions.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {said}")
+    done = "Nothing was changed." if change.step == 0 else f"'{request.plan.title}' stopped after step {change.step}."
+    questions.ask_what_next(draft, f"Somebody else changed what the bot had changed: {event.detail}. {done}")
 
 
 def _stop(draft: Draft, change: ActiveChange, request: Request, impact: Impact, risen: str) -> None:
     """Stop because remaining users bear the cost: send nothing more until a person accepts the present impact."""
     step = request.plan.steps[change.step]
-    said = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
+    why = f"'{request.plan.title}' stopped before '{step.title}': since it was granted, {risen}"
     data = {"request": request.request_id, "outcome": "stopped"}
     draft.record("outcome", f"{change.verb}: stopped — {risen}", data=data)
     draft.set(change=change.model_copy(update={"stopped": True, "impact": impact.or_else(change.impact)}))
     rolls_on = isinstance(step, Wait) and step.condition == "rolled_out" and not _is_held(draft)
-    questions.ask_whether_to_go_on(draft, said, ROLLS_ON if rolls_on else "")
+    questions.ask_whether_to_go_on(draft, why, ROLLS_ON if rolls_on else "")
 
 
 def _is_held(draft: Draft) -> bool:
@@ -307,15 +307,15 @@ def want_step(draft: Draft) -> None:
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
     came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
-    said = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
+    texts = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
     ended = draft.keep_request(
         draft.run.requests[request_id],
         outcome=outcome,
-        outcome_text="; ".join(filter(None, said)),
+        outcome_text="; ".join(filter(None, texts)),
         ended_at=draft.at,
     )
     if not any(post.ref == request_id for post in draft.run.posts):
-        # A clean-up has no separate message: the card shows it, and the next message tells how it went.
+        # A clean-up has no separate message: the card shows it, and the next message has the outcome.
         news = News(title=ended.plan.title, result=outcome, text=ended.outcome_text, at=draft.at)
         draft.set(news=(*draft.run.news, news))
     data = {"request": request_id, "outcome": outcome}

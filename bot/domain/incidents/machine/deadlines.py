@@ -39,4 +39,4 @@ def due(draft: Draft, event: Due) -> None:
         case "silence":
             operator_actions.silence_ends(draft)
         case "calm":
-            calm.look(draft, event)
+            calm.check(draft, event)

@@ -16,6 +16,6 @@ def restart_playbook(draft: Draft, *, because: str) -> None:
 
 
 def take_offer(draft: Draft, playbook: str, *, because: str = "") -> None:
-    """Move the run permanently to another playbook. Unless told otherwise, a person decided it."""
+    """Move the run permanently to another playbook. By default a person decided it."""
     offer = draft.run.offers[playbook]
     entering.take(draft, offer, because=because or f"a person took it over to '{offer.title}'")

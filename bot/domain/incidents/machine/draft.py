@@ -36,7 +36,7 @@ NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"
 """They also bring people what happened since they were last addressed."""
 NO_TROUBLE = "no trouble found"
 """The diagnosis of an incident that ends before it has one."""
-WAYS = 60
+MAX_DECISIONS = 60
 """Decisions on readings that the details of one message list, at most."""
 THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"
 
@@ -197,7 +197,7 @@ class Draft:
         self.set(posts=(*self.run.posts, post))
 
     def post_note(self, text: str, *, user: str = "", **more: Any) -> str:
-        """Add a line to the thread; return its reference. `user`: who said it; `more`: further data of the message."""
+        """Add a line to the thread; return its reference. `user`: its author; `more`: further data of the message."""
         ref = f"N{self.number()}"
         self.post("note", f"note:{ref}", ref, {"text": text, "user": user, **more})
         return ref
@@ -214,35 +214,35 @@ class Draft:
         news = self.take_news()
         self.set(looked=Looked())
         # At the end nobody has to decide: what was found before, perhaps by another playbook, is enough.
-        is_told = findings.is_diagnosed or (not run.is_open and any(post.kind == "diagnosis" for post in run.posts))
+        is_posted = findings.is_diagnosed or (not run.is_open and any(post.kind == "diagnosis" for post in run.posts))
         checks = [[each.found, each.text] for each in findings.checks]
         if findings.is_diagnosed:
             self._correct_diagnosis(checks)
-        if is_told or not (findings.checks or run.cause):
+        if is_posted or not (findings.checks or run.cause):
             return news | looked
         self.learn(is_diagnosed=True)
         title = run.diagnosis or ("" if run.is_open else NO_TROUBLE)
-        said = {"title": title, "cause": run.cause, "users": run.users, "checks": checks}
-        self.record("diagnosis", title or "not clear yet", data=said)
-        self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, said | looked)
+        data = {"title": title, "cause": run.cause, "users": run.users, "checks": checks}
+        self.record("diagnosis", title or "not clear yet", data=data)
+        self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, data | looked)
         return news
 
     def _correct_diagnosis(self, checks: list[list[str]]) -> None:
         """Until the first change after it, the diagnosis also has what was found since; then it is about the past."""
-        told = next((post for post in reversed(self.run.posts) if post.kind == "diagnosis"), None)
-        if told is None or told.ref != self.run.playbook or any(it.applied_at >= told.at for it in self.run.ledger):
+        last = next((post for post in reversed(self.run.posts) if post.kind == "diagnosis"), None)
+        if last is None or last.ref != self.run.playbook or any(it.applied_at >= last.at for it in self.run.ledger):
             return
-        corrected = told.model_copy(update={"data": told.data | redacted_data({"checks": checks})})
-        if corrected.data["checks"] != told.data.get("checks"):
-            self.set(posts=tuple(corrected if post is told else post for post in self.run.posts))
-            said = {key: corrected.data.get(key, "") for key in ("title", "cause", "users", "checks")}
-            self.record("diagnosis", str(said["title"]) or "not clear yet", data=said)
+        corrected = last.model_copy(update={"data": last.data | redacted_data({"checks": checks})})
+        if corrected.data["checks"] != last.data.get("checks"):
+            self.set(posts=tuple(corrected if post is last else post for post in self.run.posts))
+            data = {key: corrected.data.get(key, "") for key in ("title", "cause", "users", "checks")}
+            self.record("diagnosis", str(data["title"]) or "not clear yet", data=data)
 
-    def looked(self, way: str) -> None:
+    def looked(self, decision: str) -> None:
         """Keep what was read, and what it decided, for the details of the next message to people."""
-        looked, here = self.run.looked, (self.playbook.called(self.run.state), way)
+        looked, here = self.run.looked, (self.playbook.called(self.run.state), decision)
         readings = looked.readings | self.run.readings
-        self.set(looked=Looked(readings=readings, ways=(*looked.ways, here)[-WAYS:]))
+        self.set(looked=Looked(readings=readings, ways=(*looked.ways, here)[-MAX_DECISIONS:]))
 
     def effect_id(self, what: str) -> str:
         return f"v{self.run.visit}/{what}"

@@ -112,7 +112,7 @@ def enter(
 
 
 def _hand_over(draft: Draft, state: DivertState, *, chosen_by: str) -> None:
-    """Ask who takes it. A person who chose it has it: the choice said so, and asked for no second press."""
+    """Ask who takes it. A person who chose it has it: the choice implied it, and no second press is needed."""
     if chosen_by and not state.to_group and state.taken:
         draft.set(lead=chosen_by)
         go(draft, "taken")
@@ -215,8 +215,8 @@ def take(draft: Draft, offer: Offer, *, because: str) -> None:
 
 def come_back(draft: Draft, ended: EndState) -> None:
     """Leave the divert by the end that the other playbook reached."""
-    left, said = draft.run.playbook, draft.text("say")
-    because = f"{left} ended with '{ended.end}'" + (f": {said}" if said else "")
+    left, text = draft.run.playbook, draft.text("say")
+    because = f"{left} ended with '{ended.end}'" + (f": {text}" if text else "")
     _return(draft, ended.end, because, data={"from": left, "end": ended.end})
 
 
@@ -249,8 +249,8 @@ def end(draft: Draft, state: EndState) -> None:
         come_back(draft, state)
         return
     if before := _gave_way(draft):
-        said = f"'{draft.playbook.playbook.title}' ended with '{state.end}', and the alerts before it still fire"
-        take(draft, before, because=said)
+        because = f"'{draft.playbook.playbook.title}' ended with '{state.end}', and the alerts before it still fire"
+        take(draft, before, because=because)
         return
     if residual.residual_changes(draft.run):
         questions.ask_about_residual_changes(draft)

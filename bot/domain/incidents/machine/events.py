@@ -323,12 +323,12 @@ def divert(draft: Draft, event: Commanded) -> None:
 
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """An effect failed. If the run waits for it, ask a person; a failure to show is only recorded."""
-    said = f"{KINDS[event.effect_kind].not_done}: {event.reason}"
-    draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", said)
+    text = f"{KINDS[event.effect_kind].not_done}: {event.reason}"
+    draft.record("slack" if event.effect_kind == "show_in_slack" else "failed", text)
     if event.effect_kind == "read_series":
         reading.store_report(draft, event.effect_id)
     waits_for_it = draft.is_of_this_visit(event.effect_id) and not draft.run.question
     if waits_for_it and event.effect_kind == "apply_step" and draft.run.is_applying:
         changing.given_up(draft, event.reason)
     elif waits_for_it:
-        questions.ask_what_next(draft, said)
+        questions.ask_what_next(draft, text)

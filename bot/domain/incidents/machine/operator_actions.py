@@ -27,9 +27,9 @@ def commanded(draft: Draft, event: Commanded) -> None:
 def effect_failed(draft: Draft, event: EffectFailed) -> None:
     """Report a failed effect where a person asked for it."""
     if KINDS[event.effect_kind].is_awaited:
-        said = f"{KINDS[event.effect_kind].not_done}: {event.reason}"
+        text = f"{KINDS[event.effect_kind].not_done}: {event.reason}"
         by_hand = f"; `incident-bot export {draft.run.incident_id}` writes it without Slack"
-        events.say(draft, "", f"{said[0].upper()}{said[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
+        events.say(draft, "", f"{text[0].upper()}{text[1:]}{by_hand * (event.effect_kind == 'export_timeline')}.")
     elif event.effect_kind == "read_calm":
         calm.failed(draft, event)
     elif not calling.given_up(draft, event):
@@ -77,11 +77,11 @@ def _handover(draft: Draft, event: Commanded) -> None:
     receiver = f"<@{event.to}>" if event.to else f"the team on call ({team.team})"
     draft.set(lead=event.to)
     matters = open_matters(draft.run)
-    said = f"<@{event.user}> handed over to {receiver}" + (f": {event.text}" if event.text else ".")
-    text = "\n".join((said, *(each.in_utc(draft.at) for each in matters)))
+    note = f"<@{event.user}> handed over to {receiver}" + (f": {event.text}" if event.text else ".")
+    text = "\n".join((note, *(each.in_utc(draft.at) for each in matters)))
     draft.record("note", text, who=event.user, data={"to": event.to or team.team})
     mentions = {"mentions": [event.to]} if event.to else calling.mentioned(draft, team)
-    draft.post_note(said, user=event.user, matters=[asdict(each) for each in matters], **mentions)
+    draft.post_note(note, user=event.user, matters=[asdict(each) for each in matters], **mentions)
     if not event.to:
         # A person who is named agreed to it; a team has to be called.
         calling.call_the_next(draft)
@@ -109,11 +109,11 @@ def exits_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
 
 def _skip(draft: Draft, event: Commanded) -> None:
     run = draft.run
-    ways = exits_to_skip(run, draft.playbook)
+    exits = exits_to_skip(run, draft.playbook)
     if draft.run.is_applying:
         return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
-    if event.to not in ways:
-        known = ", ".join(ways) or "none"
+    if event.to not in exits:
+        known = ", ".join(exits) or "none"
         return events.say(draft, event.user, f"'{run.state}' cannot skip to '{event.to}'. Exits: {known}.")
     events.withdraw_what_waits(draft, f"'{run.state}' was skipped")
     why = f"skipped '{run.state}': {event.text}"
@@ -194,9 +194,9 @@ def reopen(draft: Draft, event: Commanded) -> None:
 
 def pin(draft: Draft, event: Commanded) -> None:
     """Pin a person's message, at the message's own time."""
-    said_at = event.happened_at if event.happened_at is not None else draft.at
+    happened_at = event.happened_at if event.happened_at is not None else draft.at
     data = {"link": event.link, "pinned_by": event.user, "pinned_at": draft.at}
-    draft.record("note", event.text, who=event.author or event.user, data=data, at=said_at)
+    draft.record("note", event.text, who=event.author or event.user, data=data, at=happened_at)
 
 
 _MOVES: Mapping[CommandName, Callable[[Draft, Commanded], None]] = {

@@ -81,7 +81,7 @@ def _offer_lead(draft: Draft, press: Press) -> None:
 
 
 def _reject(draft: Draft, press: Press, why: str) -> None:
-    """Reject a press and tell only its author why; a repeat is answered again but only counted on the timeline."""
+    """Reject a press and notify only its author; a repeat is answered again but only counted on the timeline."""
     draft.notify(press, f"⚠️ That didn't count: {why}.")
     draft.fold("press", f"press '{press.action}' on {press.about} does not count: {why}", who=press.user)
 
@@ -129,13 +129,13 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
 
 def _already(draft: Draft, request: Request, press: Press) -> str:
     if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
-        return f"you have approved {request.request_id} already, and it was {request.said}"
+        return f"you have approved {request.request_id} already, and it was {request.status_text}"
     if request.advice is not None and draft.run.advised == request:
         return f"this change is only advised: {request.advice.text}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
     see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""
-    return f"request {request.request_id} was already {request.said}{by}{see}"
+    return f"request {request.request_id} was already {request.status_text}{by}{see}"
 
 
 def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
@@ -206,7 +206,9 @@ def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -
     if other is None or other.why_not:
         raise ApprovalError(f"'{press.value}' is not possible instead" + (f": {other.why_not}" if other else ""))
     reason = f"{other.label}{INSTEAD}"
-    _decide(draft, request, status="superseded", by=press.user, reason=reason, said=f"chose '{other.label}' instead of")
+    _decide(
+        draft, request, status="superseded", by=press.user, reason=reason, decision=f"chose '{other.label}' instead of"
+    )
     because = f"{press.user_name or press.user} chose it instead"
     entering.go(draft, f"option:{other.key}", because=because, chosen_by=press.user)
 
@@ -214,15 +216,15 @@ def _choose_instead(draft: Draft, request: Request, judged_press: JudgedPress) -
 def _refuse(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     press = judged_press.press
     _decide(draft, request, status="refused", by=press.user, reason=press.reason)
-    said = f": {press.reason}" if press.reason else ""
+    reason = f": {press.reason}" if press.reason else ""
     what = "the undo" if draft.run.is_undoing else f"request {request.request_id}"
-    entering.go(draft, "refused", because=f"{what} was refused by {press.user_name or press.user}{said}")
+    entering.go(draft, "refused", because=f"{what} was refused by {press.user_name or press.user}{reason}")
 
 
-def _decide(draft: Draft, request: Request, *, status: RequestStatus, by: str, reason: str, said: str = "") -> None:
+def _decide(draft: Draft, request: Request, *, status: RequestStatus, by: str, reason: str, decision: str = "") -> None:
     decided = draft.end_request(request, status, reason, decided_by=by, decided_at=draft.at)
     draft.record(
-        "decided", f"{said or decided.said} {request.request_id}: {request.plan.title}", who=by,
+        "decided", f"{decision or decided.status_text} {request.request_id}: {request.plan.title}", who=by,
         data={"request": request.request_id, "status": status, "digest": request.digest, "reason": reason},
     )  # fmt: skip
 
@@ -248,19 +250,19 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     if form and (wrong := problems(form, press.fields)):
         return _reject(draft, press, "; ".join(wrong.values()))
     filled = form_answers(form, press.fields) if form else {}
-    told = in_words(form, filled)
+    entered = in_words(form, filled)
     draft.keep_question(
         question,
         status="answered",
         answer=press.value,
         answered_by=press.user,
         answered_at=draft.at,
-        notes=question.notes | {press.value: redacted(told)} if told else question.notes,
+        notes=question.notes | {press.value: redacted(entered)} if entered else question.notes,
     )
     draft.set(question="")
     draft.clear_deadlines(question.slot)
     draft.record(
-        "answered", f"{question.choices[press.value]}{f' ({told})' if told else ''}", who=press.user,
+        "answered", f"{question.choices[press.value]}{f' ({entered})' if entered else ''}", who=press.user,
         data={"question": question.question_id} | ({"fields": filled} if filled else {}),
     )  # fmt: skip
     if question.built_in:
@@ -300,9 +302,9 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
         state = draft.playbook.state(draft.run.state)
-        ending, said = (state.end, draft.text("say")) if isinstance(state, EndState) else ("handed_over", "")
+        ending, text = (state.end, draft.text("say")) if isinstance(state, EndState) else ("handed_over", "")
         kept = "A person took over the changes still in place."
-        entering.close(draft, ending, f"{said} {kept}" if said else kept)
+        entering.close(draft, ending, f"{text} {kept}" if text else kept)
     elif answer == "hand_over":
         draft.set(lead=press.user)
         questions.ask_what_next(draft, f"<@{press.user}> leads now. The bot keeps watching the alerts and waits.")

@@ -85,7 +85,7 @@ def _note(draft: Draft, state: AskState, choice: Choice) -> str:
 def _tried(draft: Draft) -> tuple[str, ...]:
     """Returns the last changes that people decided about, oldest first, to choose again without scrolling."""
     decided = [request for request in draft.run.requests.values() if request.status not in ("open", "superseded")]
-    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.said}" for one in decided[-TRIED:])
+    tried = (f"{one.request_id} {one.plan.title}: {one.outcome or one.status_text}" for one in decided[-TRIED:])
     return tuple(f"tried: {line}" for line in tried)
 
 
@@ -134,17 +134,17 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = (), undo_
     # That a watch held is for its samples to say; a person who knows better may skip it, with a reason.
     claims = ("held",) if isinstance(state, WatchState) else ()
     edges = () if undo_refused else edges_of(state)
-    ways = [*dict.fromkeys(edge.to for edge in edges if edge.outcome not in claims)][:4]
-    choices |= {f"goto:{name}": _label(f"Continue: {draft.playbook.called(name)}") for name in ways}
+    exits = [*dict.fromkeys(edge.to for edge in edges if edge.outcome not in claims)][:4]
+    choices |= {f"goto:{name}": _label(f"Continue: {draft.playbook.called(name)}") for name in exits}
     asked = why if why.endswith("?") else f"{why.removesuffix('.')}. What now?"
-    _ask_built_in(draft, asked, choices | _ways_out(draft))
+    _ask_built_in(draft, asked, choices | _choices_to_leave(draft))
 
 
 def _label(text: str) -> str:
     return text if len(text) <= LABEL else f"{text[: LABEL - 1].rstrip()}…"
 
 
-def _ways_out(draft: Draft) -> dict[str, str]:
+def _choices_to_leave(draft: Draft) -> dict[str, str]:
     """Returns the choices that lead away from this path of the playbook."""
     # The undo is named: it is not always the change that was last discussed.
     undo = {"undo": _label(f"Undo: {draft.run.held[-1].title}")} if draft.run.held else {}
@@ -162,7 +162,7 @@ def ask_after_undo(draft: Draft, recommended_by: Iterable[str]) -> None:
     if not choices:
         ask_what_next(draft, why)
         return
-    _ask_built_in(draft, why, choices | _ways_out(draft))
+    _ask_built_in(draft, why, choices | _choices_to_leave(draft))
 
 
 def ask_about_residual_changes(draft: Draft, *, because: str = "") -> None:

@@ -10,7 +10,7 @@ from bot.domain.incidents.machine import entering, questions, recommending, seve
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.named_values import ScopeValues, units_of
 from bot.domain.incidents.run import Check, News
-from bot.domain.incidents.series import as_evidence, told
+from bot.domain.incidents.series import as_evidence, series_in_words
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import AskState, ReadState, RecommendState
@@ -50,12 +50,12 @@ def keep(draft: Draft, readings: dict[str, Reading]) -> None:
 def conclude(draft: Draft) -> None:
     """Say in sentences what the newest readings mean: what users feel, and what the trouble is."""
     run, playbook = draft.run, draft.playbook
-    told = playbook.signals_told
-    if not told:
+    mentioned = playbook.mentioned_signals
+    if not mentioned:
         return
     # Another playbook's signal of the same name may mean something else.
     seen = {name for earlier in run.findings.results.values() for name in earlier} | run.readings.keys()
-    newest = {name: run.latest[name] for name in told if name in seen and name in run.latest}
+    newest = {name: run.latest[name] for name in mentioned if name in seen and name in run.latest}
     found = playbook.conclusion(ScopeValues(run, newest), units_of(newest))
     # What it was found to be stays its title; the sentence about it holds only while it is read again.
     draft.set(diagnosis=redacted(found.title) or run.diagnosis, cause=redacted(found.cause))
@@ -85,8 +85,8 @@ def _choose(draft: Draft, state: ReadState) -> None:
         severity.set_by_playbook(draft, clause.severity, clause.note or draft.playbook.called(draft.run.state))
     elif clause.note:
         # How urgent it is stands in the line about users.
-        said = _of_probes(draft, taken.read_of) if clause.when else ""
-        _check(draft, "found" if clause.when else "ruled_out", clause.note + (f" ({said})" if said else ""))
+        readings = _of_probes(draft, taken.read_of) if clause.when else ""
+        _check(draft, "found" if clause.when else "ruled_out", clause.note + (f" ({readings})" if readings else ""))
     # The note of `otherwise` names what is not there.
     ruled_out = f"ruled out: {clause.note}" if clause.note and not clause.when and not clause.severity else clause.note
     draft.looked(f"{ruled_out or taken.seen} → {draft.playbook.called(taken.destination)}")
@@ -121,7 +121,7 @@ def series_read(draft: Draft, event: SeriesRead) -> None:
     """Draw the chart from the data on the timeline, like every report."""
     draft.record(
         "chart",
-        f"{'so far' if draft.run.is_open else 'over the whole time'}: {told(event.lines)}",
+        f"{'so far' if draft.run.is_open else 'over the whole time'}: {series_in_words(event.lines)}",
         data=as_evidence(event.lines),
     )
     if any(line.points for line in event.lines):
@@ -149,9 +149,9 @@ def watched(draft: Draft, event: Watched) -> None:
     title = draft.playbook.called(draft.run.state)
     data = {"verdict": event.verdict, "parts": event.parts, "text": event.detail, "title": title}
     draft.record("verdict", f"{title}: {event.verdict.replace('_', ' ')} — {event.detail}", data=data)
-    said = News(title=title, result=event.verdict, text=draft.text("say"), at=draft.at, parts=dict(event.parts))
-    if said.text or event.verdict != "held":
+    news = News(title=title, result=event.verdict, text=draft.text("say"), at=draft.at, parts=dict(event.parts))
+    if news.text or event.verdict != "held":
         # That replicas are ready as expected is no news.
-        draft.set(news=(*draft.run.news, said)[-NEWS:])
+        draft.set(news=(*draft.run.news, news)[-NEWS:])
     outcome = f"broke:{event.broke}" if event.verdict == "broke" else event.verdict
     entering.go(draft, outcome, because=event.detail)

@@ -31,7 +31,7 @@ def recommend(draft: Draft, state: RecommendState) -> None:
     ]  # fmt: skip
     draft.learn(options=draft.run.findings.options | {name: options})
     if not left:
-        _tell_why_none(draft, options, state)
+        _explain_why_none(draft, options, state)
         because = f"no option is left: {_what_became(options, state)}"
         draft.looked(because)
         return entering.go(draft, "none_possible", because=because)
@@ -39,7 +39,7 @@ def recommend(draft: Draft, state: RecommendState) -> None:
     return entering.go(draft, f"option:{left[0]}", because=because)
 
 
-def _tell_why_none(draft: Draft, options: tuple[Alternative, ...], state: RecommendState) -> None:
+def _explain_why_none(draft: Draft, options: tuple[Alternative, ...], state: RecommendState) -> None:
     """Where people are asked what is left, say why that is no change. A playbook's own question has its own words."""
     if state.none_possible != question_without_options(draft.run.state):
         return

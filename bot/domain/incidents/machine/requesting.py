@@ -173,10 +173,10 @@ def _is_unknown_there(draft: Draft, plan: Plan) -> bool:
 
 
 def _releases(draft: Draft) -> list[str]:
-    """Returns the releases that run; empty if one of them cannot be told."""
-    said = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
+    """Returns the releases that run; empty if one of them is unknown."""
+    versions = [str(one.fields["version"]) for one in draft.run.latest.values() if "version" in one.fields]
     try:
-        return [release_of(version) for version in said]
+        return [release_of(version) for version in versions]
     except ValueError:
         return []
 

@@ -62,11 +62,11 @@ def half_of_a_request(draft: Draft, ref: str) -> None:
     if request.status == "open":
         draft.keep_request(request, half_passed=True)
         left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
-        said = f"{left} to decide: {request.called}. Without an approval nothing changes."
+        text = f"{left} to decide: {request.called}. Without an approval nothing changes."
     else:
-        said = f"{_unanswered_advice(draft, request)} Say on its message what you do."
+        text = f"{_unanswered_advice(draft, request)} Say on its message what you do."
     again = calling.mentioned_in(draft, request.slot)
-    draft.post("note", f"half:{ref}", ref, {"text": said, "user": "", "ping": True, **again})
+    draft.post("note", f"half:{ref}", ref, {"text": text, "user": "", "ping": True, **again})
     above = f", and {request.policy.escalate_to.team} too" if request.policy.escalate_to else ""
     draft.record("request", f"half of the time for {ref} has passed; asked again{above}")
 

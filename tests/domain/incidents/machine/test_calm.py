@@ -10,7 +10,7 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import ReadCalm
 from bot.domain.incidents.event import AlertChanged, CalmRead, EffectFailed
-from bot.domain.incidents.run import CALM_LOOK, Question
+from bot.domain.incidents.run import CALM_CHECK, Question
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading, unknown
 from tests import builders
@@ -55,7 +55,7 @@ def looks(story: Story, *usages: float | None) -> Story:
     for usage in usages:
         if not story.run.is_open:
             return story
-        story.due(CALM_LOOK)
+        story.due(CALM_CHECK)
         effect = story.wanted(ReadCalm)
         reading = unknown("usage", "no answer", at=story.at) if usage is None else Reading(name="usage", value=usage)
         event = CalmRead(event_id=story.id(), effect_id=effect.effect_id, readings={"usage": reading})
@@ -77,7 +77,7 @@ def test_it_ends_by_itself_with_the_report_while_people_are_waited_for(story: ty
 
 def test_an_undo_that_a_person_asked_for_is_not_closed_away() -> None:
     story = Story(BUNDLE).applied().says("undo").planned(PlanResult(outcome="planned", plan=builders.plan())).posted()
-    assert CALM_LOOK not in resolved(story).run.deadlines
+    assert CALM_CHECK not in resolved(story).run.deadlines
     assert story.run.open_request is not None
 
 
@@ -97,13 +97,13 @@ def test_a_change_that_a_person_asked_for_when_it_was_calm_is_not_closed_away(an
     story.run = story.run.with_(questions={"Q9": answered}, requests={request.request_id: later})
     assert looks(story, *([] if answered_first else [0.5, 0.5])).run.is_open is answered_first
     if answered_first:
-        story.due(CALM_LOOK)
+        story.due(CALM_CHECK)
         assert story.run.open_request is not None
 
 
 def without_workload(story: Story, *exists: bool | None) -> Story:
     for each in exists:
-        story.due(CALM_LOOK)
+        story.due(CALM_CHECK)
         reading = (
             unknown("there", "no answer", at=story.at)
             if each is None
@@ -145,7 +145,7 @@ def test_an_incident_that_was_opened_by_hand_is_not_ended_by_calm_signals() -> N
 
 
 def test_nobody_looks_for_the_workload_of_an_incident_that_was_opened_by_hand_before_it_is_parked() -> None:
-    assert CALM_LOOK not in opened_by_hand(asking(WATCHED)).run.deadlines
+    assert CALM_CHECK not in opened_by_hand(asking(WATCHED)).run.deadlines
 
 
 @pytest.mark.parametrize("exists", [None, True], ids=["unknown", "there"])
@@ -158,10 +158,10 @@ def test_the_look_reads_whether_the_workload_is_there() -> None:
 
 
 def test_nobody_looks_while_an_alert_fires() -> None:
-    assert CALM_LOOK not in asking().run.deadlines
+    assert CALM_CHECK not in asking().run.deadlines
     went = looks(resolved(asking()), 0.5)
     went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(starts_at=went.at)))
-    assert (CALM_LOOK in went.run.deadlines, went.run.calm_since) == (False, None)
+    assert (CALM_CHECK in went.run.deadlines, went.run.calm_since) == (False, None)
 
 
 @pytest.mark.parametrize("usage", [0.95, None], ids=["not-calm", "unknown"])
@@ -186,29 +186,29 @@ def test_without_load_a_change_is_not_credited(bundle: Bundle, usage: float) -> 
 
 def test_a_change_between_its_calls_is_not_forgotten() -> None:
     went = resolved(Story(BUNDLE).granted())
-    assert CALM_LOOK not in went.run.deadlines
+    assert CALM_CHECK not in went.run.deadlines
 
 
 def test_a_canary_that_the_bot_left_is_for_people() -> None:
     went = with_a_change()
     left = went.run.ledger[0].model_copy(update={"verb": "canary"})
     went.run = went.run.with_(ledger=(left,))
-    assert CALM_LOOK not in resolved(went).run.deadlines
+    assert CALM_CHECK not in resolved(went).run.deadlines
 
 
 def test_a_halted_incident_stays_open() -> None:
-    assert CALM_LOOK not in resolved(asking().says("halt")).run.deadlines
+    assert CALM_CHECK not in resolved(asking().says("halt")).run.deadlines
 
 
 def test_a_look_that_failed_asks_nobody() -> None:
     went = resolved(requesting())
-    went.due(CALM_LOOK)
+    went.due(CALM_CHECK)
     effect = went.wanted(ReadCalm)
     failed = EffectFailed(event_id="x", effect_id=effect.effect_id, effect_kind="read_calm", reason="no answer")
     went.happens(failed)
     assert went.run.open_question is None
-    assert CALM_LOOK in went.run.deadlines
+    assert CALM_CHECK in went.run.deadlines
 
 
 def test_a_playbook_without_calm_waits_for_people() -> None:
-    assert CALM_LOOK not in resolved(Story().asked()).run.deadlines
+    assert CALM_CHECK not in resolved(Story().asked()).run.deadlines
