@@ -62,7 +62,7 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
     `read_since`: lines that were read for this picture, newer than any on the timeline.
     """
     report = report_of(entries)
-    lines = _telling([line for line in _lines(entries, read_since) if line.points])
+    lines = _most_relevant([line for line in _lines(entries, read_since) if line.points])
     if not lines:
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
@@ -80,7 +80,7 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
     )
 
 
-def _telling(lines: Sequence[Series]) -> list[Series]:
+def _most_relevant(lines: Sequence[Series]) -> list[Series]:
     """What users feel is written first and stays; of the rest, lines that passed a limit before calm ones."""
     by_need = sorted(range(len(lines)), key=lambda at: (at > 0, not lines[at].was_beyond_a_limit, at))
     return [lines[at] for at in sorted(by_need[:MAX_PANELS])]
@@ -200,7 +200,7 @@ def _marks(report: Report) -> Iterator[Mark]:
             yield mark(called.at, called.text.removeprefix(DONE), is_change=True)
     begun = min((called.at for called in report.calls if called.done), default=float("inf"))
     for verdict in report.verdicts:
-        if verdict.at >= begun:  # what was watched before any change tells nothing about a fix
+        if verdict.at >= begun:  # what was watched before any change shows nothing about a fix
             name = verdict.title or verdict.state.replace("_", " ")
             name += "" if name.endswith("?") else ":"
             yield mark(verdict.at, f"{name} {VERDICTS.get(verdict.verdict, verdict.verdict.replace('_', ' '))}")

@@ -1,4 +1,4 @@
-"""Entries of earlier versions of the bot: what they said in their text only becomes data, as it is recorded now.
+"""Entries of earlier versions of the bot: what is only in their text becomes data, as it is recorded now.
 
 Nowhere else is the text of an entry read for what happened. The last of these fields came on 2026-11-27. The module can
 go once no timeline from before is kept, with the default retention of 90 days on 2027-02-25. An incident that is open
@@ -21,12 +21,12 @@ def as_recorded_now(entry: Entry) -> Entry:
     """Returns the entry with the data that this version records; what it has already stays."""
     if entry.kind in ("call", "undo") and ("silences" in entry.data or entry.text == "asked to end the silences"):
         return entry.model_copy(update={"kind": "note"})
-    if said := _said(entry):
-        return entry.model_copy(update={"data": {**said, **entry.data}})
+    if data := _data(entry):
+        return entry.model_copy(update={"data": {**data, **entry.data}})
     return entry
 
 
-def _said(entry: Entry) -> dict[str, Any]:
+def _data(entry: Entry) -> dict[str, Any]:
     match entry.kind:
         case "decided" if entry.text.startswith("approved"):
             return {"status": "granted"}

@@ -62,8 +62,8 @@ def reading(found: Reading | None) -> str:
         return f"unknown: {found.unknown}"
     if found.unit == "ratio" and isinstance(found.value, float | int) and 0 <= found.value <= 2:
         return f"{found.value * 100:.3g}%"  # as on the chart
-    said = plain(found.fields) if found.fields else plain(found.value)
-    return f"{said} {found.unit}".strip()
+    text = plain(found.fields) if found.fields else plain(found.value)
+    return f"{text} {found.unit}".strip()
 
 
 def read_at(found: Reading | None) -> str:

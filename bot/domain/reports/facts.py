@@ -29,7 +29,7 @@ class Visit(_Fact):
 
 
 class Diagnosed(_Fact):
-    """What the bot took the trouble for, as it told people."""
+    """The diagnosis, as people read it."""
 
     at: float
     title: str

@@ -27,7 +27,7 @@ def escaped(words: str) -> str:
 
 
 def _lines(lines: Sequence[tuple[str, str | Cell]]) -> str:
-    return "\n".join(f"- **{escaped(name)}:** {_cell(said) or NONE}" for name, said in lines)
+    return "\n".join(f"- **{escaped(name)}:** {_cell(value) or NONE}" for name, value in lines)
 
 
 def _section(section: Section) -> str:

@@ -153,12 +153,12 @@ def _lasted(report: Report, closed_at: float) -> str:
 
 
 def _checked(diagnosis: Diagnosed) -> str:
-    said = (
+    results = (
         ("Found", diagnosis.found),
         ("Ruled out", diagnosis.ruled_out),
         ("Could not be ruled out", diagnosis.unknown),
     )
-    return " ".join(f"{heading}: {', '.join(names)}." for heading, names in said if names)
+    return " ".join(f"{heading}: {', '.join(names)}." for heading, names in results if names)
 
 
 def _approved(report: Report, applied: Applied) -> str:
@@ -330,13 +330,13 @@ def _waits(report: Report) -> Section:
 def _timeline(report: Report, entries: Sequence[Chained]) -> Section:
     rows = [
         (str(item.number), moment(item.entry.at), item.entry.kind, _code(item.entry.state),
-         _who(report, item.entry.who, "bot"), _named(report, _told(item.entry)))
+         _who(report, item.entry.who, "bot"), _named(report, _text(item.entry)))
         for item in entries
     ]  # fmt: skip
     return Section("Everything, in order", ("#", "time (UTC)", "kind", "state", "who", "what"), rows)
 
 
-def _told(entry: Entry) -> str:
+def _text(entry: Entry) -> str:
     """The entry's line; for a read with what was read, since that is what decided."""
     if entry.kind != "read":
         return entry.text
@@ -355,15 +355,15 @@ def _chain(report: Report) -> Section:
 
 def _whole(report: Report) -> Cell:
     if report.broken_at is None:
-        said = spans("Each entry carries the hash of the one before it, and they agree: the timeline is consistent.")
+        cell = spans("Each entry carries the hash of the one before it, and they agree: the timeline is consistent.")
     else:
         broken = _strong(f"The chain is broken at entry {report.broken_at}.")
-        said = (*broken, Span(" That entry or one before it was altered or removed."))
+        cell = (*broken, Span(" That entry or one before it was altered or removed."))
     if report.stored is None:
-        return said
+        return cell
     if not report.head_fault:
-        return (*said, Span(" It ends as the run itself says."))
-    return (*said, Span(" It "), *_strong(f"does not end as the run says: {report.head_fault}."))
+        return (*cell, Span(" It ends as the run itself says."))
+    return (*cell, Span(" It "), *_strong(f"does not end as the run says: {report.head_fault}."))
 
 
 def _confirmed(report: Report) -> Cell:

@@ -122,7 +122,7 @@ def _alerts(entries: Sequence[Entry]) -> Iterator[Alert]:
             try:
                 yield Alert.model_validate(entry.data)
             except ValidationError:
-                continue  # it tells of something else, or it was altered: the broken chain says so
+                continue  # it is about something else, or it was altered: the broken chain says so
 
 
 def _related(opened: Entry | None) -> Iterator[RelatedRunbook]:
@@ -386,11 +386,11 @@ def readings_of(entry: Entry) -> dict[str, Reading]:
 def _verdicts(entries: Sequence[Entry]) -> Iterator[Judged]:
     for entry in entries:
         if entry.kind == "verdict":
-            parts = {str(part): str(said) for part, said in _dict(entry.data, "parts").items()}
-            said = _str(entry.data, "text")
+            parts = {str(part): str(text) for part, text in _dict(entry.data, "parts").items()}
+            text = _str(entry.data, "text")
             verdict = _str(entry.data, "verdict")
             yield Judged(
-                at=entry.at, state=entry.state, title=_str(entry.data, "title"), verdict=verdict, parts=parts, text=said
+                at=entry.at, state=entry.state, title=_str(entry.data, "title"), verdict=verdict, parts=parts, text=text
             )
 
 

@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 _ID = re.compile(r"[UW][A-Z0-9]{2,20}")
 _MENTION = re.compile(r"<@([^>|]+)(?:\|[^>]*)?>")
 _BARE_ID = re.compile(r"(?<!\w)[UW](?=[A-Z]*\d)[A-Z0-9]{7,20}(?!\w)")
-"""An id outside a mention, told from a word in capitals by its length and its digits."""
+"""An id outside a mention, distinguished from a word in capitals by its length and its digits."""
 _IDS = frozenset({"who", "user", "by", "to", "pinned_by"})
 """Fields with the id of a person; some of them may hold something else."""
 _KEPT = frozenset({"kind", "state"})
@@ -57,19 +57,19 @@ class Roles:
 
     def of(self, found: M) -> M:
         """The same facts without names."""
-        told = self._told(found.model_dump())
+        data = self._without_names(found.model_dump())
         if isinstance(found, Report):
             roles = (self._called.get(user, user) for user in found.people)
-            told["people"] = {role: role for role in roles}
-        return type(found).model_validate(told)
+            data["people"] = {role: role for role in roles}
+        return type(found).model_validate(data)
 
-    def _told(self, value: Any, field: str = "") -> Any:
+    def _without_names(self, value: Any, field: str = "") -> Any:
         if isinstance(value, str):
             return value if field in _KEPT else self._text(value, field)
         if isinstance(value, dict):
-            return {key: self._told(item, key) for key, item in value.items()}
+            return {key: self._without_names(item, key) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._told(item, field) for item in value]
+            return [self._without_names(item, field) for item in value]
         return value
 
     def _text(self, text: str, field: str) -> str:

@@ -91,13 +91,13 @@ def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
 
 def waited_seconds(run: Run, *, until: float) -> float:
     """Returns how long a request or question was open until then; two at once are waited for once."""
-    told = [(each.asked_at, _waits_until(each, each.decided_at)) for each in run.requests.values()]
-    told += [(each.asked_at, _waits_until(each, each.answered_at)) for each in run.questions.values()]
-    told = sorted((each for each in told if each[0] < until), key=lambda each: each[0])
+    waits = [(each.asked_at, _waits_until(each, each.decided_at)) for each in run.requests.values()]
+    waits += [(each.asked_at, _waits_until(each, each.answered_at)) for each in run.questions.values()]
+    waits = sorted((each for each in waits if each[0] < until), key=lambda each: each[0])
     total, reached = 0.0, 0.0
-    for place, (begin, ended) in enumerate(told, start=1):
-        # One thing waits at a time: what nobody decided was withdrawn when people were told the next thing, or before.
-        later = told[place][0] if place < len(told) else until
+    for place, (begin, ended) in enumerate(waits, start=1):
+        # One thing waits at a time: what nobody decided was withdrawn when the next thing was posted, or before.
+        later = waits[place][0] if place < len(waits) else until
         end = min(later if ended is None else ended, until)
         total, reached = total + max(0.0, end - max(begin, reached)), max(end, reached)
     return total
