@@ -50,7 +50,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "adapters/redis/test_store.py::test_a_claim_that_no_replica_confirms_is_no_claim",
     ),
     'Missing data is "unknown"': (
-        "domain/playbooks/test_expression.py::test_what_cannot_be_said_is_unknown_with_its_reason",
+        "domain/playbooks/test_expression.py::test_what_cannot_be_decided_is_unknown_with_its_reason",
         "domain/incidents/machine/test_advance.py::test_an_unknown_verdict_is_no_verdict",
         "domain/changes/test_rollback_and_undo.py::test_what_cannot_be_read_is_not_taken_for_taken_back",
         "domain/incidents/test_impact.py::test_what_was_not_sampled_is_unknown_and_not_zero",
@@ -59,8 +59,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "A fix is verified only under load": (
         "domain/playbooks/test_kv_cache_oom.py::test_load_is_what_is_asked_for_and_not_what_gets_done",
-        "domain/playbooks/test_kv_cache_oom.py::test_the_request_for_the_fleet_tells_what_the_canary_paid",
-        "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_tells_what_the_fleet_paid",
+        "domain/playbooks/test_kv_cache_oom.py::test_the_request_for_the_fleet_has_what_the_canary_paid",
+        "domain/playbooks/test_kv_cache_oom.py::test_the_verdict_has_what_the_fleet_paid",
         "domain/playbooks/test_kv_cache_oom.py::test_a_pool_with_room_is_not_enough_where_users_wait",
         "domain/reports/test_statistics.py::test_a_canary_that_was_removed_fixed_nothing",
     ),
@@ -93,7 +93,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "A rollout that hurts the other replicas stops": (
         "domain/incidents/machine/test_stopped.py::test_it_sends_nothing_and_asks_with_what_rose",
-        "domain/incidents/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held",
+        "domain/incidents/machine/test_stopped.py::test_that_kubernetes_goes_on_by_itself_is_shown_unless_the_rollout_is_held",
     ),
     "Slack outages silence no incident": (
         "flow/test_slack_refuses.py::test_an_incident_goes_on_once_slack_lets_the_bot_in_again",

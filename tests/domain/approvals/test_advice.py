@@ -58,7 +58,7 @@ def test_the_most_specific_rule_says_where_the_bot_observes(
     [
         pytest.param([NONE], False, id="nowhere"),
         pytest.param([ALL], True, id="everywhere"),
-        pytest.param([ALL, ObserveRule(True, target="a/*")], True, id="everywhere, said twice"),
+        pytest.param([ALL, ObserveRule(True, target="a/*")], True, id="everywhere, written twice"),
         pytest.param([ALL, ObserveRule(False, target="a/*")], False, id="one target is left out"),
         pytest.param([ALL, ObserveRule(False, playbook="p")], False, id="one playbook is left out"),
         pytest.param([NONE, ObserveRule(True, target="*")], False, id="only by a pattern"),

@@ -144,11 +144,11 @@ def probe(canary: str) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("canary", "said"),
+    ("canary", "text"),
     [pytest.param("llm-canary", "R1 covers it", id="that-canary"), pytest.param("x", "", id="other")],
 )
-def test_the_approval_of_a_canary_covers_what_is_asked_of_it(canary: str, said: str) -> None:
-    assert why(probe(canary), earlier=[earlier()]) == said
+def test_the_approval_of_a_canary_covers_what_is_asked_of_it(canary: str, text: str) -> None:
+    assert why(probe(canary), earlier=[earlier()]) == text
 
 
 def test_the_newest_request_that_listed_it_counts() -> None:
@@ -185,9 +185,9 @@ def test_the_days_of_these_tests_are_what_they_say() -> None:
 )
 def test_a_pre_approved_change_is_announced_within_its_bounds(changes: dict[str, Any], is_permitted: bool) -> None:
     given: dict[str, Any] = {"kind": "scale", "at": NIGHT, "pre_approved": (ONE_MORE,)} | changes
-    said = why(builders.plan(), **given)
+    announced = why(builders.plan(), **given)
     text = "the settings pre-approve scale (at most 2 in one incident, for serving/ll*, 22:00-06:00 UTC)"
-    assert said == (text if is_permitted else "")
+    assert announced == (text if is_permitted else "")
 
 
 def test_who_pre_approves_the_end_of_a_busy_replica_accepts_that_its_streams_are_cut() -> None:

@@ -26,7 +26,7 @@ def test_numbers_of_a_known_range_may_be_edited_and_nothing_else() -> None:
     assert editable_values(builders.plan(verb="restart")) == ()
 
 
-def test_the_range_is_said_where_a_number_is_edited() -> None:
+def test_the_range_is_shown_where_a_number_is_edited() -> None:
     assert [each.range_text for each in editable_values(SCALE)] == ["from 5 to 1000"]
     assert [each.range_text for each in editable_values(FLAGS)] == ["at least 1", "above 0, at most 1"]
 
@@ -61,7 +61,7 @@ def test_the_ends_of_the_range_of_replicas_may_be_written(text: str, value: int)
     assert values_of(SCALE, json.dumps({"replicas": text})) == {"replicas": value}
 
 
-def test_what_is_out_of_range_is_said_with_what_was_written() -> None:
+def test_what_is_out_of_range_is_reported_with_what_was_written() -> None:
     with pytest.raises(ApprovalError) as refused:
         values_of(FLAGS, json.dumps({"--max-num-seqs": " 0 "}))
     assert str(refused.value) == "--max-num-seqs has to be at least 1, not 0"

@@ -46,7 +46,7 @@ def test_a_press_before_all_alerts_resolved_does_not_count() -> None:
         grant(request, (builders.judged_press(),))
 
 
-def said(reason: str) -> JudgedPress:
+def pressed_with(reason: str) -> JudgedPress:
     judged = builders.judged_press()
     return judged.model_copy(update={"press": builders.press(reason=reason)})
 
@@ -54,8 +54,8 @@ def said(reason: str) -> JudgedPress:
 def test_a_high_risk_needs_a_reason_in_words() -> None:
     request = builders.request(policy=builders.policy(needs_reason=True))
     with pytest.raises(ApprovalError, match="needs a reason in words"):
-        grant(request, (said(" "),))
-    assert grant(request, (said("users wait"),))
+        grant(request, (pressed_with(" "),))
+    assert grant(request, (pressed_with("users wait"),))
 
 
 def test_an_announced_change_needs_no_press() -> None:
@@ -117,7 +117,7 @@ def test_one_person_of_three_teams_meets_only_one_of_them_however_often_the_seat
 
 
 @pytest.mark.parametrize(
-    ("demands", "said"),
+    ("demands", "text"),
     [
         pytest.param((Demand(needed=1),), "1 more approval needed", id="one"),
         pytest.param((Demand(needed=2),), "2 more approvals needed", id="two"),
@@ -128,10 +128,10 @@ def test_one_person_of_three_teams_meets_only_one_of_them_however_often_the_seat
         ),
     ],
 )
-def test_what_is_missing_is_said_in_full(demands: tuple[Demand, ...], said: str) -> None:
+def test_what_is_missing_is_named_in_full(demands: tuple[Demand, ...], text: str) -> None:
     with pytest.raises(ApprovalError) as refused:
         grant(builders.request(policy=builders.policy(demands=demands)), ())
-    assert str(refused.value) == said
+    assert str(refused.value) == text
 
 
 # --- when a press counts ----------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_a_source_names_people() -> None:
 def test_who_is_asked_is_written_in_words(text: str, shares: list[tuple[str, int]]) -> None:
     read = shares_of(text)
     assert [(share.team, share.needed) for share in read] == shares
-    assert shares_of(" + ".join(map(str, read))) == read, "and told in the same words"
+    assert shares_of(" + ".join(map(str, read))) == read, "and written in the same words"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_names_no_team_is_refused_with_an_example(text: str, why: str) -> N
     assert str(refused.value).startswith(why)
 
 
-def test_a_share_is_told_with_its_number_where_it_is_more_than_one() -> None:
+def test_a_share_is_shown_with_its_number_where_it_is_more_than_one() -> None:
     assert [str(share) for share in shares_of("serving + 2 lead")] == ["serving", "2 lead"]
 
 

@@ -86,15 +86,15 @@ def unseen() -> Obj:
 
 
 @pytest.mark.parametrize(
-    ("workload", "said"),
+    ("workload", "reason"),
     [
         pytest.param(half_way(), "3 of 4 updated", id="an-old-replica-is-there"),
         pytest.param(unseen(), "has not seen its last change", id="the-controller-is-behind"),
         pytest.param(fleet(3, progressing=ROLLING), "3 available", id="the-last-new-one-starts"),
     ],
 )
-def test_a_rollout_under_way_is_waited_for_whatever_its_replicas_do(workload: Obj, said: str) -> None:
-    assert said in declined("set_flags", EDIT, with_crashes(1, workload=workload)).reason
+def test_a_rollout_under_way_is_waited_for_whatever_its_replicas_do(workload: Obj, reason: str) -> None:
+    assert reason in declined("set_flags", EDIT, with_crashes(1, workload=workload)).reason
 
 
 @pytest.mark.parametrize(("current", "is_rolling"), [("llm-b", False), ("llm-a", True)])
@@ -244,7 +244,7 @@ def test_where_no_replica_serves_a_rollout_in_place_costs_nothing() -> None:
     assert "no replica serves now, until one has started again" in plan.expected
 
 
-def test_with_a_surge_only_the_replicas_that_serve_are_said_to_stay() -> None:
+def test_with_a_surge_only_the_replicas_that_serve_are_counted_as_staying() -> None:
     assert "the 3 of 4 replicas that serve stay in rotation" in planned("set_flags", EDIT, with_crashes(1)).expected
 
 

@@ -138,8 +138,8 @@ def test_a_canary_without_a_drain_leaves_rotation_and_runs_empty_first() -> None
     made = canary()
     made["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {}
     plan = planned("remove_canary", {}, with_canary(canary=made))
-    said = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
-    assert said == ["patch", "out_of_rotation", "emptied", "delete", "gone"]
+    steps = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
+    assert steps == ["patch", "out_of_rotation", "emptied", "delete", "gone"]
 
 
 def test_a_canary_that_is_not_in_rotation_is_deleted_at_once() -> None:

@@ -42,8 +42,8 @@ def with_load(**running: float | None) -> ClusterSnapshot:
 
 
 def test_what_nobody_reverts_is_fine() -> None:
-    said = ("owner", "fine", "applied by hand: nobody reverts it")
-    assert graded(ownership_of(snapshot(), deployment(), {}).circumstance) == said
+    expected = ("owner", "fine", "applied by hand: nobody reverts it")
+    assert graded(ownership_of(snapshot(), deployment(), {}).circumstance) == expected
 
 
 def test_a_manager_that_nobody_knows_is_a_warning() -> None:
@@ -237,8 +237,8 @@ def test_a_budget_is_weighed(verdict: Any, grade: str, text: str) -> None:
 def test_a_budget_that_never_lets_it_happen_is_for_its_owner() -> None:
     with pytest.raises(NoPlanError) as refused:
         budget_circumstance(Budget("never", "it asks for all"))
-    said = ("it asks for all", "the budget's owner has to widen it; the bot never edits one")
-    assert (refused.value.reason, refused.value.hint) == said
+    expected = ("it asks for all", "the budget's owner has to widen it; the bot never edits one")
+    assert (refused.value.reason, refused.value.hint) == expected
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ AT_ONCE = "the busiest replica runs 5 requests at once now"
 
 
 @pytest.mark.parametrize(
-    ("moves", "said"),
+    ("moves", "text"),
     [
         pytest.param((Move("--max-num-seqs", 256, 4),), "the limit is below what runs", id="below"),
         pytest.param((Move("--max-num-active-seqs", None, 4),), "the limit is below what runs", id="first-limit"),
@@ -270,12 +270,12 @@ AT_ONCE = "the busiest replica runs 5 requests at once now"
         pytest.param((Move("--max-num-seqs", 256, "$(N)"),), None, id="not-known"),
     ],
 )
-def test_a_cap_says_whether_it_binds_now(moves: tuple[Move, ...], said: str | None) -> None:
+def test_a_cap_says_whether_it_binds_now(moves: tuple[Move, ...], text: str | None) -> None:
     found = tuple(map(graded, binding_note(with_load(llm_1=3, llm_2=5, llm_3=None), moves)))
-    assert found == (() if said is None else (("binds", "note", f"{said}: {AT_ONCE}"),))
+    assert found == (() if text is None else (("binds", "note", f"{text}: {AT_ONCE}"),))
 
 
-def test_nothing_is_said_of_a_cap_while_nobody_knows_what_runs() -> None:
+def test_there_is_no_note_on_a_cap_while_nobody_knows_what_runs() -> None:
     assert (
         binding_note(replace(snapshot(), load={"llm-1": ReplicaLoad(None, None)}), (Move("--max-num-seqs", 256, 4),))
         == ()

@@ -27,7 +27,7 @@ def hook(*command: str) -> Obj:
 
 
 @pytest.mark.parametrize(
-    ("pod_template", "services", "mode", "said"),
+    ("pod_template", "services", "mode", "text"),
     [
         pytest.param(template(), (service(),), "native", "preStop 10 s, then up to 20 s", id="native"),
         pytest.param(template(**hook("sh", "-c", "sleep 15")), (service(),), "native", "preStop 15 s", id="exec-sleep"),
@@ -44,10 +44,10 @@ def hook(*command: str) -> Obj:
     ],
 )
 def test_the_drain_mode_follows_from_spec_and_selectors(
-    pod_template: Obj, services: tuple[Obj, ...], mode: str, said: str
+    pod_template: Obj, services: tuple[Obj, ...], mode: str, text: str
 ) -> None:
     found = drain_mode(snapshot(workload=deployment(pod_template), services=services))
-    assert (found.mode, said in found.text) == (mode, True), found.text
+    assert (found.mode, text in found.text) == (mode, True), found.text
 
 
 def test_only_a_native_drain_ends_a_replica_without_cutting_its_streams() -> None:

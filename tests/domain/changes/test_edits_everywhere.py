@@ -353,7 +353,7 @@ def test_a_config_map_that_no_other_workload_reads_is_edited(other: Obj) -> None
     )
 
 
-def test_that_nobody_can_say_who_else_reads_a_config_map_is_told() -> None:
+def test_that_the_other_readers_of_a_config_map_are_unknown_is_shown() -> None:
     seen = made(["vllm", "serve", "m"], ["--max-num-seqs=$(X)"], env=KEY_OF_MAP)
     plan = change(replace(seen, unreadable={"all_pods": "403 forbidden"}), seqs(6))
     assert "403 forbidden" in weighed(plan, "config_map")
@@ -432,17 +432,17 @@ def test_the_last_variable_takes_its_list_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "source", "said"),
+    ("env", "source", "reason"),
     [
         pytest.param([], "configMapRef", "other comes from ConfigMap vllm-config", id="only-there"),
         pytest.param([{"name": "other", "value": "y"}], "configMapRef", "other comes from ConfigMap", id="there-too"),
         pytest.param([], "secretRef", "the pod template does not set other, and some of its variables", id="unknown"),
     ],
 )
-def test_a_variable_that_would_stay_set_is_not_called_removed(env: list[Obj], source: str, said: str) -> None:
+def test_a_variable_that_would_stay_set_is_not_called_removed(env: list[Obj], source: str, reason: str) -> None:
     seen = made(["vllm", "serve", "m"], ["--seed=1"], env=env, envFrom=[{source: {"name": "vllm-config"}}])
     found = declined("set_flags", {"edits": [{"env": "other", "value": None}]}, seen)
-    assert (found.outcome, said in found.reason) == ("impossible", True), found
+    assert (found.outcome, reason in found.reason) == ("impossible", True), found
 
 
 def test_a_variable_of_the_template_is_removed_beside_a_secret_that_is_not_read() -> None:

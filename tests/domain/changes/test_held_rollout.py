@@ -38,14 +38,14 @@ def emptied_by_label(count: int = 4, **parts: Any) -> ClusterSnapshot:
     return snapshot(workload=made, pods=pods, **parts)
 
 
-def said(plan: Plan) -> list[str]:
+def steps_of(plan: Plan) -> list[str]:
     return [step.title if isinstance(step, Call) else step.condition for step in plan.steps]
 
 
 @pytest.mark.parametrize(("verb", "arguments"), [("set_flags", EDIT), ("restart", {}), ("rollback", {})])
 def test_each_replica_leaves_rotation_and_is_empty_before_the_call_that_ends_it(verb: str, arguments: Any) -> None:
     plan = planned(verb, arguments, emptied_by_label(2))
-    assert said(plan)[1:] == [
+    assert steps_of(plan)[1:] == [
         "surge_ready",
         "Choose llm-1 as the replica that ends",
         "out_of_rotation",
@@ -150,7 +150,7 @@ def test_a_scale_in_that_ended_another_replica_has_failed() -> None:
     assert progress(wait, right).state == "done"
 
 
-def test_requests_that_go_on_arriving_over_kept_connections_are_said_and_then_asked_about() -> None:
+def test_requests_that_go_on_arriving_over_kept_connections_are_reported_and_then_asked_about() -> None:
     steps = planned("isolate_replica", {"replica": "llm-1"}, snapshot()).steps
     wait = next(step for step in steps if isinstance(step, Wait) and step.condition == "emptied")
     out = snapshot(pods=(pod(1, serving="out-of-rotation"), pod(2)), load={"llm-1": load(running=3, arrivals=9)})

@@ -117,12 +117,12 @@ def test_an_approval_of_the_canary_and_its_rollout_covers_a_rollout_in_place_bes
     assert covered(planned("promote", {}, with_the_last_gpu()), "high", "roll", [request]) == "R1 covers it"
 
 
-def test_a_load_that_is_not_known_is_said() -> None:
+def test_a_load_that_is_not_known_is_shown_as_such() -> None:
     assert "how many requests run now is not known" in weighed(planned("set_flags", EDIT, full(load={})), "room")
 
 
 @pytest.mark.parametrize(
-    ("load", "said"),
+    ("load", "text"),
     [
         pytest.param(BUSY, "30 requests run now; 12 wait", id="busy"),
         pytest.param({}, "how many requests run now is not known", id="not-known"),
@@ -130,11 +130,11 @@ def test_a_load_that_is_not_known_is_said() -> None:
 )
 @pytest.mark.parametrize(("verb", "arguments"), [("rollback", {}), ("set_flags", EDIT)])
 def test_where_a_quota_refuses_the_other_replicas_nobody_carries_the_load_meanwhile(
-    verb: str, arguments: Any, load: Any, said: str
+    verb: str, arguments: Any, load: Any, text: str
 ) -> None:
     seen = snapshot(pods=(pod(1),), workload=deployment(replicas=2), quotas=(NO_MORE,), load=load)
     plan = planned(verb, arguments, seen)
-    assert weighed(plan, "room").endswith(f"before its successor starts: none serves meanwhile; {said}")
+    assert weighed(plan, "room").endswith(f"before its successor starts: none serves meanwhile; {text}")
     assert plan.expected.startswith("all of it, until a replica has started again")
 
 

@@ -93,22 +93,22 @@ def test_a_flag_edited_by_somebody_else_names_who_wrote_it() -> None:
         {"manager": "kubectl-edit", "time": "2027-01-15T08:00:00Z"},
         {"manager": "kubectl-create", "time": "2026-01-15T08:00:00Z"},
     ]
-    (said,) = texts(ledger(call), seen)
-    assert "--max-num-seqs=32" in said
-    assert "--max-num-seqs=6" in said
-    assert said.endswith("(written by kubectl-edit at 2027-01-15T08:00:00Z)")
+    (text,) = texts(ledger(call), seen)
+    assert "--max-num-seqs=32" in text
+    assert "--max-num-seqs=6" in text
+    assert text.endswith("(written by kubectl-edit at 2027-01-15T08:00:00Z)")
 
 
-def test_a_secret_in_an_edited_field_is_not_told() -> None:
+def test_a_secret_in_an_edited_field_is_not_shown() -> None:
     call = planned("set_flags", {"edits": [{"env": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}, snapshot()).calls[0]
     seen = after(snapshot(), call)
     assert seen.workload is not None
     env = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "MODE", "value": "fast"}]
     seen.workload["spec"]["template"]["spec"]["containers"][0]["env"] = env
-    (said,) = texts(ledger(call), seen)
-    assert "DB_PASSWORD" in said
-    assert "fast" in said
-    assert "hunter2" not in said
+    (text,) = texts(ledger(call), seen)
+    assert "DB_PASSWORD" in text
+    assert "fast" in text
+    assert "hunter2" not in text
 
 
 def test_an_uncordon_by_somebody_else_is_noticed() -> None:
@@ -159,8 +159,8 @@ def test_the_bots_own_edit_of_a_config_map_is_no_interference_and_anothers_is() 
     call = planned("set_flags", EDIT, seen).calls[0]
     assert call.target.kind == "ConfigMap"
     assert texts(ledger(call), with_config("max-num-seqs: 6\n")) == []
-    (said,) = texts(ledger(call), with_config("max-num-seqs: 32\n"))
-    assert said.startswith("ConfigMap serving/vllm-config: /data/config.yaml is max-num-seqs: 32")
+    (text,) = texts(ledger(call), with_config("max-num-seqs: 32\n"))
+    assert text.startswith("ConfigMap serving/vllm-config: /data/config.yaml is max-num-seqs: 32")
 
 
 def test_an_autoscaler_of_the_workloads_name_is_not_taken_for_the_workload() -> None:
@@ -183,7 +183,7 @@ def test_a_rollout_of_any_kind_of_workload_ends_the_pods_that_were_isolated_befo
     )
     of_a_set = rolled.model_copy(update={"target": rolled.target.model_copy(update={"kind": "StatefulSet"})})
     without = replace(snapshot(), pods=tuple(pod for pod in snapshot().pods if pod["metadata"]["name"] != "llm-2"))
-    assert not [said for said in texts((isolated, of_a_set), without) if said.startswith("Pod")]
+    assert not [text for text in texts((isolated, of_a_set), without) if text.startswith("Pod")]
 
 
 def test_what_cannot_be_read_is_not_called_interference() -> None:
@@ -197,5 +197,5 @@ def test_who_wrote_before_the_bot_is_not_blamed() -> None:
     assert seen.workload is not None
     seen.workload["metadata"]["managedFields"] = [{"manager": "kubectl-create", "time": "2026-01-15T08:00:00Z"}]
     (entry,) = ledger(call)
-    said = interference([entry.model_copy(update={"applied_at": 1_800_000_000.0})], seen)
-    assert [one.text for one in said] == ["Deployment serving/llm: /spec/replicas is 7, the bot left 5"]
+    found = interference([entry.model_copy(update={"applied_at": 1_800_000_000.0})], seen)
+    assert [one.text for one in found] == ["Deployment serving/llm: /spec/replicas is 7, the bot left 5"]

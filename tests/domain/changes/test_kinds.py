@@ -143,14 +143,14 @@ def test_flags_of_a_stateful_set_are_edited_in_its_template_and_cost_a_replica_a
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "reason"),
     [
         pytest.param({"updateStrategy": {"type": "OnDelete"}}, "updated OnDelete", id="on-delete"),
         pytest.param({"updateStrategy": {"rollingUpdate": {"partition": 2}}}, "below 2 would keep", id="partition"),
     ],
 )
-def test_a_stateful_set_that_would_not_roll_is_not_edited(spec: Obj, said: str) -> None:
-    assert said in declined("set_flags", {"edits": CAP}, numbered_world(stateful_set(**spec))).reason
+def test_a_stateful_set_that_would_not_roll_is_not_edited(spec: Obj, reason: str) -> None:
+    assert reason in declined("set_flags", {"edits": CAP}, numbered_world(stateful_set(**spec))).reason
 
 
 def test_the_rollout_of_a_stateful_set_is_judged_by_the_revision_of_its_pods() -> None:
@@ -228,7 +228,7 @@ def test_an_undo_ends_the_pod_of_the_edit_that_its_ordered_controller_would_wait
     assert all(call.restores for call in plan.calls)
 
 
-def test_a_budget_that_keeps_the_pod_from_being_evicted_is_said() -> None:
+def test_a_budget_that_keeps_the_pod_from_being_evicted_is_shown() -> None:
     refusing = budget(allowed=0, healthy=0, desired=2)
     plan = planned("rollback", {}, numbered_world(pods=(*STUCK[:2], failing(2)), pdbs=(refusing,)))
     assert grade(plan, "disruption_budget") == "warning"
@@ -343,7 +343,7 @@ def test_a_worker_that_is_not_ready_makes_its_group_not_ready() -> None:
     assert rotation.ready == ("llm-1",)
 
 
-def test_flags_of_a_group_are_edited_where_the_engine_is_told_them() -> None:
+def test_flags_of_a_group_are_edited_where_the_engine_receives_them() -> None:
     (call,) = planned("set_flags", {"edits": CAP}, group_world()).calls
     edited = [op["path"] for op in call.body if op["op"] == "replace"]
     assert edited == ["/spec/leaderWorkerTemplate/leaderTemplate/spec/containers/0/args"]
@@ -398,7 +398,7 @@ def test_flags_in_the_script_of_a_leader_are_edited_in_it(leader: str, worker: s
 
 
 @pytest.mark.parametrize(
-    ("leader", "said"),
+    ("leader", "reason"),
     [
         pytest.param(
             'if [ "$LWS_WORKER_INDEX" = 0 ]; then vllm serve m; else vllm serve m --headless; fi',
@@ -408,9 +408,9 @@ def test_flags_in_the_script_of_a_leader_are_edited_in_it(leader: str, worker: s
         pytest.param(f"{RAY_LEADER}; vllm serve m $(cat /flags)", "may stand for flags", id="flags-from-elsewhere"),
     ],
 )  # fmt: skip
-def test_a_leader_whose_flags_are_not_sure_is_not_edited(leader: str, said: str) -> None:
+def test_a_leader_whose_flags_are_not_sure_is_not_edited(leader: str, reason: str) -> None:
     found = declined("set_flags", {"edits": CAP}, group_world(scripted(leader, RAY_WORKER)))
-    assert said in found.reason
+    assert reason in found.reason
 
 
 def test_flags_that_both_leader_and_workers_write_out_stay_equal() -> None:

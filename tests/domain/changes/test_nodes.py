@@ -82,8 +82,8 @@ def test_uncordoning_what_somebody_else_cordoned_is_a_warning(annotations: dict[
 @pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
 def test_what_a_cordon_takes_from_the_fleet_is_weighed(verb: str) -> None:
     seen = snapshot(nodes=(node(1), node(2, unschedulable=True), node(3)))
-    said = "1 of 3 nodes still take pods; 1 cordoned already; 8 of 12 GPUs would be cordoned"
-    assert weighed(planned(verb, NODE, seen), "nodes") == said
+    text = "1 of 3 nodes still take pods; 1 cordoned already; 8 of 12 GPUs would be cordoned"
+    assert weighed(planned(verb, NODE, seen), "nodes") == text
 
 
 def test_the_platform_team_decides_what_puts_a_node_back_and_nobody_special_what_is_only_ours() -> None:
@@ -117,8 +117,8 @@ def test_the_undo_of_a_cordon_uncordons() -> None:
 
 def test_a_drain_cordons_first_then_moves_each_of_ours_and_waits_for_its_replacement() -> None:
     plan = planned("drain_node", NODE, snapshot(nodes=(node(1), node(2), node(3), node(4))))
-    said = [f"{s.method} {s.target.name}" if isinstance(s, Call) else s.condition for s in plan.steps]
-    assert said == ["patch gpu-node-1", "cordoned", "evict llm-1", "replaced", "evict llm-4", "replaced"]
+    steps = [f"{s.method} {s.target.name}" if isinstance(s, Call) else s.condition for s in plan.steps]
+    assert steps == ["patch gpu-node-1", "cordoned", "evict llm-1", "replaced", "evict llm-4", "replaced"]
 
 
 def test_a_replica_that_does_not_empty_itself_is_emptied_before_it_is_evicted() -> None:

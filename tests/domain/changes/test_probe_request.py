@@ -74,17 +74,17 @@ def test_a_probe_that_cannot_be_sent_says_why(
 
 
 @pytest.mark.parametrize(
-    ("loads", "grade", "said"),
+    ("loads", "grade", "text"),
     [
         pytest.param({"llm-2": load(running=0)}, "fine", "no other request is on llm-2", id="empty"),
         pytest.param({}, "warning", "is not known: nothing is sent unless it is seen empty", id="unread"),
     ],
 )
 def test_a_replica_that_cannot_be_read_is_not_shown_as_empty(
-    loads: dict[str, ReplicaLoad], grade: str, said: str
+    loads: dict[str, ReplicaLoad], grade: str, text: str
 ) -> None:
     (company,) = planned("probe_request", ASK, isolated_world(load=loads)).circumstances
-    assert (company.grade, said in company.text) == (grade, True)
+    assert (company.grade, text in company.text) == (grade, True)
 
 
 IDLE = Blocks(used=0.0, size=16.0, requests=0.0)

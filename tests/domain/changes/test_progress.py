@@ -164,8 +164,8 @@ def test_the_stamp_used_here_is_now() -> None:
     ],
 )  # fmt: skip
 def test_a_rollout_is_judged_by_its_pods(seen: ClusterSnapshot, state: str, text: str) -> None:
-    said = progress(ROLLED_OUT, seen)
-    assert (said.state, text in said.text) == (state, True), said.text
+    found = progress(ROLLED_OUT, seen)
+    assert (found.state, text in found.text) == (state, True), found.text
 
 
 def in_init(**status: Any) -> Obj:
@@ -200,8 +200,8 @@ BACK_OFF: Obj = {"waiting": {"reason": "CrashLoopBackOff"}}
     ],
 )
 def test_a_new_replica_whose_init_container_fails_is_not_waited_for(status: Obj, state: str, text: str) -> None:
-    said = progress(ROLLED_OUT, rolling(*OLD, new_pod(5, status=status)))
-    assert (said.state, text in said.text) == (state, True), said.text
+    found = progress(ROLLED_OUT, rolling(*OLD, new_pod(5, status=status)))
+    assert (found.state, text in found.text) == (state, True), found.text
 
 
 def test_a_sidecar_that_ends_at_once_is_no_engine_that_refuses_its_command_line() -> None:
@@ -232,8 +232,8 @@ def test_a_deadline_that_the_controller_gave_up_on_fails_a_rollout_in_which_noth
 ) -> None:
     seen = rolling(*OLD, *new, updated=len(new))
     assert seen.workload is not None
-    said = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
-    seen.workload["status"]["conditions"] = [said]
+    condition = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+    seen.workload["status"]["conditions"] = [condition]
     assert progress(ROLLED_OUT, seen).state == state
 
 
@@ -250,8 +250,8 @@ def test_a_new_replica_that_is_ready_after_the_deadline_is_progress_that_the_con
     new = new_pod(5, status={"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": STAMP}]})
     seen = rolling(*OLD, new, updated=1)
     assert seen.workload is not None
-    said = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
-    seen.workload["status"]["conditions"] = [said | {"lastTransitionTime": gave_up_at}]
+    condition = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+    seen.workload["status"]["conditions"] = [condition | {"lastTransitionTime": gave_up_at}]
     assert progress(ROLLED_OUT, seen).state == state
 
 
@@ -271,8 +271,8 @@ EMPTIED = wait_of(planned("isolate_replica", ONE, snapshot()), "emptied")
     ],
 )
 def test_a_replica_is_empty_only_when_it_is_known_to_be(loads: dict[str, ReplicaLoad], state: str, text: str) -> None:
-    said = progress(EMPTIED, snapshot(load=loads))
-    assert (said.state, text in said.text) == (state, True), said.text
+    found = progress(EMPTIED, snapshot(load=loads))
+    assert (found.state, text in found.text) == (state, True), found.text
 
 
 def test_a_replica_that_ended_by_itself_was_not_emptied() -> None:

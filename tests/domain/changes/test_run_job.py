@@ -83,7 +83,7 @@ def test_the_job_is_the_templates_under_a_name_of_the_incidents_own() -> None:
     assert plan.risk == "low"
 
 
-def test_variables_replace_those_of_the_template_and_a_replica_is_told_by_its_address() -> None:
+def test_variables_replace_those_of_the_template_and_a_replica_is_named_by_its_address() -> None:
     plan = planned("run_job", EVAL | {"replica": "llm-2", "env": {"LIMIT": 200.0, "FAST": True}}, seen())
     (container,) = plan.calls[0].body["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [
@@ -131,7 +131,7 @@ def test_a_name_is_fixed_until_it_was_used() -> None:
     assert again.calls[0].target.name == "eval-gsm8k-inc-42-2"
 
 
-def test_a_template_that_runs_by_itself_is_told() -> None:
+def test_a_template_that_runs_by_itself_is_reported() -> None:
     plan = planned("run_job", EVAL, replace(seen(), cron_jobs=(cron_job(suspend=False),)))
     assert "own schedule" in weighed(plan, "schedule")
 
@@ -314,14 +314,14 @@ def test_a_job_whose_pod_is_refused_fails_with_that_reason() -> None:
     wait = planned("run_job", EVAL, seen()).steps[1]
     assert isinstance(wait, Wait)
     present = job(active=0)
-    said = "Error creating: pods is forbidden: exceeded quota: team"
+    message = "Error creating: pods is forbidden: exceeded quota: team"
     event = {
         "metadata": {"namespace": "serving"},
         "involvedObject": {"kind": "Job", "uid": present["metadata"]["uid"]},
-        "message": said,
+        "message": message,
         "firstTimestamp": STAMP,
         "lastTimestamp": STAMP,
     }
     later = replace(seen(jobs=(present,), failed_creates=(event,)), at=NOW + 60)
     found = progress(wait, later)
-    assert (found.state, found.text) == ("failed", f"a pod cannot be created: {said}")
+    assert (found.state, found.text) == ("failed", f"a pod cannot be created: {message}")

@@ -261,8 +261,8 @@ def test_a_native_drain_only_marks_the_victim() -> None:
 
 def test_without_a_native_drain_the_victim_leaves_rotation_and_runs_empty_first() -> None:
     plan = planned("scale", {"by": -1}, snapshot(workload=deployment(NO_DRAIN)))
-    said = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
-    assert said == ["patch", "out_of_rotation", "emptied", "patch", "scaled"]
+    steps = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
+    assert steps == ["patch", "out_of_rotation", "emptied", "patch", "scaled"]
     assert grade(plan, "drain") == "fine"
     victim = applied(plan.calls[0].body, with_annotations(pod(1)))
     assert victim["metadata"]["labels"]["serving"] == "out-of-rotation"
@@ -418,7 +418,7 @@ def with_floor(floor: int) -> Obj:
 
 
 @pytest.mark.parametrize(
-    ("scalers", "said"),
+    ("scalers", "note"),
     [
         pytest.param((), "", id="none"),
         pytest.param((with_floor(4),), "", id="its-floor-is-high-enough"),
@@ -427,11 +427,11 @@ def with_floor(floor: int) -> Obj:
         pytest.param((scaler(owned_by="ScaledObject"),), "its floor belongs to ScaledObject llm-queue", id="kedas"),
     ],
 )
-def test_a_floor_is_held_only_where_it_has_to_be_and_can_be(scalers: tuple[Obj, ...], said: str) -> None:
+def test_a_floor_is_held_only_where_it_has_to_be_and_can_be(scalers: tuple[Obj, ...], note: str) -> None:
     plan = planned("set_flags", CAP, snapshot(autoscalers=scalers))
     assert {call.target.kind for call in plan.calls} == {"Deployment"}
     notes = [each.text for each in plan.circumstances if each.name == "scale_in"]
-    assert [said in text for text in notes] == ([True] if said else [])
+    assert [note in text for text in notes] == ([True] if note else [])
 
 
 def test_a_floor_never_goes_above_the_maximum() -> None:

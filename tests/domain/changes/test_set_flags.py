@@ -416,7 +416,7 @@ def test_a_rollout_that_cuts_requests_does_not_promise_none(seen: ClusterSnapsho
         pytest.param(30, (node(8), node(9)), "up to 4 at a time", id="more-than-there-are"),
     ],
 )
-def test_how_many_are_replaced_at_a_time_is_said(surge: int | str, nodes: tuple[Obj, ...], pace: str) -> None:
+def test_how_many_are_replaced_at_a_time_is_shown(surge: int | str, nodes: tuple[Obj, ...], pace: str) -> None:
     workload = deployment()
     workload["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}}
     plan = planned("restart", {}, snapshot(workload=workload, nodes=nodes, all_pods=()))

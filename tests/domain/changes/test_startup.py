@@ -135,7 +135,7 @@ def test_without_a_recorded_start_the_startup_probe_says_how_long_one_may_take(
     assert within(plan, "scaled") == seconds + 120
 
 
-def test_a_probe_that_allows_more_than_an_hour_is_told() -> None:
+def test_a_probe_that_allows_more_than_an_hour_is_reported() -> None:
     plan = planned("scale", {"by": 1}, snapshot(workload=deployment(with_probe(failureThreshold=1000))))
     assert grade(plan, "start") == "warning"
     assert weighed(plan, "start") == (

@@ -67,7 +67,7 @@ def case(case_id: str, seen: ClusterSnapshot, state: str, text: str) -> Any:
     return pytest.param(seen, state, text, id=case_id)
 
 
-def said(condition: Wait, seen: ClusterSnapshot, *, waited_seconds: float = 0.0) -> tuple[str, str]:
+def progress_of(condition: Wait, seen: ClusterSnapshot, *, waited_seconds: float = 0.0) -> tuple[str, str]:
     found = progress(condition, seen, waited_seconds=waited_seconds)
     return found.state, found.text
 
@@ -84,7 +84,7 @@ def with_conditions(seen: ClusterSnapshot, *conditions: Obj, **status: Any) -> C
 
 def test_everything_that_cannot_be_read_is_named_with_its_reason() -> None:
     seen = snapshot(unreadable={"replica_sets": "403", "pods": "timed out", "nodes": "403"})
-    assert said(SCALED, seen) == ("pending", "cannot be read now: replica sets (403), pods (timed out)")
+    assert progress_of(SCALED, seen) == ("pending", "cannot be read now: replica sets (403), pods (timed out)")
 
 
 READ_BY = {
@@ -111,7 +111,7 @@ READ_BY = {
 def test_what_a_wait_rests_on_has_to_be_readable(condition: str, source: str) -> None:
     seen = snapshot(unreadable={source: "403"})
     text = f"cannot be read now: {source.replace('_', ' ')} (403)"
-    assert said(wait(condition, DEPLOYMENT), seen) == ("pending", text)
+    assert progress_of(wait(condition, DEPLOYMENT), seen) == ("pending", text)
 
 
 def test_every_condition_is_in_the_table_of_what_it_rests_on() -> None:
@@ -169,7 +169,7 @@ DELETED, OVERWRITTEN = "Deployment serving/llm was deleted", "somebody else chan
     ],
 )
 def test_a_rollout_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(ROLLED_OUT, seen) == (state, text)
+    assert progress_of(ROLLED_OUT, seen) == (state, text)
 
 
 OBSERVED = ROLLED_OUT.model_copy(update={"condition": "observed"})
@@ -186,7 +186,7 @@ OBSERVED = ROLLED_OUT.model_copy(update={"condition": "observed"})
     ],
 )
 def test_a_change_is_observed_when_its_controller_says_so(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(OBSERVED, seen) == (state, text)
+    assert progress_of(OBSERVED, seen) == (state, text)
 
 
 SURGE = ROLLED_OUT.model_copy(update={"condition": "surge_ready", "parameters": ROLLED_OUT.parameters | {"ready": 1}})
@@ -229,7 +229,7 @@ def held(*pods: Obj, available: int | None = None, **parts: Any) -> ClusterSnaps
     ],
 )
 def test_an_old_replica_may_leave_once_a_new_one_is_ready(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(SURGE, seen) == (state, text)
+    assert progress_of(SURGE, seen) == (state, text)
 
 
 RELEASED = wait("released", SECOND, uid="llm-2-uid", stay=["llm-1-uid", "llm-3-uid"])
@@ -248,7 +248,7 @@ RELEASED = wait("released", SECOND, uid="llm-2-uid", stay=["llm-1-uid", "llm-3-u
     ],
 )
 def test_the_chosen_replica_ends_and_no_other(pods: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(RELEASED, snapshot(pods=pods)) == (state, text)
+    assert progress_of(RELEASED, snapshot(pods=pods)) == (state, text)
 
 
 # --- canaries ---------------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ STARTED = {**READY_CANARY, "status": {}}
     ],
 )
 def test_a_canary_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(CANARY_READY, seen) == (state, text)
+    assert progress_of(CANARY_READY, seen) == (state, text)
 
 
 NEXT_CANARY = other_uid(READY_CANARY)
@@ -321,7 +321,7 @@ NAME = "llm-incident-bot-canary-inc-42"
 )
 def test_a_canary_is_gone_with_its_pods(about_uid: str, seen: ClusterSnapshot, state: str, text: str) -> None:
     about = GONE.about.model_copy(update={"uid": about_uid})
-    assert said(GONE.model_copy(update={"about": about}), seen) == (state, text)
+    assert progress_of(GONE.model_copy(update={"about": about}), seen) == (state, text)
 
 
 # --- numbers of replicas ----------------------------------------------------------------------------------------------
@@ -354,18 +354,18 @@ def sized(replicas: int, /, *pods: Obj, **status: Any) -> ClusterSnapshot:
     ],
 )
 def test_a_scale_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(SCALED, seen) == (state, text)
+    assert progress_of(SCALED, seen) == (state, text)
 
 
 def test_a_scale_in_that_ended_another_replica_than_the_chosen_one_has_failed() -> None:
     smaller = SCALED.model_copy(update={"parameters": {"replicas": 3, "ends": ["llm-2-uid", "llm-3-uid"]}})
     kept = sized(3, OLD[1], OLD[2], OLD[3])
-    assert said(smaller, kept) == (
+    assert progress_of(smaller, kept) == (
         "failed",
         "3 of 3 replicas Ready, but llm-2, llm-3 should have ended and another replica did",
     )
     chosen = SCALED.model_copy(update={"parameters": {"replicas": 3, "ends": ["llm-1-uid"]}})
-    assert said(chosen, kept) == ("done", "3 of 3 replicas Ready")
+    assert progress_of(chosen, kept) == ("done", "3 of 3 replicas Ready")
 
 
 GROWN = wait("grown", DEPLOYMENT, replicas=5)
@@ -383,7 +383,7 @@ GROWN = wait("grown", DEPLOYMENT, replicas=5)
     ],
 )
 def test_an_autoscaler_that_does_it_may_want_even_more(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(GROWN, seen) == (state, text)
+    assert progress_of(GROWN, seen) == (state, text)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_an_autoscaler_that_does_it_may_want_even_more(seen: ClusterSnapshot, st
     ],
 )
 def test_a_replacement_says_how_far_it_is(seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(REPLACED, seen) == (state, text)
+    assert progress_of(REPLACED, seen) == (state, text)
 
 
 FEWER_WANTED = "3 of 3 replicas Ready, HorizontalPodAutoscaler llm (min 2, max 8) wants 3 now, not 4"
@@ -469,14 +469,14 @@ def scaled_in_by(seen: ClusterSnapshot, **sources: Any) -> ClusterSnapshot:
 def test_an_autoscaler_that_scales_in_meanwhile_fails_no_replacement(
     seen: ClusterSnapshot, state: str, text: str
 ) -> None:
-    assert said(REPLACED, seen) == (state, text)
+    assert progress_of(REPLACED, seen) == (state, text)
 
 
 def test_a_released_replica_has_its_spare_when_an_autoscaler_wants_no_more() -> None:
     spare = wait("spare_ready", SECOND, uid="llm-2-uid", replicas=4)
     fewer = sized(3, OLD[0], *OLD[2:])
-    assert said(spare, scaled_in_by(fewer)) == ("done", FEWER_WANTED)
-    assert said(spare, fewer) == ("failed", "somebody else scaled it to 3")
+    assert progress_of(spare, scaled_in_by(fewer)) == ("done", FEWER_WANTED)
+    assert progress_of(spare, fewer) == ("failed", "somebody else scaled it to 3")
 
 
 # --- replicas that were not Ready before the change -------------------------------------------------------------------
@@ -527,13 +527,13 @@ SCALED_BESIDE_ONE = wait_of(planned("scale", {"by": 1}, crippled(4, *THREE_AND_A
 def test_a_scale_does_not_wait_for_a_replica_that_was_not_ready_before(
     seen: ClusterSnapshot, state: str, text: str
 ) -> None:
-    assert said(SCALED_BESIDE_ONE, seen) == (state, text)
+    assert progress_of(SCALED_BESIDE_ONE, seen) == (state, text)
 
 
 def test_an_autoscaler_does_not_have_to_heal_a_replica_that_was_not_ready_before() -> None:
     grown = wait("grown", DEPLOYMENT, replicas=5, unready=["llm-4-uid"])
-    assert said(grown, crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5)))[0] == "done"
-    assert said(grown, crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5, is_ready=False)))[0] == "pending"
+    assert progress_of(grown, crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5)))[0] == "done"
+    assert progress_of(grown, crippled(5, *THREE_AND_A_CRASHING_ONE, pod(5, is_ready=False)))[0] == "pending"
 
 
 TWO_CRASHING = crippled(4, *OLD[:2], crashing(3), crashing(4))
@@ -541,8 +541,8 @@ TWO_CRASHING = crippled(4, *OLD[:2], crashing(3), crashing(4))
 
 def test_one_of_two_broken_replicas_is_replaced_when_its_own_replacement_is_ready() -> None:
     first = wait_of(planned("replace_replica", {"replica": "llm-3"}, TWO_CRASHING), "replaced")
-    assert said(first, crippled(4, *OLD[:2], crashing(4), pod(5, is_ready=False)))[0] == "pending"
-    assert said(first, crippled(4, *OLD[:2], crashing(4), pod(5))) == (
+    assert progress_of(first, crippled(4, *OLD[:2], crashing(4), pod(5, is_ready=False)))[0] == "pending"
+    assert progress_of(first, crippled(4, *OLD[:2], crashing(4), pod(5))) == (
         "done",
         "3 of 4 replicas Ready, 1 not Ready as before, llm-3 is gone",
     )
@@ -553,9 +553,9 @@ def test_a_drained_node_loses_all_of_its_broken_replicas() -> None:
     seen = replace(crippled(4, *OLD[:2], *here), all_pods=(*OLD[:2], *here))
     plan = planned("drain_node", {"node": "gpu-node-3"}, seen)
     first, second = (step for step in plan.steps if isinstance(step, Wait) and step.condition == "replaced")
-    assert said(first, crippled(4, *OLD[:2], here[1], pod(5)))[0] == "done"
-    assert said(second, crippled(4, *OLD[:2], pod(5), pod(6, is_ready=False)))[0] == "pending"
-    assert said(second, crippled(4, *OLD[:2], pod(5), pod(6)))[0] == "done"
+    assert progress_of(first, crippled(4, *OLD[:2], here[1], pod(5)))[0] == "done"
+    assert progress_of(second, crippled(4, *OLD[:2], pod(5), pod(6, is_ready=False)))[0] == "pending"
+    assert progress_of(second, crippled(4, *OLD[:2], pod(5), pod(6)))[0] == "done"
 
 
 def test_a_spare_is_ready_beside_a_replica_that_was_not_ready_before() -> None:
@@ -563,8 +563,8 @@ def test_a_spare_is_ready_beside_a_replica_that_was_not_ready_before() -> None:
     spare = wait_of(
         planned("isolate_replica", {"replica": "llm-2"}, replace(seen, services=(service(app="llm"),))), "spare_ready"
     )
-    assert said(spare, crippled(4, OLD[0], OLD[2], crashing(4), pod(5, is_ready=False)))[0] == "pending"
-    assert said(spare, crippled(4, OLD[0], OLD[2], crashing(4), pod(5)))[0] == "done"
+    assert progress_of(spare, crippled(4, OLD[0], OLD[2], crashing(4), pod(5, is_ready=False)))[0] == "pending"
+    assert progress_of(spare, crippled(4, OLD[0], OLD[2], crashing(4), pod(5)))[0] == "done"
 
 
 def test_a_wait_of_a_healthy_workload_names_no_replica_that_was_not_ready() -> None:
@@ -584,8 +584,8 @@ def later(seen: ClusterSnapshot) -> ClusterSnapshot:
 
 def test_a_rollout_is_done_although_an_old_pod_cannot_end() -> None:
     seen = rolling(*ALL_NEW, ending(OLD[0]), updated=4, total=4)
-    assert said(ROLLED_OUT, seen) == ("pending", "4 of 4 replicas run the new template, 1 old one finishing")
-    assert said(ROLLED_OUT, later(seen)) == (
+    assert progress_of(ROLLED_OUT, seen) == ("pending", "4 of 4 replicas run the new template, 1 old one finishing")
+    assert progress_of(ROLLED_OUT, later(seen)) == (
         "done",
         "4 of 4 replicas run the new template, llm-1 is still ending after its grace period",
     )
@@ -593,37 +593,43 @@ def test_a_rollout_is_done_although_an_old_pod_cannot_end() -> None:
 
 def test_a_rollout_that_lacks_a_new_replica_is_not_done_when_an_old_pod_cannot_end() -> None:
     seen = later(rolling(*ALL_NEW[:3], new_pod(8), ending(OLD[0]), updated=4, total=4))
-    assert said(ROLLED_OUT, seen)[0] == "pending"
+    assert progress_of(ROLLED_OUT, seen)[0] == "pending"
 
 
 def test_a_replica_that_cannot_end_is_replaced_when_enough_others_are_ready() -> None:
     seen = sized(4, OLD[0], ending(OLD[1]), *OLD[2:], pod(5))
-    assert said(REPLACED, seen) == ("pending", "llm-2 is ending")
-    assert said(REPLACED, later(seen)) == ("done", f"{FOUR_OF_FOUR}, llm-2 is still ending after its grace period")
+    assert progress_of(REPLACED, seen) == ("pending", "llm-2 is ending")
+    assert progress_of(REPLACED, later(seen)) == (
+        "done",
+        f"{FOUR_OF_FOUR}, llm-2 is still ending after its grace period",
+    )
     starting = sized(4, OLD[0], ending(OLD[1]), *OLD[2:], pod(5, is_ready=False))
-    assert said(REPLACED, later(starting))[0] == "pending"
+    assert progress_of(REPLACED, later(starting))[0] == "pending"
 
 
 def test_a_scale_is_done_although_a_pod_cannot_end() -> None:
     fewer = SCALED.model_copy(update={"parameters": {"replicas": 3, "ends": ["llm-4-uid"]}})
     seen = sized(3, *OLD[:3], ending(OLD[3]))
-    assert said(fewer, seen) == ("pending", "3 of 3 replicas Ready, 1 ending")
-    assert said(fewer, later(seen)) == ("done", "3 of 3 replicas Ready, llm-4 is still ending after its grace period")
+    assert progress_of(fewer, seen) == ("pending", "3 of 3 replicas Ready, 1 ending")
+    assert progress_of(fewer, later(seen)) == (
+        "done",
+        "3 of 3 replicas Ready, llm-4 is still ending after its grace period",
+    )
 
 
 def test_a_numbered_replica_that_cannot_end_is_still_counted_by_its_controller() -> None:
     fewer = SCALED.model_copy(update={"parameters": {"replicas": 3}})
     seen = sized(3, *OLD[:3], ending(OLD[3]), replicas=4, updatedReplicas=4)
-    assert said(fewer, later(seen))[0] == "done"
-    assert said(fewer, later(sized(3, *OLD, replicas=4, updatedReplicas=4)))[0] == "pending"
+    assert progress_of(fewer, later(seen))[0] == "done"
+    assert progress_of(fewer, later(sized(3, *OLD, replicas=4, updatedReplicas=4)))[0] == "pending"
 
 
 def test_the_next_step_of_a_held_rollout_does_not_need_a_pod_that_cannot_end() -> None:
     released = wait("released", SECOND, uid="llm-2-uid", stay=["llm-3-uid"])
     enough = held(OLD[0], ending(OLD[1]), *OLD[2:], new_pod(5, is_ready=True))
-    assert said(released, enough) == ("pending", "llm-2 is ending")
-    assert said(released, later(enough)) == ("done", "llm-2 is still ending after its grace period")
-    assert said(released, later(held(OLD[0], ending(OLD[1]), *OLD[2:])))[0] == "pending", "one is missing"
+    assert progress_of(released, enough) == ("pending", "llm-2 is ending")
+    assert progress_of(released, later(enough)) == ("done", "llm-2 is still ending after its grace period")
+    assert progress_of(released, later(held(OLD[0], ending(OLD[1]), *OLD[2:])))[0] == "pending", "one is missing"
 
 
 # --- one replica ------------------------------------------------------------------------------------------------------
@@ -664,7 +670,7 @@ IN_SLICE, IN_NO_SLICE = (endpoint_slice(pod(1), pod(2)),), (endpoint_slice(pod(1
     ],
 )
 def test_rotation_says_how_far_it_is(condition: str, seen: ClusterSnapshot, state: str, text: str) -> None:
-    assert said(wait(condition, SECOND, uid="llm-2-uid"), seen) == (state, text)
+    assert progress_of(wait(condition, SECOND, uid="llm-2-uid"), seen) == (state, text)
 
 
 QUIET = float(EMPTIED.parameters["quiet_seconds"])
@@ -695,22 +701,22 @@ NOT_KNOWN = "how many requests run on llm-2 is not known"
     ],
 )
 def test_a_replica_that_empties_says_how_far_it_is(on_it: ReplicaLoad, state: str, text: str) -> None:
-    assert said(EMPTIED, snapshot(load={"llm-2": on_it})) == (state, text)
+    assert progress_of(EMPTIED, snapshot(load={"llm-2": on_it})) == (state, text)
 
 
 def test_a_replica_without_its_pod_is_not_emptied_any_more() -> None:
-    assert said(EMPTIED, snapshot(pods=(pod(1),))) == ("failed", "llm-2 is gone")
+    assert progress_of(EMPTIED, snapshot(pods=(pod(1),))) == ("failed", "llm-2 is gone")
 
 
 def test_clients_that_keep_their_connections_are_waited_for_so_long_and_no_longer() -> None:
     kept = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2, arrivals=4)})
     text = "2 requests left on llm-2; 4 more arrived in the last 60 s, over kept connections"
-    assert said(EMPTIED, kept, waited_seconds=STICKY_SECONDS) == ("pending", text)
-    assert said(EMPTIED, kept, waited_seconds=STICKY_SECONDS + 1) == ("failed", text)
+    assert progress_of(EMPTIED, kept, waited_seconds=STICKY_SECONDS) == ("pending", text)
+    assert progress_of(EMPTIED, kept, waited_seconds=STICKY_SECONDS + 1) == ("failed", text)
     quiet = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": load(running=2)})
-    assert said(EMPTIED, quiet, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
+    assert progress_of(EMPTIED, quiet, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
     short = snapshot(endpoint_slices=IN_NO_SLICE, load={"llm-2": ReplicaLoad(2.0, 0.0, 4.0, 1.0)})
-    assert said(EMPTIED, short, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
+    assert progress_of(EMPTIED, short, waited_seconds=STICKY_SECONDS + 1) == ("pending", "2 requests left on llm-2")
 
 
 def hung(**fields: Any) -> ClusterSnapshot:
@@ -728,17 +734,17 @@ ENDS = next(
 @pytest.mark.parametrize(("emptied", "state"), [(ENDS, "done"), (EMPTIED, "failed")])
 def test_a_replica_that_hangs_is_not_given_all_its_time_to_empty(emptied: Wait, state: str) -> None:
     text = "15 requests left on llm-2; none finished and no token was made in the last 60 s"
-    assert said(emptied, hung(), waited_seconds=HANGS_SECONDS) == ("pending", text)
-    assert said(emptied, hung(), waited_seconds=HANGS_SECONDS + 1) == (state, text)
+    assert progress_of(emptied, hung(), waited_seconds=HANGS_SECONDS) == ("pending", text)
+    assert progress_of(emptied, hung(), waited_seconds=HANGS_SECONDS + 1) == (state, text)
     short = emptied.model_copy(update={"within_seconds": 60.0})
-    assert said(short, hung(), waited_seconds=31) == (state, text)
+    assert progress_of(short, hung(), waited_seconds=31) == (state, text)
 
 
 @pytest.mark.parametrize(
     "seen", [hung(window_seconds=QUIET / 2), snapshot(load={"llm-2": load(running=12, waiting=3)})]
 )
 def test_a_replica_hangs_only_if_that_was_watched_for_long_enough(seen: ClusterSnapshot) -> None:
-    assert said(ENDS, seen, waited_seconds=HANGS_SECONDS + 1) == ("pending", "15 requests left on llm-2")
+    assert progress_of(ENDS, seen, waited_seconds=HANGS_SECONDS + 1) == ("pending", "15 requests left on llm-2")
 
 
 # --- nodes and pods of others -----------------------------------------------------------------------------------------
@@ -755,7 +761,10 @@ def test_a_replica_hangs_only_if_that_was_watched_for_long_enough(seen: ClusterS
     ],
 )
 def test_a_cordon_is_what_the_node_says(wanted: bool, nodes: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(wait("cordoned", NODE, uid="gpu-node-1-uid", cordoned=wanted), snapshot(nodes=nodes)) == (state, text)
+    assert progress_of(wait("cordoned", NODE, uid="gpu-node-1-uid", cordoned=wanted), snapshot(nodes=nodes)) == (
+        state,
+        text,
+    )
 
 
 @pytest.mark.parametrize(
@@ -767,7 +776,7 @@ def test_a_cordon_is_what_the_node_says(wanted: bool, nodes: tuple[Obj, ...], st
     ],
 )
 def test_a_pod_of_any_workload_is_gone_when_it_is_nowhere(pods: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(wait("pod_gone", SECOND, uid="llm-2-uid"), snapshot(pods=(), all_pods=pods)) == (state, text)
+    assert progress_of(wait("pod_gone", SECOND, uid="llm-2-uid"), snapshot(pods=(), all_pods=pods)) == (state, text)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -812,7 +821,7 @@ def ended(kind: str, **fields: str) -> Obj:
     ],
 )
 def test_a_job_says_how_far_it_is(jobs: tuple[Obj, ...], state: str, text: str) -> None:
-    assert said(wait("job_ended", JOB), snapshot(jobs=jobs)) == (state, text)
+    assert progress_of(wait("job_ended", JOB), snapshot(jobs=jobs)) == (state, text)
 
 
 # --- whether waiting helps --------------------------------------------------------------------------------------------
@@ -851,7 +860,7 @@ NO_CPU = "llm-5: cannot be scheduled: 0/3 nodes are available: 3 Insufficient cp
 def test_a_pod_without_room_is_given_up_unless_room_is_there_or_coming(
     seen: ClusterSnapshot, state: str, text: str
 ) -> None:
-    assert said(ROLLED_OUT, seen) == (state, text)
+    assert progress_of(ROLLED_OUT, seen) == (state, text)
 
 
 QUOTA = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
@@ -893,7 +902,7 @@ STARTS_BESIDE = "0 of 4 replicas run the new template, 2 starting"
 def test_surge_pods_may_wait_for_their_turn_while_others_let_old_ones_end(
     seen: ClusterSnapshot, state: str, text: str
 ) -> None:
-    assert said(ROLLED_OUT, seen) == (state, text)
+    assert progress_of(ROLLED_OUT, seen) == (state, text)
 
 
 @pytest.mark.parametrize(
@@ -907,7 +916,7 @@ def test_a_rollout_that_somebody_stops_has_failed(spec: Obj, text: str) -> None:
     seen = rolling(*OLD)
     workload = seen.workload or {}
     stopped = replace(seen, workload={**workload, "spec": workload["spec"] | spec})
-    assert said(ROLLED_OUT, stopped) == ("failed", text)
+    assert progress_of(ROLLED_OUT, stopped) == ("failed", text)
 
 
 def test_a_workload_that_was_scaled_to_zero_before_its_rollout_runs_it_when_its_controller_has_seen_it() -> None:
@@ -920,7 +929,7 @@ def test_a_workload_that_was_scaled_to_zero_before_its_rollout_runs_it_when_its_
     workload = seen.workload or {}
     none = {"observedGeneration": workload["metadata"]["generation"]}
     there = replace(seen, workload={**workload, "spec": workload["spec"] | {"replicas": 0}, "status": none})
-    assert said(wait, there) == ("done", "0 of 0 replicas run the new template")
+    assert progress_of(wait, there) == ("done", "0 of 0 replicas run the new template")
 
 
 def test_the_templates_of_these_tests_are_those_of_the_rollout() -> None:

@@ -107,7 +107,7 @@ def test_a_test_in_which_no_request_succeeded_measured_nothing(log: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "text"),
     [
         pytest.param(
             PRINTED,
@@ -131,5 +131,5 @@ def test_a_test_in_which_no_request_succeeded_measured_nothing(log: str) -> None
         pytest.param("loading\ndone", "no result; the log ends with: done", id="neither"),
     ],
 )
-def test_people_read_the_result_that_the_job_has(log: str, said: str) -> None:
-    assert job_reading(log, at=NOW).detail == said
+def test_people_read_the_result_that_the_job_has(log: str, text: str) -> None:
+    assert job_reading(log, at=NOW).detail == text

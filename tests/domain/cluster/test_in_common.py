@@ -74,7 +74,7 @@ def fleet(bad: str, good: str, unread: str = "") -> list[JudgedReplica]:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "said"),
+    ("replicas", "text"),
     [
         (fleet("xxx", "yyzzz"), "3 of 8 replicas thrash; all three run on node x"),
         (fleet("xx", "yy"), "2 of 4 replicas thrash; both run on node x"),
@@ -95,8 +95,8 @@ def fleet(bad: str, good: str, unread: str = "") -> list[JudgedReplica]:
         ),
     ],
 )
-def test_one_line_says_how_many_are_bad_and_what_they_share(replicas: list[JudgedReplica], said: str) -> None:
-    assert in_common(replicas).summary("thrashes", "thrash") == said
+def test_one_line_says_how_many_are_bad_and_what_they_share(replicas: list[JudgedReplica], text: str) -> None:
+    assert in_common(replicas).summary("thrashes", "thrash") == text
 
 
 def test_replicas_that_were_not_read_are_neither_bad_nor_good() -> None:

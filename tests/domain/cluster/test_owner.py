@@ -75,7 +75,7 @@ OF_FLUX, OF_RELEASE = {f"{FLUX}/name": "serving"}, {"helm.toolkit.fluxcd.io/name
                      id="release-without-drift-detection"),
     ],
 )  # fmt: skip
-def test_what_flux_is_told_to_leave_alone_is_edited(seen: ClusterSnapshot, reverts: str) -> None:
+def test_what_a_mark_excludes_from_flux_is_edited(seen: ClusterSnapshot, reverts: str) -> None:
     plan = planned("set_flags", {"edits": CAP}, seen)
     assert grade(plan, "owner") == "note"
     assert reverts in weighed(plan, "owner")

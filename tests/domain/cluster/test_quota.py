@@ -33,7 +33,7 @@ from tests.domain.changes.test_kinds import member, numbered_world, stateful_set
 from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
 
 pytestmark = pytest.mark.fast
-SAID = 'pods "llm-h2-x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4'
+REFUSAL = 'pods "llm-h2-x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4'
 
 
 def quota(hard: dict[str, str], used: dict[str, str], name: str = "team", **spec: Any) -> Obj:
@@ -44,7 +44,7 @@ GPUS = "requests.nvidia.com/gpu"
 
 
 @pytest.mark.parametrize(
-    ("quotas", "fits", "said"),
+    ("quotas", "fits", "text"),
     [
         pytest.param((), 8, "", id="none"),
         pytest.param((quota({"pods": "100"}, {"pods": "4"}),), 8, "", id="wide"),
@@ -63,14 +63,14 @@ GPUS = "requests.nvidia.com/gpu"
         pytest.param((quota({"pods": "3"}, {"pods": "4"}),), 0, "admits 0 more", id="over"),
     ],
 )
-def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int, said: str) -> None:
+def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int, text: str) -> None:
     found = capacity_of(snapshot(quotas=quotas))
     assert isinstance(found, Capacity)
-    assert (found.replicas_that_fit, said in found.explanation) == (fits, True)
+    assert (found.replicas_that_fit, text in found.explanation) == (fits, True)
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("seen", "text"),
     [
         pytest.param(snapshot(unreadable={"quotas": "403"}), "cannot be read: 403", id="unreadable"),
         pytest.param(snapshot(quotas=(quota({"pods": "5"}, {}),)), "is used is not known yet", id="not-counted-yet"),
@@ -85,9 +85,9 @@ def test_a_quota_bounds_how_many_replicas_fit(quotas: tuple[Obj, ...], fits: int
         pytest.param(snapshot(quotas=(quota({"pods": "many"}, {"pods": "4"}),)), "cannot be counted", id="no-quantity"),
     ],
 )
-def test_a_quota_that_is_not_understood_is_a_warning(seen: ClusterSnapshot, said: str) -> None:
+def test_a_quota_that_is_not_understood_is_a_warning(seen: ClusterSnapshot, text: str) -> None:
     plan = planned("scale", {"by": 1}, seen)
-    assert (grade(plan, "room"), said in weighed(plan, "room")) == ("warning", True), weighed(plan, "room")
+    assert (grade(plan, "room"), text in weighed(plan, "room")) == ("warning", True), weighed(plan, "room")
 
 
 def test_more_replicas_than_a_quota_admits_are_not_proposed() -> None:
@@ -110,7 +110,7 @@ def test_without_accelerators_the_quota_still_counts() -> None:
 
 def refused(since: str = STAMP) -> Obj:
     found = deployment(replicas=5)
-    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": SAID}
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": REFUSAL}
     found["status"] |= dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas", "readyReplicas"), 4)
     found["status"]["conditions"] = [condition | {"lastTransitionTime": since}]
     return found
@@ -120,7 +120,7 @@ def refused(since: str = STAMP) -> Obj:
     ("later", "state", "text"),
     [
         pytest.param(10.0, "pending", "4 of 5 replicas Ready", id="soon"),
-        pytest.param(60.0, "failed", f"a pod cannot be created: {SAID}", id="lasting"),
+        pytest.param(60.0, "failed", f"a pod cannot be created: {REFUSAL}", id="lasting"),
     ],
 )
 def test_a_scale_out_that_a_quota_refuses_fails_with_that_reason(later: float, state: str, text: str) -> None:
@@ -147,7 +147,7 @@ def test_a_rollout_whose_first_new_pod_is_refused_fails_with_that_reason() -> No
     present["status"]["updatedReplicas"] = 0
     sets = (*snapshot().replica_sets, replica_set(3, present["spec"]["template"]))
     found = progress(wait, replace(snapshot(workload=present, replica_sets=sets), at=NOW + 60))
-    assert (found.state, found.text) == ("failed", f"a pod cannot be created: {SAID}")
+    assert (found.state, found.text) == ("failed", f"a pod cannot be created: {REFUSAL}")
 
 
 def test_the_undo_of_a_scale_that_never_took_marks_no_healthy_pod() -> None:
@@ -164,7 +164,9 @@ def test_the_undo_of_a_scale_that_never_took_marks_no_healthy_pod() -> None:
 
 FULL_QUOTA = quota({"pods": "3"}, {"pods": "3"})
 ABOUT_SET = {"kind": "StatefulSet", "name": "llm", "uid": "sts-uid"}
-SET_SAID = 'create Pod llm-3 in StatefulSet llm failed error: pods "llm-3" is forbidden: exceeded quota: team, used: 3'
+SET_REFUSAL = (
+    'create Pod llm-3 in StatefulSet llm failed error: pods "llm-3" is forbidden: exceeded quota: team, used: 3'
+)
 
 
 def at(seconds: float) -> str:
@@ -174,7 +176,7 @@ def at(seconds: float) -> str:
 
 def event(last: float, *, first: float = 3000, about: Obj = ABOUT_SET, **fields: Any) -> Obj:
     times = {"firstTimestamp": at(first), "lastTimestamp": at(last)}
-    return {"metadata": {"namespace": "serving"}, "involvedObject": about, "message": SET_SAID, **times, **fields}
+    return {"metadata": {"namespace": "serving"}, "involvedObject": about, "message": SET_REFUSAL, **times, **fields}
 
 
 def made(number: int, ago: float) -> Obj:
@@ -189,13 +191,13 @@ def lacking_one(*events: Obj, **parts: Any) -> ClusterSnapshot:
     return numbered_world(found, **({"quotas": (FULL_QUOTA,), "failed_creates": events, "pods": pods} | parts))
 
 
-REFUSED = f"a pod cannot be created: {SET_SAID}"
+REFUSED = f"a pod cannot be created: {SET_REFUSAL}"
 WIDER = quota({"pods": "9"}, {"pods": "3"})
 NAMELESS_TIMES: dict[str, Any] = {"firstTimestamp": None, "lastTimestamp": None, "eventTime": at(3000)}
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("seen", "text"),
     [
         pytest.param(lacking_one(event(10)), REFUSED, id="a-moment-ago"),
         pytest.param(lacking_one(event(900)), REFUSED, id="the-controller-pauses-for-a-quarter-of-an-hour"),
@@ -218,8 +220,8 @@ NAMELESS_TIMES: dict[str, Any] = {"firstTimestamp": None, "lastTimestamp": None,
         pytest.param(lacking_one(event(10, about=ABOUT_SET | {"uid": "other"})), "", id="of-another"),
     ],
 )
-def test_a_refusal_lasts_until_something_newer_shows_its_end(seen: ClusterSnapshot, said: str) -> None:
-    assert not_created(seen.workload or {}, seen) == said
+def test_a_refusal_lasts_until_something_newer_shows_its_end(seen: ClusterSnapshot, text: str) -> None:
+    assert not_created(seen.workload or {}, seen) == text
 
 
 def of_storage(requested: str) -> Obj:
@@ -268,7 +270,7 @@ def test_a_deployment_whose_quota_was_widened_is_waited_for() -> None:
     seen = snapshot(workload=refused(at(900)), quotas=(quota({"pods": "9"}, {"pods": "4"}),))
     assert not_created(seen.workload or {}, seen) == ""
     full = replace(seen, quotas=(quota({"pods": "4"}, {"pods": "4"}),))
-    assert not_created(full.workload or {}, full) == f"a pod cannot be created: {SAID}"
+    assert not_created(full.workload or {}, full) == f"a pod cannot be created: {REFUSAL}"
 
 
 # --- what a whole pod counts for --------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def test_a_service_by_which_pods_find_each_other_sends_no_requests() -> None:
     assert counted(alone) == (3, 3, False), "another router finds them"
 
 
-def test_what_cannot_be_read_is_said_where_replicas_end_and_nowhere_else() -> None:
+def test_what_cannot_be_read_is_named_where_replicas_end_and_nowhere_else() -> None:
     edit = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
     plan = planned("set_flags", edit, snapshot(**NO_SERVICE))
     assert grade(plan, "rotation") == "note"

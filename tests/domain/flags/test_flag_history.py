@@ -23,7 +23,7 @@ def test_the_history_agrees_with_the_table_of_the_newest_parser() -> None:
         assert not life.is_yet_to_come(newest), flag
 
 
-def test_every_flag_of_the_newest_parser_has_a_life_with_a_source_that_is_told() -> None:
+def test_every_flag_of_the_newest_parser_has_a_life_with_a_source_that_is_named() -> None:
     flags = history().flags
     assert newest_table().flags.keys() <= flags.keys()
     assert {life.source for life in flags.values()} == {"", *history().sources}
@@ -43,7 +43,7 @@ def test_a_release_is_compared_by_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "version", "said"),
+    ("flag", "version", "fault"),
     [
         pytest.param("--swap-space", "0.7", "", id="v0-uses-it"),
         pytest.param("--swap-space", "0.17", "ignores --swap-space", id="v1-ignores-it"),
@@ -57,10 +57,10 @@ def test_a_release_is_compared_by_number() -> None:
         pytest.param("--max-num-seqs", "0.5", "", id="nothing-known-against-it"),
     ],
 )
-def test_a_flag_is_judged_by_the_version(flag: str, version: str, said: str) -> None:
+def test_a_flag_is_judged_by_the_version(flag: str, version: str, fault: str) -> None:
     found = fault_of_flag(flag, version)
-    assert said in found
-    assert bool(said) == bool(found)
+    assert fault in found
+    assert bool(fault) == bool(found)
 
 
 def test_an_ignored_variable_names_its_flag() -> None:

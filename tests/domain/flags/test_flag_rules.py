@@ -155,19 +155,19 @@ def test_what_a_version_without_a_table_takes_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "taken", "refused", "said"),
+    ("name", "taken", "refused", "reason"),
     [
         ("--kv-cache-dtype", "fp8", "nvfp4", "takes one of auto, fp8, fp8_e4m3, fp8_e5m2, not 'nvfp4'"),
         ("--block-size", 32, 64, "takes one of 8, 16, 32 in vLLM 0.5, not 64"),
     ],
 )
 def test_a_version_whose_values_are_known_takes_those_and_no_others(
-    name: str, taken: FlagValue, refused: FlagValue, said: str
+    name: str, taken: FlagValue, refused: FlagValue, reason: str
 ) -> None:
     assert check_flag(name, taken, Engine("0.5")).value == taken
     with pytest.raises(NoPlanError) as refusal:
         check_flag(name, refused, Engine("0.5"))
-    assert refusal.value.reason == f"{name} {said}"
+    assert refusal.value.reason == f"{name} {reason}"
 
 
 def test_a_switch_of_an_old_version_has_only_one_direction() -> None:
@@ -250,7 +250,7 @@ def test_an_edit_that_changes_nothing_is_known_as_one(
         (FlagEdit("--api-key", "s3cret"), "--api-key (masked)"),
     ],
 )
-def test_an_edit_is_said_without_its_secrets(edit: FlagEdit, words: str) -> None:
+def test_an_edit_is_described_without_its_secrets(edit: FlagEdit, words: str) -> None:
     assert edit_in_words(edit) == words
 
 
@@ -267,7 +267,7 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
 
 
 @pytest.mark.parametrize(
-    ("flags", "edited", "said"),
+    ("flags", "edited", "fault"),
     [
         pytest.param(
             running(max_num_seqs="9", max_num_batched_tokens="8"), "--max-num-seqs", SEQS_OVER_TOKENS, id="seqs"
@@ -368,9 +368,9 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
     ],
 )
 def test_a_rule_between_two_flags_is_broken_only_by_an_edit_of_one_of_them(
-    flags: FlagsInSpec, edited: str, said: str
+    flags: FlagsInSpec, edited: str, fault: str
 ) -> None:
-    assert broken_rule(flags, {edited}, NEWEST) == said
+    assert broken_rule(flags, {edited}, NEWEST) == fault
 
 
 EXPANDABLE = (EnvEdit("NCCL_DEBUG", None), EnvEdit("PYTORCH_CUDA_ALLOC_CONF", "Expandable_Segments:True"))
@@ -378,7 +378,7 @@ RANKS = "expandable_segments needs --{0}-parallel-size 1, and it is 2: the engin
 
 
 @pytest.mark.parametrize(
-    ("variables", "flags", "said"),
+    ("variables", "flags", "fault"),
     [
         pytest.param(EXPANDABLE, running(), "", id="one-rank"),
         pytest.param(EXPANDABLE, running(tensor_parallel_size="1"), "", id="one-rank-in-words"),
@@ -411,9 +411,9 @@ RANKS = "expandable_segments needs --{0}-parallel-size 1, and it is 2: the engin
     ],
 )
 def test_expandable_segments_are_refused_where_the_engine_would_not_start(
-    variables: tuple[EnvEdit, ...], flags: FlagsInSpec, said: str
+    variables: tuple[EnvEdit, ...], flags: FlagsInSpec, fault: str
 ) -> None:
-    assert broken_allocator(variables, flags, NEWEST) == said
+    assert broken_allocator(variables, flags, NEWEST) == fault
 
 
 # --- with another image -----------------------------------------------------------------------------------------------
@@ -433,4 +433,4 @@ def test_expandable_segments_are_refused_where_the_engine_would_not_start(
 def test_flags_that_another_version_refuses_are_named(flags: FlagsInSpec, engine: Engine, faults: list[str]) -> None:
     found = faults_of_engine(flags, engine)
     assert len(found) == len(faults)
-    assert all(part in said for part, said in zip(faults, found, strict=True))
+    assert all(part in text for part, text in zip(faults, found, strict=True))

@@ -26,12 +26,14 @@ def test_every_mitigation_is_a_flag_and_every_diagnosis_is_described() -> None:
 
 def test_every_diagnosis_has_something_that_helps() -> None:
     for diagnosis in mitigations().diagnoses:
-        effects = [effect_of(flag, diagnosis, way) for flag in mitigations().mitigations for way in DIRECTIONS]
+        effects = [
+            effect_of(flag, diagnosis, direction) for flag in mitigations().mitigations for direction in DIRECTIONS
+        ]
         assert any(effect is not None and effect.effect == "helps" for effect in effects), diagnosis
 
 
 @pytest.mark.parametrize(
-    ("move", "diagnosis", "says"),
+    ("move", "diagnosis", "reason"),
     [
         pytest.param(
             Move("--max-num-seqs", 256, 512), "kv_thrash", "the pool|a pool that is full", id="more-into-a-full-pool"
@@ -41,8 +43,8 @@ def test_every_diagnosis_has_something_that_helps() -> None:
         pytest.param(Move("--max-num-seqs", "8", "9", "lower"), "", "means a lower", id="not-as-it-is-written"),
     ],
 )
-def test_a_move_the_wrong_way_is_impossible(move: Move, diagnosis: str, says: str) -> None:
-    with pytest.raises(NoPlanError, match=says) as refused:
+def test_a_move_the_wrong_way_is_impossible(move: Move, diagnosis: str, reason: str) -> None:
+    with pytest.raises(NoPlanError, match=reason) as refused:
         refuse_what_harms([move], diagnosis)
     assert refused.value.outcome == "impossible"
 

@@ -39,7 +39,7 @@ def test_three_bad_nodes_of_one_zone_are_three_groups() -> None:
     assert sizes(groups(facts)) == [("node", "gpu-2", 7), ("node", "gpu-1", 6), ("node", "gpu-0", 5)]
 
 
-def test_causes_that_overlap_in_time_are_told_apart() -> None:
+def test_causes_that_overlap_in_time_are_distinguished() -> None:
     facts = incidents(100, zone="a", alert="Dead") | incidents(20, first=200, deploy="image v1 → v2", alert="Slow")
     facts |= incidents(6, first=300, model="llama", alert="Slow") | incidents(4, first=400, alert="Slow")
     assert sizes(groups(facts)) == [

@@ -19,7 +19,7 @@ def impact(ttft: float | None, waiting: float | None) -> Impact:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "said"),
+    ("before", "now", "text"),
     [
         pytest.param(impact(1.0, 4.0), impact(1.4, 7.9), "", id="below both factors"),
         pytest.param(impact(1.0, 4.0), impact(1.6, 4.0), "TTFT p99 1.00 s → 1.60 s", id="slower answers"),
@@ -31,10 +31,10 @@ def impact(ttft: float | None, waiting: float | None) -> Impact:
         pytest.param(impact(None, 4.0), impact(9.0, 9.0), "requests waiting a replica 4.0 → 9.0", id="one of the two"),
     ],
 )
-def test_a_rise_beyond_its_factor_is_told_with_both_values(before: Impact, now: Impact, said: str) -> None:
+def test_a_rise_beyond_its_factor_is_described_with_both_values(before: Impact, now: Impact, text: str) -> None:
     found = too_much(before, now)
-    assert found.startswith(said)
-    assert bool(found) == bool(said)
+    assert found.startswith(text)
+    assert bool(found) == bool(text)
 
 
 def scrapes(replica: str, waiting: float, *, in_rotation: bool = True, slow: float = 0.0) -> list[Scrape]:

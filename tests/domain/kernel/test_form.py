@@ -53,7 +53,7 @@ def test_what_was_filled_in_counts_in_its_kind() -> None:
         pytest.param({"strange": "x"}, "strange", "there is no field 'strange'", id="no-such-field"),
     ],
 )
-def test_what_does_not_count_is_told_by_field(given: dict[str, Answer], field: str, says: str) -> None:
+def test_what_does_not_count_is_reported_by_field(given: dict[str, Answer], field: str, says: str) -> None:
     assert problems(FORM, GOOD | given) == {field: says}
 
 

@@ -19,8 +19,8 @@ def posted(head: str, after: float = 1.0) -> PostedHead:
 
 
 def test_an_entry_that_no_posted_head_covers_is_counted() -> None:
-    said = of_slack(ENTRIES, [posted(ENTRIES[1].hash), posted(ENTRIES[0].hash)], is_whole=True)
-    assert (said.verdict, said.text) == (
+    found = of_slack(ENTRIES, [posted(ENTRIES[1].hash), posted(ENTRIES[0].hash)], is_whole=True)
+    assert (found.verdict, found.text) == (
         "agrees",
         "2 posted heads confirm entries 1 to 2; the 2 after them have no head in Slack yet",
     )
@@ -43,8 +43,11 @@ def test_where_nothing_was_posted_nothing_is_compared() -> None:
 
 
 def test_an_earlier_export_is_how_the_stored_timeline_begins() -> None:
-    said = of_store(ENTRIES[:3], ENTRIES, STORED)
-    assert (said.verdict, said.text) == ("agrees", "the run's head is that of its 4 entries; 1 more were stored since")
+    found = of_store(ENTRIES[:3], ENTRIES, STORED)
+    assert (found.verdict, found.text) == (
+        "agrees",
+        "the run's head is that of its 4 entries; 1 more were stored since",
+    )
     assert of_store(ENTRIES, ENTRIES[:3], StoredHead(head=ENTRIES[2].hash, length=3)).text == (
         "entry 4 is not the one that is stored"
     )

@@ -118,8 +118,10 @@ states:
   over: {end: fixed}
 """
     assert warnings(text) == [], "its end is a reading that is known"
-    said = "what cannot be read ends as 'over', although nobody looked at it Lead it to a question, or to another end."
-    assert warnings(text.replace("otherwise: people}", "otherwise: over}")) == [said, said]
+    warning = (
+        "what cannot be read ends as 'over', although nobody looked at it Lead it to a question, or to another end."
+    )
+    assert warnings(text.replace("otherwise: people}", "otherwise: over}")) == [warning, warning]
     assert warnings(text.replace("otherwise: people}", "otherwise: over}").replace("fixed", "not_applicable")) == []
 
 

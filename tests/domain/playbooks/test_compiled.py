@@ -50,15 +50,15 @@ def test_of_an_answer_that_came_the_part_that_is_missing_is_named_with_its_reaso
 
 
 @pytest.mark.parametrize(
-    ("still", "told"),
+    ("still", "words"),
     [
         pytest.param('restarts.oom || (picked.replica == "a" && thrash > 1)', "Preemptions 0", id="whole-readings"),
         pytest.param("restarts.oom", "Restarts: oom no", id="only-a-part"),
     ],
 )
-def test_a_reason_that_is_gone_is_told_by_what_people_read(still: str, told: str) -> None:
+def test_a_reason_that_is_gone_is_described_by_what_people_read(still: str, words: str) -> None:
     playbook = load_text(SMALL.replace("still: thrash > settings.ratio", f"still: '{still}'"))
-    assert playbook.no_longer("cap", {**CALM, "picked.replica": "b"}) == told
+    assert playbook.no_longer("cap", {**CALM, "picked.replica": "b"}) == words
 
 
 def test_a_choice_says_what_it_saw() -> None:

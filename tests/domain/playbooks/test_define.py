@@ -127,9 +127,9 @@ def test_a_fragment_does_not_see_it() -> None:
 )
 def test_a_fault_of_a_definition_is_reported_once_and_there(define: str, fault: str) -> None:
     text, place = with_define(define)
-    said = faults(text)
-    assert len(said) == 1, said
-    assert said[0].startswith(f"p.yaml:{place}: {fault}")
+    found = faults(text)
+    assert len(found) == 1, found
+    assert found[0].startswith(f"p.yaml:{place}: {fault}")
 
 
 def test_a_use_of_an_unknown_definition_is_reported_there_with_the_nearest_one() -> None:
@@ -156,6 +156,6 @@ def test_a_definition_that_nothing_uses_is_a_warning_also_if_another_such_one_me
     text, place = with_define(
         "{crowded: usage > 0.9, thrashes: thrash > settings.ratio && crowded, «a: b && crowded, b: usage > 1}"
     )
-    said = [str(warning) for warning in check_text(text, {}, file="p.yaml").warnings]
-    assert said[0] == f"p.yaml:{place}: nothing uses the definition 'a'. Delete it, or name it."
-    assert ["'b'" in warning for warning in said] == [False, True]
+    warnings = [str(warning) for warning in check_text(text, {}, file="p.yaml").warnings]
+    assert warnings[0] == f"p.yaml:{place}: nothing uses the definition 'a'. Delete it, or name it."
+    assert ["'b'" in warning for warning in warnings] == [False, True]

@@ -118,7 +118,7 @@ def test_what_is_missing_only_matters_where_the_answer_depends_on_it(
         pytest.param("thrash * 1e308 * 1e308", {"thrash": 1.0}, "not a number", id="overflow"),
     ],
 )
-def test_what_cannot_be_said_is_unknown_with_its_reason(source: str, data: Mapping[str, Value], reason: str) -> None:
+def test_what_cannot_be_decided_is_unknown_with_its_reason(source: str, data: Mapping[str, Value], reason: str) -> None:
     answer = value(source, **data)
     assert isinstance(answer, Unknown)
     assert reason in answer.reason
@@ -159,7 +159,7 @@ def test_an_unknown_names_what_was_missing() -> None:
         ("[1, 2]", 1, "the expression gives LIST<DOUBLE>, which nothing here can use", ""),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_its_column_and_a_hint(source: str, column: int, what: str, hint: str) -> None:
+def test_a_mistake_is_reported_with_its_column_and_a_hint(source: str, column: int, what: str, hint: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         compile_expression(source, SCOPE, None)
     assert (caught.value.column, caught.value.what, caught.value.hint) == (column, what, hint)

@@ -117,8 +117,8 @@ states:
     assert (load.at_most, load.beyond) == (3, "question")
     doubled = outer.replace("    include: inner\n", "    include: inner\n    at_most: 2\n    beyond: exits.bad\n")
     text, place = marked(HOST, "    # more\n", "    «at_most: 3\n    beyond: question\n")
-    told = f"p.yaml:{place}: the start of the fragment 'verify' has its own limit. Delete one of the two."
-    assert faults(text, **{**fragments, "verify": doubled}) == [told]
+    fault = f"p.yaml:{place}: the start of the fragment 'verify' has its own limit. Delete one of the two."
+    assert faults(text, **{**fragments, "verify": doubled}) == [fault]
 
 
 @pytest.mark.parametrize("own", ["at_most: 2, beyond: exits.bad", "at_most: 2", "beyond: exits.bad"])
@@ -127,8 +127,8 @@ def test_a_limit_of_the_include_and_one_of_its_start_are_a_fault(own: str) -> No
     lines = "".join(f"    {line}\n" for line in own.split(", "))
     verify = VERIFY.replace("    read: [load]\n", f"    read: [load]\n{lines}")
     text, place = marked(HOST, "    # more\n", "    «at_most: 3\n    beyond: question\n")
-    told = f"p.yaml:{place}: the start of the fragment 'verify' has its own limit. Delete one of the two."
-    assert told in faults(text, verify=verify)
+    fault = f"p.yaml:{place}: the start of the fragment 'verify' has its own limit. Delete one of the two."
+    assert fault in faults(text, verify=verify)
 
 
 def test_a_run_goes_on_with_an_include_whose_limit_had_no_effect() -> None:
@@ -168,7 +168,7 @@ states:
     assert steps == {"a_inner_a": "inner", "a_plain_a": "outer"}
 
 
-def test_a_fault_in_the_runbook_of_an_include_is_told_once_and_there() -> None:
+def test_a_fault_in_the_runbook_of_an_include_is_reported_once_and_there() -> None:
     text, place = marked(HOST, "    # more\n", "    runbook: {«stp: 4, step: four}\n")
     assert faults(text) == [f"p.yaml:{place}: unknown key 'stp'. Did you mean 'step'?"]
 
@@ -202,8 +202,8 @@ states:
     inner, wait = playbook.state("calm_inner_wait"), playbook.state("calm_wait")
     assert isinstance(inner, WatchState)
     assert isinstance(wait, WatchState)
-    said = "!((thrash < 0.01 && usage < baseline.usage))"
-    assert inner.watch["calm"] == f"({said}) && results.calm_inner_load.load > 1"
+    calm = "!((thrash < 0.01 && usage < baseline.usage))"
+    assert inner.watch["calm"] == f"({calm}) && results.calm_inner_load.load > 1"
     assert (inner.held, inner.not_held) == ("over", "calm_wait")
     assert successors(playbook.playbook, "calm_inner_ask") == ("calm_wait",)
     assert (wait.watch["calm"], wait.unknown) == ("results.calm_inner_load.load > 2", "calm_inner_load")
@@ -232,8 +232,8 @@ def marked(text: str, old: str, new: str) -> tuple[str, str]:
 )
 def test_a_fault_of_an_include_points_into_the_playbook(old: str, new: str, fault: str) -> None:
     text, place = marked(HOST, old, new)
-    said = faults(text)
-    assert any(line.startswith(f"p.yaml:{place}: {fault}") for line in said), said
+    found = faults(text)
+    assert any(line.startswith(f"p.yaml:{place}: {fault}") for line in found), found
 
 
 @pytest.mark.parametrize(
@@ -255,11 +255,11 @@ def test_a_fault_of_an_include_points_into_the_playbook(old: str, new: str, faul
 )
 def test_a_fault_of_a_fragment_points_into_the_fragment(old: str, new: str, fault: str) -> None:
     text, place = marked(VERIFY, old, new)
-    said = faults(verify=text)
-    assert any(line.startswith(f"fragments/verify.yaml:{place}: {fault}") for line in said), said
+    found = faults(verify=text)
+    assert any(line.startswith(f"fragments/verify.yaml:{place}: {fault}") for line in found), found
 
 
-def test_one_fault_is_told_once() -> None:
+def test_one_fault_is_reported_once() -> None:
     assert len(faults(HOST.replace("include: verify", "include: verfy"))) == 1
     assert len(faults(verify=VERIFY.replace("parameters.calm &&", "parameters.clm &&"))) == 1
     assert len(faults(verify=VERIFY.replace("to: wait}", "to: over}"))) == 1
@@ -268,8 +268,8 @@ def test_one_fault_is_told_once() -> None:
 def test_two_fragments_must_agree_on_a_signal_that_both_bring() -> None:
     other = VERIFY.replace("fragment: verify", "fragment: other").replace("take: rate", "take: increase")
     again = CALM_AGAIN.replace("include: verify", "include: other")
-    said = faults(HOST.replace("  people:\n", again + "  people:\n"), other=other)
-    assert said == [
+    found = faults(HOST.replace("  people:\n", again + "  people:\n"), other=other)
+    assert found == [
         "fragments/other.yaml:10:3: the signal 'load' is another one in fragments/verify.yaml. "
         "Define 'load' in the playbook."
     ]
@@ -283,15 +283,15 @@ CALM_AGAIN = HOST[HOST.index("  calm:\n") : HOST.index("  people:\n")].replace("
 
 
 def test_a_name_that_would_stand_twice_is_refused() -> None:
-    said = faults(HOST.replace("  people:\n", "  calm_load: {end: fixed}\n  people:\n", 1))
-    assert any("the state 'calm_load' would exist twice" in text for text in said)
+    found = faults(HOST.replace("  people:\n", "  calm_load: {end: fixed}\n  people:\n", 1))
+    assert any("the state 'calm_load' would exist twice" in text for text in found)
 
 
 def test_fragments_that_include_each_other_are_refused() -> None:
     ping = VERIFY[: VERIFY.index("  load:\n    title")] + (
         "  load: {include: verify, with: {calm: parameters.calm, choices: {}}, exits: {verified: load, bad: load}}\n"
     )
-    assert any("fragments include each other: verify → verify" in said for said in faults(verify=ping))
+    assert any("fragments include each other: verify → verify" in one for one in faults(verify=ping))
 
 
 OF_P0 = "language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {include: p0}\n"
@@ -303,14 +303,14 @@ def fragment_of(name: str, count: int, state: str) -> str:
 
 
 def test_more_states_than_anybody_reads_are_refused() -> None:
-    said = faults(OF_P0, p0=fragment_of("p0", 301, "{end: fixed}"))
-    assert any("with its fragments the playbook has more than 300 states" in one for one in said)
+    found = faults(OF_P0, p0=fragment_of("p0", 301, "{end: fixed}"))
+    assert any("with its fragments the playbook has more than 300 states" in one for one in found)
 
 
 def test_includes_that_multiply_at_every_level_are_refused() -> None:
     fragments = {f"p{level}": fragment_of(f"p{level}", 40, f"{{include: p{level + 1}}}") for level in range(5)}
-    said = faults(OF_P0, **fragments, p5=fragment_of("p5", 1, "{end: fixed}"))
-    assert any("with its fragments the playbook has more than 300 includes" in one for one in said)
+    found = faults(OF_P0, **fragments, p5=fragment_of("p5", 1, "{end: fixed}"))
+    assert any("with its fragments the playbook has more than 300 includes" in one for one in found)
 
 
 def test_a_text_that_doubles_at_every_step_is_refused() -> None:
@@ -322,7 +322,7 @@ def test_a_text_that_doubles_at_every_step_is_refused() -> None:
 
     fragments = {f"p{number}": level(number) for number in range(4)}
     host = f"language: 1\nplaybook: p\ntitle: t\nstart: a\nstates:\n  a: {{include: p0, with: {{x: {'y' * 500}}}}}\n"
-    assert any("over 4000 characters" in said for said in faults(host, **fragments))
+    assert any("over 4000 characters" in one for one in faults(host, **fragments))
 
 
 FRAGMENTS = st.sampled_from(

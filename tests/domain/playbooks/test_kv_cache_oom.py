@@ -56,7 +56,7 @@ def test_the_canary_and_the_fleet_get_the_cap_that_worked_in_the_capture(state: 
         pytest.param({"stall": False, "kv_usage": 0.99}, "", id="full-without-a-ratio-is-not-known"),
     ],
 )
-def test_the_numbers_of_the_captures_are_told_apart(data: dict[str, Value], state: str) -> None:
+def test_the_numbers_of_the_captures_are_distinguished(data: dict[str, Value], state: str) -> None:
     chosen = PLAYBOOK.choose("is_thrash", {"waiting": 0.0, "no_progress.least": 0.0, **data})
     assert ("" if isinstance(chosen, Unknown) else chosen.destination) == state
 
@@ -164,13 +164,11 @@ CANARY: dict[str, Value] = {
         pytest.param(0.9, 2.0, False, id="about-as-before"),
     ],
 )
-def test_the_request_for_the_fleet_tells_what_the_canary_paid(
-    finished: float, first_token: float, is_high: bool
-) -> None:
+def test_the_request_for_the_fleet_has_what_the_canary_paid(finished: float, first_token: float, is_high: bool) -> None:
     read = {**CANARY, "canary_ttft": first_token, "canary_finished": finished, "peers_finished": 0.95}
     units = {"canary_ttft": "s", "peers_ttft": "s", "canary_hits": "ratio"}
-    said = PLAYBOOK.text("roll_out_judge", "say", read, units)
-    assert said.endswith(
+    text = PLAYBOOK.text("roll_out_judge", "say", read, units)
+    assert text.endswith(
         f"finishes {finished} requests/s (an average replica 0.95) and 330 tokens/s (560); "
         f"first token {first_token:g} s (the fleet 2.1 s)"
     )
@@ -192,14 +190,14 @@ def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
         ("capacity_ask", ""),
     ],
 )
-def test_the_verdict_tells_what_the_fleet_paid(state: str, read_in: str) -> None:
+def test_the_verdict_has_what_the_fleet_paid(state: str, read_in: str) -> None:
     before: dict[str, Value] = {"finish_rate": 3.79, "token_rate": 2300.0, "ttft_p99": 13.0}
     now: dict[str, Value] = {"finish_rate": 2.25, "token_rate": 1360.0, "ttft_p99": 39.0}
     values = {f"baseline.{name}": value for name, value in before.items()}
     values |= {read_in + name: value for name, value in now.items()}
-    said = PLAYBOOK.text(state, "why" if state == "capacity_ask" else "say", values, {"ttft_p99": "s"})
-    assert "first token 13 s → 39 s, 3.79 → 2.25 requests/s, 2,300 → 1,360 tokens/s" in said
-    assert state != "capacity_ask" or said.endswith(", which is a high price.")
+    text = PLAYBOOK.text(state, "why" if state == "capacity_ask" else "say", values, {"ttft_p99": "s"})
+    assert "first token 13 s → 39 s, 3.79 → 2.25 requests/s, 2,300 → 1,360 tokens/s" in text
+    assert state != "capacity_ask" or text.endswith(", which is a high price.")
 
 
 def test_the_gateway_is_advised_to_limit_prompts_by_their_lengths() -> None:
@@ -264,7 +262,7 @@ def test_it_opens_on_kv_cache_alerts_that_are_more_than_information(labels: dict
     assert PLAYBOOK.opens_on(labels) is opens
 
 
-def test_the_request_and_the_outcome_tell_how_often_the_prefix_cache_is_hit() -> None:
+def test_the_request_and_the_outcome_show_how_often_the_prefix_cache_is_hit() -> None:
     read: dict[str, Value] = {"canary_hits": 0.42, "baseline.hit_rate": 0.02, "results.kept.hit_rate": 0.4}
     units = {"canary_hits": "ratio", "hit_rate": "ratio"}
     assert "prefix cache hits 42.0% (2.0% before)" in PLAYBOOK.text("roll_out_judge", "say", read, units)

@@ -34,6 +34,6 @@ def test_who_turns_a_method_off_reads_what_replaces_it(kind: str, evidence: str,
 
 
 def test_the_end_names_the_methods_that_can_replace_an_eviction() -> None:
-    said = PLAYBOOK.text("backed_out_end", "say", {})
-    assert "StreamingLLM" in said
-    assert "TriAttention" in said
+    text = PLAYBOOK.text("backed_out_end", "say", {})
+    assert "StreamingLLM" in text
+    assert "TriAttention" in text

@@ -46,7 +46,7 @@ def test_settings_of_a_target_are_in_the_digest() -> None:
     assert bundles[0].digest != bundles[1].digest
 
 
-def test_all_faults_are_told_at_once_and_what_is_wrong_does_not_count() -> None:
+def test_all_faults_are_reported_at_once_and_what_is_wrong_does_not_count() -> None:
     wrong = (
         Override(playbook="smal", settings={"ratio": "0.3"}),
         Override(playbook="small", settings={"windw": "5m"}),
@@ -102,8 +102,8 @@ def test_overrides_of_one_target_are_checked_together(
     (tmp_path / "small.yaml").write_text(HELD_AND_LIMIT, encoding="utf-8")
     library = load_folder(tmp_path, *overrides)
     what = "calm: 'settings.limit' is shorter than 'for', so it can never hold. Take a longer one."
-    told = [str(each) for each in library.faults.get("settings", ())]
-    assert told == ([f"overrides: {fault}: {what}"] if fault else [])
+    faults = [str(each) for each in library.faults.get("settings", ())]
+    assert faults == ([f"overrides: {fault}: {what}"] if fault else [])
 
 
 def test_an_override_that_cannot_hold_with_an_earlier_one_does_not_count(tmp_path: Path) -> None:

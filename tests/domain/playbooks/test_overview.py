@@ -37,19 +37,19 @@ def test_every_section_of_a_shipped_playbook_is_a_row_that_leads_where_its_state
     for row in made.rows:
         inside = [state for state, section in sections.items() if section == row.name]
         leads = {sections[edge.to] for state in inside for edge in edges_of(compiled.playbook.states[state])}
-        assert {way.to for way in row.exits} == leads - {row.name}
+        assert {each.to for each in row.exits} == leads - {row.name}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_change_and_every_end_of_a_section_is_named(name: str) -> None:
     compiled, made = SHIPPED[name], overview(SHIPPED[name])
     for state, section in sections_of(compiled).items():
-        said = " ".join(texts(made, section))
+        text = " ".join(texts(made, section))
         match compiled.playbook.states[state]:
             case ChangeState(change=verb):
-                assert words(verb).lower() in said
+                assert words(verb).lower() in text
             case EndState(end=end):
-                assert words(end).lower() in said
+                assert words(end).lower() in text
             case _:
                 pass
 
@@ -87,7 +87,7 @@ def test_of_a_run_the_steps_taken_are_listed_and_the_other_sections_only_named()
     assert now.startswith("▶ ")
     assert any(line.strip().startswith("done → ") for line in after)
     assert [row.name for row in made.rows if row.is_current] == ["Cap it"]
-    taken = {(row.name, way.to) for row in made.rows for way in row.exits if way.is_taken}
+    taken = {(row.name, each.to) for row in made.rows for each in row.exits if each.is_taken}
     assert taken == {(FIRST, "Cap it"), ("Cap it", FIRST)}
 
 
@@ -112,5 +112,5 @@ def test_the_picture_of_a_section_has_its_states_and_names_the_sections_that_it_
     fragments = ("roll_out", "grow", "edit")
     own = {state for state in inside if not state.startswith(tuple(f"{name}_" for name in fragments))}
     assert names == own | set(fragments)
-    outside = {made.titles[way.to] for row in made.rows for way in row.exits if way.to not in names}
+    outside = {made.titles[each.to] for row in made.rows for each in row.exits if each.to not in names}
     assert {"Verification ›", "Rollback ›"} <= outside

@@ -25,7 +25,7 @@ def test_every_state_is_a_row_below_the_one_before(made: Picture) -> None:
     assert [row.name for row in made.rows] == list(playbook.states)
     assert all(upper.y + upper.height < lower.y for upper, lower in zip(made.rows, made.rows[1:], strict=False))
     for row in made.rows:
-        assert {way.to for way in row.exits} == {edge.to for edge in edges_of(playbook.states[row.name])}
+        assert {each.to for each in row.exits} == {edge.to for edge in edges_of(playbook.states[row.name])}
 
 
 @pytest.mark.parametrize("made", PICTURES, ids=["small", "shipped"])
@@ -39,8 +39,8 @@ def test_lanes_stay_beside_the_rows_and_no_two_share_a_place(made: Picture) -> N
 def test_every_way_has_its_lane_or_leads_to_the_next_row(made: Picture) -> None:
     ends = {(lane.to, y) for lane in made.lanes for y in lane.sources}
     for row in made.rows:
-        for way in row.exits:
-            assert way.is_next or (way.to, way.y) in ends
+        for each in row.exits:
+            assert each.is_next or (each.to, each.y) in ends
 
 
 def test_the_way_of_a_run_and_where_it_stands_are_marked() -> None:
@@ -48,17 +48,17 @@ def test_the_way_of_a_run_and_where_it_stands_are_marked() -> None:
     rows = {row.name: row for row in made.rows}
     assert [row.name for row in made.rows if row.is_visited] == ["look", "cap", "calm"]
     assert [row.name for row in made.rows if row.is_current] == ["calm"]
-    taken = {(row.name, way.to) for row in made.rows for way in row.exits if way.is_taken}
+    taken = {(row.name, each.to) for row in made.rows for each in row.exits if each.is_taken}
     assert taken == {("look", "cap"), ("cap", "calm")}
     lane = next(lane for lane in made.lanes if lane.to == "cap")
-    assert lane.taken == tuple(way.y for way in rows["look"].exits if way.to == "cap")
+    assert lane.taken == tuple(each.y for each in rows["look"].exits if each.to == "cap")
 
 
 def test_the_states_of_a_fragment_are_one_row() -> None:
     made = picture(SMALL, folded={"cap": "fix", "calm": "fix"}, path=("look", "cap", "calm"), current="calm")
     fix = next(row for row in made.rows if row.name == "fix")
     assert (fix.title, fix.kind, fix.is_current) == ("Fix (2 states of a fragment)", "fragment", True)
-    assert {way.to: way.label for way in fix.exits} == {"question": "failed / restarts.oom", "over": "held"}
+    assert {each.to: each.label for each in fix.exits} == {"question": "failed / restarts.oom", "over": "held"}
 
 
 def test_a_long_title_is_cut_where_it_would_leave_its_place() -> None:

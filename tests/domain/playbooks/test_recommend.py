@@ -105,8 +105,8 @@ def test_a_recommendation_that_leads_nowhere_where_nothing_is_possible_is_a_mist
 )
 def test_a_mistake_in_an_option_is_reported_once_and_at_its_line(old: str, new: str, fault: str) -> None:
     if not fault:
-        said = faults(marked(TEXT, old, new)[0])
-        assert not any("already" in one or "exist" in one for one in said), said
+        found = faults(marked(TEXT, old, new)[0])
+        assert not any("already" in one or "exist" in one for one in found), found
         return
     text, place = marked(TEXT, old, new)
     assert faults(text) == [f"p.yaml:{place}: {fault}"]
@@ -121,8 +121,8 @@ def test_the_state_that_judges_a_canary_must_exist_and_have_something_to_judge()
     text, place = marked(STAGED, "try: rolled", "try: «rolld")
     assert faults(text) == [f"p.yaml:{place}: unknown state 'rolld'. Did you mean 'rolled'?"]
     text, place = marked(STAGED, "    try: rolled", "    «try: rolled")
-    said = faults(text.replace(f"      cap: {EDIT}\n", ""))
-    assert said[0] == f"p.yaml:{place}: no option edits flags, so nothing is tried. Delete 'try'."
+    found = faults(text.replace(f"      cap: {EDIT}\n", ""))
+    assert found[0] == f"p.yaml:{place}: no option edits flags, so nothing is tried. Delete 'try'."
 
 
 def test_a_mistake_in_an_option_hides_no_other_mistake_and_makes_none() -> None:
@@ -214,7 +214,7 @@ def test_the_changes_of_a_fragments_options_are_drawn_with_the_fragment() -> Non
     assert rows == {"calm_pick": "calm", "calm_pick_grow": "calm", "calm_pick_grow_in_place": "calm"}
 
 
-PIECES = [
+PARTS = [
     "",
     " ",
     "\n",
@@ -233,7 +233,7 @@ PIECES = [
 ]
 
 
-@given(st.integers(0, len(CONDITIONAL)), st.integers(0, 40), st.sampled_from(PIECES))
+@given(st.integers(0, len(CONDITIONAL)), st.integers(0, 40), st.sampled_from(PARTS))
 @settings(max_examples=150, deadline=None)
 def test_no_slip_of_the_pen_crashes_a_recommendation(start: int, length: int, instead: str) -> None:
     checked = check_text(CONDITIONAL[:start] + instead + CONDITIONAL[start + length :], {}, file="p.yaml")
@@ -290,6 +290,6 @@ def test_an_edit_whose_condition_is_false_or_unknown_is_left_out(read: dict[str,
 )
 def test_a_mistake_in_a_conditional_edit_is_reported_at_the_edit(old: str, new: str, fault: str) -> None:
     text, place = marked(CONDITIONAL, old, new)
-    said = faults(text)
-    assert len(said) == 1, said
-    assert said[0].startswith(f"p.yaml:{place}: {fault}")
+    found = faults(text)
+    assert len(found) == 1, found
+    assert found[0].startswith(f"p.yaml:{place}: {fault}")

@@ -42,19 +42,19 @@ def usage_line() -> Series:
     return Series(signal="kv_usage", unit="ratio", limits=limits, points=points)
 
 
-def fixed(*lines: Series, said: str = "Cap the running sequences", title: str = "KV-cache OOM") -> tuple[Chained, ...]:
+def fixed(*lines: Series, text: str = "Cap the running sequences", title: str = "KV-cache OOM") -> tuple[Chained, ...]:
     """Opened, decided, changed, verified, closed; with these lines where there are any."""
     entries = [
         _entry("opened", 0, "opened", data=_about(title)),
         _entry("baseline", 2, "baseline kept", data=_readings(2, 2.81, 0.991)),
         _entry("read", 2, "2 of 2 signals read", data=_readings(2, 2.81, 0.991)),
         _entry("press", 118, "pressed", who="U0ANA", data={"user": "U0ANA", "user_name": "Ana"}),
-        _entry("answered", 120, said, who="U0ANA", data={"question": "Q1"}),
+        _entry("answered", 120, text, who="U0ANA", data={"question": "Q1"}),
         _entry("decided", 240, "R2 approved", who="U0ANA", data={"request": "R2", "digest": "abcdef"}),
         _entry("call", 244, "set --max-num-seqs", data={"call": "INC-7/R2/0", "differences": [{"text": "64 → 6"}]}),
         _entry("read", 1380, "2 of 2 signals read", data=_readings(1380, 0.0004, 0.634)),
-        _entry("verdict", 1380, "held", data={"verdict": "held", "parts": {"calm": "held"}, "text": said}),
-        _entry("closed", 1382, "closed: fixed", data={"ending": "fixed", "held": [said]}),
+        _entry("verdict", 1380, "held", data={"verdict": "held", "parts": {"calm": "held"}, "text": text}),
+        _entry("closed", 1382, "closed: fixed", data={"ending": "fixed", "held": [text]}),
     ]
     drawn = [_entry("chart", 1384, "drawn", data=as_evidence(lines))] if lines else []
     return chain([*entries, *drawn], head=GENESIS, length=0)

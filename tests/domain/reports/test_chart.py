@@ -160,7 +160,7 @@ def test_a_timeline_without_lines_has_no_chart() -> None:
     assert chart_of([]) is None
 
 
-def test_more_decisions_than_can_be_told_apart_are_counted() -> None:
+def test_more_decisions_than_can_be_distinguished_are_counted() -> None:
     notes = [Entry(kind="decided", at=OPENED + at, text="said", who="U1") for at in range(20)]
     chart = chart_of(chain([*(item.entry for item in fixed(thrash_line())), *notes], head=GENESIS, length=0))
     assert chart is not None
@@ -189,5 +189,5 @@ def test_a_mark_says_what_was_done_once() -> None:
     ]
     made = chart_of(chain(story, head=GENESIS, length=0))
     assert made is not None
-    said = [mark.text.partition(" ")[2] for mark in made.marks]
-    assert said == ["opened", "approved by U0ANA", "Set --max-num-seqs 7 on llm", "calm: yes"]
+    texts = [mark.text.partition(" ")[2] for mark in made.marks]
+    assert texts == ["opened", "approved by U0ANA", "Set --max-num-seqs 7 on llm", "calm: yes"]

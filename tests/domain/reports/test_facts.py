@@ -25,7 +25,7 @@ def reported(*entries: Entry) -> Report:
     return report_of(chain((at(0, "opened", "opened"), *entries), head=GENESIS, length=0))
 
 
-def told(story: Story) -> Report:
+def report_for(story: Story) -> Report:
     return report_of(chain(story.entries, head=GENESIS, length=0))
 
 
@@ -44,7 +44,7 @@ def approved(after: float, name: str) -> Entry:
         pytest.param(at(9, "decided", "granted R1: cap", who="U0ANA", request="R1", status="granted"), id="as-data"),
     ],
 )
-def test_who_approved_a_request_is_told(granted: Entry) -> None:
+def test_who_approved_a_request_is_named(granted: Entry) -> None:
     done = at(20, "outcome", "set_flags: done — cap", request="R1", outcome="done")
     assert [it.by for it in reported(asked(1, "R1"), granted, done).applied] == [("U0ANA",)]
 
@@ -87,8 +87,8 @@ def test_the_outcome_of_a_change_is_recorded_for_machines_too() -> None:
     [call] = [entry for entry in story.last.entries if entry.kind == "call"]
     [outcome] = [entry for entry in story.last.entries if entry.kind == "outcome"]
     assert (call.data, outcome.data) == ({"request": "R2"}, {"request": "R2", "outcome": "failed"})
-    assert told(story).applied == ()
-    assert [it.request for it in told(Story().applied()).applied] == ["R2"]
+    assert report_for(story).applied == ()
+    assert [it.request for it in report_for(Story().applied()).applied] == ["R2"]
 
 
 # --- who acted when ---------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_silence_is_recorded_as_notes() -> None:
     story = silenced().says("unsilence")
     story.happens(SilencesEnded(event_id="e", ids=("s1",)))
     assert [entry.kind for entry in story.entries[-3:]] == ["note"] * 3
-    assert [it.what for it in told(story).decisions] == ["a silence of 30 min decided: deploy at noon"]
+    assert [it.what for it in report_for(story).decisions] == ["a silence of 30 min decided: deploy at noon"]
 
 
 # --- what was waited for ----------------------------------------------------------------------------------------------
@@ -177,16 +177,16 @@ def test_a_request_is_waited_for_until_it_ends(ended: Entry) -> None:
     assert wait.ended_at == START + 20
 
 
-@pytest.mark.parametrize("said", ["a silence of 10 min decided: until R1 is decided", "planning again: with R1"])
-def test_a_request_that_a_text_only_names_is_still_open(said: str) -> None:
-    kind: EntryKind = "decided" if "silence" in said else "planned"
-    (wait,) = reported(asked(10, "R1"), at(20, kind, said, who="U0ANA"), at(900, "note", "looking")).waits
+@pytest.mark.parametrize("text", ["a silence of 10 min decided: until R1 is decided", "planning again: with R1"])
+def test_a_request_that_a_text_only_names_is_still_open(text: str) -> None:
+    kind: EntryKind = "decided" if "silence" in text else "planned"
+    (wait,) = reported(asked(10, "R1"), at(20, kind, text, who="U0ANA"), at(900, "note", "looking")).waits
     assert wait.ended_at is None
 
 
 def test_a_freeze_ends_the_wait_for_its_request() -> None:
     story = Story().asked().says("freeze", text="release")
-    assert told(story).waits[-1].ended_at == story.at
+    assert report_for(story).waits[-1].ended_at == story.at
     [superseded] = [entry for entry in story.last.entries if "superseded" in entry.text]
     assert superseded.data == {"request": "R2", "superseded": "release"}
 
@@ -198,7 +198,7 @@ def test_what_another_incident_passed_on_is_still_in_place() -> None:
     story = Story().opened()
     change = ledger_entry(call_id="INC-0/R1/0", title="Scale llm to 5")
     story.happens(ChangesPassedOn(event_id="p", by="INC-0", entries=(change,)))
-    assert told(story).held == ("Scale llm to 5",)
+    assert report_for(story).held == ("Scale llm to 5",)
 
 
 def test_what_somebody_else_took_over_is_not_in_place() -> None:
@@ -206,9 +206,9 @@ def test_what_somebody_else_took_over_is_not_in_place() -> None:
     story.run = story.run.with_(ledger=(ledger_entry(call_id="INC-1/R9/0"),))
     story.reads(0.95).chooses("grow").planned().posted().presses("approve")
     story.happens(ChangesPassedOn(event_id="p", by="INC-0", entries=(ledger_entry(call_id="INC-0/R1/0"),)))
-    assert told(story).held
+    assert report_for(story).held
     story.settles("interfered", detail="replicas is 7", evidence={"calls": ["INC-0/R1/0", "INC-1/R9/0"]})
-    assert told(story).held == ()
+    assert report_for(story).held == ()
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------

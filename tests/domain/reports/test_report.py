@@ -95,7 +95,7 @@ class Story:
     run: Run = field(default_factory=run)
     timeline: list[Chained] = field(default_factory=list)
 
-    def tell(self, after: float, event: Event) -> "Story":
+    def receive(self, after: float, event: Event) -> "Story":
         at = START + after
         decision = advance(self.run, event.model_copy(update={"at": at}), Bundle.of(PLAYBOOK), rules())
         linked = chain(decision.entries, head=self.run.timeline_head, length=self.run.timeline_length)
@@ -105,7 +105,7 @@ class Story:
         return self
 
     def opened(self) -> "Story":
-        return self.tell(0, AlertChanged(event_id="a", alert=alert()))
+        return self.receive(0, AlertChanged(event_id="a", alert=alert()))
 
     def read(self, after: float, thrash: float) -> "Story":
         effect = f"v{self.run.visit}/read"
@@ -113,26 +113,26 @@ class Story:
             "thrash": Reading(name="thrash", value=thrash, at=START),
             "gpu": Reading(name="gpu", unknown="no exporter | answers", at=START),
         }
-        return self.tell(after, SignalsRead(event_id=effect, effect_id=effect, readings=readings))
+        return self.receive(after, SignalsRead(event_id=effect, effect_id=effect, readings=readings))
 
     def pressed(self, after: float, **fields: Any) -> "Story":
         clicked = press(press_id=f"p{after}", **fields)
-        self.tell(after, Pressed(event_id=f"pressed/{after}", press=clicked))
+        self.receive(after, Pressed(event_id=f"pressed/{after}", press=clicked))
         judged = Judged(event_id=f"judged/{after}", press=clicked, pressed_at=START + after, authority=ALLOWED)
-        return self.tell(after + 1, judged)
+        return self.receive(after + 1, judged)
 
     def planned(self, after: float) -> "Story":
         effect = f"v{self.run.visit}/plan/0"
         result = PlanResult(outcome="planned", plan=plan())
-        return self.tell(after, Planned(event_id=effect, effect_id=effect, result=result))
+        return self.receive(after, Planned(event_id=effect, effect_id=effect, result=result))
 
     def posted(self, after: float) -> "Story":
         slot = f"request:{self.request_id}"
-        return self.tell(after, Posted(event_id=slot, slot=slot, ts="1.0001", channel="C0INC"))
+        return self.receive(after, Posted(event_id=slot, slot=slot, ts="1.0001", channel="C0INC"))
 
     def applied(self, after: float) -> "Story":
         about = self.request_id
-        return self.tell(
+        return self.receive(
             after,
             StepSettled(
                 event_id=f"step/{after}", effect_id="apply", request_id=about, step=0, call_id=f"INC-1/{about}/0",
@@ -147,7 +147,7 @@ class Story:
             event_id=effect, effect_id=effect, verdict="held", parts={"calm": "held"}, readings=readings,
             detail="calm for 5 m",
         )  # fmt: skip
-        return self.tell(after, watched)
+        return self.receive(after, watched)
 
     @property
     def request_id(self) -> str:
@@ -157,7 +157,7 @@ class Story:
 def fixed() -> Story:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
     story.planned(65).posted(70).pressed(130, about="R2", channel="C0INC").applied(140)
-    story.tell(150, Commanded(event_id="n", command="note", user="ben", text="graph <https://g|looks> fine | to me"))
+    story.receive(150, Commanded(event_id="n", command="note", user="ben", text="graph <https://g|looks> fine | to me"))
     return story.calm(500)
 
 
@@ -246,7 +246,7 @@ def test_the_opening_names_the_incident_when_it_is_recorded() -> None:
 def test_the_severity_is_the_one_that_the_card_shows() -> None:
     def fires(after: float, status: str) -> None:
         joined = alert(status, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
-        story.tell(after, AlertChanged(event_id=f"joins/{after}", alert=joined))
+        story.receive(after, AlertChanged(event_id=f"joins/{after}", alert=joined))
 
     story = Story().opened()
     shown = []
@@ -263,14 +263,14 @@ def test_times_count_from_the_opening() -> None:
 
 def test_users_are_counted_from_the_alert_as_on_the_card() -> None:
     late = alert(starts_at=START - 100)
-    story = Story(run=run(starts_at=START - 100)).tell(0, AlertChanged(event_id="a", alert=late))
+    story = Story(run=run(starts_at=START - 100)).receive(0, AlertChanged(event_id="a", alert=late))
     report = report_of(story.timeline)
     assert (report.began_at, report.opened_at) == (story.run.starts_at, START)
     page = markdown(story.timeline)
     assert "From 2027-01-15 07:58:20 UTC, still open" in page
 
 
-def test_an_end_is_told_as_long_after_the_alert_as_on_the_card() -> None:
+def test_an_end_is_shown_as_long_after_the_alert_as_on_the_card() -> None:
     fires = alert(starts_at=START - 100).evidence() | {"target": "serving/llm"}
     opened = Entry(kind="opened", at=START, text="opened", data=fires)
     closed = Entry(kind="closed", at=START + 20, text="closed", data={"ending": "fixed", "held": []})
@@ -284,7 +284,7 @@ def test_an_open_incident_has_no_end_and_no_mttr() -> None:
 
 
 def test_a_reopened_incident_is_open() -> None:
-    again = fixed().tell(600, AlertChanged(event_id="b", alert=alert(starts_at=START + 590)))
+    again = fixed().receive(600, AlertChanged(event_id="b", alert=alert(starts_at=START + 590)))
     assert again.run.is_open
     assert report_of(again.timeline).closed_at is None
 
@@ -301,7 +301,7 @@ def test_time_waited_is_from_asked_to_decided() -> None:
 def test_what_nobody_answered_was_waited_for_until_it_expired() -> None:
     story = Story().opened().read(2, 2.81)
     due_at = story.run.deadlines["question:Q1:expiry"]
-    story.tell(due_at - START, Due(event_id="d", deadline="question:Q1:expiry", due_at=due_at))
+    story.receive(due_at - START, Due(event_id="d", deadline="question:Q1:expiry", due_at=due_at))
     report = report_of(story.timeline)
     assert report.waited_seconds == 20 * 60
     assert [(it.who, it.what) for it in report.decisions] == [("", "question Q1 expired without an answer")]
@@ -309,14 +309,14 @@ def test_what_nobody_answered_was_waited_for_until_it_expired() -> None:
 
 def test_a_request_that_is_still_open_was_waited_for_until_the_last_entry() -> None:
     story = Story().opened().read(2, 2.81).pressed(60, about="Q1", action="choose", value="scale", digest="")
-    story.planned(65).tell(100, Commanded(event_id="n", command="note", user="ben", text="looking"))
+    story.planned(65).receive(100, Commanded(event_id="n", command="note", user="ben", text="looking"))
     assert report_of(story.timeline).waited_seconds == 59 + 35
 
 
 def test_what_a_command_withdraws_is_not_waited_for() -> None:
     story = fixed_until_watch()
-    story.tell(200, Commanded(event_id="u", command="undo", user="ben")).planned(210)
-    story.tell(230, Commanded(event_id="r", command="resolve", user="ben"))
+    story.receive(200, Commanded(event_id="u", command="undo", user="ben")).planned(210)
+    story.receive(230, Commanded(event_id="r", command="resolve", user="ben"))
     assert [(wait.about, wait.ended_at) for wait in report_of(story.timeline).waits][-1] == ("R3", START + 230)
 
 
@@ -333,7 +333,7 @@ def test_decisions_name_the_person_and_the_plan() -> None:
 
 
 def test_who_reopened_an_incident_is_among_what_people_decided() -> None:
-    story = fixed().tell(900, Commanded(event_id="r", command="reopen", user="ben", text="it fires again"))
+    story = fixed().receive(900, Commanded(event_id="r", command="reopen", user="ben", text="it fires again"))
     *_, reopened = report_of(story.timeline).decisions
     assert (reopened.who, reopened.what) == ("ben", "reopened by hand: it fires again")
 
@@ -374,7 +374,7 @@ DIAGNOSIS = {
 }
 
 
-def told(*more: Entry) -> str:
+def page_of(*more: Entry) -> str:
     opened = Entry(kind="opened", at=START, text="opened", data={"target": "serving/llm", "labels": {"alertname": "A"}})
     entries = (opened, Entry(kind="diagnosis", at=START + 9, text="KV cache full", data=DIAGNOSIS), *more)
     return markdown(chain(entries, head="0" * 64, length=0))
@@ -382,7 +382,7 @@ def told(*more: Entry) -> str:
 
 def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> None:
     end = {"ending": "fixed", "held": [], "users": "Users wait 1 s (target 2 s)"}
-    page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
+    page = page_of(Entry(kind="closed", at=START + 600, text="closed", data=end))
     ended = "verified without a change by the bot 10 min 00 s after the alert"
     assert f"**What happened:** KV cache full on serving/llm, opened by A; {ended}" in page
     assert "**Users:** Users wait 5 s (target 2 s); at the end users wait 1 s (target 2 s). From " in page
@@ -394,24 +394,24 @@ def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> No
 
 def test_a_change_that_never_ended_and_is_in_place_was_not_nothing() -> None:
     end = {"ending": "accepted_degraded", "held": ["Set a limit on llm"], "users": ""}
-    page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
+    page = page_of(Entry(kind="closed", at=START + 600, text="closed", data=end))
     assert "**What was done:** a change began and did not end" in page
     assert "**Still in place:** Set a limit on llm" in page
 
 
 @pytest.mark.parametrize(
-    ("ending", "is_told"), [("resolved_by_hand", True), ("accepted_degraded", True), ("fixed", False)]
+    ("ending", "is_named"), [("resolved_by_hand", True), ("accepted_degraded", True), ("fixed", False)]
 )
-def test_an_incident_that_closed_while_its_alerts_fired_says_so(ending: str, *, is_told: bool) -> None:
+def test_an_incident_that_closed_while_its_alerts_fired_says_so(ending: str, *, is_named: bool) -> None:
     end = {"ending": ending, "held": [], "users": "", "firing": ["VllmKVCacheThrash", "VllmQueue"]}
-    page = told(Entry(kind="closed", at=START + 600, text="closed", data=end))
-    assert ("**Still firing:** VllmKVCacheThrash, VllmQueue" in page) is is_told
+    page = page_of(Entry(kind="closed", at=START + 600, text="closed", data=end))
+    assert ("**Still firing:** VllmKVCacheThrash, VllmQueue" in page) is is_named
 
 
 def test_an_approval_that_was_not_applied_says_why() -> None:
     approved = Entry(kind="decided", at=START + 60, text="approved R1: cap", who="U0ANA", data={"request": "R1"})
     moved = Entry(kind="planned", at=START + 61, text="R1 superseded: the flags were edited meanwhile")
-    assert "approved R1: cap (not applied: the flags were edited meanwhile)" in told(approved, moved)
+    assert "approved R1: cap (not applied: the flags were edited meanwhile)" in page_of(approved, moved)
 
 
 def pressed(about: str, who: str, after: float) -> Entry:
@@ -419,9 +419,9 @@ def pressed(about: str, who: str, after: float) -> Entry:
     return Entry(kind="press", at=START + after, text=f"pressed approve on {about}", who=who, data=data)
 
 
-def asked(name: str, after: float, said: str = "", **data: Any) -> Entry:
+def asked(name: str, after: float, text: str = "", **data: Any) -> Entry:
     data |= {"request": name, "plan": {"title": "cap"}}
-    return Entry(kind="request", at=START + after, text=f"{name} (low risk): cap{said}", data=data)
+    return Entry(kind="request", at=START + after, text=f"{name} (low risk): cap{text}", data=data)
 
 
 def test_a_press_that_did_not_count_is_no_approval_and_no_first_act() -> None:
@@ -443,9 +443,9 @@ def test_a_press_that_did_not_count_is_no_approval_and_no_first_act() -> None:
 
 
 def test_what_is_only_announced_waits_for_nobody() -> None:
-    said = " — announced, not approved: it only cleans up"
+    text = " — announced, not approved: it only cleans up"
     done = Entry(kind="outcome", at=START + 9, text="remove: done", data={"request": "R1"})
-    report = report_of(chain([asked("R1", 1, said, waits=False), done], head="0" * 64, length=0))
+    report = report_of(chain([asked("R1", 1, text, waits=False), done], head="0" * 64, length=0))
     assert (report.waits, report.waited_seconds) == ((), 0.0)
 
 
@@ -459,7 +459,9 @@ def test_a_change_that_another_approval_covers_names_who_gave_it() -> None:
 
 def test_follow_ups_are_what_people_wrote_and_what_the_timeline_suggests() -> None:
     written = Entry(kind="followup", at=START + 99, text="raise the limit in git", who="U1")
-    page = told(written, Entry(kind="closed", at=START + 600, text="closed", data={"ending": "fixed", "held": ["cap"]}))
+    page = page_of(
+        written, Entry(kind="closed", at=START + 600, text="closed", data={"ending": "fixed", "held": ["cap"]})
+    )
     section = page.partition("## Follow-ups")[2].partition("##")[0]
     assert "| raise the limit in git | `U1` |" in section
     assert "Make it permanent or take it back: cap | suggested by the timeline" in section
@@ -531,7 +533,7 @@ def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("altered", "said"),
+    ("altered", "text"),
     [
         pytest.param(lambda t: t[:-2], "the last 2 of them are missing", id="its end was cut off"),
         pytest.param(
@@ -546,11 +548,11 @@ def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
         ),
     ],
 )
-def test_a_consistent_chain_that_is_not_the_runs_own_is_told(altered: Any, said: str) -> None:
+def test_a_consistent_chain_that_is_not_the_runs_own_is_reported(altered: Any, text: str) -> None:
     story = fixed()
     page = markdown(altered(story.timeline), stored_head(story))
     assert "**does not end as the run says**" in page
-    assert said in page
+    assert text in page
 
 
 def test_a_posted_head_is_found_in_the_chain() -> None:
@@ -559,7 +561,7 @@ def test_a_posted_head_is_found_in_the_chain() -> None:
     assert (found.entry, found.matches) == (11, 9)
 
 
-def test_a_posted_head_that_is_nobodys_hash_is_told() -> None:
+def test_a_posted_head_that_is_nobodys_hash_is_reported() -> None:
     entries = [Entry(kind="slack", at=START, text="R1 posted", data={"head": "f" * 64, "ts": "1.1", "channel": "C1"})]
     assert "**matches no entry before it**" in markdown(chain(entries, head="0" * 64, length=0))
 
@@ -577,15 +579,15 @@ def test_an_empty_timeline_is_a_report_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(None, "–"), (0, "0 s"), (12.4, "12 s"), (253, "4 min 13 s"), (3840, "1 h 04 min"), (-3, "0 s")],
 )
-def test_durations_are_told_to_the_second(seconds: float | None, said: str) -> None:
-    assert lasting(seconds) == said
+def test_durations_are_shown_to_the_second(seconds: float | None, text: str) -> None:
+    assert lasting(seconds) == text
 
 
 @pytest.mark.parametrize("at", [1e300, float("nan"), float("inf"), -1e15])
-def test_a_time_that_does_not_exist_is_told(at: float) -> None:
+def test_a_time_that_does_not_exist_is_reported(at: float) -> None:
     assert moment(at) == "(no such time)"
 
 
@@ -614,16 +616,16 @@ def test_text_in_a_table_is_shown_as_it_is(raw: str) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(NASTY, NASTY, NASTY)
-def test_nothing_from_outside_alters_the_page(title: str, who: str, said: str) -> None:
+def test_nothing_from_outside_alters_the_page(title: str, who: str, text: str) -> None:
     entries = [
         Entry(
-            kind="opened", at=START, text=said, data={"annotations": {"summary": title}, "labels": {"severity": said}}
+            kind="opened", at=START, text=text, data={"annotations": {"summary": title}, "labels": {"severity": text}}
         ),
-        Entry(kind="note", at=START, text=said, who=who or "U1", state=title),
-        Entry(kind="decided", at=START, text=said, who=who, data={"digest": title, "reason": said}),
-        Entry(kind="verdict", at=START, text=said, data={"verdict": title, "parts": {who: said}, "text": said}),
-        Entry(kind="call", at=START, text=said, data={"call": title, "differences": [{"path": who, "before": said}]}),
-        Entry(kind="closed", at=START, text=said, data={"ending": title, "held": [said]}),
+        Entry(kind="note", at=START, text=text, who=who or "U1", state=title),
+        Entry(kind="decided", at=START, text=text, who=who, data={"digest": title, "reason": text}),
+        Entry(kind="verdict", at=START, text=text, data={"verdict": title, "parts": {who: text}, "text": text}),
+        Entry(kind="call", at=START, text=text, data={"call": title, "differences": [{"path": who, "before": text}]}),
+        Entry(kind="closed", at=START, text=text, data={"ending": title, "held": [text]}),
     ]
     page = markdown(chain(entries, head="0" * 64, length=0))
     tokens = PARSER.parse(page)
@@ -666,8 +668,8 @@ def test_what_is_still_in_place_while_it_is_open_is_what_the_last_call_left() ->
     def call(after: float, *held: str) -> Entry:
         return Entry(kind="call", at=START + after, text="done: x", data={"call": "c", "held": list(held)})
 
-    assert "**Still in place:** Start a canary of llm" in told(call(10, "Start a canary of llm"))
-    assert "**Still in place:** nothing so far" in told(call(10, "Start a canary of llm"), call(20))
+    assert "**Still in place:** Start a canary of llm" in page_of(call(10, "Start a canary of llm"))
+    assert "**Still in place:** nothing so far" in page_of(call(10, "Start a canary of llm"), call(20))
 
 
 def test_a_large_number_is_written_out() -> None:
@@ -680,6 +682,6 @@ def test_people_who_only_typed_commands_are_named_in_the_report() -> None:
         kind="note", at=START + 20, text="<@U0ANA> handed over to <@U0BEN>: see <@U0EVE>", who="U0ANA", data=ana
     )
     undo = {"user": "U0BEN", "user_name": "ben"}
-    page = told(note, Entry(kind="undo", at=START + 30, text="undo asked for: the cap", who="U0BEN", data=undo))
+    page = page_of(note, Entry(kind="undo", at=START + 30, text="undo asked for: the cap", who="U0BEN", data=undo))
     assert "ana handed over to ben: see U0EVE" in page
     assert "| ben (`U0BEN`) | undo asked for: the cap |" in page

@@ -115,7 +115,7 @@ def test_two_waits_at_once_are_waited_for_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("earlier", "said"),
+    ("earlier", "text"),
     [
         ([FIRST], "this change ended INC-1 10 days ago and held for 10 days"),
         ([SECOND], "this change did not end INC-2 23.8 h ago"),
@@ -125,8 +125,8 @@ def test_two_waits_at_once_are_waited_for_once() -> None:
     ],
     ids=["held", "did-not-help", "failed", "another-change", "never"],
 )
-def test_the_last_time_of_the_same_change_is_told(earlier: list[Run], said: str) -> None:
-    assert last_time(earlier, OPEN, CAP, at=OPEN.opened_at) == said
+def test_the_last_time_of_the_same_change_is_described(earlier: list[Run], text: str) -> None:
+    assert last_time(earlier, OPEN, CAP, at=OPEN.opened_at) == text
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_change_that_was_undone_did_not_end_its_incident(undone_by: tuple[str,
     assert bool(statistics([earlier], START, START + DAY).mitigations) is is_counted
 
 
-def test_nothing_yet_is_told_in_words() -> None:
+def test_nothing_yet_is_described_in_words() -> None:
     assert in_words(statistics([], START, START + DAY)) == [
         "Opened: 0 (0 paged). Closed: 0.",
         "Time to the first action (MTTA): none yet. Time to the close (MTTR): none yet.",

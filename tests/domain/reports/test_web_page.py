@@ -79,10 +79,10 @@ def no_picture(chart: Chart) -> bytes:
 def test_the_page_has_the_chart_in_it_with_its_decisions_and_fetches_nothing() -> None:
     page = html(fixed(thrash_line(), usage_line()), as_svg)
     read = Read(page)
-    said = " ".join(read.words)
+    text = " ".join(read.words)
     assert read.tags.count("svg") == 1
-    assert "thrash 0.1" in said
-    assert "Cap the running sequences (Ana)" in said
+    assert "thrash 0.1" in text
+    assert "Cap the running sequences (Ana)" in text
     assert "<?xml" not in page
     assert "script" not in read.tags
     fetched = [value for name, value in read.attributes if name.rpartition(":")[2] in FETCHING]
@@ -90,9 +90,9 @@ def test_the_page_has_the_chart_in_it_with_its_decisions_and_fetches_nothing() -
 
 
 def test_the_page_says_what_the_markdown_says() -> None:
-    said = " ".join(Read(html(fixed(thrash_line()), no_picture)).words)
+    text = " ".join(Read(html(fixed(thrash_line()), no_picture)).words)
     for words in ("What people decided", "64 → 6", "no exporter answers", "Everything, in order"):
-        assert words in said
+        assert words in text
 
 
 def test_a_step_of_the_runbook_is_a_link_in_the_path() -> None:
@@ -108,7 +108,7 @@ def test_a_timeline_without_lines_is_a_page_without_a_picture() -> None:
     assert "Incident" in read.words
 
 
-def test_a_broken_chain_is_told() -> None:
+def test_a_broken_chain_is_reported() -> None:
     entries = list(fixed())
     forged = entries[3].entry.model_copy(update={"text": "nothing happened"})
     entries[3] = entries[3].model_copy(update={"entry": forged})
@@ -119,10 +119,10 @@ NASTY = st.text() | st.text(alphabet="<>&\"'/!-= \n\u202eabscript", max_size=40)
 
 
 @settings(max_examples=40, deadline=None)
-@given(said=NASTY, title=NASTY)
-def test_nothing_from_outside_becomes_markup(said: str, title: str) -> None:
-    read: Any = Read(html(fixed(said=said, title=title), no_picture))
-    plain: Any = Read(html(fixed(said="plain", title="plain"), no_picture))
+@given(text=NASTY, title=NASTY)
+def test_nothing_from_outside_becomes_markup(text: str, title: str) -> None:
+    read: Any = Read(html(fixed(text=text, title=title), no_picture))
+    plain: Any = Read(html(fixed(text="plain", title="plain"), no_picture))
     assert set(read.tags) <= TAGS
     assert read.tags == plain.tags
     assert {*read.attributes} - {("class", "none")} == {*plain.attributes} - {("class", "none")}

@@ -361,7 +361,7 @@ def test_a_replica_that_is_gone_is_not_counted_any_more() -> None:
     assert reading.detail == ""
 
 
-def test_one_missed_scrape_does_not_hide_what_was_said_a_moment_ago() -> None:
+def test_one_missed_scrape_does_not_hide_what_was_read_a_moment_ago() -> None:
     samples = [*series(USAGE, [0.5] * 7), failed(NOW + 5)]
     assert read(MetricSignal(metric=USAGE), samples, now=NOW + 5).value == 0.5
 
@@ -393,7 +393,7 @@ def test_something_per_nothing_is_counted_as_per_one_and_says_so() -> None:
     ("running", "reason"),
     [(0, "no load: request_success did not rise in 60 s"), (3, "did not rise in 60 s although 3 requests run")],
 )
-def test_nothing_per_nothing_is_unknown_and_tells_idle_from_stuck(running: int, reason: str) -> None:
+def test_nothing_per_nothing_is_unknown_and_distinguishes_idle_from_stuck(running: int, reason: str) -> None:
     assert reason in read(THRASH, pair(0, 0, num_requests_running=running)).unknown
 
 
@@ -712,7 +712,7 @@ def test_a_share_is_of_all_requests_and_not_the_mean_of_the_replicas_shares() ->
         ),
     ],
 )
-def test_a_share_that_cannot_be_told_is_unknown_and_not_zero(
+def test_a_share_that_cannot_be_computed_is_unknown_and_not_zero(
     spec: ShareSignal, samples: list[Scrape], reason: str
 ) -> None:
     assert read(spec, samples).unknown == reason

@@ -81,7 +81,7 @@ def test_identical_strange_events_are_folded_into_a_count() -> None:
     assert story.run.ignored == {"readings for a state that was left": 2}
 
 
-def test_a_question_is_answered_once_and_the_loser_is_told_who_did() -> None:
+def test_a_question_is_answered_once_and_the_loser_reads_who_did() -> None:
     story = Story().opened().reads(0.95)
     question = story.run.question
     story.chooses("grow", user="ana").chooses("stop", about=question, user="ben")
@@ -260,7 +260,7 @@ def test_what_the_playbook_leaves_open_becomes_a_question(outcome: str, built_in
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "results"),
     [
         pytest.param("scale\n    with: {by: 1}", ["not_needed"], id="a change that people may expect"),
         pytest.param("remove_canary", [], id="a clean-up of nothing"),
@@ -268,14 +268,14 @@ def test_what_the_playbook_leaves_open_becomes_a_question(outcome: str, built_in
         pytest.param("undo\n    with: {of: last}", ["not_needed"], id="an undo that people may expect"),
     ],
 )
-def test_people_read_that_a_change_was_not_needed_unless_it_only_cleans_up(change: str, told: list[str]) -> None:
+def test_people_read_that_a_change_was_not_needed_unless_it_only_cleans_up(change: str, results: list[str]) -> None:
     text = TEXT.replace("scale\n    with: {by: 1}", change).replace(
         "    done: watch\n", "    done: watch\n    not_needed: watch\n"
     )
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("grow")
     story.planned(PlanResult(outcome="not_needed", reason="there is none"))
     assert story.run.state == "watch"
-    assert [news.result for news in story.run.news] == told
+    assert [news.result for news in story.run.news] == results
 
 
 # --- applying -------------------------------------------------------------------------------------------------------
@@ -595,7 +595,7 @@ def test_a_step_that_was_given_up_is_unclear_and_holds_nobody_up() -> None:
 
 
 @pytest.mark.parametrize("kind", ["judge_press", "export_timeline"])
-def test_what_a_person_waits_for_and_does_not_get_is_said_in_the_thread(kind: str) -> None:
+def test_what_a_person_waits_for_and_does_not_get_is_posted_in_the_thread(kind: str) -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="about/a-person", effect_kind=kind, reason="missing_scope"))
     assert "missing_scope" in story.run.posts[-1].data["text"]
@@ -687,7 +687,7 @@ def test_a_high_risk_is_approved_with_a_reason_in_words() -> None:
     assert story.run.requests[story.request].decision_reason == "users wait"
 
 
-def test_alerts_that_alertmanager_left_out_are_said() -> None:
+def test_alerts_that_alertmanager_left_out_are_reported() -> None:
     story = Story()
     story.happens(AlertChanged(event_id="a", alert=builders.alert(), truncated=7))
     assert any("7 more alerts" in text for text in story.texts("alert"))
@@ -726,19 +726,19 @@ def test_evidence_that_is_older_than_a_minute_says_its_moment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("detail", "said"),
+    ("detail", "words"),
     [
         pytest.param("llm-1: 5 of 10 polls without progress", "llm-1: 5 of 10 polls without progress", id="sentence"),
         pytest.param("", "bad polls 5, can grow no", id="parts"),
     ],
 )
-def test_the_evidence_of_a_probe_is_its_sentence_or_its_parts_in_words(detail: str, said: str) -> None:
+def test_the_evidence_of_a_probe_is_its_sentence_or_its_parts_in_words(detail: str, words: str) -> None:
     story = Story().opened()
     parts: dict[str, float | bool | str] = {"bad_polls": 5.0, "can_grow": False, "trend": ""}
     reading = Reading(name="usage", fields=parts, detail=detail, at=story.at)
     story.happens(SignalsRead(event_id="parts", effect_id="v1/read", readings={"usage": reading}))
     story.chooses("grow").planned()
-    assert story.run.requests[story.request].evidence == (f"usage: {said}",)
+    assert story.run.requests[story.request].evidence == (f"usage: {words}",)
 
 
 def test_the_message_of_a_close_keeps_what_users_felt_at_that_moment() -> None:

@@ -90,7 +90,7 @@ def test_no_press_of_a_request_counts_on_advice(action: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "ended"),
+    ("text", "outcome", "ended"),
     [
         ("", "carries it out", "a person carried it out"),
         (
@@ -100,12 +100,12 @@ def test_no_press_of_a_request_counts_on_advice(action: str) -> None:
         ),
     ],
 )
-def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, said: str, ended: str) -> None:
+def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, outcome: str, ended: str) -> None:
     story = Advised().advised()
     story.presses("carried_out", reason=text)
     assert story.run.advised is not None
     assert story.run.lead == "ana"
-    assert story.texts("decided") == [f"R2 was only advised; a person {said}"]
+    assert story.texts("decided") == [f"R2 was only advised; a person {outcome}"]
     story.sees("recovered", recovered_at=story.run.requests["R2"].asked_at + 600)
     assert story.run.ending == "observed"
     assert story.texts("closed") == [f"closed: observed — the trouble ended 10 min after the advice; {ended}"]
@@ -114,8 +114,8 @@ def test_people_say_what_they_do_and_the_run_goes_on_watching(text: str, said: s
 def test_a_secret_in_what_a_person_does_is_not_shown() -> None:
     story = Advised().advised()
     story.presses("carried_out", reason="curl with PASSWORD=hunter2").presses("carried_out", reason="PASSWORD=hunter2")
-    said = [each.text for each in story.run.requests["R2"].carried_out]
-    assert said == ["curl with PASSWORD=(masked)", "PASSWORD=(masked)"]
+    texts = [each.text for each in story.run.requests["R2"].carried_out]
+    assert texts == ["curl with PASSWORD=(masked)", "PASSWORD=(masked)"]
 
 
 def test_a_person_who_says_the_same_twice_is_recorded_once() -> None:
@@ -124,8 +124,8 @@ def test_a_person_who_says_the_same_twice_is_recorded_once() -> None:
     story.presses("carried_out")
     story.presses("carried_out", reason="we shifted traffic")
     story.presses("carried_out")
-    said = [each.text for each in story.run.requests["R2"].carried_out]
-    assert said == ["", "we shifted traffic", ""]
+    texts = [each.text for each in story.run.requests["R2"].carried_out]
+    assert texts == ["", "we shifted traffic", ""]
     assert any("you have said so already" in text for text in story.texts("press"))
 
 

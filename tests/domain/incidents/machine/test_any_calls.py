@@ -123,7 +123,7 @@ class Calls(RuleBasedStateMachine):
     def run(self) -> Run:
         return self.story.run
 
-    def heard(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         if self.is_stranded:
             self.story.at += 10
             stamped = event.model_copy(update={"at": self.story.at})
@@ -143,7 +143,7 @@ class Calls(RuleBasedStateMachine):
 
     def alert(self, fingerprint: str, status: Any = "firing", **fields: Any) -> None:
         made = builders.alert(status, fingerprint=fingerprint, starts_at=self.story.at, **fields)
-        self.heard(AlertChanged(event_id=self.story.id(), alert=made))
+        self.receive(AlertChanged(event_id=self.story.id(), alert=made))
 
     def check_new_pages(self, decision: Decision) -> None:
         """A team is called anew only after somebody answered, or the earlier call has ended."""
@@ -169,7 +169,7 @@ class Calls(RuleBasedStateMachine):
     def an_alert_resolves(self, fingerprint: str) -> None:
         if (known := self.run.alerts.get(fingerprint)) is not None:
             resolved = known.model_copy(update={"status": "resolved"})
-            self.heard(AlertChanged(event_id=self.story.id(), alert=resolved))
+            self.receive(AlertChanged(event_id=self.story.id(), alert=resolved))
 
     @rule(usage=st.sampled_from([0.95, 0.95, 0.5, None]), verdict=st.sampled_from(["held", "not_held", "unknown"]))
     def the_bot_goes_on(self, usage: float | None, verdict: str) -> None:
@@ -220,7 +220,7 @@ class Calls(RuleBasedStateMachine):
         self.advice = None if lifted else self.advice
         fields = {"event_id": self.story.id(), "effect_id": effect.effect_id, "request_id": effect.request_id}
         del self.owed[effect.effect_id]
-        self.heard(AdviceWatched.model_validate(fields | {"result": "lifted" if lifted else "not_recovered"}))
+        self.receive(AdviceWatched.model_validate(fields | {"result": "lifted" if lifted else "not_recovered"}))
 
     @rule()
     def slack_fails_or_comes_back(self) -> None:
@@ -230,7 +230,7 @@ class Calls(RuleBasedStateMachine):
     @precondition(lambda self: self.slack_is_up)
     def slack_shows_what_waits(self) -> None:
         for slot in waits_for(self.run):
-            self.heard(Posted(event_id=self.story.id(), slot=slot, ts="1.1", channel="C1"))
+            self.receive(Posted(event_id=self.story.id(), slot=slot, ts="1.1", channel="C1"))
 
     @rule(answer=answers, is_late=st.booleans())
     def a_page_is_sent(self, answer: Answer, *, is_late: bool) -> None:
@@ -247,7 +247,7 @@ class Calls(RuleBasedStateMachine):
             context = EffectContext(run, Owed(run.incident_id, effect, 0, ""), self.story.at)
             outcome = ended(self.handler(context, effect))
             for each in outcome.events:
-                self.heard(each)
+                self.receive(each)
             if isinstance(outcome, Done) and owed_by <= run.version and self.owed[effect.effect_id][1] == owed_by:
                 del self.owed[effect.effect_id]
 
@@ -256,7 +256,7 @@ class Calls(RuleBasedStateMachine):
         for effect in [each for each, _ in self.owed.values() if isinstance(each, PageTeam)][:1]:
             del self.owed[effect.effect_id]
             reason = "InvalidURL: no port"
-            self.heard(
+            self.receive(
                 EffectFailed(
                     event_id=self.story.id(), effect_id=effect.effect_id, effect_kind="page_team", reason=reason
                 )
@@ -268,7 +268,7 @@ class Calls(RuleBasedStateMachine):
         due = sorted(self.run.deadlines.items(), key=lambda each: each[1])
         for name, at in due:
             if at <= self.story.at:
-                self.heard(Due(event_id=self.story.id(), deadline=name, due_at=at))
+                self.receive(Due(event_id=self.story.id(), deadline=name, due_at=at))
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class Calls(RuleBasedStateMachine):
     )
     def somebody_says(self, command: str) -> None:
         fields = {"event_id": self.story.id(), "command": command, "user": "ana", "text": "so"}
-        self.heard(Commanded.model_validate(fields))
+        self.receive(Commanded.model_validate(fields))
 
     @rule()
     @precondition(lambda self: len(self.versions) > 10)

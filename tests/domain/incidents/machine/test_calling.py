@@ -144,7 +144,7 @@ def test_a_change_that_stays_halted_calls_the_lead_and_again_every_day() -> None
     assert len(called.due("change:halted:unanswered").run.posts) == posts + 1
 
 
-def test_a_change_that_stays_halted_is_said_where_nobody_is_configured() -> None:
+def test_a_change_that_stays_halted_is_posted_where_nobody_is_configured() -> None:
     called = halted().due("change:halted:unanswered")
     assert "has been halted before" in called.run.posts[-1].data["text"]
 

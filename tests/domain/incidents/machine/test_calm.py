@@ -50,7 +50,7 @@ def resolved(story: Story) -> Story:
     return story
 
 
-def looks(story: Story, *usages: float | None) -> Story:
+def checked(story: Story, *usages: float | None) -> Story:
     """One look after the other, ten seconds and more apart; `calm_for` is ten seconds."""
     for usage in usages:
         if not story.run.is_open:
@@ -65,7 +65,7 @@ def looks(story: Story, *usages: float | None) -> Story:
 
 @pytest.mark.parametrize("story", [asking, requesting, parked])
 def test_it_ends_by_itself_with_the_report_while_people_are_waited_for(story: type[Story]) -> None:
-    went = looks(resolved(story()), 0.5, 0.5)
+    went = checked(resolved(story()), 0.5, 0.5)
     assert (went.run.ending, went.run.parked, went.run.deadlines) == ("resolved_by_itself", None, {})
     assert went.run.open_question is None
     assert went.run.open_request is None
@@ -95,7 +95,7 @@ def test_a_change_that_a_person_asked_for_when_it_was_calm_is_not_closed_away(an
     )  # fmt: skip
     later = request.model_copy(update={"asked_at": at + 2})
     story.run = story.run.with_(questions={"Q9": answered}, requests={request.request_id: later})
-    assert looks(story, *([] if answered_first else [0.5, 0.5])).run.is_open is answered_first
+    assert checked(story, *([] if answered_first else [0.5, 0.5])).run.is_open is answered_first
     if answered_first:
         story.due(CALM_CHECK)
         assert story.run.open_request is not None
@@ -140,7 +140,7 @@ def test_an_incident_that_was_opened_by_hand_ends_without_its_workload_too() -> 
 
 def test_an_incident_that_was_opened_by_hand_is_not_ended_by_calm_signals() -> None:
     """A person saw a trouble that no alert reports, so a person decides whether it is gone."""
-    went = looks(opened_by_hand(parked(WATCHED)), 0.5, 0.5, 0.5)
+    went = checked(opened_by_hand(parked(WATCHED)), 0.5, 0.5, 0.5)
     assert went.run.is_open
 
 
@@ -159,20 +159,20 @@ def test_the_look_reads_whether_the_workload_is_there() -> None:
 
 def test_nobody_looks_while_an_alert_fires() -> None:
     assert CALM_CHECK not in asking().run.deadlines
-    went = looks(resolved(asking()), 0.5)
+    went = checked(resolved(asking()), 0.5)
     went.happens(AlertChanged(event_id=went.id(), alert=builders.alert(starts_at=went.at)))
     assert (CALM_CHECK in went.run.deadlines, went.run.calm_since) == (False, None)
 
 
 @pytest.mark.parametrize("usage", [0.95, None], ids=["not-calm", "unknown"])
 def test_one_look_that_is_not_calm_begins_the_time_again(usage: float | None) -> None:
-    went = looks(resolved(asking()), 0.5, usage, 0.5)
+    went = checked(resolved(asking()), 0.5, usage, 0.5)
     assert went.run.is_open
-    assert looks(went, 0.5).run.ending == "resolved_by_itself"
+    assert checked(went, 0.5).run.ending == "resolved_by_itself"
 
 
 def test_what_was_changed_is_credited_under_load() -> None:
-    went = looks(resolved(with_a_change()), 0.5, 0.5)
+    went = checked(resolved(with_a_change()), 0.5, 0.5)
     assert went.run.ending == "resolved_after_a_change"
     assert "after this change, and under load: " in went.run.posts[-1].data["text"]
 
@@ -181,7 +181,7 @@ def test_what_was_changed_is_credited_under_load() -> None:
     ("bundle", "usage"), [(BUNDLE, 0.05), (WITHOUT_LOAD, 0.5)], ids=["no-load", "the-playbook-names-no-load"]
 )
 def test_without_load_a_change_is_not_credited(bundle: Bundle, usage: float) -> None:
-    assert looks(resolved(with_a_change(bundle)), usage, usage, usage).run.is_open
+    assert checked(resolved(with_a_change(bundle)), usage, usage, usage).run.is_open
 
 
 def test_a_change_between_its_calls_is_not_forgotten() -> None:

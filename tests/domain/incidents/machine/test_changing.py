@@ -102,8 +102,8 @@ def test_a_plan_that_changes_under_its_approval_is_asked_for_again_so_often_and_
         assert story.run.at_state == "grow/applying"
     moved(story)
     assert (story.run.change, story.run.at_state) == (None, "grow/planning")
-    said = f"The plan changed {most} times while it was being approved: 5 replicas by now. What now?"
-    assert pending(story).text == said
+    text = f"The plan changed {most} times while it was being approved: 5 replicas by now. What now?"
+    assert pending(story).text == text
     assert [request.status for request in story.run.requests.values()] == ["superseded"] * (most + 1)
 
 
@@ -348,8 +348,8 @@ def outcomes(story: Story) -> list[str]:
 
 
 def test_what_a_job_came_back_with_is_in_the_thread() -> None:
-    [said] = outcomes(job_done("done"))
-    assert said == "score: 0.9; baseline: 0.8"
+    [text] = outcomes(job_done("done"))
+    assert text == "score: 0.9; baseline: 0.8"
     [failed] = outcomes(job_done("failed"))
     assert failed == "eval ended; score: 0.9; baseline: 0.8"
 

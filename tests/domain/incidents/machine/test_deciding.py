@@ -107,7 +107,7 @@ def test_edited_values_are_asked_about_even_where_the_settings_pre_approve_them(
     assert not any(isinstance(effect, ApplyStep) for effect in story.effects)
 
 
-def test_an_edit_that_cannot_be_planned_is_said_and_the_playbooks_values_come_back() -> None:
+def test_an_edit_that_cannot_be_planned_is_reported_and_the_playbooks_values_come_back() -> None:
     story = edits(asked(), "900")
     planned_anew(story, PlanResult(outcome="impossible", reason="0 free accelerators"))
     assert any("The edited values cannot be applied: 0 free" in text for text in story.texts("planned"))
@@ -205,8 +205,8 @@ def test_after_half_time_one_lead_may_decide_alone_with_a_reason_that_everybody_
     granted = story.run.requests["R2"]
     assert (granted.status, granted.decided_by, granted.decision_reason) == ("granted", "lea", "users are cut off")
     assert story.wanted(ApplyStep).request_id == "R2"
-    told = next(post for post in story.run.posts if post.slot == "glass:R2")
-    assert (told.data["ping"], "users are cut off" in told.data["text"]) == ("all", True)
+    notice = next(post for post in story.run.posts if post.slot == "glass:R2")
+    assert (notice.data["ping"], "users are cut off" in notice.data["text"]) == ("all", True)
 
 
 def test_the_glass_can_be_broken_for_a_request_that_was_open_before_the_incident_became_critical() -> None:
@@ -232,7 +232,7 @@ def test_the_glass_stays_whole_before_half_time() -> None:
         pytest.param({"reason": "  "}, "needs a reason", id="no-reason"),
     ],
 )
-def test_who_may_not_break_the_glass_is_told_why(press: dict[str, Any], why: str) -> None:
+def test_who_may_not_break_the_glass_reads_why(press: dict[str, Any], why: str) -> None:
     story = breaks_glass(half_time(asked(glass=True)), **press)
     assert why in story.wanted(Notify).text
     assert story.run.requests["R2"].status == "open"

@@ -250,8 +250,8 @@ def test_a_more_urgent_alert_takes_over_at_once_and_says_so() -> None:
     went = after_a_more_urgent_alert()
     assert (went.run.playbook, went.run.state, went.run.digest) == ("urgent", "ask", URGENT.digest)
     assert [question.status for question in went.run.questions.values()] == ["answered", "withdrawn", "open"]
-    said = [post.data["text"] for post in went.run.posts if post.kind == "note"]
-    assert said[-1] == "Fire: 'The urgent one' is more urgent and takes over from 'The outer one'."
+    notes = [post.data["text"] for post in went.run.posts if post.kind == "note"]
+    assert notes[-1] == "Fire: 'The urgent one' is more urgent and takes over from 'The outer one'."
     assert "continues in urgent — 'The urgent one' took over, which is more urgent" in went.texts("diverted")
 
 

@@ -347,12 +347,12 @@ def test_there_is_no_silence_to_end() -> None:
     assert story.kinds() == []
 
 
-@pytest.mark.parametrize(("ids", "said"), [(("s1",), "the silence"), (("s1", "s2"), "2 silences")])
-def test_the_end_of_silences_is_on_the_timeline_with_their_ids(ids: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("ids", "what"), [(("s1",), "the silence"), (("s1", "s2"), "2 silences")])
+def test_the_end_of_silences_is_on_the_timeline_with_their_ids(ids: tuple[str, ...], what: str) -> None:
     story = silenced()
     story.happens(SilencesEnded(event_id="e", ids=ids))
     [entry] = story.last.entries
-    assert (entry.kind, entry.text, entry.data) == ("note", f"{said} ended in Alertmanager", {"silences": list(ids)})
+    assert (entry.kind, entry.text, entry.data) == ("note", f"{what} ended in Alertmanager", {"silences": list(ids)})
 
 
 def test_the_time_of_a_silence_that_is_over_is_on_the_timeline_with_its_id() -> None:
@@ -415,7 +415,7 @@ def test_a_step_that_was_given_up_although_it_is_not_applied_any_more_has_no_out
 
 
 @pytest.mark.parametrize("kind", ["silence_alerts", "end_silences", "draw_way", "judge_press", "export_timeline"])
-def test_what_a_person_asked_for_and_did_not_get_is_said_in_the_thread(kind: str) -> None:
+def test_what_a_person_asked_for_and_did_not_get_is_posted_in_the_thread(kind: str) -> None:
     story = given_up(Story().opened().reads(0.95), kind, f"v2/{kind}")
     text = story.run.posts[-1].data["text"]
     assert "could not be" in text
@@ -428,23 +428,23 @@ def test_what_a_person_asked_for_and_did_not_get_is_said_in_the_thread(kind: str
 
 
 @pytest.mark.parametrize(
-    ("command", "heard"),
+    ("command", "accepted"),
     [
         *((command, True) for command in ("note", "followup", "export", "graph", "reopen", "pin")),
         *((command, False) for command in ("halt", "resume", "undo", "resolve", "lead", "reset", "divert", "status")),
         *((command, False) for command in ("skip", "silence", "unsilence")),
     ],
 )
-def test_only_what_changes_nothing_is_heard_after_the_end(command: str, heard: bool) -> None:
+def test_only_what_changes_nothing_is_accepted_after_the_end(command: str, accepted: bool) -> None:
     story = Story().opened().says("resolve").says(command, text="x")
-    assert ("commanded after the end" not in story.texts("ignored")) is heard
+    assert ("commanded after the end" not in story.texts("ignored")) is accepted
 
 
-def test_slack_accepts_for_a_closed_incident_only_what_is_heard_there() -> None:
+def test_slack_accepts_for_a_closed_incident_only_what_the_incident_accepts() -> None:
     accepted = {word for word, about in WORDS.items() if about.when_closed}
-    heard = {word for word, about in COMMANDS.items() if about.when_closed}
+    when_closed = {word for word, about in COMMANDS.items() if about.when_closed}
     of_a_workload = {"freeze"}
-    assert accepted & COMMANDS.keys() == heard - {"pin"} | of_a_workload, "a pin is no slash command"
+    assert accepted & COMMANDS.keys() == when_closed - {"pin"} | of_a_workload, "a pin is no slash command"
 
 
 def test_every_command_is_declared_and_carried_out() -> None:

@@ -130,8 +130,8 @@ def test_a_silence_is_recorded_with_its_end_and_its_undo() -> None:
 
 
 def test_a_secret_in_the_reason_of_a_silence_does_not_reach_alertmanager() -> None:
-    said = {"text": "a trial with PASSWORD=hunter2", "seconds": 60, "silences": SHOWN, "authority": MAY}
-    assert Story().opened().says("silence", **said).wanted(SilenceAlerts).why == "a trial with PASSWORD=(masked)"
+    fields = {"text": "a trial with PASSWORD=hunter2", "seconds": 60, "silences": SHOWN, "authority": MAY}
+    assert Story().opened().says("silence", **fields).wanted(SilenceAlerts).why == "a trial with PASSWORD=(masked)"
 
 
 def test_whose_word_it_was_is_kept_as_evidence_with_what_was_shown() -> None:
@@ -199,7 +199,7 @@ def test_without_a_firing_alert_there_is_nothing_to_silence() -> None:
     assert "nothing to silence" in story.texts("note")[-1]
 
 
-def test_a_silence_that_alertmanager_refused_is_said_in_the_thread() -> None:
+def test_a_silence_that_alertmanager_refused_is_posted_in_the_thread() -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="silence/1", effect_kind="silence_alerts", reason="HTTP 400"))
     assert story.run.posts[-1].data["text"] == "The alerts could not be silenced: HTTP 400."
@@ -243,19 +243,19 @@ def test_an_old_reminder_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_effect_that_is_given_up_is_told_in_words(kind: str) -> None:
+def test_every_effect_that_is_given_up_is_described_in_words(kind: str) -> None:
     story = Story().opened()
     story.happens(EffectFailed(event_id="f", effect_id="about/a-person", effect_kind=kind, reason="no answer"))
-    [told] = [entry.text for entry in story.last.entries]
-    assert f"{KINDS[kind].not_done}: no answer".lower() in told.lower()
-    assert [name for name in (kind, kind.replace("_", " ")) if name in told.lower()] == []
+    [text] = [entry.text for entry in story.last.entries]
+    assert f"{KINDS[kind].not_done}: no answer".lower() in text.lower()
+    assert [name for name in (kind, kind.replace("_", " ")) if name in text.lower()] == []
 
 
-def test_a_file_that_could_not_be_uploaded_is_told_with_the_way_that_needs_no_slack() -> None:
+def test_a_file_that_could_not_be_uploaded_is_reported_with_the_command_that_needs_no_slack() -> None:
     reason = "uploading INC-1-timeline.md: Slack answered missing_scope"
     failed = EffectFailed(event_id="f", effect_id="export/1", effect_kind="export_timeline", reason=reason)
     story = Story().opened()
     story.happens(failed)
-    told = story.run.posts[-1].data["text"]
-    assert told.startswith(f"The timeline could not be uploaded here: {reason}; ")
-    assert "`incident-bot export INC-1`" in told
+    text = story.run.posts[-1].data["text"]
+    assert text.startswith(f"The timeline could not be uploaded here: {reason}; ")
+    assert "`incident-bot export INC-1`" in text

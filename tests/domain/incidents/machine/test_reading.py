@@ -124,8 +124,8 @@ def test_what_is_found_after_the_diagnosis_is_in_it_with_the_sentence_of_its_pro
     found = ["found", "a replica hangs (llm-1: 5 of 10 polls without progress)"]
     assert [post.kind for post in story.run.posts] == ["diagnosis", "question", "question"]
     assert story.run.posts[0].data["checks"] == [["ruled_out", "a full pool"], found]
-    told = [entry for entry in story.entries if entry.kind == "diagnosis"]
-    assert [entry.data["checks"] for entry in told] == [
+    diagnoses = [entry for entry in story.entries if entry.kind == "diagnosis"]
+    assert [entry.data["checks"] for entry in diagnoses] == [
         [["ruled_out", "a full pool"]],
         story.run.posts[0].data["checks"],
     ]
@@ -157,7 +157,7 @@ def test_a_check_that_is_not_known_has_a_name(notes: list[str], named: str) -> N
 
 
 @pytest.mark.parametrize(("waiting", "found"), [(None, "unknown"), (5, "found"), (1, "ruled_out")])
-def test_two_looks_at_the_same_thing_are_told_once(waiting: float | None, found: str) -> None:
+def test_two_checks_of_the_same_thing_are_listed_once(waiting: float | None, found: str) -> None:
     noted = TWO_READS.replace("to: second}", "to: second, note: a full pool}", 1)
     noted = noted.replace(
         "to: choose}, {otherwise: calm}", "to: choose, note: a full pool}, {otherwise: choose, note: a full pool}"
@@ -194,7 +194,7 @@ start: first""",
 )
 
 
-def test_the_newest_readings_are_told_in_sentences() -> None:
+def test_the_newest_readings_are_described_in_sentences() -> None:
     story = two_of(DIAGNOSED, usage=0.95, waiting=1)
     run = story.run
     assert (run.diagnosis, run.cause, run.users) == ("the pool is full", "It is 0.95 full.", "Users are served")
@@ -203,7 +203,7 @@ def test_the_newest_readings_are_told_in_sentences() -> None:
     assert (run.diagnosis, run.cause) == ("the pool is full", "It is 0.95 full."), "usage was not read again"
 
 
-def test_a_sentence_that_is_not_known_to_be_true_is_not_told() -> None:
+def test_a_sentence_that_is_not_known_to_be_true_is_not_shown() -> None:
     run = two_of(DIAGNOSED, usage=0.95, waiting=None).run
     assert run.users == "", "the last line stands for: none of the others"
     assert two_of(DIAGNOSED, usage=None, waiting=1).run.diagnosis == ""
@@ -251,32 +251,32 @@ def test_a_verdict_of_a_watch_that_was_left_decides_nothing(late: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "verdict", "said"),
+    ("title", "verdict", "line"),
     [
         ("", "not_held", "watch: not held — usage 0.97"),
         ("title: It gets calm\n    ", "held", "It gets calm: held — usage 0.97"),
     ],
 )
-def test_a_verdict_is_told_with_the_title_of_its_watch(title: str, verdict: Any, said: str) -> None:
+def test_a_verdict_is_recorded_with_the_title_of_its_watch(title: str, verdict: Any, line: str) -> None:
     text = TEXT.replace("    watch: {calm", f"    {title}watch: {{calm")
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).applied()
     usage = {"usage": Reading(name="usage", value=0.97, at=story.at)}
     story.watched(verdict, detail="usage 0.97", readings=usage)
-    assert story.texts("verdict") == [said]
+    assert story.texts("verdict") == [line]
     assert story.run.latest["usage"].value == 0.97
 
 
-SAID = TEXT.replace("    watch: {calm", "    say: 'usage ${usage}'\n    watch: {calm")
+WITH_SAY = TEXT.replace("    watch: {calm", "    say: 'usage ${usage}'\n    watch: {calm")
 
 
-@pytest.mark.parametrize(("text", "verdict", "news"), [(TEXT, "held", 0), (TEXT, "not_held", 1), (SAID, "held", 1)])
-def test_a_verdict_with_something_to_tell_begins_the_next_message(text: str, verdict: Any, news: int) -> None:
+@pytest.mark.parametrize(("text", "verdict", "news"), [(TEXT, "held", 0), (TEXT, "not_held", 1), (WITH_SAY, "held", 1)])
+def test_a_verdict_with_news_begins_the_next_message(text: str, verdict: Any, news: int) -> None:
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).applied()
     usage = {"usage": Reading(name="usage", value=0.97, at=story.at)}
     story.watched(verdict, detail="usage 0.97", readings=usage)
-    told = story.run.posts[-1].data.get("news", [])
-    assert len(told) == news
-    assert not news or (told[0]["result"], told[0]["text"]) == (verdict, "usage 0.97" if text == SAID else "")
+    posted = story.run.posts[-1].data.get("news", [])
+    assert len(posted) == news
+    assert not news or (posted[0]["result"], posted[0]["text"]) == (verdict, "usage 0.97" if text == WITH_SAY else "")
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------

@@ -59,8 +59,8 @@ RESTART = PlanResult(outcome="planned", plan=builders.plan(verb="restart", title
 
 
 def test_where_people_are_asked_what_is_left_the_question_says_why_no_change_is_possible() -> None:
-    told = story(room=0.0, usage=0.5, text=TEXT.replace("    none_possible: gone\n", "    expires: 30m\n")).reads(0.5)
-    (question,) = (post for post in told.run.posts if post.kind == "question")
+    went = story(room=0.0, usage=0.5, text=TEXT.replace("    none_possible: gone\n", "    expires: 30m\n")).reads(0.5)
+    (question,) = (post for post in went.run.posts if post.kind == "question")
     (news,) = question.data["news"]
     assert (news["title"], news["result"]) == ("relieve", "none_possible")
     assert news["text"].startswith("Add 0 replicas: no GPU is free; Restart it: ")
@@ -70,11 +70,11 @@ def test_above_the_question_of_a_playbook_the_reasons_are_only_in_the_details() 
     asked = TEXT.replace(
         "  gone: {end: handed_over}", "  gone: {ask: What now?, choices: {none: {label: Nothing, to: calm}}}"
     )
-    told = story(room=0.0, usage=0.5, text=asked)
-    (question,) = (post for post in told.run.posts if post.kind == "question")
+    went = story(room=0.0, usage=0.5, text=asked)
+    (question,) = (post for post in went.run.posts if post.kind == "question")
     assert "news" not in question.data
-    (way,) = Looked.model_validate(question.data["looked"]).ways
-    assert way == (
+    (decision,) = Looked.model_validate(question.data["looked"]).ways
+    assert decision == (
         "relieve",
         "no option is left: Add 0 replicas: no GPU is free; Restart it: not possible now; Hand over: for people",
     )
@@ -86,16 +86,16 @@ def story(*, room: float | None = 1.0, usage: float = 0.95, text: str = TEXT) ->
     return started.reads(usage, room=waiting)
 
 
-def request_of(told: Story) -> Request:
-    request = told.run.open_request
+def request_of(went: Story) -> Request:
+    request = went.run.open_request
     assert request is not None
     return request
 
 
 def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_it() -> None:
-    told = story().planned(PLANNED)
-    request = request_of(told)
-    assert (told.run.state, request.why) == ("relieve_grow", "Restarts nothing.")
+    went = story().planned(PLANNED)
+    request = request_of(went)
+    assert (went.run.state, request.why) == ("relieve_grow", "Restarts nothing.")
     beside = [(each.label, each.effect, each.why_not) for each in request.alternatives]
     assert beside == [("Restart it", "Cuts streams.", ""), ("Hand over", "", "")]
     assert [line.partition(":")[0] for line in request.evidence] == ["usage"], "what is listed, not all that is read"
@@ -104,8 +104,8 @@ def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_i
 def test_the_effect_of_an_option_shows_a_reading_with_its_unit() -> None:
     text = TEXT.replace("effect: Cuts streams.", "effect: 'The pool is ${room} full.'")
     share = Reading(name="room", value=0.677, unit="ratio", at=builders.START)
-    told = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95, room=share).planned(PLANNED)
-    assert request_of(told).alternatives[0].effect == "The pool is 67.7% full."
+    went = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95, room=share).planned(PLANNED)
+    assert request_of(went).alternatives[0].effect == "The pool is 67.7% full."
 
 
 def test_its_numbers_are_those_that_recommended_it() -> None:
@@ -117,9 +117,9 @@ def test_its_numbers_are_those_that_recommended_it() -> None:
     ("room", "why_not"), [(0.0, "no GPU is free"), (None, "Requests waiting could not be read")], ids=["no", "unknown"]
 )
 def test_an_option_that_is_not_possible_is_text_with_its_reason(room: float | None, why_not: str) -> None:
-    told = story(room=room).planned(RESTART)
-    assert told.run.state == "relieve_restart"
-    assert [each.why_not for each in request_of(told).alternatives] == [why_not, ""]
+    went = story(room=room).planned(RESTART)
+    assert went.run.state == "relieve_restart"
+    assert [each.why_not for each in request_of(went).alternatives] == [why_not, ""]
 
 
 def test_what_nobody_chose_is_not_possible_for_the_reason_that_is_written() -> None:
@@ -128,8 +128,8 @@ def test_what_nobody_chose_is_not_possible_for_the_reason_that_is_written() -> N
         "  ask: {ask: Now?, choices: {grow: {label: Grow, to: relieve}, none: {label: No, to: calm}}}\n  gone: {end",
     )
     text = text.replace("none_possible: gone", "none_possible: ask")
-    told = story(text=text).planned(RESTART)
-    assert request_of(told).alternatives[0].why_not == "no GPU is free"
+    went = story(text=text).planned(RESTART)
+    assert request_of(went).alternatives[0].why_not == "no GPU is free"
 
 
 def test_without_a_possible_option_it_leads_elsewhere() -> None:
@@ -137,23 +137,23 @@ def test_without_a_possible_option_it_leads_elsewhere() -> None:
 
 
 def test_without_a_possible_option_and_a_way_for_that_people_are_asked_what_is_left() -> None:
-    told = story(room=0.0, usage=0.5, text=TEXT.replace("    none_possible: gone\n", "    expires: 30m\n")).reads(0.5)
-    question = told.run.open_question
+    went = story(room=0.0, usage=0.5, text=TEXT.replace("    none_possible: gone\n", "    expires: 30m\n")).reads(0.5)
+    question = went.run.open_question
     assert question is not None
     assert (question.state, question.text) == ("relieve_none", "Which mitigation?")
     assert question.choices == {"people": "Hand over"}
-    assert told.chooses("people").run.ending == "handed_over"
+    assert went.chooses("people").run.ending == "handed_over"
 
 
 def test_another_option_is_proposed_by_one_press_and_the_first_can_be_chosen_again() -> None:
-    told = story().planned(PLANNED).posted().presses("choose", value="restart")
-    assert told.run.requests["R1"].status == "superseded"
-    assert told.run.requests["R1"].decision_reason == "Restart it, instead"
-    told.planned(RESTART).posted()
-    assert told.run.state == "relieve_restart"
-    assert request_of(told).needs_reason
-    told.presses("choose", value="grow").planned(PLANNED)
-    assert told.run.state == "relieve_grow"
+    went = story().planned(PLANNED).posted().presses("choose", value="restart")
+    assert went.run.requests["R1"].status == "superseded"
+    assert went.run.requests["R1"].decision_reason == "Restart it, instead"
+    went.planned(RESTART).posted()
+    assert went.run.state == "relieve_restart"
+    assert request_of(went).needs_reason
+    went.presses("choose", value="grow").planned(PLANNED)
+    assert went.run.state == "relieve_grow"
 
 
 def test_an_option_that_leads_elsewhere_is_taken_by_a_press() -> None:
@@ -162,19 +162,19 @@ def test_an_option_that_leads_elsewhere_is_taken_by_a_press() -> None:
 
 @pytest.mark.parametrize(("value", "why"), [("grow", "not possible instead: no GPU is free"), ("other", "'other' is")])
 def test_what_is_not_possible_cannot_be_pressed(value: str, why: str) -> None:
-    told = story(room=0.0).planned(RESTART).posted().presses("choose", value=value)
-    assert why in told.wanted(Notify).text
-    assert told.run.state == "relieve_restart"
+    went = story(room=0.0).planned(RESTART).posted().presses("choose", value=value)
+    assert why in went.wanted(Notify).text
+    assert went.run.state == "relieve_restart"
 
 
 def test_a_press_on_an_older_plan_does_not_count() -> None:
-    told = story().planned(PLANNED).posted().presses("choose", value="restart", digest="0ld")
-    assert "the plan changed" in told.wanted(Notify).text
+    went = story().planned(PLANNED).posted().presses("choose", value="restart", digest="0ld")
+    assert "the plan changed" in went.wanted(Notify).text
 
 
 def test_an_option_that_was_refused_is_not_recommended_again() -> None:
-    told = story().planned(PLANNED).posted().presses("refuse").reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    assert told.run.state == "relieve_restart"
+    went = story().planned(PLANNED).posted().presses("refuse").reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    assert went.run.state == "relieve_restart"
 
 
 REPEATS = TEXT.replace("        change: scale\n", "        change: scale\n        repeat: true\n")
@@ -182,16 +182,16 @@ REPEATS = TEXT.replace("        change: scale\n", "        change: scale\n      
 
 def test_an_option_that_may_repeat_is_recommended_again_after_it_was_done() -> None:
     text = REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n")
-    told = story(text=text).planned(PLANNED).posted().presses("approve").settles()
-    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
+    went = story(text=text).planned(PLANNED).posted().presses("approve").settles()
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
 
 
 def test_an_option_that_may_repeat_is_not_recommended_right_after_it_was_refused() -> None:
-    told = story(text=REPEATS).planned(PLANNED).posted().presses("refuse")
-    told.reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    assert told.run.state == "relieve_restart"
-    told.planned(RESTART).posted().presses("refuse")
-    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "gone", "neither comes again"
+    went = story(text=REPEATS).planned(PLANNED).posted().presses("refuse")
+    went.reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    assert went.run.state == "relieve_restart"
+    went.planned(RESTART).posted().presses("refuse")
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "gone", "neither comes again"
 
 
 def test_a_refused_option_that_may_repeat_is_recommended_again_after_another_state() -> None:
@@ -199,8 +199,8 @@ def test_a_refused_option_that_may_repeat_is_recommended_again_after_another_sta
         "  calm: {end",
         "  again: {ask: Again?, choices: {yes: {label: Again, to: relieve}}, expired: gone}\n  calm: {end",
     )
-    told = story(text=text).planned(PLANNED).posted().presses("refuse").posted().chooses("yes")
-    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
+    went = story(text=text).planned(PLANNED).posted().presses("refuse").posted().chooses("yes")
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
 
 
 TRIED = PlanResult(outcome="planned", plan=builders.plan(verb="canary"))
@@ -218,8 +218,8 @@ def test_what_was_on_a_canary_is_recommended_again_only_with_other_values(
     label: str, room: float, recommended: str
 ) -> None:
     text = REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n")
-    told = story(text=text.replace("Add ${twice} replicas", label)).planned(TRIED).posted().presses("approve").settles()
-    assert told.reads(0.95, room=Reading(name="room", value=room, at=1)).run.state == recommended
+    went = story(text=text.replace("Add ${twice} replicas", label)).planned(TRIED).posted().presses("approve").settles()
+    assert went.reads(0.95, room=Reading(name="room", value=room, at=1)).run.state == recommended
 
 
 def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
@@ -227,8 +227,8 @@ def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
         "        change: scale\n", "        change: scale\n        repeat: true\n        impossible: relieve\n"
     )
     text = text.replace("    done: calm\n", "    done: calm\n    at_most: 5\n    beyond: gone\n")
-    told = story(text=text).planned(PlanResult(outcome="impossible", reason="its owner would revert it"))
-    assert told.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_restart"
+    went = story(text=text).planned(PlanResult(outcome="impossible", reason="its owner would revert it"))
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_restart"
 
 
 def test_the_edits_that_were_handed_out_are_kept_until_the_next_change_that_is_not_possible() -> None:
@@ -236,11 +236,11 @@ def test_the_edits_that_were_handed_out_are_kept_until_the_next_change_that_is_n
         "    done: calm\n", "    done: calm\n    impossible: relieve\n    at_most: 5\n    beyond: gone\n"
     )
     edits = ({"flag": "--seed", "value": 6},)
-    told = story(text=text).planned(PlanResult(outcome="impossible", reason="reverted", handed_out=edits))
-    assert list(told.run.findings.handed_out) == list(edits)
-    told.reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    told.planned(PlanResult(outcome="impossible", reason="no GPU is free"))
-    assert not told.run.findings.handed_out
+    went = story(text=text).planned(PlanResult(outcome="impossible", reason="reverted", handed_out=edits))
+    assert list(went.run.findings.handed_out) == list(edits)
+    went.reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    went.planned(PlanResult(outcome="impossible", reason="no GPU is free"))
+    assert not went.run.findings.handed_out
 
 
 # --- one approval for several changes ---------------------------------------------------------------------------------
@@ -257,77 +257,77 @@ ROLLOUT = builders.plan(verb="promote", choices={"edits": {"--seed": 6}}, risk="
 
 
 def staged(*, once: bool, first: PlanResult = CANARY_PLANNED, room: float = 0.0, **rules: Any) -> Story:
-    told = Story(Bundle.of(load_text(STAGED, file="small.yaml")))
-    approvals = told.rules.approvals.model_copy(update={"plan_once": once, **rules})
-    told.rules = Rules(approvals=approvals)
-    told.opened().reads(0.95, room=Reading(name="room", value=room, at=builders.START))
-    return told.planned(first)
+    went = Story(Bundle.of(load_text(STAGED, file="small.yaml")))
+    approvals = went.rules.approvals.model_copy(update={"plan_once": once, **rules})
+    went.rules = Rules(approvals=approvals)
+    went.opened().reads(0.95, room=Reading(name="room", value=room, at=builders.START))
+    return went.planned(first)
 
 
 def test_a_flag_edit_is_tried_on_a_canary_and_its_rollout_is_asked_for() -> None:
-    told = staged(once=False).posted()
-    assert request_of(told).covers == ()
-    told.presses("approve").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert (told.run.state, told.run.at_state) == ("rolled", "rolled/awaiting")
+    went = staged(once=False).posted()
+    assert request_of(went).covers == ()
+    went.presses("approve").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert (went.run.state, went.run.at_state) == ("rolled", "rolled/awaiting")
 
 
 def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reason() -> None:
-    told = staged(once=True).posted()
-    request = request_of(told)
+    went = staged(once=True).posted()
+    request = request_of(went)
     assert [(each.state, each.risk) for each in request.covers] == [("rolled", "high")]
     assert request.plan.risk == "high"
-    told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert told.run.at_state == "rolled/applying"
-    assert told.run.requests[told.request].policy.announced == "R1 covers it"
+    went.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert went.run.at_state == "rolled/applying"
+    assert went.run.requests[went.request].policy.announced == "R1 covers it"
 
 
 def test_the_approval_of_a_canary_of_high_risk_covers_no_rollout() -> None:
-    told = staged(once=False, risk_floors={"canary": "high"}).posted()
-    assert (request_of(told).plan.risk, request_of(told).covers) == ("high", ())
-    told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert told.run.at_state == "rolled/awaiting"
+    went = staged(once=False, risk_floors={"canary": "high"}).posted()
+    assert (request_of(went).plan.risk, request_of(went).covers) == ("high", ())
+    went.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert went.run.at_state == "rolled/awaiting"
 
 
 def test_with_plan_once_a_rollout_with_approvers_of_its_own_is_asked_for() -> None:
     own = {"promote": Asked(shares=(Share(team="serving", needed=2),), is_set=True)}
-    told = staged(once=True, kinds=own).posted()
-    told.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert told.run.at_state == "rolled/awaiting"
+    went = staged(once=True, kinds=own).posted()
+    went.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
+    assert went.run.at_state == "rolled/awaiting"
 
 
 def test_the_undo_of_an_option_is_not_called_like_the_option() -> None:
-    told = story(text=REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n"))
-    told.planned(PLANNED).posted().presses("approve").settles().reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    assert (told.run.state, told.run.doing) == ("relieve_grow", "Add 2 replicas")
+    went = story(text=REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n"))
+    went.planned(PLANNED).posted().presses("approve").settles().reads(0.95, room=Reading(name="room", value=1.0, at=1))
+    assert (went.run.state, went.run.doing) == ("relieve_grow", "Add 2 replicas")
     back = builders.plan(verb="undo", title="Put llm back to 4 replicas")
-    told.says("undo")
-    assert told.run.doing == f"Undo: {told.run.held[-1].title}"
-    told.planned(PlanResult(outcome="planned", plan=back))
-    assert request_of(told).called == "Put llm back to 4 replicas"
+    went.says("undo")
+    assert went.run.doing == f"Undo: {went.run.held[-1].title}"
+    went.planned(PlanResult(outcome="planned", plan=back))
+    assert request_of(went).called == "Put llm back to 4 replicas"
 
 
 def test_a_rollout_of_other_edits_is_asked_for() -> None:
     other = ROLLOUT.model_copy(update={"choices": {"edits": {"--seed": 5}}})
-    told = staged(once=True).posted().presses("approve", reason="users wait").settles()
-    told.planned(PlanResult(outcome="planned", plan=other))
-    assert told.run.at_state == "rolled/awaiting"
+    went = staged(once=True).posted().presses("approve", reason="users wait").settles()
+    went.planned(PlanResult(outcome="planned", plan=other))
+    assert went.run.at_state == "rolled/awaiting"
 
 
 def test_without_room_for_a_canary_an_edit_in_place_covers_no_rollout() -> None:
-    told = staged(once=True, first=PlanResult(outcome="impossible", reason="no GPU is free"))
-    assert told.run.state == "relieve_cap_in_place"
-    told.planned(PlanResult(outcome="planned", plan=ROLLOUT.model_copy(update={"verb": "set_flags"})))
-    assert request_of(told).covers == ()
+    went = staged(once=True, first=PlanResult(outcome="impossible", reason="no GPU is free"))
+    assert went.run.state == "relieve_cap_in_place"
+    went.planned(PlanResult(outcome="planned", plan=ROLLOUT.model_copy(update={"verb": "set_flags"})))
+    assert request_of(went).covers == ()
 
 
 def test_people_read_that_the_canary_is_what_was_not_possible() -> None:
-    told = staged(once=False, first=PlanResult(outcome="impossible", reason="no GPU is free"))
-    assert [(news.title, news.text) for news in told.run.news] == [("Try it on a canary first", "no GPU is free")]
+    went = staged(once=False, first=PlanResult(outcome="impossible", reason="no GPU is free"))
+    assert [(news.title, news.text) for news in went.run.news] == [("Try it on a canary first", "no GPU is free")]
 
 
 def test_another_replica_covers_no_rollout_of_a_canary() -> None:
-    told = staged(once=True, room=1.0, first=PLANNED)
-    assert (told.run.state, request_of(told).covers) == ("relieve_grow", ())
+    went = staged(once=True, room=1.0, first=PLANNED)
+    assert (went.run.state, request_of(went).covers) == ("relieve_grow", ())
 
 
 def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
@@ -336,19 +336,19 @@ def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
         "  calm: {end",
         "  settle: {watch: {ok: '!full'}, for: 10s, within: 60s, held: calm, otherwise: gone}\n  calm: {end",
     )
-    told = story(text=text).planned(PLANNED).posted().presses("approve").settles()
-    assert told.run.state == "settle"
-    told.says("undo")
+    went = story(text=text).planned(PLANNED).posted().presses("approve").settles()
+    assert went.run.state == "settle"
+    went.says("undo")
     back = builders.plan(verb="undo", title="Scale back", steps=(builders.call().undo[0],))
-    told.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
-    asked = told.run.open_question
+    went.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
+    asked = went.run.open_question
     assert asked is not None
     assert asked.choices == {
         "goto:relieve": "Choose again: relieve",
         "hand_over": "Hand over to me",
         "close": "Close the incident",
     }
-    assert told.chooses("goto:relieve").run.state == "relieve"
+    assert went.chooses("goto:relieve").run.state == "relieve"
 
 
 def test_an_undo_is_not_offered_before_anything_was_changed() -> None:
@@ -356,8 +356,8 @@ def test_an_undo_is_not_offered_before_anything_was_changed() -> None:
         "      people: {label: Hand over, to: gone}",
         "      back: {label: Take it back, to: back}\n      people: {label: Hand over, to: gone}",
     ).replace("  calm: {end", "  back: {change: undo, with: {of: last}, why: No help., done: calm}\n  calm: {end")
-    told = story(text=text).planned(PLANNED).posted()
-    request = told.run.open_request
+    went = story(text=text).planned(PLANNED).posted()
+    request = went.run.open_request
     assert request is not None
     assert {each.key: each.why_not for each in request.alternatives}[
         "back"
@@ -365,21 +365,21 @@ def test_an_undo_is_not_offered_before_anything_was_changed() -> None:
 
 
 def test_a_patch_for_an_option_that_is_not_possible_follows_what_led_there() -> None:
-    told = story(room=2.0)
-    news = News(title="Does the canary pass?", result="held", text="0 preemptions", at=told.at)
-    told.run = told.run.with_(news=(news,))
-    told.planned(PlanResult(outcome="impossible", reason="Argo CD would revert it", hint="spec:\n  replicas: 6"))
-    (outcome,) = (post for post in told.run.posts if post.kind == "outcome")
+    went = story(room=2.0)
+    news = News(title="Does the canary pass?", result="held", text="0 preemptions", at=went.at)
+    went.run = went.run.with_(news=(news,))
+    went.planned(PlanResult(outcome="impossible", reason="Argo CD would revert it", hint="spec:\n  replicas: 6"))
+    (outcome,) = (post for post in went.run.posts if post.kind == "outcome")
     assert outcome.data["title"] == "Add 4 replicas"
     assert [each["title"] for each in outcome.data["news"]] == ["Does the canary pass?"]
-    assert told.run.news == ()
+    assert went.run.news == ()
 
 
 def test_who_chooses_to_hand_over_instead_has_it_and_reads_that_before() -> None:
     people = "{divert: people, why: A person has to take over., taken: over}\n  over: {end: handed_over}"
     asked = TEXT.replace("{end: handed_over}", people)
-    told = story(text=asked).planned(PLANNED).posted()
-    offered = {each.key: each.effect for each in request_of(told).alternatives}
+    went = story(text=asked).planned(PLANNED).posted()
+    offered = {each.key: each.effect for each in request_of(went).alternatives}
     assert offered["people"] == TAKEN_AND_CLOSED
-    told.presses("choose", value="people", user="ben")
-    assert (told.run.ending, told.run.lead, dict(told.run.questions)) == ("handed_over", "ben", {})
+    went.presses("choose", value="people", user="ben")
+    assert (went.run.ending, went.run.lead, dict(went.run.questions)) == ("handed_over", "ben", {})

@@ -86,7 +86,7 @@ def test_a_stopped_change_may_be_left_by_closing() -> None:
 
 
 @pytest.mark.parametrize(("holds", "says_so"), [(None, True), (True, False)])
-def test_that_kubernetes_goes_on_by_itself_is_said_unless_the_rollout_is_held(
+def test_that_kubernetes_goes_on_by_itself_is_shown_unless_the_rollout_is_held(
     *, holds: bool | None, says_so: bool
 ) -> None:
     question = stopped(builders.call(), ROLLOUT, holds=holds).run.open_question

@@ -78,7 +78,7 @@ def changes(before: Any, after: Any, path: str = "") -> list[str]:
     return [f"{path.removeprefix('.')} = {as_text(after)}"]
 
 
-def told(event: Event, before: Run, decision: Decision) -> list[str]:
+def lines_of(event: Event, before: Run, decision: Decision) -> list[str]:
     """What one decision writes down, puts into the thread, wants and keeps."""
     lines = [f"> {event.kind}"]
     for entry in decision.entries:
@@ -201,12 +201,12 @@ def unplanned() -> Story:
 def settled(result: str, **fields: Any) -> StoryOf:
     """How the first call of a granted change ends, and the same outcome once more."""
 
-    def tell() -> Story:
+    def play() -> Story:
         story = Story().granted()
         story.settles(result, detail="the reason", **fields)
         return story
 
-    return tell
+    return play
 
 
 def alerts() -> Story:
@@ -367,7 +367,7 @@ def put_aside() -> Story:
 
 
 def after_the_end() -> Story:
-    """What is heard of a closed incident, and what is not."""
+    """The events that a closed incident accepts, and those that it ignores."""
     story = Story().granted()
     change, digest = story.run.change, story.run.requests["R2"].digest
     assert change is not None
@@ -418,21 +418,21 @@ STORIES: Mapping[str, StoryOf] = {
 
 @cache
 def begins() -> tuple[str, ...]:
-    return tuple("\n".join(told(*step)) for step in fixed().happened)
+    return tuple("\n".join(lines_of(*step)) for step in fixed().happened)
 
 
 def text_of(stories: Story | tuple[Story, ...]) -> list[str]:
     """Every decision of these stories; what begins as the story `fixed` does is left out."""
     texts = []
     for story in stories if isinstance(stories, tuple) else (stories,):
-        steps = ["\n".join(told(*step)) for step in story.happened]
+        steps = ["\n".join(lines_of(*step)) for step in story.happened]
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(begins(), steps, strict=False)))
         texts += steps[same:] or steps
     return texts
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_is_told_word_for_word(name: str) -> None:
+def test_a_story_is_written_word_for_word(name: str) -> None:
     now = "\n".join(text_of(STORIES[name]())) + "\n"
     path = FOLDER / f"{name}.txt"
     if os.environ.get("UPDATE_SNAPSHOTS") == "1":

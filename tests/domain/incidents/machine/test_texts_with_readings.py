@@ -44,6 +44,6 @@ def test_a_request_says_what_was_read_for_it() -> None:
     assert story.run.requests[story.request].why == "More room, since 0.97 of the pool is used."
 
 
-def test_an_end_tells_before_and_after() -> None:
+def test_an_end_shows_before_and_after() -> None:
     story = Story(BUNDLE).opened().reads(0.95).chooses("stop")
     assert story.entries[-1].text.endswith("The pool was used to 0.95, now to not known.")

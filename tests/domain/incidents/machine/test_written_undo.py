@@ -72,7 +72,7 @@ def asks(of: str = "last") -> Bundle:
     return Bundle.of(load_text(text, file="small.yaml"))
 
 
-def told_of_the_choice(bundle: Bundle, later: tuple[str, ...]) -> str | None:
+def note_of_the_choice(bundle: Bundle, later: tuple[str, ...]) -> str | None:
     """The note beside it, once a replica was added and these calls without an undo came after that."""
     story = Story(bundle).opened().reads(0.95).chooses("grow")
     story.planned(PlanResult(outcome="planned", plan=GROWN)).posted().presses("approve").presses("approve", user="ben")
@@ -104,9 +104,9 @@ def told_of_the_choice(bundle: Bundle, later: tuple[str, ...]) -> str | None:
     ids=["it is the last one", "a replacement came after it", "many came after it"],
 )
 def test_a_button_that_takes_back_an_earlier_change_says_so(later: tuple[str, ...], note: str | None) -> None:
-    assert told_of_the_choice(asks(), later) == note
+    assert note_of_the_choice(asks(), later) == note
 
 
 @pytest.mark.parametrize("of", ["autoscaler", "all"])
 def test_a_button_that_takes_something_else_back_says_nothing_of_the_last_change(of: str) -> None:
-    assert told_of_the_choice(asks(of), ("Evict llm-2",)) is None
+    assert note_of_the_choice(asks(of), ("Evict llm-2",)) is None

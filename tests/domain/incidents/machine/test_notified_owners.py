@@ -12,23 +12,23 @@ pytestmark = pytest.mark.fast
 WHOSE = ("change-cause=helm upgrade by ana", "owner=U0ANA")
 
 
-def asked(*told: str) -> Story:
-    plan = builders.plan(verb="rollback", title="Roll llm back to revision 6", told=told)
+def asked(*owners: str) -> Story:
+    plan = builders.plan(verb="rollback", title="Roll llm back to revision 6", told=owners)
     return Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
 
 
-def told(story: Story) -> list[dict[str, object]]:
+def notices(story: Story) -> list[dict[str, object]]:
     return [post.data for post in story.run.posts if post.slot.startswith("told:")]
 
 
 def test_whose_deploy_it_was_reads_it_once_it_is_taken_back() -> None:
     story = asked(*WHOSE).presses("approve", user="ben")
-    assert told(story) == []
+    assert notices(story) == []
     story.settles()
-    [said] = told(story)
-    assert said["told"] == list(WHOSE)
-    assert said["text"] == "Roll llm back to revision 6: done. The reason is in this thread: More room."
-    assert said["user"] == ""
+    [notice] = notices(story)
+    assert notice["told"] == list(WHOSE)
+    assert notice["text"] == "Roll llm back to revision 6: done. The reason is in this thread: More room."
+    assert notice["user"] == ""
     assert any(
         text.startswith("notified change-cause=helm upgrade by ana, owner=U0ANA") for text in story.texts("note")
     )
@@ -40,16 +40,17 @@ def test_whose_deploy_it_was_reads_too_that_nobody_knows_how_it_ended() -> None:
     )
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=two)).posted()
     story.presses("approve", user="ben").settles().settles("unclear")
-    [said] = told(story)
-    assert str(said["text"]).startswith("Roll llm back: unclear.")
+    [notice] = notices(story)
+    assert str(notice["text"]).startswith("Roll llm back: unclear.")
 
 
-def test_nobody_is_told_of_what_never_happened() -> None:
-    assert told(asked(*WHOSE).presses("refuse")) == []
+def test_nobody_is_notified_of_what_never_happened() -> None:
+    assert notices(asked(*WHOSE).presses("refuse")) == []
     assert (
-        told(asked(*WHOSE).presses("approve", user="ben").settles("failed", detail="refused by the API server")) == []
+        notices(asked(*WHOSE).presses("approve", user="ben").settles("failed", detail="refused by the API server"))
+        == []
     )
 
 
-def test_where_nothing_names_them_nobody_is_told() -> None:
-    assert told(asked().presses("approve", user="ben").settles()) == []
+def test_where_nothing_names_them_nobody_is_notified() -> None:
+    assert notices(asked().presses("approve", user="ben").settles()) == []
