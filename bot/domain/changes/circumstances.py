@@ -138,9 +138,8 @@ def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
     room = capacity_for(snapshot, template)
     if isinstance(room, str) or room.replicas_that_fit >= 1:
         return ""
-    return f"{room.free_total} free accelerators on schedulable nodes" + (
-        f"; {room.explanation}" if room.explanation else ""
-    )
+    besides = f"; {room.explanation}" if room.explanation else ""
+    return f"{room.free_total} free accelerators on schedulable nodes{besides}"
 
 
 def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Circumstance:
@@ -201,7 +200,7 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
             return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
         raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free a GPU or add a node")
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
-    besides = f"; {explanation}" if (explanation := room.explanation) else ""
+    besides = f"; {room.explanation}" if room.explanation else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
     return Circumstance(name="room", grade="warning" if room.unread or room.is_quota_unknown else "fine", text=text)
 
@@ -320,12 +319,10 @@ def binding_note(snapshot: ClusterSnapshot, moves: Iterable[Move]) -> tuple[Circ
         return ()
     before, busiest = number_in(cap.before), max(running)
     if before is not None and before < after:
-        verdict = (
-            f"the present limit of {cap.before} is reached" if before <= busiest else "the limit may change nothing"
-        )
+        note = f"the present limit of {cap.before} is reached" if before <= busiest else "the limit may change nothing"
     else:
-        verdict = "the limit is below what runs" if after < busiest else "the limit may change nothing"
-    return (Circumstance(name="binds", grade="note", text=f"{verdict}: {_at_once(running)}"),)
+        note = "the limit is below what runs" if after < busiest else "the limit may change nothing"
+    return (Circumstance(name="binds", grade="note", text=f"{note}: {_at_once(running)}"),)
 
 
 def _at_once(running: list[float]) -> str:

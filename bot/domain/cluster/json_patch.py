@@ -61,7 +61,7 @@ def parts_of(path: str) -> list[str]:
 def value_at(document: Any, path: str) -> Any:
     """Returns the value at a JSON pointer, or `ABSENT`."""
     try:
-        return _look(document, parts_of(path))
+        return _lookup(document, parts_of(path))
     except PatchError:
         return ABSENT
 
@@ -131,13 +131,13 @@ def _operate(root: Obj, operation: Obj) -> None:
         case "add":
             _add(root, path, _value(operation))
         case "replace":
-            if isinstance(_look(root, path[:-1]), list):
+            if isinstance(_lookup(root, path[:-1]), list):
                 _take(root, path)
             _add(root, path, _value(operation))
         case "move":
             _add(root, path, _take(root, _path(operation.get("from"))))
         case "copy":
-            _add(root, path, copy.deepcopy(_look(root, _path(operation.get("from")))))
+            _add(root, path, copy.deepcopy(_lookup(root, _path(operation.get("from")))))
         case kind:
             raise PatchError(f"unexpected kind: {kind}")
 
@@ -154,7 +154,7 @@ def _value(operation: Obj) -> Any:
     return copy.deepcopy(operation["value"])
 
 
-def _look(document: Any, path: Sequence[str]) -> Any:
+def _lookup(document: Any, path: Sequence[str]) -> Any:
     for token in path:
         document = document[_key(document, token)]
     return document
@@ -170,8 +170,8 @@ def _key(parent: Any, token: str, *, room: int = 0) -> Any:
 
 
 def _test(root: Obj, path: list[str], expected: Any) -> None:
-    parent, last = _look(root, path[:-1]), path[-1]
-    present = parent.get(last) if isinstance(parent, dict) else _look(parent, [last])
+    parent, last = _lookup(root, path[:-1]), path[-1]
+    present = parent.get(last) if isinstance(parent, dict) else _lookup(parent, [last])
     if not _same(present, expected):
         raise PatchError(f"{pointer(*path[1:])} is {present!r}, not {expected!r}")
 
@@ -188,12 +188,12 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _take(root: Obj, path: list[str]) -> Any:
-    parent = _look(root, path[:-1])
+    parent = _lookup(root, path[:-1])
     return parent.pop(_key(parent, path[-1]))
 
 
 def _add(root: Obj, path: list[str], value: Any) -> None:
-    parent, last = _look(root, path[:-1]), path[-1]
+    parent, last = _lookup(root, path[:-1]), path[-1]
     if isinstance(parent, list):
         parent.insert(len(parent) if last == "-" else _key(parent, last, room=1), value)
     elif isinstance(parent, dict):
