@@ -24,7 +24,7 @@ from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, reach_o
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal, ProbeSignal, SignalSpec
-from bot.domain.signals.window import FIRST_LOOK_SECONDS, SLICES, STALE_SECONDS, Window, coarse, coarse_within, short
+from bot.domain.signals.window import NEEDED_SECONDS, SLICES, STALE_SECONDS, Window, coarse, coarse_within, short
 from bot.flow.ports.readings import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
@@ -246,7 +246,7 @@ class _ReadOnce:
 
 
 def _window(asked: _Asked, until: float, step: float) -> Window:
-    needed = FIRST_LOOK_SECONDS if asked.end is None else math.inf
+    needed = NEEDED_SECONDS if asked.end is None else math.inf
     return Window(until - asked.span, until, needed, max(step, STALE_SECONDS))
 
 

@@ -17,7 +17,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Table, table_of
-from bot.domain.signals.window import FIRST_LOOK_SECONDS
+from bot.domain.signals.window import NEEDED_SECONDS
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.rehearse_case import BEGINS_AT, TARGET, AsWritten, alert_at
 from bot.flow.rehearse_run import Clock, DryRun
@@ -97,7 +97,7 @@ async def cost_of(
     case = next(case for case in table.whole() if case.name == case_name)
     case = case.model_copy(update={"given": case.given | given, "at": {**case.at, **(at or {})}})
     bundle: Bundle = with_stand_ins(playbook)
-    clock = Clock(BEGINS_AT + FIRST_LOOK_SECONDS)
+    clock = Clock(BEGINS_AT + NEEDED_SECONDS)
     alert = alert_at(BEGINS_AT, case.name)
     run = Timed(opened("INC-1", alert.alert, TARGET, bundle), bundle, AsWritten(case, playbook, clock), clock)
     run.fleet, run.cost = fleet, Cost()

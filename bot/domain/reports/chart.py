@@ -12,7 +12,7 @@ from bot.domain.kernel.timeline import Chained
 from bot.domain.reports.escaping import moment, one_line
 from bot.domain.reports.facts import Decided, Report
 from bot.domain.reports.reading import readings_of, report_of
-from bot.domain.signals.signal import SAME_LOOK_SECONDS, SHOWN_UNITS, Reading, Value, in_words
+from bot.domain.signals.signal import READ_TOGETHER_SECONDS, SHOWN_UNITS, Reading, Value, in_words
 
 MAX_TITLE_LENGTH = 44
 MAX_PANELS = 3
@@ -169,7 +169,7 @@ def _panel(line: Series, report: Report) -> Panel:
 def _last(line: Series, read: Reading | None) -> Value | None:
     """What was read last, or where the line came to after it."""
     newest = max(line.points)
-    if read is None or newest[0] - read.at > SAME_LOOK_SECONDS:
+    if read is None or newest[0] - read.at > READ_TOGETHER_SECONDS:
         return newest[1]
     return read.value
 

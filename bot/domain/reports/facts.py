@@ -29,7 +29,7 @@ class Visit(_Fact):
 
 
 class Diagnosed(_Fact):
-    """The diagnosis, as people read it."""
+    """What the bot took the trouble for, as it told people."""
 
     at: float
     title: str

@@ -11,7 +11,7 @@ Kind = Literal["number", "text", "flag", "by_replica"]
 """What an expression may do with a value: a number, a text, a boolean, or a number per replica."""
 
 Value = float | bool | str | dict[str, float]
-SAME_LOOK_SECONDS = 15.0
+READ_TOGETHER_SECONDS = 15.0
 """Maximum age difference between the newest samples of readings that are read together."""
 
 

@@ -18,7 +18,7 @@ STALE_SECONDS = 60.0
 
 NEEDED_SHARE = 0.5
 """How much of a window its samples must cover before it may be read."""
-FIRST_LOOK_SECONDS = 40.0
+NEEDED_SECONDS = 40.0
 """Enough samples for a window that ends now: people read the first diagnosis within a minute of the alert."""
 
 REACH_SECONDS = 1.5 * STALE_SECONDS

@@ -13,7 +13,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import MeanSignal, RatioSignal
-from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
+from bot.domain.signals.window import NEEDED_SECONDS, Window
 from bot.flow.ports.readings import History, ProbeRequest
 from bot.probes.answers import answer, no_answer, number_asked_for, seconds_asked_for, unreadable
 from bot.probes.declaration import Probe
@@ -55,7 +55,7 @@ class ReadBadReplicas:
             return no_answer(request, span, source=self._history.source)
         await self._history.sample(request.context)
         now = self._now()
-        window = Window(now - span, now, FIRST_LOOK_SECONDS)
+        window = Window(now - span, now, NEEDED_SECONDS)
         scrapes = await self._history.between(request.context, metrics_of(spec), window.start, window.end)
         values = read_window(request.name, spec, scrapes, window=window, picked={})
         if not values.is_known:

@@ -27,7 +27,7 @@ from bot.domain.signals.sampling import metrics_of, read_window
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import RatioSignal
-from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window
+from bot.domain.signals.window import NEEDED_SECONDS, Window
 from bot.flow.ports.readings import History, ProbeRequest
 from bot.probes.answers import answer, no_answer, number_asked_for, unreadable
 from bot.probes.declaration import Probe
@@ -125,7 +125,7 @@ def first_bad(scrapes: Sequence[Scrape], until: float, above: float) -> float | 
     times = [scrape.at for scrape in ordered]
     first, end, readable = None, until, until
     while until - end <= BEFORE_SECONDS and readable - end <= GAP_SECONDS:
-        window = Window(end - WINDOW_SECONDS, end, FIRST_LOOK_SECONDS)
+        window = Window(end - WINDOW_SECONDS, end, NEEDED_SECONDS)
         part = ordered[bisect_left(times, window.start) : bisect_right(times, window.end)]
         ratio = read_window("thrash", THRASH, part, window=window, picked={})
         if ratio.is_number:

@@ -11,7 +11,7 @@ from bot.domain.signals.history import History, Missing, Reader, gather, lives_o
 from bot.domain.signals.sampling import MeanRequest, median_request
 from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Histogram, Scrape
 from bot.domain.signals.signal import Reading, unknown
-from bot.domain.signals.window import FIRST_LOOK_SECONDS, Window, short
+from bot.domain.signals.window import NEEDED_SECONDS, Window, short
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, seconds_asked_for
 from bot.probes.declaration import Probe
@@ -53,7 +53,7 @@ class ReadSlowPart(Sampled):
         span = seconds_asked_for(request, "over", WINDOW)
         if isinstance(span, str):
             return unknown(request.name, span, at=now, source=self.history.source)
-        window = Window(now - span, now, FIRST_LOOK_SECONDS)
+        window = Window(now - span, now, NEEDED_SECONDS)
         metrics = frozenset(f"{metric}_{part}" for metric in OF_REQUESTS for part in PARTS)
         history = gather(await self.scrapes(request, metrics, window), of=request.spec.of, picked={}, window=window)
         kinds = (_ranks(history), _models(history))

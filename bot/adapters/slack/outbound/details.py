@@ -14,7 +14,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Looked, News, Post, Run
 from bot.domain.playbooks import text_sizes
-from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading
+from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading
 from bot.domain.signals.window import clock, short
 
 WORST_FIRST = ("warning", "note", "fine")
@@ -119,7 +119,7 @@ def _by_source(run: Run, readings: Iterable[Reading], newest: float) -> dict[str
     for each in readings:
         if each.is_known and (text := _described(run, each)):
             over = f" over {short(each.window_seconds)}" if each.window_seconds else ""
-            at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > SAME_LOOK_SECONDS else ""
+            at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > READ_TOGETHER_SECONDS else ""
             found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(text)
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bot.adapters.slack.escape import code, line
 from bot.adapters.slack.outbound.words import SAME_DAY_SECONDS, day, moment, value
-from bot.domain.signals.signal import SAME_LOOK_SECONDS, Reading, unit_beside
+from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading, unit_beside
 
 NUMBERS = 6
 SMALL = 0.05
@@ -43,7 +43,7 @@ def is_apart(reading: Reading | None, moment: float) -> bool:
 
 
 def _is_another_look(at: float, moment: float) -> bool:
-    return at > 0 and abs(at - moment) > SAME_LOOK_SECONDS
+    return at > 0 and abs(at - moment) > READ_TOGETHER_SECONDS
 
 
 def when(baseline: Readings, latest: Readings) -> str:

@@ -22,7 +22,7 @@ CHECKS = 5
 """Number of checks in the time that it must be calm."""
 MIN_SECONDS, MAX_SECONDS = 1.0, 60.0
 SELDOM_SECONDS = 600.0
-"""Between two looks at most where it is not calm for long: a parked incident may wait for days."""
+"""Between two checks at most where it is not calm for long: a parked incident may wait for days."""
 
 
 def follow(draft: Draft) -> None:

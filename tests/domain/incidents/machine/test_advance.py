@@ -538,7 +538,7 @@ def test_a_late_resolve_never_reopens_what_has_started_anew() -> None:
     ],
 )
 def test_a_resolve_with_an_earlier_start_counts_if_the_alert_ended_later(ended_at: float, status: str) -> None:
-    """Alertmanager takes the earliest start that it hears of, also after it has sent a later one."""
+    """Alertmanager takes the earliest start that it knows of, also after it has sent a later one."""
     story = Story().opened()
     story.happens(AlertChanged(event_id="new", alert=builders.alert(starts_at=builders.START + 500)))
     ended = {"ends_at": datetime.fromtimestamp(builders.START + ended_at, UTC)}

@@ -227,7 +227,7 @@ def test_a_run_that_is_opened_again_begins_in_its_first_playbook() -> None:
 URGENT = Bundle.of(load_text(INNER.replace("playbook: inner", "playbook: urgent\npriority: 90")))
 
 
-def hears_urgent(went: Story, *, priority: int = 90, status: Any = "firing") -> Story:
+def receives_urgent(went: Story, *, priority: int = 90, status: Any = "firing") -> Story:
     offer = Offer(playbook="urgent", title="The urgent one", priority=priority, digest=URGENT.digest)
     alert = builders.alert(status, fingerprint="f2", alertname="Fire")
     went.known[URGENT.digest] = URGENT
@@ -237,13 +237,13 @@ def hears_urgent(went: Story, *, priority: int = 90, status: Any = "firing") -> 
 
 def after_a_more_urgent_alert() -> Story:
     """A question of the outer playbook waits as the urgent alert arrives."""
-    return hears_urgent(Story(BUNDLE).opened().reads(0.95).chooses("not_it"))
+    return receives_urgent(Story(BUNDLE).opened().reads(0.95).chooses("not_it"))
 
 
 def after_many_diverts() -> Story:
     went = Story(BUNDLE).opened()
     went.run = went.run.with_(diverts=MAX_DIVERTS)
-    return hears_urgent(went)
+    return receives_urgent(went)
 
 
 def test_a_more_urgent_alert_takes_over_at_once_and_says_so() -> None:
@@ -259,14 +259,14 @@ def test_a_more_urgent_alert_takes_over_at_once_and_says_so() -> None:
     ("priority", "status"), [(50, "firing"), (30, "firing"), (90, "resolved")], ids=["equal", "less", "resolved"]
 )
 def test_an_alert_that_is_not_more_urgent_only_joins(priority: int, status: str) -> None:
-    went = hears_urgent(Story(BUNDLE).opened(), priority=priority, status=status)
+    went = receives_urgent(Story(BUNDLE).opened(), priority=priority, status=status)
     assert (went.run.playbook, went.run.offers, len(went.run.alerts)) == ("outer", {}, 2)
 
 
 def test_a_more_urgent_alert_leaves_every_divert() -> None:
     went = Story(BUNDLE).opened().reads(0.95)
     assert went.run.frames
-    assert hears_urgent(went).run.frames == ()
+    assert receives_urgent(went).run.frames == ()
 
 
 def test_the_playbook_that_gave_way_begins_again_while_its_alert_fires() -> None:
@@ -317,7 +317,7 @@ SMALL = Bundle.of(load_text(TEXT, file="small.yaml"))
 
 
 def test_an_open_request_is_withdrawn_and_nothing_of_it_is_applied() -> None:
-    went = hears_urgent(Story(SMALL).asked())
+    went = receives_urgent(Story(SMALL).asked())
     assert (went.run.playbook, went.run.requests[went.request].status) == ("urgent", "withdrawn")
     assert f"{went.request} is withdrawn; nothing of it was applied." in went.run.posts[-2].data["text"]
     before = went.run.ledger
@@ -328,12 +328,12 @@ def test_a_more_urgent_alert_calls_people_where_a_change_is_halted() -> None:
     """Nothing else would: a halted change has neither a question nor an end."""
     went = Story(SMALL)
     went.rules = went.rules.model_copy(update={"contacts": Contacts(approvers=Contact(team="a", mentions=("S0A",)))})
-    hears_urgent(went.granted().says("halt").settles("halted"))
+    receives_urgent(went.granted().says("halt").settles("halted"))
     assert went.run.posts[-1].data["mentions"] == ["S0A"]
 
 
 def test_a_change_between_its_calls_is_finished_first() -> None:
-    went = hears_urgent(Story(SMALL).granted())
+    went = receives_urgent(Story(SMALL).granted())
     assert (went.run.playbook, went.run.at_state) == ("small", "grow/applying")
     assert "It takes over as soon as the present change has ended." in went.texts("note")[-1]
     went.settles()
@@ -345,7 +345,7 @@ def test_a_change_that_stopped_half_way_is_decided_first() -> None:
     went = Story(SMALL).granted()
     assert went.run.change is not None
     went.run = went.run.with_(change=went.run.change.model_copy(update={"stopped": True}))
-    assert hears_urgent(went).run.playbook == "small"
+    assert receives_urgent(went).run.playbook == "small"
 
 
 def test_when_the_urgent_playbook_parks_the_alerts_before_it_open_a_fresh_incident() -> None:

@@ -36,7 +36,7 @@ from tests.domain.incidents.machine.test_stopped import stopped
 pytestmark = pytest.mark.fast
 
 
-def hears(story: Story, status: Any = "firing", *, offer: Offer | None = None, **labels: Any) -> Story:
+def receives(story: Story, status: Any = "firing", *, offer: Offer | None = None, **labels: Any) -> Story:
     story.happens(AlertChanged(event_id=story.id(), alert=builders.alert(status, **labels), offer=offer))
     return story
 
@@ -51,7 +51,7 @@ def status(story: Story) -> str:
 def test_the_same_alert_again_is_not_even_noted() -> None:
     story = Story().opened()
     before = len(story.entries)
-    hears(story)
+    receives(story)
     assert len(story.entries) == before
 
 
@@ -60,7 +60,7 @@ def test_after_all_alerts_resolved_everybody_has_to_press_again() -> None:
     story = asked(demands=two).presses("approve", user="ben")
     earlier = builders.request(request_id="R0", status="refused")
     story.run = story.run.with_(requests={"R0": earlier} | story.run.requests)
-    hears(story, "resolved")
+    receives(story, "resolved")
     assert story.run.requests["R2"].presses == ()
     assert story.run.requests["R0"] == earlier
     story.presses("approve", user="cay")
@@ -76,7 +76,7 @@ def offer(name: str = "urgent", priority: int = 90) -> Offer:
 def test_each_playbook_that_counts_more_is_offered_once_with_all_its_alerts() -> None:
     story = Story(BUNDLE).opened()
     for number, name in enumerate(("urgent", "urgent", "urgent too"), start=2):
-        hears(story, fingerprint=f"f{number}", offer=offer(name))
+        receives(story, fingerprint=f"f{number}", offer=offer(name))
     assert {name: each.alerts for name, each in story.run.offers.items()} == {
         "urgent": ("f2", "f3"),
         "urgent too": ("f4",),
@@ -87,17 +87,17 @@ def test_each_playbook_that_counts_more_is_offered_once_with_all_its_alerts() ->
 def test_a_playbook_that_the_run_is_in_or_comes_back_to_is_not_offered(known: str) -> None:
     story = Story(BUNDLE).opened().reads(0.95)
     assert (story.run.playbook, [frame.playbook for frame in story.run.frames]) == ("inner", ["outer"])
-    assert hears(story, fingerprint="f2", offer=offer(known)).run.offers == {}
+    assert receives(story, fingerprint="f2", offer=offer(known)).run.offers == {}
 
 
 def test_the_playbook_that_the_run_was_opened_with_is_not_offered_after_it_was_left_for_good() -> None:
     story = Story(BUNDLE).opened().reads(0.95).chooses("not_it").chooses("leave")
     assert (story.run.playbook, story.run.frames) == ("inner", ())
-    assert hears(story, fingerprint="f2", offer=offer("outer")).run.offers == {}
+    assert receives(story, fingerprint="f2", offer=offer("outer")).run.offers == {}
 
 
 def test_an_alert_that_ends_offers_nothing() -> None:
-    assert hears(Story(BUNDLE).opened(), "resolved", fingerprint="f2", offer=offer()).run.offers == {}
+    assert receives(Story(BUNDLE).opened(), "resolved", fingerprint="f2", offer=offer()).run.offers == {}
 
 
 def test_a_person_who_opens_an_incident_reads_that_its_workload_is_not_known() -> None:

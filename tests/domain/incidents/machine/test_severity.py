@@ -17,7 +17,7 @@ from tests.flow.test_harms import shipped_case
 pytestmark = pytest.mark.fast
 
 
-def hears(story: Story, status: Any = "firing", **labels: Any) -> Story:
+def receives(story: Story, status: Any = "firing", **labels: Any) -> Story:
     story.happens(AlertChanged(event_id=story.id(), alert=builders.alert(status, **labels)))
     return story
 
@@ -25,28 +25,28 @@ def hears(story: Story, status: Any = "firing", **labels: Any) -> Story:
 def opened(severity: str = "warning", bundle: Bundle | None = None) -> Story:
     story = Story(bundle) if bundle else Story()
     story.run = story.run.with_(severity="page" if severity == "critical" else "ticket")
-    return hears(story, severity=severity)
+    return receives(story, severity=severity)
 
 
 def test_a_critical_alert_that_joins_raises_it_and_somebody_is_expected_to_say_how_it_stands() -> None:
     story = opened()
     assert NEXT_STATUS not in story.run.deadlines
-    hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
     assert story.run.severity == "page"
     assert story.texts("severity") == ["severity raised from ticket to page: SLOBurnsFast fires"]
     assert NEXT_STATUS in story.run.deadlines
 
 
 def test_the_timeline_has_the_alerts_name_as_it_is_written() -> None:
-    story = hears(opened(), fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    story = receives(opened(), fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
     assert story.texts("severity") == ["severity raised from ticket to page: SLOBurnsFast fires"]
     assert story.run.posts == (), "the card shows how urgent it is"
 
 
 def test_it_is_lowered_when_nothing_critical_fires_any_more() -> None:
     story = opened()
-    hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
-    hears(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
     assert story.run.severity == "ticket"
     assert story.texts("severity")[-1].startswith("severity lowered from page to ticket")
     assert NEXT_STATUS not in story.run.deadlines
@@ -54,25 +54,25 @@ def test_it_is_lowered_when_nothing_critical_fires_any_more() -> None:
 
 def test_a_critical_alert_that_reopens_it_raises_it_again() -> None:
     story = opened("critical")
-    hears(story, "resolved", severity="critical").says("resolve")
+    receives(story, "resolved", severity="critical").says("resolve")
     assert (story.run.is_open, story.run.severity) == (False, "ticket")
-    hears(story, starts_at=story.at, severity="critical")
+    receives(story, starts_at=story.at, severity="critical")
     assert (story.run.is_open, story.run.severity) == (True, "page")
     assert NEXT_STATUS in story.run.deadlines
 
 
 def test_a_second_critical_alert_that_still_fires_keeps_it() -> None:
     story = opened("critical")
-    hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
-    hears(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
     assert story.run.severity == "page"
     assert story.texts("severity") == []
 
 
 def test_the_end_of_a_warning_lowers_nothing() -> None:
     story = opened("critical")
-    hears(story, fingerprint="f2", alertname="KVHigh", severity="warning")
-    hears(story, "resolved", fingerprint="f2", alertname="KVHigh", severity="warning")
+    receives(story, fingerprint="f2", alertname="KVHigh", severity="warning")
+    receives(story, "resolved", fingerprint="f2", alertname="KVHigh", severity="warning")
     assert story.run.severity == "page"
 
 
@@ -88,14 +88,14 @@ FOUND = finds("page")
 def test_what_a_playbook_found_is_not_lowered_by_an_alert_that_ends() -> None:
     story = opened("critical", FOUND).reads(0.95)
     assert story.run.state == "choose"
-    hears(story, "resolved", severity="critical")
+    receives(story, "resolved", severity="critical")
     assert story.run.severity == "page"
 
 
 def test_an_alert_that_overrode_a_finding_lowers_it_to_that_again_as_it_ends() -> None:
     story = opened(bundle=finds("ticket")).reads(0.95)
-    hears(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
-    hears(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
+    receives(story, "resolved", fingerprint="f2", alertname="SLOBurnsFast", severity="critical")
     assert story.texts("severity") == [
         "severity raised from ticket to page: SLOBurnsFast fires",
         "severity lowered from page to ticket: no alert that pages fires any more",
@@ -128,13 +128,13 @@ async def test_the_shipped_playbooks_page_for_users_and_not_for_a_busy_server(
 
 
 def test_one_alert_that_pages_is_enough_among_others_that_do_not() -> None:
-    story = hears(opened("critical"), fingerprint="f2", alertname="KVHigh", severity="warning")
-    hears(story, fingerprint="f3", alertname="SLOBurnsFast", severity="critical")
-    hears(story, "resolved", severity="critical")
+    story = receives(opened("critical"), fingerprint="f2", alertname="KVHigh", severity="warning")
+    receives(story, fingerprint="f3", alertname="SLOBurnsFast", severity="critical")
+    receives(story, "resolved", severity="critical")
     assert story.run.severity == "page"
 
 
 def test_the_end_of_a_warning_does_not_lower_what_no_alert_had_raised() -> None:
     story = opened()
     story.run = story.run.with_(severity="page")
-    assert hears(story, "resolved").run.severity == "page"
+    assert receives(story, "resolved").run.severity == "page"

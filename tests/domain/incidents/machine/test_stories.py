@@ -98,7 +98,7 @@ def lines_of(event: Event, before: Run, decision: Decision) -> list[str]:
 StoryOf = Callable[[], Story | tuple[Story, ...]]
 
 
-def hears(story: Story, status: Any = "firing", *, truncated: int = 0, **labels: Any) -> Story:
+def receives(story: Story, status: Any = "firing", *, truncated: int = 0, **labels: Any) -> Story:
     alert = builders.alert(status, **labels)
     story.happens(AlertChanged(event_id=story.id(), alert=alert, truncated=truncated))
     return story
@@ -213,15 +213,15 @@ def alerts() -> Story:
     """Late, joined, resolved while a request waits, closed, and firing again."""
     story = Story()
     story.run = story.run.with_(target=builders.TARGET.model_copy(update={"resolved": False}))
-    hears(story, truncated=3)
-    hears(story, starts_at=builders.START - 600)
-    hears(story, fingerprint="f2", alertname="Slow", severity="critical", truncated=2)
+    receives(story, truncated=3)
+    receives(story, starts_at=builders.START - 600)
+    receives(story, fingerprint="f2", alertname="Slow", severity="critical", truncated=2)
     story.reads(0.95).chooses("grow").planned().posted().presses("approve", allowed=False)
-    hears(story, "resolved", fingerprint="f2", alertname="Slow", severity="critical")
-    hears(story, "resolved")
+    receives(story, "resolved", fingerprint="f2", alertname="Slow", severity="critical")
+    receives(story, "resolved")
     story.presses("refuse").says("resolve", text="it went away")
-    hears(story, "resolved", fingerprint="f3")
-    return hears(story, fingerprint="f4", alertname="Again")
+    receives(story, "resolved", fingerprint="f3")
+    return receives(story, fingerprint="f4", alertname="Again")
 
 
 def by_hand() -> Story:
