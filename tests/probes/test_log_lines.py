@@ -109,13 +109,13 @@ resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 lea
 def test_an_api_server_that_ends_in_good_order_does_not_hide_why_its_engine_died(log: str, why: str) -> None:
     """Lines of vLLM 0.32, whose process ended with exit code 0 both times."""
     found = last_words(log)
-    assert (found.why, found.told_to_stop) == (why, False)
+    assert (found.why, found.stop_requested) == (why, False)
 
 
 def test_a_killed_engine_left_no_stack_trace_so_the_line_that_noticed_its_end_is_the_evidence() -> None:
     found = last_words(KILLED_CORE)
     assert found.line == "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"
-    assert [line.partition("] ")[2][:30] for line in found.telling] == [
+    assert [line.partition("] ")[2][:30] for line in found.evidence] == [
         "[shutdown] MPClient: engine co",
         "vllm.v1.engine.exceptions.Engi",
     ]
@@ -127,7 +127,7 @@ def test_what_a_dying_engine_dumps_of_its_requests_is_not_kept() -> None:
         "engine_died",
         "Worker proc VllmWorker-0 died unexpectedly (",
     )
-    assert [line.partition("] ")[2][:20] for line in found.telling] == [
+    assert [line.partition("] ")[2][:20] for line in found.evidence] == [
         "Worker proc VllmWork",
         "EngineCore encounter",
         "RuntimeError: cancel",
@@ -136,11 +136,11 @@ def test_what_a_dying_engine_dumps_of_its_requests_is_not_kept() -> None:
 
 
 def test_an_engine_that_starts_on_a_cpu_says_nothing_about_its_death() -> None:
-    assert last_words(STARTS_ON_A_CPU).telling == ()
+    assert last_words(STARTS_ON_A_CPU).evidence == ()
 
 
 def test_an_engine_that_got_a_signal_says_so(captures: Path) -> None:
-    assert last_words(log_of(captures, "H_sigterm/default_timeout_0")).told_to_stop is True
+    assert last_words(log_of(captures, "H_sigterm/default_timeout_0")).stop_requested is True
 
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
@@ -209,7 +209,7 @@ def test_what_a_user_asks_is_not_what_the_engine_says(request_lines: str) -> Non
     assert last_words(f"{SERVES}\n{request_lines}") == last_words("")
     died = last_words(f"{SERVES}\n{request_lines}\n{FATAL}\nRuntimeError: NCCL error: unhandled system error")
     assert (died.why, died.collective) == ("engine_died", True)
-    assert died.telling == (FATAL, "RuntimeError: NCCL error: unhandled system error")
+    assert died.evidence == (FATAL, "RuntimeError: NCCL error: unhandled system error")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_the_routes_that_an_engine_lists_at_its_start_are_no_sign_that_it_served
 def test_an_engine_whose_user_asks_about_a_shutdown_was_not_told_to_stop() -> None:
     told = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
     found = last_words(f"{SERVES}\n{told}\n{FATAL}")
-    assert (found.why, found.told_to_stop) == ("engine_died", False)
+    assert (found.why, found.stop_requested) == ("engine_died", False)
 
 
 def test_only_running_out_of_device_memory_counts_as_cuda_oom() -> None:
@@ -306,8 +306,8 @@ def test_secrets_do_not_leave_the_log(line: str) -> None:
 
 def test_at_most_fifty_telling_lines_are_kept() -> None:
     log = "\n".join(f"ERROR {i} out of memory" for i in range(80))
-    assert len(last_words(log).telling) == 50
-    assert last_words(log).telling[-1] == "ERROR 79 out of memory"
+    assert len(last_words(log).evidence) == 50
+    assert last_words(log).evidence[-1] == "ERROR 79 out of memory"
 
 
 def test_a_long_line_says_that_it_was_cut() -> None:

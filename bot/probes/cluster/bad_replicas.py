@@ -64,7 +64,7 @@ class ReadBadReplicas:
         replicas = judged_replicas(snapshot, {name: each > limit for name, each in values.by_replica.items()})
         found = in_common(replicas)
         outside = starts_outside(snapshot, found.zone) if found.zone else found.zone is None and "its zone is not known"
-        said = found.summary(*(("thrashes", "thrash") if slow_above is None else ("is slow", "are slow")))
+        summary = found.summary(*(("thrashes", "thrash") if slow_above is None else ("is slow", "are slow")))
         unread = [one.name for one in replicas if one.is_bad is None]
         parts = BadReplicas(
             bad=float(found.bad),
@@ -73,11 +73,11 @@ class ReadBadReplicas:
             zone=found.zone,
             revision=found.revision and _if_newest(snapshot, replicas, found.revision),
             starts_outside=outside if isinstance(outside, bool) else None,
-            summary=said,
+            summary=summary,
         )
         reason = f"not read: {', '.join(unread)[:200]}" if unread else "not all replicas name theirs"
         missing = dict.fromkeys(("node", "zone", "revision"), reason) | {"starts_outside": str(outside)}
-        return answer(request, parts, missing=missing, detail=said, source=self._history.source)
+        return answer(request, parts, missing=missing, detail=summary, source=self._history.source)
 
 
 def _if_newest(snapshot: ClusterSnapshot, replicas: Sequence[JudgedReplica], revision: str) -> str | None:

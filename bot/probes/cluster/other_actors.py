@@ -47,8 +47,8 @@ async def other_actors(request: ProbeRequest) -> Reading:
     acted = sorted((hand for hand in hands if request.at - hand.at <= span), key=lambda hand: -hand.at)
     if not acted:
         return answer(request, OtherActors(acted=False, who=""), detail=f"nobody else in the last {short(span)}")
-    said = ", ".join(f"{hand.who} {short(max(0.0, request.at - hand.at))} ago" for hand in acted)
-    return answer(request, OtherActors(acted=True, who=acted[0].who), detail=said)
+    detail = ", ".join(f"{hand.who} {short(max(0.0, request.at - hand.at))} ago" for hand in acted)
+    return answer(request, OtherActors(acted=True, who=acted[0].who), detail=detail)
 
 
 def _writers(workload: Obj) -> Iterable[_Hand]:

@@ -149,7 +149,7 @@ def _judged(request: ProbeRequest, snapshot: ClusterSnapshot, begin: _Begin) -> 
     recent = [one for one in every if one.at is not None and began - BEFORE_SECONDS <= one.at <= began + AFTER_SECONDS]
     # Our own fix is never the suspect: if it follows a deploy, the deploy is. A reverted rollout is not a suspect
     # either.
-    over = {id(one): said for one in recent if (said := _is_over(one, every, recent))}
+    over = {id(one): text for one in recent if (text := _is_over(one, every, recent))}
     suspect = next((one for one in recent if one.by_bot is not True and id(one) not in over), None)
     chosen = suspect or (recent[0] if recent else None)
     writes = _written_config_maps(snapshot, begin)

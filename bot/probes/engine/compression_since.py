@@ -51,13 +51,13 @@ async def compression_since(request: ProbeRequest) -> Reading:
     if failed := unreadable(request, snapshot, "replica_sets"):
         return failed
     turned_on = _turned_on(snapshot)
-    said = next((at for name in _names(request) if (at := request.context.moments.get(name)) is not None), None)
-    at = said if said is not None else turned_on.at if turned_on else None
+    given = next((at for name in _names(request) if (at := request.context.moments.get(name)) is not None), None)
+    at = given if given is not None else turned_on.at if turned_on else None
     if at is None or at >= request.at:
         why = "no revision shows when it was turned on, and nobody said" if at is None else "that is not in the past"
         return no_answer(request, why)
     parts = CompressionSince(
-        by="a person" if said is not None else "the rollout",
+        by="a person" if given is not None else "the rollout",
         hours=(request.at - at) / HOUR,
         same_image=None if turned_on is None else _image(turned_on.before) == _image(turned_on.after),
         changed=None if turned_on is None else _changed(turned_on),
@@ -69,8 +69,8 @@ async def compression_since(request: ProbeRequest) -> Reading:
 
 
 def _names(request: ProbeRequest) -> Sequence[str]:
-    said = request.spec.parameters.get("said", ())
-    return (said,) if isinstance(said, str) else tuple(map(str, said))
+    names = request.spec.parameters.get("said", ())
+    return (names,) if isinstance(names, str) else tuple(map(str, names))
 
 
 def _turned_on(snapshot: ClusterSnapshot) -> _TurnedOn | None:

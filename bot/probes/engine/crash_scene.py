@@ -132,8 +132,8 @@ def _serves(pods: Sequence[Obj]) -> bool | None:
     for pod in pods:
         found = engine_container(pod)
         container = found[1] if found else {}
-        said = [container.get("image") or "", *(container.get("command") or []), *(container.get("args") or [])]
-        if any(word in text for text in said for word in ENGINE_WORDS):
+        texts = [container.get("image") or "", *(container.get("command") or []), *(container.get("args") or [])]
+        if any(word in text for text in texts for word in ENGINE_WORDS):
             return True
     return None
 
@@ -149,12 +149,12 @@ def _times(count: float) -> str:
 
 
 def _in_words(crashed: Sequence[Ended]) -> str:
-    said = [
+    descriptions = [
         f"{name_of(end.pod)}: {end.reason} (exit {end.exit_code}), {end.count:.0f} times"
         + (f": {end.failed_probe}" if end.failed_probe else "")
         for end in crashed
     ]
-    return "; ".join(dict.fromkeys(said))[:900] or "nothing crashed since the incident opened"
+    return "; ".join(dict.fromkeys(descriptions))[:900] or "nothing crashed since the incident opened"
 
 
 PROBE = Probe(

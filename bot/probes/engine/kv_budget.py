@@ -35,7 +35,7 @@ class ReadKvBudget(Sampled):
         history = gather(scrapes, of=request.spec.of, picked=context.picked, window=window)
         pools = [
             (tokens, scrape.ranks[rank]["block_size"], scrape.ranks[rank]["num_gpu_blocks"])
-            for scrape in (said[-1] for said in history.scrapes.values())
+            for scrape in (series[-1] for series in history.scrapes.values())
             for rank in scrape.ranks
             if (tokens := value_of(scrape, rank, "usable_tokens")) is not None
         ]

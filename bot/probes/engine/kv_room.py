@@ -46,13 +46,13 @@ class ReadKvRoom(Sampled):
         )
         needed = frozenset({"num_gpu_blocks", "block_size", "kv_cache_usage_perc"})
         fresh = Window(now - STALE_SECONDS, now)
-        said = gather(
+        gathered = gather(
             await self.scrapes(request, needed, fresh),
             of=request.spec.of,
             picked=request.context.picked,
             window=fresh,
         )
-        pools = [pool for scrapes in said.scrapes.values() for pool in _pools(scrapes[-1])]
+        pools = [pool for scrapes in gathered.scrapes.values() for pool in _pools(scrapes[-1])]
         if not pools:
             return unknown(request.name, "no pool is on any page", at=now, source=self.history.source)
         size = min(size for size, _, _ in pools)

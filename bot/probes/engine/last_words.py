@@ -55,9 +55,9 @@ class ReadLastWords(PodsProbe):
         previous = [end for end in ended if end.is_previous]
         stopped = {name_of(end.pod): end for end in ended if not end.is_previous}
         asked = [*((end.pod, end) for end in previous[:MAX_LOGS]), *((pod, stopped.get(name_of(pod))) for pod in shown)]
-        said = await asyncio.gather(*(self._read(pod, end) for pod, end in asked))
-        words = [found for found in said if isinstance(found, LastWords)]
-        unread = [found for found in said if isinstance(found, str)]
+        results = await asyncio.gather(*(self._read(pod, end) for pod, end in asked))
+        words = [found for found in results if isinstance(found, LastWords)]
+        unread = [found for found in results if isinstance(found, str)]
         if not words:
             return no_answer(request, ": ".join(["no log of any of its pods can be read", *unread[:1]]), source=SOURCE)
         unread += [f"only those of {MAX_LOGS} containers that ended are read"] * (len(previous) - MAX_LOGS)
@@ -83,7 +83,7 @@ def _reading(
     """`unread`: why a log cannot be read, for each such log."""
     decided = next((word for word in sorted(words, key=_is_vague) if word.why not in ("none", "killed")), None)
     killed = any(word.why == "killed" for word in words)
-    lines = [line for word in words for line in word.telling][-MAX_LINES:]
+    lines = [line for word in words for line in word.evidence][-MAX_LINES:]
     is_host = any(end.reason == "OOMKilled" for end in ended)
     parts = LastWordsOfEngines(
         why=decided.why if decided else None if unread else "killed" if killed else "none",

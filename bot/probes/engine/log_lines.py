@@ -78,18 +78,18 @@ _ENGINE_DIED = re.compile(
 )
 _HEAD = re.compile(r"^\([\w=-]+ pid=\d+\) (?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^]]+\] *)?")
 """Which process wrote it, when, and where in the source: not for the sentence that quotes it."""
-_TOLD_TO_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
+_STOP_REQUESTED = re.compile(r"\[shutdown\] API server: shutdown triggered")
 _START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
 _COLLECTIVE = re.compile(r"NCCL|RCCL|custom_all_reduce|all_?reduce", re.IGNORECASE)
 _FITS = re.compile(
     r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
 )
-_TELLING = re.compile(
+_EVIDENCE = re.compile(
     r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|(?:died|exited) unexpectedly|failed to start"
     r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
     re.IGNORECASE,
 )
-_NOT_TELLING = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
+_NO_EVIDENCE = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
 """Warnings of each start and end, and what a dying engine writes of its configuration and requests."""
 
 _VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
@@ -128,9 +128,9 @@ class LastWords:
     why: OomClass
     line: str = ""
     """The message that decided."""
-    telling: tuple[str, ...] = field(default=())
+    evidence: tuple[str, ...] = field(default=())
     """At most 50 lines about memory, devices and death, redacted."""
-    told_to_stop: bool = False
+    stop_requested: bool = False
     """It got a signal to stop; only the pod shows whether it was meant to end."""
     collective: bool = False
     """One of those is about ranks that talk to each other."""
@@ -178,30 +178,30 @@ def last_words(log: str) -> LastWords:
     log = _REQUEST.sub(r"\1", plain(log))
     # As long as the log, so that a place in one is a place in the other.
     troubles = _INFO.sub(lambda line: " " * len(line[0]), log)
-    telling = tuple(_telling(troubles))[-50:]
+    evidence = tuple(_evidence(troubles))[-50:]
     why, found = _cause(troubles, log)
     fits = _FITS.search(troubles)
     return LastWords(
         why,
         redacted(_line_of(log, found)) if found else "",
-        telling,
-        told_to_stop=_TOLD_TO_STOP.search(log) is not None,
-        collective=any(_COLLECTIVE.search(line) for line in telling),
+        evidence,
+        stop_requested=_STOP_REQUESTED.search(log) is not None,
+        collective=any(_COLLECTIVE.search(line) for line in evidence),
         fits_tokens=float(fits[1] or fits[2]) if fits else None,
     )
 
 
-def _telling(log: str) -> Iterable[str]:
+def _evidence(log: str) -> Iterable[str]:
     """Each message once, where it came first: a death is logged again for each stream that it cuts."""
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for line in log.splitlines():
-        if _TELLING.search(line) and not _NOT_TELLING.search(line):
-            said.setdefault(line.partition("] ")[2] or line, redacted(line))
-    return said.values()
+        if _EVIDENCE.search(line) and not _NO_EVIDENCE.search(line):
+            messages.setdefault(line.partition("] ")[2] or line, redacted(line))
+    return messages.values()
 
 
 def _cause(troubles: str, log: str) -> tuple[OomClass, re.Match[str] | None]:
-    """`troubles`: the log without its lines at INFO, which still show whether it served or was told to stop."""
+    """`troubles`: the log without its lines at INFO, which still show whether it served or was asked to stop."""
     for why, pattern in _CLASSES:
         if found := pattern.search(troubles):
             return why, found
@@ -209,9 +209,9 @@ def _cause(troubles: str, log: str) -> tuple[OomClass, re.Match[str] | None]:
         return "serving" if _SERVES.search(log, 0, found.start()) else "start_up", found
     if found := _START_FAILED.search(troubles):
         return "start_failed", found
-    # An engine that was told to stop logs the same errors as one that died.
-    told_to_stop = _TOLD_TO_STOP.search(log)
-    if found := _ENGINE_DIED.search(troubles, 0, told_to_stop.start() if told_to_stop else len(log)):
+    # An engine that was asked to stop logs the same errors as one that died.
+    stop_requested = _STOP_REQUESTED.search(log)
+    if found := _ENGINE_DIED.search(troubles, 0, stop_requested.start() if stop_requested else len(log)):
         return "engine_died", found
     return "none", None
 

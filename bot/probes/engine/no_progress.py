@@ -63,15 +63,17 @@ class ReadNoProgress(Sampled):
         # The first poll needs the last sample before it.
         longer = Window(window.start - max(seconds / POLLS, REACH_SECONDS), now)
         scrapes = await self.scrapes(request, frozenset({*HELD, *MADE}), longer)
-        said = gather(scrapes, of=request.spec.of, picked={}, window=longer)
-        by_rank, missing = measured(said, WHAT, reader_of(HELD[0]), lambda scrapes, rank: _polls(scrapes, rank, window))
+        gathered = gather(scrapes, of=request.spec.of, picked={}, window=longer)
+        by_rank, missing = measured(
+            gathered, WHAT, reader_of(HELD[0]), lambda scrapes, rank: _polls(scrapes, rank, window)
+        )
         polls = {replica: _together(ranks) for replica, ranks in by_rank.items()}
         known = {replica: found.bad for replica, found in polls.items() if found.judged * 2 >= POLLS}
         if not known:
             reason = next(iter(missing.values()), "fewer than half of the polls are there")
             return unknown(request.name, reason, at=now, source=self.history.source)
         worst = min(known, key=lambda replica: (-known[replica], replica))
-        unread = said.due - known.keys()
+        unread = gathered.due - known.keys()
         # Of a replica that is too young there are few polls, but no more: they show whether it moves.
         seen = [found.least for replica, found in polls.items() if found.judged and replica not in unread]
         limit = number_asked_for(request, "bad") or BAD

@@ -62,8 +62,8 @@ class Ended:
     count: float
     is_previous: bool
     """Whether another container has started since, so that this log is the previous one's."""
-    was_told: bool
-    """Whether its pod was told to end."""
+    stop_requested: bool
+    """Whether its pod was asked to end."""
     failed_probe: str = ""
     """The kubelet's event, if it ended the container because a probe failed."""
     at: float | None = None
@@ -113,7 +113,7 @@ def why_silent(end: Ended, words: LastWords) -> LastWords:
         return words
     if end.failed_probe:
         return replace(words, why="probe", line=redacted(end.failed_probe))
-    if end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.told_to_stop:
+    if end.exit_code in (SIGKILL_EXIT, SIGTERM_EXIT) or words.stop_requested:
         return replace(words, why="killed")
     if end.exit_code == 0:
         return replace(words, why="engine_died", line=ENDED_BY_ITSELF)
@@ -121,8 +121,8 @@ def why_silent(end: Ended, words: LastWords) -> LastWords:
 
 
 def is_crash(end: Ended) -> bool:
-    """Whether it ended without being told to, whatever its exit code."""
-    return not end.was_told or end.reason == "OOMKilled"
+    """Whether it ended without being asked to, whatever its exit code."""
+    return not end.stop_requested or end.reason == "OOMKilled"
 
 
 def latest_crash_first(ended: Iterable[Ended]) -> list[Ended]:
@@ -143,7 +143,7 @@ def ends_of(pod: Obj, since: float, kills: Sequence[Obj] = ()) -> Iterable[Ended
             exit_code=int(ended.get("exitCode") or 0),
             count=_count(pod, status, ended, since),
             is_previous=is_previous,
-            was_told=was_asked_to_end(pod, ended),
+            stop_requested=was_asked_to_end(pod, ended),
             failed_probe=failed_probe_of(pod, str(status["name"]), ended, kills),
             at=seconds_of(ended.get("finishedAt")),
         )

@@ -64,8 +64,8 @@ class ReadRestarts(PodsProbe):
         )
         unread = [word for word in words if isinstance(word, str)]
         missing = {"oom": ": ".join(["the log of the container that ended cannot be read", *unread[:1]])}
-        telling = [line for word in words if isinstance(word, LastWords) for line in word.telling[-5:]]
-        return answer(request, parts, missing=missing, detail="\n".join(telling)[:2000], source=SOURCE)
+        evidence = [line for word in words if isinstance(word, LastWords) for line in word.evidence[-5:]]
+        return answer(request, parts, missing=missing, detail="\n".join(evidence)[:2000], source=SOURCE)
 
     async def _last_words(self, end: Ended) -> LastWords | str:
         """A string says why its log cannot be read."""

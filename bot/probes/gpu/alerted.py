@@ -34,8 +34,8 @@ def alerted_xids(
 def _xids_of(alert: Alert) -> tuple[int, ...]:
     named = [value for key in _CODES for value in (alert.labels.get(key), alert.annotations.get(key)) if value]
     codes = [int(value) for value in named if value.isdigit()]
-    told = [xid for text in alert.annotations.values() if (xid := xid_named_in(text)) is not None]
-    return tuple(dict.fromkeys(xid for xid in (*codes, *told) if xid))
+    mentioned = [xid for text in alert.annotations.values() if (xid := xid_named_in(text)) is not None]
+    return tuple(dict.fromkeys(xid for xid in (*codes, *mentioned) if xid))
 
 
 def _node_of(alert: Alert, pods: Sequence[Obj], pages: Mapping[str, NodeGpus]) -> str:
