@@ -30,7 +30,7 @@ _BEFORE = re.compile(r"^.*?(?=\bQuestion\b|\bRequest\b)", re.DOTALL)
 APPROVE = ("approve", "approve_with_reason")
 """The second opens a form that asks for a reason."""
 REASON = {"reason": "as rehearsed"}
-MAX_SAID_LENGTH = 160
+MAX_TEXT_LENGTH = 160
 """Maximum characters of a message in the output."""
 
 
@@ -94,10 +94,10 @@ class Approver:
 
     def _act(self, what: str, body: Mapping[str, Any], user: str = USER) -> bool:
         """Whether the bot acknowledged it. If the button is gone, the bot has edited the message since."""
-        told = self._http.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": user, **body})
-        if told.status_code == httpx.codes.NOT_FOUND:
+        response = self._http.post(f"{self.slack_url}/__sandbox__/{what}", json={"user": user, **body})
+        if response.status_code == httpx.codes.NOT_FOUND:
             return False
-        return bool(told.raise_for_status().json()["ok"])
+        return bool(response.raise_for_status().json()["ok"])
 
     def _fill(self, form: Mapping[str, Any], user: str) -> None:
         """A field keeps its initial value, unless `filled` names it."""
@@ -190,4 +190,4 @@ def _asked(message: Mapping[str, Any]) -> str:
 def _about(message: Mapping[str, Any]) -> str:
     """The question or request of a message, without what happened before it and what follows its first sentence."""
     asked = _BEFORE.sub("", str(message.get("text", ""))).partition("\n")[0]
-    return textwrap.shorten(asked.partition(". ")[0], MAX_SAID_LENGTH, placeholder=" …")
+    return textwrap.shorten(asked.partition(". ")[0], MAX_TEXT_LENGTH, placeholder=" …")

@@ -130,12 +130,12 @@ class World:
             # While one of few engines starts again, its clients would make the others thrash.
             self.load({})
         for pod in self._hit(scenario) if scenario.fault else ():
-            self._tell(f"replicas/{pod}/fault", scenario.fault)
+            self._post(f"replicas/{pod}/fault", scenario.fault)
         if self.scale is not SIMULATED:
             self._wait_for_rotation()
         if scenario.gpu:
             node, gpu = self._gpu_of(self._victim())
-            self._tell(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
+            self._post(f"nodes/{node}/gpu", {"gpu": gpu, **scenario.gpu})
         if scenario.deploy:
             self._roll_out(scenario.deploy)
         self.load(self.scale.trouble(scenario))
@@ -199,9 +199,9 @@ class World:
 
     def load(self, written: Mapping[str, Any]) -> None:
         """The load of a scenario, for as many replicas as this world has."""
-        self._tell("load", self.scale.load(written))
+        self._post("load", self.scale.load(written))
 
-    def _tell(self, path: str, body: dict[str, Any]) -> None:
+    def _post(self, path: str, body: dict[str, Any]) -> None:
         http().post(f"{self.fleet_url}/__sandbox__/{path}", json=body).raise_for_status()
 
     def _wait_for_rotation(self) -> None:

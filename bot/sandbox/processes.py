@@ -90,8 +90,8 @@ class Family:
         """Raises `BotError` if a child ended by itself."""
         gone = next((child for child in self.children if not child.process.is_alive()), None)
         if gone is not None:
-            how, said = f"exit code {gone.process.exitcode}", tail(self.folder / f"{gone.name}.log")
-            raise BotError(f"{gone.name} exited unexpectedly ({how}); its last output:\n{said}")
+            how, output = f"exit code {gone.process.exitcode}", tail(self.folder / f"{gone.name}.log")
+            raise BotError(f"{gone.name} exited unexpectedly ({how}); its last output:\n{output}")
 
     def child(self, name: str) -> Child:
         return next(child for child in reversed(self.children) if child.name == name)

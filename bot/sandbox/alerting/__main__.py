@@ -62,7 +62,7 @@ class Watcher:
     async def forever(self) -> None:
         while True:
             try:
-                self._say(fires=self._rule.look(await self._pages(), time.time()))
+                self._update_alert(fires=self._rule.look(await self._pages(), time.time()))
             except httpx.HTTPError as error:
                 log.warning("round.failed", reason=str(error) or type(error).__name__)
             await asyncio.sleep(1.0)
@@ -85,7 +85,7 @@ class Watcher:
         except httpx.HTTPError:
             return None
 
-    def _say(self, *, fires: bool) -> None:
+    def _update_alert(self, *, fires: bool) -> None:
         now = datetime.now(UTC)
         if fires and self._firing is None:
             self._firing = alert_of(self._rule, now)
@@ -109,12 +109,12 @@ class Notifier:
     async def forever(self) -> None:
         while True:
             self._changed.clear()
-            for alert in self._alertmanager.untold(datetime.now(UTC)):
-                await self._tell(alert, is_over=alert.is_over(datetime.now(UTC)))
+            for alert in self._alertmanager.pending(datetime.now(UTC)):
+                await self._notify(alert, is_over=alert.is_over(datetime.now(UTC)))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_SECONDS)
 
-    async def _tell(self, alert: Alert, *, is_over: bool) -> None:
+    async def _notify(self, alert: Alert, *, is_over: bool) -> None:
         try:
             answer = await self._client.post(self._url, json=webhook(alert, is_over=is_over), headers=self._headers)
             answer.raise_for_status()
@@ -122,7 +122,7 @@ class Notifier:
             log.warning("webhook.retried", reason=str(error) or type(error).__name__)
             await asyncio.sleep(RETRY_SECONDS)
         else:
-            self._alertmanager.was_told(alert, is_over=is_over)
+            self._alertmanager.mark_notified(alert, is_over=is_over)
 
 
 def rule_of(options: argparse.Namespace) -> Rule | None:

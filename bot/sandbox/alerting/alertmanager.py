@@ -91,7 +91,7 @@ class Alertmanager:
     def __init__(self) -> None:
         self._alerts: dict[str, Alert] = {}
         self._silences: dict[str, Silence] = {}
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         """Fingerprints of alerts that were notified to the bot as firing, and not yet as resolved."""
 
     def put(self, alerts: Sequence[Alert], at: datetime) -> None:
@@ -134,25 +134,25 @@ class Alertmanager:
             for by in [self._silenced_by(alert, at)]
         ]
 
-    def untold(self, at: datetime) -> list[Alert]:
+    def pending(self, at: datetime) -> list[Alert]:
         """The alerts to notify now, in the order in which they came; drops those that will never be notified."""
         silent = {name for name, alert in self._alerts.items() if self._silenced_by(alert, at)}
         for name, alert in list(self._alerts.items()):
-            if alert.is_over(at) and (name in silent or name not in self._told):
+            if alert.is_over(at) and (name in silent or name not in self._notified):
                 del self._alerts[name]
         return [
             alert
             for name, alert in self._alerts.items()
-            if name not in silent and alert.is_over(at) == (name in self._told)
+            if name not in silent and alert.is_over(at) == (name in self._notified)
         ]
 
-    def was_told(self, alert: Alert, *, is_over: bool) -> None:
+    def mark_notified(self, alert: Alert, *, is_over: bool) -> None:
         if is_over:
-            self._told.discard(alert.fingerprint)
+            self._notified.discard(alert.fingerprint)
             if self._alerts.get(alert.fingerprint) == alert:
                 del self._alerts[alert.fingerprint]
         else:
-            self._told.add(alert.fingerprint)
+            self._notified.add(alert.fingerprint)
 
     def _silenced_by(self, alert: Alert, at: datetime) -> list[str]:
         every = self._silences.values()

@@ -170,8 +170,8 @@ async def _parse(request: web.Request, model: type[M], wrap: str | None = None) 
         return model.model_validate_json(f'{{"{wrap}": {text}}}' if wrap else text)
     except ValidationError as error:
         faults: list[dict[str, Any]] = [dict(one) for one in error.errors(include_url=False, include_context=False)]
-        told = "; ".join(f"{'.'.join(str(p) for p in one['loc'])}: {one['msg']}" for one in faults)
-        raise _refusal(web.HTTPUnprocessableEntity, told) from None
+        detail = "; ".join(f"{'.'.join(str(p) for p in one['loc'])}: {one['msg']}" for one in faults)
+        raise _refusal(web.HTTPUnprocessableEntity, detail) from None
 
 
 def _refusal(kind: type[web.HTTPException], text: str) -> web.HTTPException:

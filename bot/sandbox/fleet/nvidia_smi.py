@@ -50,10 +50,10 @@ def _queried(fields: Sequence[str], gpus: Sequence[Gpu]) -> Ran:
     lost = next((gpu for gpu in gpus if gpu.trouble.xid == LOST_XID), None)
     if lost is not None:
         bus = f"0000:{0x1B + 0x20 * lost.index:02X}:00.0"
-        said = (
+        message = (
             f"Unable to determine the device handle for GPU{bus}: GPU is lost.  Reboot the system to recover this GPU"
         )
-        return Ran(f"{said}\n", exit_code=LOST_EXIT)
+        return Ran(f"{message}\n", exit_code=LOST_EXIT)
     if not gpus:
         return Ran("No devices were found\n", exit_code=6)
     lines = [

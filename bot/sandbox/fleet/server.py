@@ -122,7 +122,7 @@ class VllmServer:
                 self._http.note(200, 566, seconds, until, self.engine.measured)
         self._ended.extend(finished)
         for one in self.engine.take_passes():
-            self._say(until, *_pass_lines(one))
+            self._write(until, *_pass_lines(one))
         self._pulse()
         if until >= self._stats_at:
             self._log_stats(until)
@@ -136,7 +136,7 @@ class VllmServer:
         if generated == before_generated and not engine.in_flight:
             return
         hit_rate = 100 * engine.measured.cached_prompt_tokens / max(1, prompt)
-        self._say(
+        self._write(
             now,
             api(
                 "loggers.py:335",
@@ -175,15 +175,15 @@ class VllmServer:
             return
         streams = self.engine.in_flight
         self._cut_all()
-        self._say(now, *last_lines.of_a_death(cause, streams))
+        self._write(now, *last_lines.of_a_death(cause, streams))
         asyncio.get_running_loop().call_later(DEAD_SERVER_LINGERS_SECONDS, self._end_by_itself, cause)
 
     def _end_by_itself(self, cause: str) -> None:
-        self._say_goodbye(last_lines.FINISHED)
-        self._say(time.time(), *last_lines.after_a_death(cause, self.started.shutdown_timeout))
+        self._write_farewell(last_lines.FINISHED)
+        self._write(time.time(), *last_lines.after_a_death(cause, self.started.shutdown_timeout))
         self._exit(0)
 
-    def _say_goodbye(self, *last: str) -> None:
+    def _write_farewell(self, *last: str) -> None:
         for line in (*last_lines.FAREWELL, *last):
             self.log.raw(line, time.time())
 
@@ -192,14 +192,14 @@ class VllmServer:
         if self._mode == "dead":
             return
         timeout_seconds = self.started.shutdown_timeout
-        self._say(now, *last_lines.of_sigterm(timeout_seconds, self.engine.in_flight))
+        self._write(now, *last_lines.of_sigterm(timeout_seconds, self.engine.in_flight))
         if timeout_seconds > 0 and self.engine.in_flight:
             self._mode = "draining"
             await self._drained(timeout_seconds)
         if not self._is_dead():  # it may have died meanwhile, and then it ends by itself
             self._cut_all()
-            self._say(time.time(), *last_lines.after_the_requests())
-            self._say_goodbye()
+            self._write(time.time(), *last_lines.after_the_requests())
+            self._write_farewell()
             self._exit(0)
 
     async def _drained(self, timeout_seconds: float) -> None:
@@ -366,7 +366,7 @@ class VllmServer:
         answered = f"{status} {HTTPStatus(status).phrase}"
         self.log.raw(f'INFO:     10.0.0.9:41200 - "{method} {path} HTTP/1.1" {answered}', now)
 
-    def _say(self, now: float, *lines: LogLine) -> None:
+    def _write(self, now: float, *lines: LogLine) -> None:
         self.log.write(lines, now)
 
     def _pulse(self) -> None:

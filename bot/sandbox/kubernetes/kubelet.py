@@ -106,14 +106,14 @@ class Kubelet:
         for container in pod["spec"]["containers"]:
             if _is_unpullable(container["image"]):
                 text = f'Back-off pulling image "{container["image"]}"'
-                self._events.say(PODS, pod, "Normal", "BackOff", text)
-                self._events.say(PODS, pod, "Warning", "Failed", "Error: ImagePullBackOff")
+                self._events.record(PODS, pod, "Normal", "BackOff", text)
+                self._events.record(PODS, pod, "Warning", "Failed", "Error: ImagePullBackOff")
 
     def _end(self, pod: Obj) -> float | None:
         if uid_of(pod) not in self._ended_at:
             for container in pod["spec"]["containers"]:
                 text = f"Stopping container {container['name']}"
-                self._events.say(PODS, pod, "Normal", "Killing", text)
+                self._events.record(PODS, pod, "Normal", "Killing", text)
         has_grace = pod["metadata"].get("deletionGracePeriodSeconds", 0) > 0
         if (left := self._seconds_left(self._ended_at, pod)) > 0 and has_grace:
             return left

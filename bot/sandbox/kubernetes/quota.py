@@ -39,10 +39,10 @@ def refusal_of(store: Store, pod: Obj) -> str:
     cost = cost_of(pod)
     for quota in store.list(RESOURCE_QUOTAS, pod["metadata"]["namespace"]):
         hard = quota["spec"].get("hard") or {}
-        unsaid = [name for name in sorted(hard) if _compute(name) and ALIASES.get(name, name) not in cost]
-        if unsaid:
+        unspecified = [name for name in sorted(hard) if _compute(name) and ALIASES.get(name, name) not in cost]
+        if unspecified:
             main = pod["spec"]["containers"][0]["name"]
-            must = "; ".join(f"{name} for: {main}" for name in unsaid)
+            must = "; ".join(f"{name} for: {main}" for name in unspecified)
             return f"failed quota: {name_of(quota)}: must specify {must}"
         used = used_of(store, quota)
         over = [name for name in sorted(hard) if _sum(used[name], cost, name) > parse_quantity(hard[name])]

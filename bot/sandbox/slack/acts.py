@@ -82,11 +82,11 @@ class Shortcut(Act):
 
 def outcome(delivery: Delivery, shown: str, **facts: object) -> Json:
     """The result of the action; `shown` only if it failed."""
-    told: Json = {"ok": delivery.ok, "status": delivery.status, "body": delivery.body, **facts}
-    told["seconds"] = round(delivery.seconds, 4)
+    result: Json = {"ok": delivery.ok, "status": delivery.status, "body": delivery.body, **facts}
+    result["seconds"] = round(delivery.seconds, 4)
     if not delivery.ok:
-        told |= {"error": delivery.error, "shown": shown}
-    return told
+        result |= {"error": delivery.error, "shown": shown}
+    return result
 
 
 def trouble(delivery: Delivery) -> str:
@@ -144,45 +144,45 @@ async def command(team: Team, link: BotLink, act: Command) -> Json:
     answer_ts = team.messages.next_ts()
     form, reply_id = interactions.command_form(team, act.user, channel, act.command, act.text)
     delivery = await link.command(form)
-    said = delivery.reply() if delivery.ok else {}
+    answer = delivery.reply() if delivery.ok else {}
     shown = f"{act.command} failed with the error “{delivery.error}”."
     if not delivery.ok:
         return outcome(delivery, shown, id=reply_id, reply=None, posts=[])
-    if said:
+    if answer:
         try:
-            show_reply(team, act.user, channel, said, ts=answer_ts)
+            show_reply(team, act.user, channel, answer, ts=answer_ts)
         except ApiError as refused:
-            return outcome(delivery, "", id=reply_id, reply=said, posts=[]) | refused.answer() | {"shown": shown}
+            return outcome(delivery, "", id=reply_id, reply=answer, posts=[]) | refused.answer() | {"shown": shown}
     reply = team.response_urls.find(reply_id)
     posts = await reply.posts_so_far(act.wait_posts, act.wait_seconds) if reply else []
-    return outcome(delivery, "", id=reply_id, reply=said or None, posts=posts)
+    return outcome(delivery, "", id=reply_id, reply=answer or None, posts=posts)
 
 
-def show_reply(team: Team, user: str, channel: str, said: Json, **where: str) -> None:
+def show_reply(team: Team, user: str, channel: str, answer: Json, **where: str) -> None:
     """A command's immediate answer, or a post to a response_url: ephemeral unless it is in_channel."""
-    content: Json = {"text": str(said.get("text", ""))}
-    if said.get("blocks"):
-        content["blocks"] = team.files.resolve(checked_blocks(said["blocks"]))
+    content: Json = {"text": str(answer.get("text", ""))}
+    if answer.get("blocks"):
+        content["blocks"] = team.files.resolve(checked_blocks(answer["blocks"]))
     if not content["text"] and not content.get("blocks"):
         raise ApiError("no_text")
     content |= where
-    if said.get("response_type") == "in_channel":
+    if answer.get("response_type") == "in_channel":
         team.messages.post(channel, team.bot_message(content))
     else:
         team.messages.whisper(channel, user, team.bot_message(content))
 
 
-def use_response_url(team: Team, reply_id: str, said: Json) -> Json:
+def use_response_url(team: Team, reply_id: str, answer: Json) -> Json:
     """One use of a response_url; the posted body is kept for tests that ask for the interaction."""
     reply = team.response_urls.use(reply_id)
-    if said.get("delete_original"):
+    if answer.get("delete_original"):
         if reply.is_ephemeral:
             team.messages.delete_whisper(reply.ts)
         elif reply.ts:
             team.messages.delete(reply.channel, reply.ts)
-    elif said.get("replace_original") and reply.ts:
-        changes: Json = {"text": str(said.get("text", ""))}
-        changes["blocks"] = team.files.resolve(checked_blocks(said.get("blocks") or []))
+    elif answer.get("replace_original") and reply.ts:
+        changes: Json = {"text": str(answer.get("text", ""))}
+        changes["blocks"] = team.files.resolve(checked_blocks(answer.get("blocks") or []))
         if reply.is_ephemeral:
             team.messages.change_whisper(reply.ts, changes)
         else:
@@ -192,9 +192,9 @@ def use_response_url(team: Team, reply_id: str, said: Json) -> Json:
             }
             team.messages.change(reply.channel, reply.ts, changes)
     else:
-        thread_ts = said.get("thread_ts") or reply.thread_ts
-        show_reply(team, reply.user, reply.channel, said, **({"thread_ts": thread_ts} if thread_ts else {}))
-    reply.keep(said)
+        thread_ts = answer.get("thread_ts") or reply.thread_ts
+        show_reply(team, reply.user, reply.channel, answer, **({"thread_ts": thread_ts} if thread_ts else {}))
+    reply.keep(answer)
     return {"ok": True}
 
 
@@ -207,20 +207,20 @@ async def submit(team: Team, link: BotLink, act: Submit) -> Json:
     delivery = await link.interact(interactions.submission(team, act.user, view, state))
     if not delivery.ok:
         return outcome(delivery, MODAL_TROUBLE)
-    said = delivery.reply()
+    answer = delivery.reply()
     try:
-        errors = _do_response_action(team, act.user, view, said)
+        errors = _do_response_action(team, act.user, view, answer)
     except ApiError as refused:
         return outcome(delivery, MODAL_TROUBLE) | refused.answer() | {"shown": MODAL_TROUBLE}
-    told = outcome(delivery, "", response_action=said.get("response_action"))
-    return told | {"ok": False, "error": "refused", "errors": errors} if errors else told
+    result = outcome(delivery, "", response_action=answer.get("response_action"))
+    return result | {"ok": False, "error": "refused", "errors": errors} if errors else result
 
 
-def _do_response_action(team: Team, user: str, view: Json, said: Json) -> dict[str, str]:
+def _do_response_action(team: Team, user: str, view: Json, answer: Json) -> dict[str, str]:
     """Error texts by field if the bot refused; empty if the modal moved on."""
-    kind = said.get("response_action")
+    kind = answer.get("response_action")
     if kind == "errors":
-        errors = said.get("errors")
+        errors = answer.get("errors")
         inputs = [block["block_id"] for block in view["blocks"] if block["type"] == "input"]
         if not isinstance(errors, dict) or not errors or set(errors) - set(inputs):
             raise ApiError("invalid_response_action", f"[ERROR] errors must name input blocks: {inputs}")
@@ -228,9 +228,9 @@ def _do_response_action(team: Team, user: str, view: Json, said: Json) -> dict[s
     if kind == "clear":
         team.views.close_all(user)
     elif kind == "update":
-        team.views.update(said["view"], view_id=view["id"])
+        team.views.update(answer["view"], view_id=view["id"])
     elif kind == "push":
-        team.views.push_for(user, said["view"])
+        team.views.push_for(user, answer["view"])
     elif kind is None:
         team.views.close_top(user)
     else:
@@ -258,7 +258,7 @@ async def say(team: Team, link: BotLink, act: Say) -> Json:
     if act.thread_ts:
         content["thread_ts"] = act.thread_ts
     posted = team.messages.post(channel, content)
-    delivery = await link.tell({**posted, "channel": channel, "channel_type": "channel", "event_ts": posted["ts"]})
+    delivery = await link.dispatch({**posted, "channel": channel, "channel_type": "channel", "event_ts": posted["ts"]})
     return outcome(delivery, "", ts=posted["ts"])
 
 
@@ -273,7 +273,7 @@ async def react(team: Team, link: BotLink, act: React) -> Json:
         "item_user": message["user"],
         "item": {"type": "message", "channel": channel, "ts": act.ts},
     }
-    return outcome(await link.tell(event), "")
+    return outcome(await link.dispatch(event), "")
 
 
 async def shortcut(team: Team, link: BotLink, act: Shortcut) -> Json:
@@ -291,4 +291,4 @@ async def open_home(team: Team, link: BotLink, act: Act) -> Json:
     event: Json = {"type": "app_home_opened", "user": person.id, "channel": f"D{person.id[1:]}", "tab": "home"}
     if view := team.views.homes.get(person.id):
         event["view"] = view
-    return outcome(await link.tell({**event, "api_app_id": APP_ID}), "", view=team.views.homes.get(person.id))
+    return outcome(await link.dispatch({**event, "api_app_id": APP_ID}), "", view=team.views.homes.get(person.id))

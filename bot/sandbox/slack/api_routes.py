@@ -98,14 +98,14 @@ class ApiRoutes:
 
     async def response_url(self, request: Request) -> Response:
         try:
-            said = await arguments_of(request)
+            arguments = await arguments_of(request)
         except ApiError as refused:
             return JSONResponse(refused.answer(), status_code=400)
-        record = self._record("response_url", {"id": request.path_params["id"], **said})
+        record = self._record("response_url", {"id": request.path_params["id"], **arguments})
 
         def work() -> Response:
             try:
-                return JSONResponse(use_response_url(self._team, request.path_params["id"], said))
+                return JSONResponse(use_response_url(self._team, request.path_params["id"], arguments))
             except ApiError as refused:
                 is_gone = refused.code in ("used_url", "expired_url", "invalid_url")
                 return JSONResponse(refused.answer(), status_code=404 if is_gone else 400)

@@ -57,17 +57,19 @@ BUTTON = shape(
     },
 )
 STATIC_SELECT = shape(
-    {**KIND, "options": items(OPTION, most=100)},
+    {**KIND, "options": items(OPTION, max_items=100)},
     {**STATEFUL, "placeholder": plain(150), "initial_option": OPTION},
 )
 USERS_SELECT = shape(KIND, {**STATEFUL, "placeholder": plain(150), "initial_user": string(255)})
-RADIO_BUTTONS = shape({**KIND, "options": items(RICH_OPTION, most=10)}, {**STATEFUL, "initial_option": RICH_OPTION})
+RADIO_BUTTONS = shape(
+    {**KIND, "options": items(RICH_OPTION, max_items=10)}, {**STATEFUL, "initial_option": RICH_OPTION}
+)
 CHECKBOXES = shape(
-    {**KIND, "options": items(RICH_OPTION, most=10)},
-    {**STATEFUL, "initial_options": items(RICH_OPTION, most=10)},
+    {**KIND, "options": items(RICH_OPTION, max_items=10)},
+    {**STATEFUL, "initial_options": items(RICH_OPTION, max_items=10)},
 )
 OVERFLOW = shape(
-    {**KIND, "options": items(OPTION, most=5)},
+    {**KIND, "options": items(OPTION, max_items=5)},
     {"action_id": IDENTIFIER, "confirm": CONFIRM},
 )
 IMAGE_ELEMENT = shape({**KIND, "alt_text": string(2000)}, PICTURE, any_of=("image_url", "slack_file"))
@@ -111,7 +113,7 @@ RICH_TEXT_PART = by_type(
     dict.fromkeys(
         ("rich_text_section", "rich_text_list", "rich_text_preformatted", "rich_text_quote"),
         shape(
-            {**KIND, "elements": items(anything, most=1000, least=0)},
+            {**KIND, "elements": items(anything, max_items=1000, min_items=0)},
             {"style": anything, "indent": anything, "border": anything},
         ),
     )
@@ -124,15 +126,15 @@ BLOCKS: dict[str, Check] = {
         {
             **BLOCK_ID,
             "text": text(3000),
-            "fields": items(text(2000), most=10),
+            "fields": items(text(2000), max_items=10),
             "accessory": by_type(IN_SECTION),
             "expand": flag,
         },
         any_of=("text", "fields"),
     ),
     "header": shape({**KIND, "text": plain(150)}, BLOCK_ID),
-    "context": shape({**KIND, "elements": items(by_type(IN_CONTEXT), most=10)}, BLOCK_ID),
-    "actions": shape({**KIND, "elements": items(by_type(IN_ACTIONS), most=25)}, BLOCK_ID),
+    "context": shape({**KIND, "elements": items(by_type(IN_CONTEXT), max_items=10)}, BLOCK_ID),
+    "actions": shape({**KIND, "elements": items(by_type(IN_ACTIONS), max_items=25)}, BLOCK_ID),
     "divider": shape(KIND, BLOCK_ID),
     "image": shape(
         {**KIND, "alt_text": string(2000)},
@@ -143,7 +145,7 @@ BLOCKS: dict[str, Check] = {
         {**KIND, "label": plain(2000), "element": by_type(IN_INPUT)},
         {**BLOCK_ID, "hint": plain(2000), "optional": flag, "dispatch_action": flag},
     ),
-    "rich_text": shape({**KIND, "elements": items(RICH_TEXT_PART, most=100)}, BLOCK_ID),
+    "rich_text": shape({**KIND, "elements": items(RICH_TEXT_PART, max_items=100)}, BLOCK_ID),
 }
 
 VIEW_PARTS = {
@@ -152,7 +154,7 @@ VIEW_PARTS = {
     "external_id": string(255, minimum=0),
 }
 MODAL = shape(
-    {**KIND, "title": plain(24), "blocks": items(by_type(BLOCKS), most=VIEW_BLOCKS, least=0)},
+    {**KIND, "title": plain(24), "blocks": items(by_type(BLOCKS), max_items=VIEW_BLOCKS, min_items=0)},
     {
         **VIEW_PARTS,
         "submit": plain(24),
@@ -162,7 +164,7 @@ MODAL = shape(
         "submit_disabled": flag,
     },
 )
-HOME = shape({**KIND, "blocks": items(by_type(BLOCKS), most=VIEW_BLOCKS, least=0)}, VIEW_PARTS)
+HOME = shape({**KIND, "blocks": items(by_type(BLOCKS), max_items=VIEW_BLOCKS, min_items=0)}, VIEW_PARTS)
 
 
 def elements_of(block: Json) -> list[Json]:
@@ -197,8 +199,8 @@ def choices_not_offered(blocks: list[Json], at: str) -> Iterator[Problem]:
                 yield Problem("initial option must be one of the options", f"{at}/{index}")
 
 
-def problems_of_blocks(blocks: Any, at: str = "/blocks", *, most: int = MESSAGE_BLOCKS) -> list[Problem]:
-    found = list(items(by_type(BLOCKS), most=most, least=0)(blocks, at))
+def problems_of_blocks(blocks: Any, at: str = "/blocks", *, max_items: int = MESSAGE_BLOCKS) -> list[Problem]:
+    found = list(items(by_type(BLOCKS), max_items=max_items, min_items=0)(blocks, at))
     if not found:
         found += [*duplicates(blocks, at), *choices_not_offered(blocks, at)]
     return found
@@ -208,7 +210,7 @@ def problems_of_view(view: Any) -> list[Problem]:
     found = list(by_type({"modal": MODAL, "home": HOME})(view, "/view"))
     if found:
         return found
-    found += problems_of_blocks(view["blocks"], "/view/blocks", most=VIEW_BLOCKS)
+    found += problems_of_blocks(view["blocks"], "/view/blocks", max_items=VIEW_BLOCKS)
     has_inputs = any(block["type"] == "input" for block in view["blocks"])
     if view["type"] == "modal" and has_inputs and not view.get("submit"):
         found.append(Problem("missing required field: submit", "/view"))

@@ -71,7 +71,7 @@ class BotLink:
         body = urlencode(form).encode()
         return await self._send("command", body, "application/x-www-form-urlencoded", form, COMMANDS)
 
-    async def tell(self, event: Json) -> Delivery:
+    async def dispatch(self, event: Json) -> Delivery:
         """Sends an event; if it fails, retries in the background."""
         callback = event_callback(self._team, event)
         first = await self._send_event(callback, {})

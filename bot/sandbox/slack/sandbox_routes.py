@@ -100,8 +100,8 @@ class SandboxRoutes:
         return handler
 
     async def event(self, request: Request) -> Response:
-        told = Event.model_validate_json(await request.body())
-        return JSONResponse(acts.outcome(await self._link.tell(told.event), ""))
+        act = Event.model_validate_json(await request.body())
+        return JSONResponse(acts.outcome(await self._link.dispatch(act.event), ""))
 
     async def faults(self, request: Request) -> Response:
         """Replaces the list of faults; an empty list ends them."""

@@ -60,15 +60,15 @@ def anything(value: Any, at: str) -> Iterator[Problem]:
     yield from ()
 
 
-def items(each: Check, *, most: int, least: int = 1) -> Check:
+def items(each: Check, *, max_items: int, min_items: int = 1) -> Check:
     def check(value: Any, at: str) -> Iterator[Problem]:
         if not isinstance(value, list):
             yield Problem("must be an array", at)
             return
-        if len(value) < least:
-            yield Problem(f"no fewer than {least} items allowed", at)
-        if len(value) > most:
-            yield Problem(f"no more than {most} items allowed", at)
+        if len(value) < min_items:
+            yield Problem(f"no fewer than {min_items} items allowed", at)
+        if len(value) > max_items:
+            yield Problem(f"no more than {max_items} items allowed", at)
             return
         for index, item in enumerate(value):
             yield from each(item, f"{at}/{index}")

@@ -186,8 +186,8 @@ class EventCleaner:
         event = self._store.find(EVENTS, *key)
         if event is None:
             return None
-        said_again = event.get("lastTimestamp") or event.get("series", {}).get("lastObservedTime")
-        left = EVENT_SECONDS - clock.seconds_since(said_again or event["metadata"]["creationTimestamp"])
+        repeated_at = event.get("lastTimestamp") or event.get("series", {}).get("lastObservedTime")
+        left = EVENT_SECONDS - clock.seconds_since(repeated_at or event["metadata"]["creationTimestamp"])
         if left > 0:
             return left
         self._registry.delete(EVENTS, event)

@@ -140,7 +140,7 @@ class DeploymentController:
         _copy_annotations(deployment, replica_set, revision)
         replica_set["spec"]["replicas"] = self._first_size(deployment, sets)
         created = self._registry.create(REPLICA_SETS, namespace_of(deployment), replica_set)
-        self._tell_scaling(deployment, created, 0, created["spec"]["replicas"])
+        self._record_scaling(deployment, created, 0, created["spec"]["replicas"])
         rollout_status.note_created(self._registry, deployment, created)
         return created
 
@@ -236,13 +236,13 @@ class DeploymentController:
 
         self._registry.edit(REPLICA_SETS, replica_set, change)
         if size != before:
-            self._tell_scaling(deployment, replica_set, before, size)
+            self._record_scaling(deployment, replica_set, before, size)
         return bool(size != before)
 
-    def _tell_scaling(self, deployment: Obj, replica_set: Obj, before: int, after: int) -> None:
+    def _record_scaling(self, deployment: Obj, replica_set: Obj, before: int, after: int) -> None:
         direction = "up" if after >= before else "down"
         text = f"Scaled {direction} replica set {name_of(replica_set)} from {before} to {after}"
-        self._events.say(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
+        self._events.record(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
 
     def _clean_up(self, deployment: Obj) -> None:
         """Deletes old, empty ReplicaSets beyond the history limit once the rollout is complete."""

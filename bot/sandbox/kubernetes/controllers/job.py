@@ -79,16 +79,16 @@ class JobController:
         try:
             pod = self._registry.create(PODS, namespace_of(job), {"metadata": metadata, "spec": template["spec"]})
         except ApiError as refused:
-            self._events.say(JOBS, job, "Warning", "FailedCreate", f"Error creating: {refused}")
+            self._events.record(JOBS, job, "Warning", "FailedCreate", f"Error creating: {refused}")
             return False
-        self._events.say(JOBS, job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
+        self._events.record(JOBS, job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
         return True
 
     def _end(self, job: Obj, counts: dict[str, int], kind: str, reason: str, text: str) -> float | None:
-        self._events.say(JOBS, job, "Normal" if kind == "Complete" else "Warning", reason, text)
+        self._events.record(JOBS, job, "Normal" if kind == "Complete" else "Warning", reason, text)
         now = clock.stamp()
-        said = {"type": kind, "status": "True", "reason": reason, "message": text}
-        self._report(job, {**counts, "active": 0}, [{**said, "lastProbeTime": now, "lastTransitionTime": now}])
+        result = {"type": kind, "status": "True", "reason": reason, "message": text}
+        self._report(job, {**counts, "active": 0}, [{**result, "lastProbeTime": now, "lastTransitionTime": now}])
         return 0.0
 
     def _report(self, job: Obj, counts: dict[str, int], conditions: list[Obj]) -> None:

@@ -75,15 +75,15 @@ class NodeAutoscaler:
         if not obstacles and size < self._group.most:
             self._ready_at = now + self._group.seconds
             plan = f"[{{{GROUP} {size}->{size + 1} (max: {self._group.most})}}]"
-            self._say(pod, "TriggeredScaleUp", f"pod triggered scale-up: {plan}")
+            self._record(pod, "TriggeredScaleUp", f"pod triggered scale-up: {plan}")
             return
         reason = f"1 {obstacles[0]}" if obstacles else "1 max node group size reached"
-        self._say(pod, "NotTriggerScaleUp", f"pod didn't trigger scale-up: {reason}")
+        self._record(pod, "NotTriggerScaleUp", f"pod didn't trigger scale-up: {reason}")
 
-    def _say(self, pod: Obj, reason: str, message: str) -> None:
+    def _record(self, pod: Obj, reason: str, message: str) -> None:
         if (uid_of(pod), message) not in self._answered:
             self._answered.add((uid_of(pod), message))
-            self._events.say(PODS, pod, "Normal", reason, message)
+            self._events.record(PODS, pod, "Normal", reason, message)
 
     def _new_node(self) -> Obj:
         names = {name_of(node) for node in self._store.list(NODES)}

@@ -21,19 +21,19 @@ class Recorder:
         self._component = component
         self._new_style = new_style
 
-    def say(self, resource: Resource, about: Obj, kind: EventType, reason: str, message: str) -> None:
+    def record(self, resource: Resource, about: Obj, kind: EventType, reason: str, message: str) -> None:
         namespace = namespace_of(about) or "default"
         parent = self._registry.store.find(NAMESPACES, "", namespace)
         # A terminating namespace accepts no new events.
         if parent is None or is_terminating(parent):
             return
-        said = self._said_before(namespace, about, reason, message)
-        if said is not None:
-            self._registry.edit(EVENTS, said, self._count)
+        earlier = self._find_same(namespace, about, reason, message)
+        if earlier is not None:
+            self._registry.edit(EVENTS, earlier, self._count)
             return
         self._registry.create(EVENTS, namespace, self._event(resource, about, kind, reason, message))
 
-    def _said_before(self, namespace: str, about: Obj, reason: str, message: str) -> Obj | None:
+    def _find_same(self, namespace: str, about: Obj, reason: str, message: str) -> Obj | None:
         wanted = (uid_of(about), reason, message, self._component)
         for event in self._registry.store.list(EVENTS, namespace):
             have = (event["involvedObject"].get("uid"), event.get("reason"), event.get("message"))

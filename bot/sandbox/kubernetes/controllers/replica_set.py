@@ -101,15 +101,15 @@ class ReplicaSetController:
                 pod = self._registry.create(PODS, namespace_of(replica_set), copy.deepcopy(body))
             except ApiError as refused:
                 text = str(refused.body["message"])
-                self._events.say(REPLICA_SETS, replica_set, "Warning", "FailedCreate", f"Error creating: {text}")
+                self._events.record(REPLICA_SETS, replica_set, "Warning", "FailedCreate", f"Error creating: {text}")
                 return text
-            self._events.say(REPLICA_SETS, replica_set, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
+            self._events.record(REPLICA_SETS, replica_set, "Normal", "SuccessfulCreate", f"Created pod: {name_of(pod)}")
         return ""
 
     def _shrink(self, replica_set: Obj, active: list[Obj], count: int) -> None:
         for pod in victims(active, count):
             self._registry.delete(PODS, pod)
-            self._events.say(REPLICA_SETS, replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+            self._events.record(REPLICA_SETS, replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _report(self, replica_set: Obj, failure: str) -> float | None:
         spec = replica_set["spec"]

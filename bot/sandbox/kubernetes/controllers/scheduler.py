@@ -61,10 +61,10 @@ class Scheduler:
             return
         chosen = min(fitting, key=lambda node: self._rank(pod, node))
         self._registry.edit(PODS, pod, lambda new: new["spec"].update(nodeName=name_of(chosen)), "binding")
-        self._registry.edit(PODS, pod, lambda new: _tell(new, {"status": "True"}), "status")
+        self._registry.edit(PODS, pod, lambda new: _set_scheduled(new, {"status": "True"}), "status")
         where = f"{namespace_of(pod)}/{name_of(pod)}"
         text = f"Successfully assigned {where} to {name_of(chosen)}"
-        self._events.say(PODS, pod, "Normal", "Scheduled", text)
+        self._events.record(PODS, pod, "Normal", "Scheduled", text)
 
     def _rank(self, pod: Obj, node: Obj) -> tuple[Any, ...]:
         """Away from its siblings first, then by most free resources."""
@@ -81,8 +81,8 @@ class Scheduler:
         before = pod["status"].get("conditions") or []
         if any(one["type"] == "PodScheduled" and one.get("message") == message for one in before):
             return
-        self._registry.edit(PODS, pod, lambda new: _tell(new, refusal), "status")
-        self._events.say(PODS, pod, "Warning", "FailedScheduling", message)
+        self._registry.edit(PODS, pod, lambda new: _set_scheduled(new, refusal), "status")
+        self._events.record(PODS, pod, "Warning", "FailedScheduling", message)
 
 
 def unschedulable_message(reasons: dict[str, list[str]]) -> str:
@@ -194,7 +194,7 @@ def _is_waiting(pod: Obj) -> bool:
     return not pod["spec"].get("nodeName") and not is_terminal(pod) and not is_terminating(pod)
 
 
-def _tell(pod: Obj, said: Obj) -> None:
-    scheduled = {"type": "PodScheduled", "lastTransitionTime": clock.stamp(), "lastProbeTime": None, **said}
+def _set_scheduled(pod: Obj, condition: Obj) -> None:
+    scheduled = {"type": "PodScheduled", "lastTransitionTime": clock.stamp(), "lastProbeTime": None, **condition}
     status = pod["status"]
     status["conditions"] = with_condition(status.get("conditions") or [], scheduled)

@@ -178,16 +178,16 @@ class StatefulSetController:
             self._registry.create(PODS, namespace_of(workload), body)
         except ApiError as refused:
             text = f"create Pod {name} in StatefulSet {name_of(workload)} failed error: {refused}"
-            self._events.say(STATEFUL_SETS, workload, "Warning", "FailedCreate", text)
+            self._events.record(STATEFUL_SETS, workload, "Warning", "FailedCreate", text)
             self._is_refused = True
             return
         text = f"create Pod {name} in StatefulSet {name_of(workload)} successful"
-        self._events.say(STATEFUL_SETS, workload, "Normal", "SuccessfulCreate", text)
+        self._events.record(STATEFUL_SETS, workload, "Normal", "SuccessfulCreate", text)
 
     def _delete(self, workload: Obj, pod: Obj) -> None:
         self._registry.delete(PODS, pod)
         text = f"delete Pod {name_of(pod)} in StatefulSet {name_of(workload)} successful"
-        self._events.say(STATEFUL_SETS, workload, "Normal", "SuccessfulDelete", text)
+        self._events.record(STATEFUL_SETS, workload, "Normal", "SuccessfulDelete", text)
 
     # --- status
 
