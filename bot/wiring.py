@@ -186,7 +186,7 @@ def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_on
         firing=on.alertmanager,
         knows=runtime.route.knows,
         accept=runtime.accept_again,
-        tell=notify_once,
+        notify_once=notify_once,
     )
 
 

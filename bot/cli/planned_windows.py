@@ -36,7 +36,7 @@ async def plan_window(  # noqa: PLR0913 - the options of the command
             if off:
                 ends = Plan(command_id, kind, target, user=who)
                 if ended := await windows.end(ends):
-                    await windows.tell_of_end(ends)
+                    await windows.announce_end(ends)
                 return f"The {kind} of {target} is over." if ended else f"Nobody planned a {kind} of {target}."
             asked = Plan(command_id, kind, target, user=who, seconds=seconds(how_long), why=why)
             begun = await windows.begin(asked)

@@ -83,7 +83,7 @@ def result_lines(result: TableResult, *, quietly: bool, whole: bool = True) -> I
     for one in result.results:
         if one.deviation:
             yield f"✖ {name}: {one.case.name}\n    {one.deviation}"
-            for state, signals in list(one.unsaid.items())[-MAX_LISTED_STATES:]:
+            for state, signals in list(one.missing.items())[-MAX_LISTED_STATES:]:
                 yield f"    the case does not say what is read in '{state}': {', '.join(signals)}"
         elif not quietly:
             yield f"✔ {name}: {one.case.name}"

@@ -30,7 +30,7 @@ class BackOff:
 
     slow_seconds: float = SLOW_SECONDS
     first_seconds: float = TRIAL_EVERY_SECONDS
-    longest_seconds: float = TRIAL_EVERY_SECONDS
+    max_seconds: float = TRIAL_EVERY_SECONDS
     """Doubled after each trial that fails, up to this."""
     trial_seconds: float = 0.0
     """A trial that has not ended for so long is no longer waited for."""
@@ -121,7 +121,7 @@ class Circuit:
         return min(rest, max(self._back_off.first_seconds, at - self._trying_since))
 
     def _rest_longer(self, began: float) -> None:
-        self._rest_seconds = min(2 * self._rest_seconds, self._back_off.longest_seconds)
+        self._rest_seconds = min(2 * self._rest_seconds, self._back_off.max_seconds)
         self._trial_at = began + self._rest_seconds
 
     def _answered(self) -> None:

@@ -40,11 +40,11 @@ class KeepEpoch:
         firing: FiringAlerts | None,
         knows: Knows,
         accept: Accept,
-        tell: Announce,
+        notify_once: Announce,
     ) -> None:
         """`firing`: None if Alertmanager's address is not set."""
         self._epochs, self._clock, self._old_cards, self._firing = epochs, clock, old_cards, firing
-        self._knows, self._accept, self._tell = knows, accept, tell
+        self._knows, self._accept, self._notify_once = knows, accept, notify_once
         self._epoch: Epoch | None = None
         self._server, self._highest = "", 0
         self._started_at = clock.now()
@@ -55,7 +55,7 @@ class KeepEpoch:
         seen = await self._epochs.look()
         before, self._epoch = self._epoch, seen.epoch or await self._begin(seen)
         if before is None or before.epoch_id != self._epoch.epoch_id:
-            self._say_what_was_lost(self._epoch)
+            self._report_loss(self._epoch)
         else:
             await self._look_for_lost_writes(seen)
         self._server = seen.server or self._server
@@ -71,7 +71,7 @@ class KeepEpoch:
         epoch = self._epoch
         if epoch is not None and epoch.matters(self._clock.now()):
             text = announcement(epoch, reads_alertmanager=self._firing is not None)
-            await self._tell(f"epoch/{epoch.epoch_id}", text)
+            await self._notify_once(f"epoch/{epoch.epoch_id}", text)
 
     async def _reopen(self) -> None:
         if self._firing is None:
@@ -100,7 +100,7 @@ class KeepEpoch:
         epoch = self._epoch
         return {"redis": notice(epoch)} if epoch is not None and epoch.matters(self._clock.now()) else {}
 
-    def _say_what_was_lost(self, epoch: Epoch) -> None:
+    def _report_loss(self, epoch: Epoch) -> None:
         """At each start except the first, checks what fires: a failover while no bot was running went unnoticed."""
         if epoch.matters(self._clock.now()):
             log.error("storage.emptied", why=epoch.why, began_at=epoch.began_at, incidents_after=epoch.after)

@@ -19,7 +19,7 @@ from bot.flow.ports.storage import EVERYTHING, CallClaims, HaltWord, RunStore
 log = structlog.get_logger()
 AT_A_TIME = 10
 """Incidents per round, which is a second: presses must not wait for it, and Slack updates cards more slowly anyway."""
-LOOKS = 2
+CHECKS_PER_INCIDENT = 2
 """A run learns only after a first check that a call was stopped just at a resume."""
 STOPPED = "the kill switch"
 """Its call was stopped before the run had received a halt."""
@@ -46,7 +46,7 @@ class KeepHalts:
         """`changed` is called when a halt or its author has changed; while `is_busy`, no incident is notified."""
         self._runs, self._claims, self._wake, self._changed, self._is_busy = runs, claims, wake, changed, is_busy
         self._kept: Mapping[str, str] | None = None
-        self._looks: dict[str, int] = {}
+        self._checks: dict[str, int] = {}
         """How often each incident was checked since the switch changed for it."""
         self._is_done = False
 
@@ -58,16 +58,18 @@ class KeepHalts:
             return
         still_open = await self._runs.open_incidents()
         # An incident that was closed and reopened is checked again.
-        self._looks = {one: self._looks.get(one, 0) for one in still_open}
-        left = sorted((one for one in still_open if self._looks[one] < LOOKS), key=self._looks.__getitem__)
+        self._checks = {one: self._checks.get(one, 0) for one in still_open}
+        left = sorted(
+            (one for one in still_open if self._checks[one] < CHECKS_PER_INCIDENT), key=self._checks.__getitem__
+        )
         word = await self._claims.halt_word() if left else HaltWord()
         for incident_id in left[:AT_A_TIME]:
             try:
                 await self._bring_in_line(incident_id, halts, word)
             except NewerFormError as error:
                 log.info("halt.left", reason=str(error))
-            self._looks[incident_id] += 1
-        self._is_done = all(looks >= LOOKS for looks in self._looks.values())
+            self._checks[incident_id] += 1
+        self._is_done = all(count >= CHECKS_PER_INCIDENT for count in self._checks.values())
 
     def _notice(self, halts: Mapping[str, str]) -> None:
         """Resets the count of checks for incidents whose switch has changed."""
@@ -75,10 +77,10 @@ class KeepHalts:
             return
         before = self._kept
         if before is None or before.get(EVERYTHING) != halts.get(EVERYTHING):
-            self._looks = {}
+            self._checks = {}
         else:
-            same = {one for one in self._looks if before.get(one) == halts.get(one)}
-            self._looks = {one: looks for one, looks in self._looks.items() if one in same}
+            same = {one for one in self._checks if before.get(one) == halts.get(one)}
+            self._checks = {one: count for one, count in self._checks.items() if one in same}
         self._kept, self._is_done = halts, False
         self._changed()
 

@@ -35,7 +35,7 @@ class KeepWindows:
         """By window, the incidents that this process has not checked yet; the last one is next."""
 
     async def once(self) -> None:
-        """Notifies some incidents. What another process has told is stored once by its id."""
+        """Notifies some incidents. What another process has sent too is stored once, by its id."""
         at = await self._runs.now()
         planned = await self._restrictions.planned(at)
         windows = {_about(window): window for window in planned if window.user}
@@ -50,11 +50,11 @@ class KeepWindows:
         # A freeze comes first, because it takes buttons away.
         for about, window in sorted(windows.items(), key=lambda item: item[1].kind != "freeze"):
             while room and (left := self._left[about]):
-                await self._tell(window, left[-1], about, open_now)
+                await self._notify(window, left[-1], about, open_now)
                 left.pop()
                 room -= 1
 
-    async def _tell(
+    async def _notify(
         self, window: PlannedWindow, incident_id: str, about: str, open_now: Sequence[PlannedWindow]
     ) -> None:
         try:

@@ -34,7 +34,7 @@ class LivePlaybooks:
         self._seen = self._settling = look()
         self._library = read()
         self._announced: dict[str, tuple[Fault, ...]] = {}
-        self._not_told: set[str] = set()
+        self._unannounced: set[str] = set()
         _log(self._library.faults)
 
     @property
@@ -91,11 +91,11 @@ class LivePlaybooks:
         try:
             await self._notify_once(about, text)
         except MessengerError as error:  # the next round, a second later, retries it
-            if file not in self._not_told:
+            if file not in self._unannounced:
                 log.warning("playbooks.not_told", file=file, reason=str(error))
-            self._not_told.add(file)
+            self._unannounced.add(file)
             return False
-        self._not_told.discard(file)
+        self._unannounced.discard(file)
         return True
 
 

@@ -52,9 +52,9 @@ class PlanWindows:
         Raises `ValueError` with the reason for the person.
         """
         targets = targets_of(plan.targets)
-        longest = MAX_SECONDS[plan.kind]
-        if not 0 < plan.seconds <= longest:
-            raise ValueError(f"a {plan.kind} lasts more than 0 and at most {longest / 3600:g} hours")
+        max_seconds = MAX_SECONDS[plan.kind]
+        if not 0 < plan.seconds <= max_seconds:
+            raise ValueError(f"a {plan.kind} lasts more than 0 and at most {max_seconds / 3600:g} hours")
         if not plan.why.strip():
             raise ValueError("a reason is needed: people see it as long as it lasts")
         now = await self._runs.now()
@@ -69,7 +69,7 @@ class PlanWindows:
         """Ends a window early; False if people planned none for these targets. Raises `ValueError`."""
         return await self._windows.end(plan.kind, targets_of(plan.targets))
 
-    async def tell_of_end(self, plan: Plan) -> None:
+    async def announce_end(self, plan: Plan) -> None:
         """Puts the end of the window on the timelines of its open incidents, however many there are."""
         ended = PlannedWindow(kind=plan.kind, targets=targets_of(plan.targets), starts_at=0.0, ends_at=0.0)
         text = f"{plan.kind.capitalize()} ended by {plan.user_name or plan.user}"

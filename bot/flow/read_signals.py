@@ -186,10 +186,10 @@ class ReadSignals:
     def _with_source(self, reading: Reading, spec: SampledSpec | ComparedSignal, context: ReadContext) -> Reading:
         """Adds the source and the request to the reading, whatever its result: the timeline shows both."""
         query = reading.query or spec.model_dump_json(exclude_defaults=True)
-        told = {"source": self._history.source, "query": query}
+        added = {"source": self._history.source, "query": query}
         if reading.unknown and (why := self._why_unsampled(context.target)):
-            told["unknown"] = f"{reading.unknown}; {why}"
-        return reading.model_copy(update=told)
+            added["unknown"] = f"{reading.unknown}; {why}"
+        return reading.model_copy(update=added)
 
     async def _ask(self, name: str, spec: ProbeSignal, context: ReadContext, snapshot: _ReadOnce) -> Reading:
         probe = self._probes.get(spec.probe)
@@ -223,8 +223,8 @@ class ReadSignals:
 def _asked_of(reading: Reading, request: ProbeRequest) -> Reading:
     """Adds what a reader needs to verify the reading, even if the probe had no result."""
     probe = request.spec.probe
-    told = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or request.at}
-    return reading.model_copy(update=told)
+    added = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or request.at}
+    return reading.model_copy(update=added)
 
 
 class _ReadOnce:

@@ -43,7 +43,7 @@ class CaseResult:
     deviation: str
     """Empty if everything is as expected."""
     rehearsed: Rehearsed
-    unsaid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values that were read but are missing in the table, by the state that read them."""
 
 
@@ -106,8 +106,9 @@ def together(results: Sequence[TableResult]) -> list[TableResult]:
 
 def settings_of(written: Circumstances) -> dict[str, str]:
     """The settings after `--set`."""
-    said = written.settings.items()
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in said}
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in written.settings.items()
+    }
 
 
 async def play_case(case: Case, bundle: Bundle) -> CaseResult:
@@ -118,7 +119,7 @@ async def play_case(case: Case, bundle: Bundle) -> CaseResult:
     run = opened("INC-1", alert.alert, TARGET, bundle)
     opening = by_hand(case, playbook) if case.opened_by == "hand" else alert
     rehearsed = await DryRun(run, bundle, met, clock).play(opening)
-    return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed, met.unsaid)
+    return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed, met.missing)
 
 
 def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
@@ -147,7 +148,7 @@ class AsWritten:
         self._written, self._playbook, self._clock = written, playbook, clock
         self._run: Run | None = None
         self._asked: dict[str, list[str]] = {}
-        self.unsaid: dict[str, tuple[str, ...]] = {}
+        self.missing: dict[str, tuple[str, ...]] = {}
 
     @property
     def signals(self) -> Signals:
@@ -160,7 +161,7 @@ class AsWritten:
         given = given_at(self._written, run.state, times_in(run)) if run else self._written.given
         missing = tuple(name for name in wanted if given.get(name) is None)
         if run is not None and missing:
-            self.unsaid[run.state] = missing
+            self.missing[run.state] = missing
         return {name: reading_of(name, spec, given.get(name), at=self._clock.now) for name, spec in wanted.items()}
 
     async def sample(self, context: ReadContext) -> None:
@@ -180,11 +181,11 @@ class AsWritten:
         asked = self._asked.setdefault(question.state, [])
         if question.question_id not in asked:
             asked.append(question.question_id)
-        said = nth(self._written.answers.get(question.state), len(asked))
-        if isinstance(said, Answer):
-            return said.choice, said.fields
-        if said is None or said == "expired" or said in question.choices:
-            return said
+        answer = nth(self._written.answers.get(question.state), len(asked))
+        if isinstance(answer, Answer):
+            return answer.choice, answer.fields
+        if answer is None or answer == "expired" or answer in question.choices:
+            return answer
         return None
 
     def _end_of_other(self, run: Run) -> str | None:

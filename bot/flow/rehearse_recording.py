@@ -57,8 +57,8 @@ class OverRecording(AsWritten):
 
     def answer(self, run: Run) -> str | tuple[str, Mapping[str, float | str]] | None:
         question = run.open_question
-        said = super().answer(run)
-        return said if said is not None or question is None else self._ask(question)
+        answer = super().answer(run)
+        return answer if answer is not None or question is None else self._ask(question)
 
     def still_the_same(self, run: Run) -> bool:
         return False

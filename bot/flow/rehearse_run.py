@@ -40,7 +40,7 @@ from bot.domain.signals.signal import Reading
 from bot.flow.handlers.judge import JudgeHandler
 from bot.flow.handlers.plan import arguments_of
 from bot.flow.handlers.read import ReadHandler
-from bot.flow.handlers.watch import HELD, LOOKS_THAT_AGREE, WatchHandler, held_seconds
+from bot.flow.handlers.watch import HELD, SAMPLES_THAT_AGREE, WatchHandler, held_seconds
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later
 from bot.flow.ports.readings import Signals
 from bot.flow.ports.storage import Owed, WatchSample
@@ -106,7 +106,7 @@ class MemoryWatchLog:
         return tuple(self._ticks[visit])
 
     def holds(self, visit: int) -> bool:
-        return bool(self._ticks[visit]) and all(said == HELD for said in self._ticks[visit][-1].parts.values())
+        return bool(self._ticks[visit]) and all(status == HELD for status in self._ticks[visit][-1].parts.values())
 
 
 class Everybody:
@@ -144,11 +144,11 @@ class DryRun:
         self._proposed: list[Proposed] = []
         self._owed: dict[str, _Due] = {}
         self._pressed: set[tuple[str, str]] = set()
-        self._told = ""
+        self._notice = ""
         self._number = 0
         self._read = ReadHandler(met.signals, self._playbook_of)
-        self._looks = MemoryWatchLog()
-        self._watch = WatchHandler(self._read, self._looks, self._playbook_of)
+        self._samples = MemoryWatchLog()
+        self._watch = WatchHandler(self._read, self._samples, self._playbook_of)
         self._handlers: Mapping[str, Handler] = {
             "read_signals": self._read,
             "watch_signals": self._watched,
@@ -156,7 +156,7 @@ class DryRun:
             "apply_step": self._applied,
             "judge_press": JudgeHandler(Everybody()),
             "show_in_slack": self._shown,
-            "tell": self._tell,
+            "tell": self._notified,
         }
 
     async def play(self, opening: AlertChanged | OpenedByHand) -> Rehearsed:
@@ -226,7 +226,7 @@ class DryRun:
         press = self._press()
         if isinstance(press, Press):
             if (press.about, press.user) in self._pressed:
-                return self._told or f"the press '{press.value or press.action}' changes nothing"
+                return self._notice or f"the press '{press.value or press.action}' changes nothing"
             self._pressed.add((press.about, press.user))
             self._happens(Pressed(event_id=press.press_id, press=press))
             return ""
@@ -247,10 +247,10 @@ class DryRun:
     def _press(self) -> Press | Silence | None:
         request, question = self.run.open_request, self.run.open_question
         if question is not None:
-            said = self._met.answer(self.run)
-            if said is None or said in ("silence", "expired"):
-                return None if said is None else "silence"
-            choice, fields = (said, {}) if isinstance(said, str) else said
+            answer = self._met.answer(self.run)
+            if answer is None or answer in ("silence", "expired"):
+                return None if answer is None else "silence"
+            choice, fields = (answer, {}) if isinstance(answer, str) else answer
             return self._made("choose", question.question_id, value=choice, fields=fields)
         if request is not None:
             outcome = self._outcome(self.run)
@@ -283,23 +283,23 @@ class DryRun:
         watch = self.run.watch
         if not isinstance(result, Later) or watch is None or not self._met.still_the_same(context.run):
             return result
-        if not self._looks.holds(context.run.visit):
+        if not self._samples.holds(context.run.visit):
             # A condition that does not hold now will not hold by waiting.
             return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
         return replace(
-            result, after_seconds=await self._looks_alike(context.run, effect.state, result.after_seconds, watch)
+            result, after_seconds=await self._seconds_until_held(context.run, effect.state, result.after_seconds, watch)
         )
 
-    async def _looks_alike(self, run: Run, state: str, every: float, watch: ActiveWatch) -> float:
+    async def _seconds_until_held(self, run: Run, state: str, every: float, watch: ActiveWatch) -> float:
         """Returns the seconds until a condition has held long enough; keeps the samples until then: all are equal."""
         playbook = await self._playbook_of(run)
-        written, samples = playbook.state(state), self._looks.of(run.visit)
-        if not isinstance(written, WatchState) or len(samples) < LOOKS_THAT_AGREE:
+        written, samples = playbook.state(state), self._samples.of(run.visit)
+        if not isinstance(written, WatchState) or len(samples) < SAMPLES_THAT_AGREE:
             return every
         now, left = self._clock.now, playbook.seconds(written.for_) - held_seconds(samples, every)
         count = math.ceil(min(left, watch.until - now) / every)
         for number in range(1, count):
-            self._looks.keep(run.visit, replace(samples[-1], at=now + number * every))
+            self._samples.keep(run.visit, replace(samples[-1], at=now + number * every))
         return max(count, 1) * every
 
     async def _given_verdict(self, context: EffectContext, effect: WatchSignals, verdict: str) -> Done:
@@ -359,8 +359,8 @@ class DryRun:
         return Done((StepSettled.model_validate(event),))
 
     def _came_back(self, run: Run) -> dict[str, Reading]:
-        said, verb = dict(self._met.came_back(run)), run.change.verb if run.change else ""
-        return {verb: Reading(name=verb, fields=said, at=self._clock(), source="the table")} if said else {}
+        fields, verb = dict(self._met.came_back(run)), run.change.verb if run.change else ""
+        return {verb: Reading(name=verb, fields=fields, at=self._clock(), source="the table")} if fields else {}
 
     async def _shown(self, context: EffectContext, effect: ShowInSlack) -> Done:
         """A message counts as shown in Slack as soon as it is wanted: requests count their time from there."""
@@ -370,6 +370,6 @@ class DryRun:
         slot = waiting.slot
         return Done((Posted(event_id=f"posted/{slot}", slot=slot, ts="0", channel="-"),))
 
-    async def _tell(self, context: EffectContext, effect: Any) -> Done:
-        self._told = effect.text
+    async def _notified(self, context: EffectContext, effect: Any) -> Done:
+        self._notice = effect.text
         return Done()

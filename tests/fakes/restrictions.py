@@ -35,7 +35,7 @@ class MemoryWindowService:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self.windows, self.alerts = now, MemoryWindows(), list[HeldAlert]()
-        self.told: list[str] = []
+        self.announced: list[str] = []
         """The targets whose incidents were told of an end."""
 
     async def open(self) -> Sequence[PlannedWindow]:
@@ -58,8 +58,8 @@ class MemoryWindowService:
     async def end(self, plan: Plan) -> bool:
         return await self.windows.end(plan.kind, targets_of(plan.targets))
 
-    async def tell_of_end(self, plan: Plan) -> None:
-        self.told.append(plan.targets)
+    async def announce_end(self, plan: Plan) -> None:
+        self.announced.append(plan.targets)
 
 
 def restrictions(*windows: PlannedWindow, observing: Observing | None = None) -> Restrictions:

@@ -125,7 +125,7 @@ def test_while_a_trial_is_under_way_the_others_fail_at_once(dependency: Dependen
 
 
 def test_what_comes_while_a_trial_is_under_way_need_not_wait_for_the_next_one() -> None:
-    dependency = Dependency(BackOff(first_seconds=1.0, longest_seconds=8.0, trial_seconds=10.0)).silent()
+    dependency = Dependency(BackOff(first_seconds=1.0, max_seconds=8.0, trial_seconds=10.0)).silent()
     dependency.at += 1.0
     with dependency.circuit.asking():
         assert told_to_wait(dependency) == 1.0
@@ -137,7 +137,7 @@ def test_what_comes_while_a_trial_is_under_way_need_not_wait_for_the_next_one() 
 
 
 def test_after_a_trial_without_an_answer_all_wait_for_the_next_one() -> None:
-    dependency = Dependency(BackOff(first_seconds=1.0, longest_seconds=8.0, trial_seconds=10.0)).silent()
+    dependency = Dependency(BackOff(first_seconds=1.0, max_seconds=8.0, trial_seconds=10.0)).silent()
     dependency.at += 1.0
     with pytest.raises(TimeoutError):
         dependency.ask(TimeoutError(), seconds=0.5)

@@ -11,7 +11,7 @@ from bot.domain.incidents.effect import DrawPath
 from bot.domain.incidents.run import Run
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.picture.picture import Picture
-from bot.flow.handlers.draw_path import DrawPathHandler, way_picture
+from bot.flow.handlers.draw_path import DrawPathHandler, path_picture
 from bot.flow.perform_effect import EffectContext
 from bot.flow.ports.people import Displayed, Draw
 from bot.flow.ports.storage import Owed
@@ -89,6 +89,6 @@ async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
 def test_a_fragment_is_one_row_and_current_while_the_run_is_in_it() -> None:
     compiled = load_text(WITH_FRAGMENT, fragments={"calm_down": FRAGMENT})
     inside = run(state="rest_wait", path=("look", "choose", "rest_wait"))
-    rows = {row.name: row for row in way_picture(inside, compiled).rows}
+    rows = {row.name: row for row in path_picture(inside, compiled).rows}
     assert "rest_wait" not in rows
     assert rows["rest"].is_current

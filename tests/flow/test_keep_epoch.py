@@ -53,7 +53,7 @@ class Outside:
             raise SourceError("Alertmanager: ConnectError")
         return self.fires
 
-    async def tell(self, about: str, text: str) -> None:
+    async def announce(self, about: str, text: str) -> None:
         if not self.hears:
             raise MessengerError("not_in_channel", lasting=False)
         self.told.setdefault(about, text)
@@ -78,7 +78,8 @@ class Process:
         )
         self.epoch = KeepEpoch(
             epochs, time,
-            old_cards=outside.old_cards, firing=outside, knows=self.route.knows, accept=self.accept, tell=outside.tell,
+            old_cards=outside.old_cards, firing=outside, knows=self.route.knows, accept=self.accept,
+            notify_once=outside.announce,
         )  # fmt: skip
 
     async def accept(self, alerts: Sequence[Alert]) -> None:

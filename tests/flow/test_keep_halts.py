@@ -10,7 +10,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.event import ALL, Commanded
 from bot.domain.incidents.run import ActiveChange
-from bot.flow.keep_halts import AT_A_TIME, LOOKS, KeepHalts
+from bot.flow.keep_halts import AT_A_TIME, CHECKS_PER_INCIDENT, KeepHalts
 from bot.flow.receive_input import ReceiveInput
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
@@ -170,7 +170,7 @@ async def test_a_halt_of_one_incident_looks_at_no_other(
     store: RedisStore, hear: ReceiveInput, halts: KeepHalts, woken: list[str]
 ) -> None:
     await opened(store, "INC-1", "INC-2")
-    for _ in range(LOOKS):
+    for _ in range(CHECKS_PER_INCIDENT):
         await halts.once()
     run = await store.load("INC-2")
     assert run is not None

@@ -22,8 +22,8 @@ from bot.domain.incidents.run import ActiveChange, Run
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.apply import (
+    CHECKS_APART_SECONDS,
     LOOK_EVERY_SECONDS,
-    LOOKS_APART_SECONDS,
     ONE_TURN_SECONDS,
     PATIENCE_SECONDS,
     ROOM_TAKEN,
@@ -105,7 +105,7 @@ class Outside:
         return self.at
 
     async def pause(self, seconds: float) -> None:
-        assert seconds in (LOOK_EVERY_SECONDS, *LOOKS_APART_SECONDS)
+        assert seconds in (LOOK_EVERY_SECONDS, *CHECKS_APART_SECONDS)
         self.at += seconds
 
     async def playbook_of(self, run: Run) -> Any:

@@ -242,7 +242,7 @@ async def test_a_planned_window_is_on_the_timelines_of_its_open_incidents(scene:
     assert (await told(scene)).count("note: Freeze until") == 1
     ends = replace(plan, command_id="c3")
     assert await service.end(ends)
-    await service.tell_of_end(ends)
+    await service.announce_end(ends)
     await turns(bot, scene)
     assert "note: Freeze ended by ana" in await told(scene)
 

@@ -60,7 +60,7 @@ SDK_LOG = logging.getLogger("slack_sdk.web")
 SDK_LOG.setLevel(logging.INFO)
 
 
-BACK_OFF = BackOff(slow_seconds=0.0, first_seconds=1.0, longest_seconds=5.0, trial_seconds=TIMEOUT_SECONDS)
+BACK_OFF = BackOff(slow_seconds=0.0, first_seconds=1.0, max_seconds=5.0, trial_seconds=TIMEOUT_SECONDS)
 
 
 class SlackCircuits:

@@ -134,7 +134,7 @@ class WindowService(Protocol):
         """False when people planned none for these targets. Raise `ValueError`."""
         ...
 
-    async def tell_of_end(self, plan: Plan) -> None:
+    async def announce_end(self, plan: Plan) -> None:
         """Note the end on the timelines of all its open incidents, which may take a while."""
         ...
 

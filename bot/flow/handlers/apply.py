@@ -41,7 +41,7 @@ log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 1.0
 ONE_TURN_SECONDS = 20.0
 """A wait is put back after this long, so that nothing blocks an effect slot for minutes."""
-LOOKS_APART_SECONDS = (2.0, 4.0)
+CHECKS_APART_SECONDS = (2.0, 4.0)
 """Pauses between checks while a check contradicts a granted call."""
 UNCLEAR_ATTEMPTS = 3
 CLOCK_STEP_SECONDS = 5.0
@@ -257,10 +257,10 @@ class ApplyCall:
     ) -> Done | Later:
         """Waits with the request until it ends; a halt or a lost lease ends it early."""
 
-        async def tell(text: str) -> None:
+        async def report(text: str) -> None:
             await self._runs.append(context.incident_id, self._progress(context, effect, text))
 
-        made = await self._generate(context, approved, call, tell)
+        made = await self._generate(context, approved, call, report)
         if context.lost.is_set():
             return Later(0.0)
         readings = {made.reading.name: made.reading} if made.reading else {}
@@ -315,7 +315,7 @@ class ApplyCall:
         if (advice := await self._restrictions.advice(context.run, at=context.now, takes_back=back)) is not None:
             return self._settled(effect, "lapsed", f"it is only advised now: {advice.text}")
         against = await self._against(context, effect, request, at=context.now)
-        for seconds in LOOKS_APART_SECONDS:
+        for seconds in CHECKS_APART_SECONDS:
             if against is None or _settlements(against)[0].result == "not_needed" or context.lost.is_set():
                 break
             await self._pause(seconds)
@@ -374,7 +374,7 @@ class ApplyCall:
         started = change.step_started_at if change else context.now
         playbook = await self._playbook_of(context.run)
         read_context = context_of(context.run, playbook.settings)
-        said = change.progress if change else ""
+        reported = change.progress if change else ""
         now, turn_ends = context.now, context.now + ONE_TURN_SECONDS
         while now < turn_ends and not context.lost.is_set():
             try:
@@ -387,9 +387,9 @@ class ApplyCall:
                 return self._settled(effect, state, text, readings=await self._given(context, wait, at=now))
             if now - started > wait.within_seconds:
                 return self._settled(effect, "failed", f"not seen within {wait.within_seconds:.0f} s: {text}")
-            if text != said:
+            if text != reported:
                 await self._runs.append(context.incident_id, self._progress(context, effect, text))
-                said = text
+                reported = text
             await self._pause(LOOK_EVERY_SECONDS)
             now = await self._runs.now()
         return Later(0.0)

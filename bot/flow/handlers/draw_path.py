@@ -30,7 +30,7 @@ class DrawPathHandler:
         run = context.run
 
         async def content() -> bytes:
-            drawing = way_picture(run, await self._playbook_of(run))
+            drawing = path_picture(run, await self._playbook_of(run))
             # Drawing takes most of a second and must not delay button presses.
             return await asyncio.to_thread(self._draw, drawing)
 
@@ -53,5 +53,5 @@ class DrawForChannel:
         await self._share(channel, f"{compiled.name}.png", content, comment)
 
 
-def way_picture(run: Run, compiled: CompiledPlaybook) -> Picture:
+def path_picture(run: Run, compiled: CompiledPlaybook) -> Picture:
     return overview(compiled, path=run.findings.path, current=run.state if run.is_open else "")

@@ -26,7 +26,7 @@ from bot.flow.ports.storage import CallClaims, RunStore
 log = structlog.get_logger()
 LOOK_EVERY_SECONDS = 0.5
 """The pool is full for only a moment at the end: a longer interval would miss the last blocks."""
-TELL_EVERY_SECONDS = 15.0
+REPORT_EVERY_SECONDS = 15.0
 BESIDE_SECONDS = 120.0
 """For what is read before and after the generation."""
 
@@ -64,7 +64,7 @@ class GenerateOnReplica:
         self._claims, self._runs, self._pause = claims, runs, pause
 
     async def __call__(
-        self, context: EffectContext, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]
+        self, context: EffectContext, approved: Approved, call: Call, report: Callable[[str], Awaitable[None]]
     ) -> Made:
         context.may_take(float(call.body["within_seconds"]) + BESIDE_SECONDS)
         try:
@@ -80,7 +80,7 @@ class GenerateOnReplica:
             return Made("failed", f"nothing was sent to {replica.name}: {seen}")
         sending = asyncio.create_task(self._generations.generate(approved, call, replica))
         try:
-            watched = await self._watch(context, call, replica, sending, tell)
+            watched = await self._watch(context, call, replica, sending, report)
             generated = await sending if not watched.ended_because else None
         finally:
             sending.cancel()
@@ -93,9 +93,9 @@ class GenerateOnReplica:
         call: Call,
         replica: Replica,
         sending: asyncio.Task[Generated],
-        tell: Callable[[str], Awaitable[None]],
+        report: Callable[[str], Awaitable[None]],
     ) -> _Watched:
-        watched, began, told_at = _Watched([]), context.now, context.now
+        watched, began, reported_at = _Watched([]), context.now, context.now
         while not sending.done():
             now = await self._runs.now()
             if context.lost.is_set():
@@ -107,9 +107,9 @@ class GenerateOnReplica:
             if watched.ended_because:
                 return watched
             watched.during.append(await self._look(replica))
-            if now - told_at >= TELL_EVERY_SECONDS:
-                told_at = now
-                await tell(_progress(watched.during[-1], now - began))
+            if now - reported_at >= REPORT_EVERY_SECONDS:
+                reported_at = now
+                await report(_progress(watched.during[-1], now - began))
             await self._pause(LOOK_EVERY_SECONDS)
         return watched
 

@@ -73,8 +73,8 @@ class PlanHandler:
         if not until:
             return result
         text = f"{BREAKER_OPEN}: it lets nothing through before {datetime.fromtimestamp(until, UTC):%H:%M} UTC. {RESET}"
-        told = Circumstance(name="breaker", grade="warning", text=text)
-        warned = plan.model_copy(update={"circumstances": (*plan.circumstances, told)})
+        warning = Circumstance(name="breaker", grade="warning", text=text)
+        warned = plan.model_copy(update={"circumstances": (*plan.circumstances, warning)})
         return result.model_copy(update={"plan": warned})
 
     async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:

@@ -23,8 +23,8 @@ from bot.flow.ports.storage import WatchLog, WatchSample
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "unknown"
 MIN_SECONDS, MAX_SECONDS = 1.0, 15.0
 REFRESH_SECONDS = 60.0
-LOOKS_THAT_AGREE = 2
-"""One look may fall on a moment that is unlike the rest."""
+SAMPLES_THAT_AGREE = 2
+"""One sample may fall on a moment that is unlike the rest."""
 
 
 class WatchHandler:
@@ -54,7 +54,7 @@ class WatchHandler:
             return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
         # Nobody has to wait for the rest of a time in which it cannot hold long enough any more.
         left = max(0.0, context.run.watch.until - context.now)
-        if not left or held_for + left + LOOKS_THAT_AGREE * every < wanted:
+        if not left or held_for + left + SAMPLES_THAT_AGREE * every < wanted:
             return self._too_late(effect, sample, readings, held_for, wanted)
         if not _is_due(context, samples, readings):
             return Later(every)
@@ -62,14 +62,14 @@ class WatchHandler:
         seen = playbook.watch_values(effect.state, lacking, values, units_of(readings))
         text = f"not yet: {seen}" if lacking else f"yes, and must stay so for {short(wanted)}"
         event_id = f"progress/{effect.effect_id}/{sample.at}"
-        told = Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings))
-        return Later(every, (told,))
+        progress = Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings))
+        return Later(every, (progress,))
 
     def _too_late(
         self, effect: WatchSignals, sample: WatchSample, readings: Mapping[str, Reading], held_for: float, wanted: float
     ) -> Done:
-        is_unknown = any(said.startswith(UNKNOWN) for said in sample.parts.values())
-        lacking = "; ".join(f"{part}: {said}" for part, said in sample.parts.items() if said != HELD)
+        is_unknown = any(status.startswith(UNKNOWN) for status in sample.parts.values())
+        lacking = "; ".join(f"{part}: {status}" for part, status in sample.parts.items() if status != HELD)
         detail = f"held only {held_for:.0f} of {wanted:.0f} s" + (f" ({lacking})" if lacking else "")
         return self._verdict(effect, "unknown" if is_unknown else "not_held", sample, readings, detail)
 
@@ -119,7 +119,7 @@ def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
     newest = None
     since = None
     for sample in reversed(samples):
-        holds = all(said == HELD for said in sample.parts.values())
+        holds = all(status == HELD for status in sample.parts.values())
         if not holds or (since is not None and since - sample.at > 2 * every + MIN_SECONDS):
             break
         since = sample.at
@@ -128,17 +128,17 @@ def held_seconds(samples: Sequence[WatchSample], every: float) -> float:
 
 
 def agreed(samples: Sequence[WatchSample]) -> str:
-    """Returns what the two newest looks show alike: `held`, `not_held`, or nothing."""
-    if len(samples) < LOOKS_THAT_AGREE:
+    """Returns what the two newest samples show alike: `held`, `not_held`, or nothing."""
+    if len(samples) < SAMPLES_THAT_AGREE:
         return ""
-    newest = [set(sample.parts.values()) for sample in samples[-LOOKS_THAT_AGREE:]]
-    if all(said == {HELD} for said in newest):
+    newest = [set(sample.parts.values()) for sample in samples[-SAMPLES_THAT_AGREE:]]
+    if all(status == {HELD} for status in newest):
         return "held"
-    return "not_held" if all(NOT_HELD in said for said in newest) else ""
+    return "not_held" if all(NOT_HELD in status for status in newest) else ""
 
 
 def _lacking(sample: WatchSample) -> tuple[str, ...]:
-    return tuple(part for part, said in sample.parts.items() if said != HELD)
+    return tuple(part for part, status in sample.parts.items() if status != HELD)
 
 
 def _is_due(context: EffectContext, samples: Sequence[WatchSample], readings: Mapping[str, Reading]) -> bool:

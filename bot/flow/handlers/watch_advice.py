@@ -98,7 +98,9 @@ def _parts(
 
 
 def _lacking(sample: WatchSample) -> str:
-    lacking = [part if said == NOT_HELD else f"{part} ({said})" for part, said in sample.parts.items() if said != HELD]
+    lacking = [
+        part if status == NOT_HELD else f"{part} ({status})" for part, status in sample.parts.items() if status != HELD
+    ]
     return f"waits until {' and '.join(lacking)}" if lacking else ""
 
 

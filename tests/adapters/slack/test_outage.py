@@ -79,7 +79,7 @@ async def test_while_slack_fails_one_call_tries_for_all(bench: Bench, fault: Jso
     fleet, began = Fleet(bench, bench.messenger, incidents()), bench.clock.now()
     await fleet.until(began + 10 * MINUTE)
     # aiohttp itself repeats a GET whose kept connection was closed.
-    assert (await calls(bench)).total() <= 2 * (10 * MINUTE / BACK_OFF.longest_seconds + 10)
+    assert (await calls(bench)).total() <= 2 * (10 * MINUTE / BACK_OFF.max_seconds + 10)
 
 
 @pytest.mark.parametrize("fault", [DOWN, CLOSED], ids=["HTTP 500", "connection closed"])
@@ -88,7 +88,7 @@ async def test_nothing_is_lost_or_doubled_and_all_is_shown_soon_after_slack_answ
     fleet, began = Fleet(bench, bench.messenger, incidents()), bench.clock.now()
     await fleet.until(began + 10 * MINUTE)
     await bench.slack.faults()
-    await fleet.until(began + 10 * MINUTE + 3 * BACK_OFF.longest_seconds)
+    await fleet.until(began + 10 * MINUTE + 3 * BACK_OFF.max_seconds)
     assert not fleet.due
     assert await keys(bench) == {run.incident_id: SLOTS for run in incidents()}
 

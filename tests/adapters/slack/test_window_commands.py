@@ -67,7 +67,7 @@ async def test_the_channel_of_all_incidents_learns_of_a_window(caller: Caller, b
         return "is over, ended by <@U0ANA>" in str(await bench.slack.page())
 
     await until(is_over, "the channel learns of its end")
-    assert caller.windows.told == ["serving/llm"]
+    assert caller.windows.announced == ["serving/llm"]
 
 
 @pytest.mark.parametrize("text", ["freeze serving/llm for 2h", "halt all"])

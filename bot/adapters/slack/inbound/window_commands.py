@@ -55,7 +55,7 @@ class WindowCommands:
                 if ended:
                     over = f"{SIGNS[kind]} The {kind} of {code(target, 120)} is over, ended by {mention(command.user)}."
                     self._afterwards.begin(announce_in_time(self._messenger, over), "announce")
-                    self._afterwards.begin(self._windows.tell_of_end(plan), "tell incidents")
+                    self._afterwards.begin(self._windows.announce_end(plan), "tell incidents")
                 return reply(f"The {kind} of {code(target, 120)} is over." if ended else _none(kind, target))
             word, _, rest = rest.strip().partition(" ")
             how_long, _, why = rest.strip().partition(" ")
