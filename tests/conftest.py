@@ -25,7 +25,7 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], PLAI
 
 pytest_plugins = ["tests.redis_server"]
 
-LONGEST_FIRST = (
+SLOWEST_FIRST = (
     f"{WORLDS}test_scaling.py",
     f"{WORLDS}test_serving_playbooks.py",
     f"{WORLDS}test_full_clusters.py",
@@ -72,8 +72,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Workers take whole modules in this order, each in its own lane."""
 
     def turn(item: pytest.Item) -> int:
-        begins = (item.nodeid.startswith(begin) for begin in LONGEST_FIRST)
-        return next((at for at, fits in enumerate(begins) if fits), len(LONGEST_FIRST))
+        begins = (item.nodeid.startswith(begin) for begin in SLOWEST_FIRST)
+        return next((at for at, fits in enumerate(begins) if fits), len(SLOWEST_FIRST))
 
     items.sort(key=turn)
 

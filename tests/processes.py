@@ -127,13 +127,13 @@ def start(
     else:
         process, output = _forked(module, *args, env=environment)
     lines: deque[str] = deque(maxlen=KEPT_LINES)
-    said: queue.Queue[str | None] = queue.Queue()
+    ready_lines: queue.Queue[str | None] = queue.Queue()
     # A pipe that nobody reads blocks the process that writes to it, so it is drained until the end.
-    threading.Thread(target=_drain, args=(output, lines, said), daemon=True).start()
+    threading.Thread(target=_drain, args=(output, lines, ready_lines), daemon=True).start()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(process.wait)
         on_failure.callback(process.kill)
-        ready = _ready_line(module, said, lines, deadline_seconds)
+        ready = _ready_line(module, ready_lines, lines, deadline_seconds)
         on_failure.pop_all()
     return Running(ready=ready, process=process, lines=lines)
 
@@ -170,20 +170,20 @@ def running(
         yield process
 
 
-def _drain(output: IO[str], lines: deque[str], said: "queue.Queue[str | None]") -> None:
+def _drain(output: IO[str], lines: deque[str], ready_lines: "queue.Queue[str | None]") -> None:
     with output:
         for line in output:
             lines.append(line)
             if line.startswith(READY):
-                said.put(line)
-    said.put(None)
+                ready_lines.put(line)
+    ready_lines.put(None)
 
 
 def _ready_line(
-    module: str, said: "queue.Queue[str | None]", lines: deque[str], deadline_seconds: float
+    module: str, ready_lines: "queue.Queue[str | None]", lines: deque[str], deadline_seconds: float
 ) -> dict[str, Any]:
     try:
-        line = said.get(timeout=deadline_seconds)
+        line = ready_lines.get(timeout=deadline_seconds)
     except queue.Empty:
         raise ProcessError(f"{module} was not ready within {deadline_seconds} s\n{''.join(lines)}") from None
     if line is None:

@@ -168,8 +168,8 @@ def _functions_of(path: str) -> frozenset[str]:
 
 def test_every_promise_of_the_readme_names_the_tests_that_keep_it() -> None:
     assert len(promises()) == len(KEPT_BY)
-    for said, begins in zip(promises(), KEPT_BY, strict=True):
-        assert said.startswith(begins)
+    for promise, begins in zip(promises(), KEPT_BY, strict=True):
+        assert promise.startswith(begins)
 
 
 @pytest.mark.parametrize("named", [name for names in KEPT_BY.values() for name in names])
@@ -180,14 +180,14 @@ def test_every_test_that_keeps_a_promise_exists(named: str) -> None:
 
 def test_the_numbers_that_the_readme_promises_are_those_of_the_code() -> None:
     breaker = Breaker()
-    said = " ".join(README.split())
+    text = " ".join(README.split())
     assert (breaker.disruptive_changes, breaker.node_disruptions, breaker.per) == (3, 2, timedelta(hours=1))
-    assert "three changes an hour that end or restart a workload's serving replicas" in said
-    assert "two nodes an hour" in said
+    assert "three changes an hour that end or restart a workload's serving replicas" in text
+    assert "two nodes an hour" in text
     assert OPENS_AFTER == 3
-    assert "After three timeouts it is tried only once every few seconds" in said
+    assert "After three timeouts it is tried only once every few seconds" in text
     assert breaker.cordoned_share == 0.1
-    assert "at most a tenth of the GPUs cordoned" in said
-    assert f"TTFT p99 × {TTFT_FACTOR:g} or requests waiting × {WAITING_FACTOR:g} since the grant" in said
+    assert "at most a tenth of the GPUs cordoned" in text
+    assert f"TTFT p99 × {TTFT_FACTOR:g} or requests waiting × {WAITING_FACTOR:g} since the grant" in text
     assert REMEMBERED_SECONDS == 1800
-    assert "a second time within half an hour only with a new reason" in said
+    assert "a second time within half an hour only with a new reason" in text

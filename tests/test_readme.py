@@ -31,8 +31,8 @@ def test_where_pip_refuses_python3_is_that_of_an_environment_of_its_own(tmp_path
     # Its pip is what takes the time.
     asks = ["sh", "-c", f"{command.replace(' venv ', ' venv --without-pip ')} && command -v python3"]
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    told = subprocess.run(asks, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert told.startswith(f"{tmp_path}/")
+    output = subprocess.run(asks, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert output.startswith(f"{tmp_path}/")
 
 
 def test_the_number_of_scenarios_is_right() -> None:

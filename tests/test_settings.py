@@ -349,11 +349,11 @@ def test_a_fault_of_one_setting_hides_none_of_the_whole_part() -> None:
         "INCIDENT_BOT_ALERTMANAGER_URL": "alertmanager:9093",
         "INCIDENT_BOT_ALERTMANAGER_OPEN": "true",
     }
-    said = "\n".join(faults(environ))
-    assert "'set_flag' is not a kind of change" in said
-    assert "approvals: need 2 people for high risk and name 1" in said
-    assert "INCIDENT_BOT_ALERTMANAGER_URL: is not of the right form" in said
-    assert "alertmanager: has more than one way to prove a sender" in said
+    reported = "\n".join(faults(environ))
+    assert "'set_flag' is not a kind of change" in reported
+    assert "approvals: need 2 people for high risk and name 1" in reported
+    assert "INCIDENT_BOT_ALERTMANAGER_URL: is not of the right form" in reported
+    assert "alertmanager: has more than one way to prove a sender" in reported
     assert len(faults(environ)) == 4
 
 

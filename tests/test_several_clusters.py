@@ -44,9 +44,9 @@ def test_without_a_list_the_other_settings_describe_the_one_cluster(tmp_path: Pa
 
 
 def test_a_cluster_is_described_in_one_place(tmp_path: Path) -> None:
-    said = faults(tmp_path, f"cluster: prod\ngpu: {{exec: true}}\nclusters: [{EAST}, {WEST}]", **{ONE_CLUSTER: "true"})
+    text = faults(tmp_path, f"cluster: prod\ngpu: {{exec: true}}\nclusters: [{EAST}, {WEST}]", **{ONE_CLUSTER: "true"})
     both = "is set, and so is `clusters`; move it into the cluster that it is about"
-    assert said.splitlines() == [
+    assert text.splitlines() == [
         f"settings.yaml:1:1 (cluster): {both}",
         f"kubernetes: {both}",
         f"settings.yaml:2:1 (gpu): {both}",
@@ -79,15 +79,15 @@ def test_a_cluster_is_described_in_one_place(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_of_one_cluster_has_its_place(tmp_path: Path, clusters: str, fault: str) -> None:
-    said = faults(tmp_path, f"clusters: [{clusters}]")
-    assert said.startswith("settings.yaml:1:")
-    assert fault in said
-    assert "s3cret" not in said
+    text = faults(tmp_path, f"clusters: [{clusters}]")
+    assert text.startswith("settings.yaml:1:")
+    assert fault in text
+    assert "s3cret" not in text
 
 
 def test_faults_of_all_clusters_are_reported_at_once(tmp_path: Path) -> None:
-    said = faults(tmp_path, "http: {port: 0x}\nclusters: [{name: 'a b'}, {name: c, kubernetes: {token: s3cret}}]")
-    assert len(said.splitlines()) == 4, said
+    text = faults(tmp_path, "http: {port: 0x}\nclusters: [{name: 'a b'}, {name: c, kubernetes: {token: s3cret}}]")
+    assert len(text.splitlines()) == 4, text
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_one_prometheus_for_two_clusters_needs_labels_that_tell_them_apart(
 
 
 def test_a_label_of_prometheus_has_the_name_of_a_label(tmp_path: Path) -> None:
-    said = faults(tmp_path, f"clusters: [{WEST[:-1]}, prometheus: {{labels: {{'a\"b': c}}}}}}]")
-    assert "'a\"b' is not the name of a label" in said
+    text = faults(tmp_path, f"clusters: [{WEST[:-1]}, prometheus: {{labels: {{'a\"b': c}}}}}}]")
+    assert "'a\"b' is not the name of a label" in text
 
 
 def test_the_environment_cannot_hold_a_list_of_clusters(tmp_path: Path) -> None:
-    said = faults(tmp_path, "{}", INCIDENT_BOT_CLUSTERS="east,west", **{ONE_CLUSTER: "true"})
-    assert said.startswith("INCIDENT_BOT_CLUSTERS: is a list, which only a settings file can hold")
+    text = faults(tmp_path, "{}", INCIDENT_BOT_CLUSTERS="east,west", **{ONE_CLUSTER: "true"})
+    assert text.startswith("INCIDENT_BOT_CLUSTERS: is a list, which only a settings file can hold")

@@ -27,8 +27,8 @@ def long_timeline(length: int) -> tuple[Chained, ...]:
         data = {one.name: one.model_dump(mode="json", exclude_defaults=True) for one in readings}
         return Entry(kind="read", at=at + number / 10, text="6 of 6 signals read", state="look", data=data)
 
-    looks = [look(number) for number in range(length - len(entries))]
-    return chain([*begun, *looks, *ended], head=GENESIS, length=0)
+    checks = [look(number) for number in range(length - len(entries))]
+    return chain([*begun, *checks, *ended], head=GENESIS, length=0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -103,10 +103,10 @@ def id_of_press(channel: str, message_ts: str, action_ts: str, user: str) -> str
 
 def command(incident_id: str, number: int, *, channel: str, secret: str) -> Post:
     """Each one another note."""
-    return said(f"note {incident_id} number {number}", number, channel=channel, secret=secret)
+    return slash_command(f"note {incident_id} number {number}", number, channel=channel, secret=secret)
 
 
-def said(text: str, number: int, *, channel: str, secret: str) -> Post:
+def slash_command(text: str, number: int, *, channel: str, secret: str) -> Post:
     """A slash command like Slack's."""
     form = {
         "command": "/incident",

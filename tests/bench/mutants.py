@@ -277,7 +277,7 @@ def _each(work: Callable[[Subject, int], Result], subject: Subject, numbers: Seq
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def told(found: Report) -> Iterator[str]:
+def lines_of(found: Report) -> Iterator[str]:
     killed = len(found.verdicts) - len(found.survivors)
     by_check = sum(one.killed_by == CHECK for one in found.verdicts)
     score = f"{100 * killed / len(found.verdicts):.1f} %" if found.verdicts else "-"
@@ -320,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     only = [name for name in chosen.states.split(",") if name]
     for table in tables_in(map(Path, chosen.playbooks) if chosen.playbooks else [packaged_playbooks()]):
         begun = time.monotonic()
-        for line in told(report(table, only=only, through=chosen.through, sample=chosen.sample)):
+        for line in lines_of(report(table, only=only, through=chosen.through, sample=chosen.sample)):
             print(line)
         print(f"  {time.monotonic() - begun:.0f} s")
 

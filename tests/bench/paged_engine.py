@@ -109,16 +109,16 @@ class Engine:
         self._groups: Counter[int] = Counter()
         self._measured = Measured()
 
-    def run(self, warm_up: int, until_finished: int, longest: int = 400_000) -> Measured:
-        """Measures from the `warm_up`-th finished request on; gives up after `longest` rounds, as in a livelock."""
-        self._rounds(warm_up, longest)
+    def run(self, warm_up: int, until_finished: int, max_rounds: int = 400_000) -> Measured:
+        """Measures from the `warm_up`-th finished request on; gives up after `max_rounds` rounds, as in a livelock."""
+        self._rounds(warm_up, max_rounds)
         began, self._measured = self._time, Measured()
-        self._rounds(until_finished, longest)
+        self._rounds(until_finished, max_rounds)
         self._measured.seconds = self._time - began
         return self._measured
 
-    def _rounds(self, finished: int, longest: int) -> None:
-        for _ in range(longest):
+    def _rounds(self, finished: int, max_rounds: int) -> None:
+        for _ in range(max_rounds):
             if len(self._measured.finished) >= finished or not self._round():
                 return
 

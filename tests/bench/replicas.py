@@ -131,7 +131,7 @@ def messages_of(slack_url: str) -> dict[str, list[tuple[str, str]]]:
 class Seen:
     incidents: Mapping[str, Kept]
     messages: Mapping[str, Sequence[tuple[str, str]]]
-    told_to_press_again: int = 0
+    asked_to_press_again: int = 0
     """How often a person read that a press was not stored."""
 
     def of_target(self, name: str) -> list[str]:
@@ -157,7 +157,7 @@ class Seen:
             elif f"judged/{pressed_id}" not in known:
                 yield f"press {pressed_id} of {incident} was not judged"
         # Slack gets a 200 also for a press that was not stored: the person reads that nothing was decided.
-        yield from unstored[self.told_to_press_again :]
+        yield from unstored[self.asked_to_press_again :]
 
     def doubled(self) -> Iterator[str]:
         targets = Counter(kept.run.target.name for kept in self.incidents.values())
@@ -187,10 +187,10 @@ class Seen:
 def looked(redis_url: str, slack_url: str) -> Seen:
     # Slack first: what is shown was stored before.
     messages = messages_of(slack_url)
-    return Seen(kept_incidents(redis_url), messages, told_to_press_again(slack_url))
+    return Seen(kept_incidents(redis_url), messages, asked_to_press_again(slack_url))
 
 
-def told_to_press_again(slack_url: str) -> int:
+def asked_to_press_again(slack_url: str) -> int:
     asked = {"channel": demo.CHANNEL, "user": USER}
     answer = httpx.get(f"{slack_url}/__sandbox__/messages", params=asked, timeout=60).raise_for_status()
     whispers = [message.get("text", "") for message in answer.json() if message.get("is_ephemeral")]
@@ -420,9 +420,9 @@ def _of_demo(stage: Stage, run: Run, began: float) -> Outcome:
         time.sleep(1.0)
     found = Outcome([], list(seen.doubled()), list(seen.disordered()), time.monotonic() - began)
     if not seen.has_shown(run.incident_id):
-        found.lost.append(f"not everything is shown: {stage.told()}")
+        found.lost.append(f"not everything is shown: {stage.describe()}")
     if not is_verified(run, stage.timeline()):
-        found.lost.append(f"the fix is not verified: {stage.told()}")
+        found.lost.append(f"the fix is not verified: {stage.describe()}")
     known = seen.incidents[run.incident_id].known
     found.lost += [f"press {one} was not judged" for one in acknowledged_presses(stage) if f"judged/{one}" not in known]
     calls = stage.changes()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bot.sandbox.demo import CHANNEL
 from tests.bench import at_scale
-from tests.bench.load import Post, at_planned_times, back_to_back, command, press, said, targets, webhook
+from tests.bench.load import Post, at_planned_times, back_to_back, command, press, slash_command, targets, webhook
 from tests.bench.scenario import Figures, Scenario, Size, open_incidents, quantiles
 from tests.bench.systems import Surroundings, System
 
@@ -67,7 +67,9 @@ async def crowded(around: Surroundings, system: System, size: Size) -> Figures:
     words = {"list": "list", "show": f"show {name}", "halt all": "halt all", "resume all": "resume all"}
     waited: dict[str, list[float]] = {}
     for turn in range(size.turns):
-        posts = {word: said(text, turn, **sign) for word, text in words.items()} | {"press": press(name, turn, **sign)}
+        posts = {word: slash_command(text, turn, **sign) for word, text in words.items()} | {
+            "press": press(name, turn, **sign)
+        }
         for word, post in posts.items():
             [answer] = await back_to_back(system.url, [post], connections=1)
             waited.setdefault(f"{word} ms", []).append(answer.ended - answer.began)

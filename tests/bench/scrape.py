@@ -31,13 +31,13 @@ def page() -> str:
 
 
 def serve(count: int, parent: Connection) -> None:
-    async def until_told() -> None:
+    async def until_stopped() -> None:
         text = page()
         async with many_servers(count, lambda _: text) as replicas:
             parent.send(list(replicas))
             await asyncio.to_thread(parent.recv)
 
-    asyncio.run(until_told())
+    asyncio.run(until_stopped())
 
 
 async def rounds(replicas: Sequence[Replica], count: int) -> tuple[list[float], int]:

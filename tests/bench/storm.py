@@ -24,7 +24,7 @@ from tests.browser import chromium
 from tests.flow.paced_storm import CHANNEL, PACE, Storm, asking, of_a_storm, storm_at
 from tests.sandbox.slack.stand_in import stand_in
 
-LOOKS = (5, 60, 300, 900)
+CHECKS_AT = (5, 60, 300, 900)
 """Seconds after which the summary is printed."""
 
 
@@ -58,7 +58,7 @@ async def play(chosen: argparse.Namespace, storm: Storm) -> None:
     start = storm.time.now()
     for run in incidents(chosen.incidents, rng):
         await storm.opens(run, start + rng.uniform(0, 30))
-    for at in LOOKS:
+    for at in CHECKS_AT:
         await storm.until(start + at - storm.time.now())
         print(f"--- after {at} s: {len(storm.cards())} cards, {storm.slack.too_fast} times too fast for Slack")
         print(*(message["text"] for message in storm.messages("digest/")), sep="\n")

@@ -69,7 +69,7 @@ def _calls(source: str) -> Iterator[str]:
             yield node.attr
 
 
-def events_heard() -> set[str]:
+def subscribed_events() -> set[str]:
     """Each `app.event("…")` of the app, as its source has it: named by a constant of that module."""
     tree = ast.parse((ROOT / "bot" / "adapters" / "slack" / "inbound" / "app.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
@@ -101,8 +101,8 @@ def test_the_scopes_of_an_option_stand_in_the_manifest_as_comments() -> None:
 
 
 def test_the_manifest_asks_for_the_events_that_are_listened_to_and_no_other() -> None:
-    assert set(document("slack-manifest.yaml")["settings"]["event_subscriptions"]["bot_events"]) == events_heard()
-    assert events_heard() == SCOPES_OF_EVENTS.keys()
+    assert set(document("slack-manifest.yaml")["settings"]["event_subscriptions"]["bot_events"]) == subscribed_events()
+    assert subscribed_events() == SCOPES_OF_EVENTS.keys()
 
 
 def test_the_shortcut_of_the_manifest_is_the_one_that_is_answered() -> None:
@@ -117,7 +117,11 @@ def test_doctor_looks_for_the_scopes_of_the_manifest() -> None:
 def test_slack_is_told_the_one_address_of_the_bot() -> None:
     manifest = document("slack-manifest.yaml")
     (command,) = manifest["features"]["slash_commands"]
-    told = manifest["settings"]
-    addresses = {command["url"], told["interactivity"]["request_url"], told["event_subscriptions"]["request_url"]}
+    settings = manifest["settings"]
+    addresses = {
+        command["url"],
+        settings["interactivity"]["request_url"],
+        settings["event_subscriptions"]["request_url"],
+    }
     assert command["command"] == COMMAND
     assert [address.endswith("/slack/events") for address in addresses] == [True]

@@ -16,7 +16,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 TOKEN = re.compile(r"<[^>]*>")
 """Dates, mentions and links: what Slack shows in their place is read by `_plain`."""
 SNAKE = re.compile(r"(?<![\w/.:@-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/-])")
-MOST_BUTTONS = 3
+MAX_BUTTONS = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Measured:
     words: int
     """Of the thread as it is at the end."""
     card_edits: int
-    most_buttons: int
+    max_buttons: int
     """On one message, menus left out."""
     snake_case: frozenset[str]
     """Names of variables in text for people, outside code."""
@@ -47,7 +47,7 @@ def measured(slack_url: str, channel: str) -> Measured:
         replies=len(thread),
         words=sum(len(_plain(text).split()) for message in thread for text in _shown(message)),
         card_edits=sum(call["method"] == "chat.update" and call["args"]["ts"] == card for call in calls),
-        most_buttons=max(sum(element["type"] == "button" for element in elements_of(blocks)) for blocks in sent),
+        max_buttons=max(sum(element["type"] == "button" for element in elements_of(blocks)) for blocks in sent),
         pictures=tuple(_kind_of(message) for message in thread if _has_picture(message)),
         files=tuple(file["name"] for message in thread for file in message.get("files", ())),
         snake_case=frozenset(word for text in texts for word in SNAKE.findall(TOKEN.sub("", CODE.sub("", text)))),

@@ -15,7 +15,7 @@ from bot.domain.changes.plan import Plan
 from bot.domain.kernel.timeline import Chained
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
-from tests.end_to_end.measured import MOST_BUTTONS, Measured, measured
+from tests.end_to_end.measured import MAX_BUTTONS, Measured, measured
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
 
@@ -38,8 +38,8 @@ class Played:
     path: Sequence[str]
     plans: Sequence[Plan]
     """Of every request, in order."""
-    told: str
-    said: Sequence[str]
+    description: str
+    actions: Sequence[str]
     """What the scripted people did."""
     seen: Measured
     timeline: Sequence[Chained]
@@ -49,12 +49,14 @@ def play(
     scenario: demo.Scenario, *, within: float = WITHIN, is_whole: Callable[[Measured], bool] = lambda seen: True
 ) -> Played:
     """Fail when it is not closed `within` seconds after the trouble began. `is_whole`: whether Slack has everything."""
-    said: list[str] = []
+    actions: list[str] = []
     with ExitStack() as running:
         with STARTS:
             world = running.enter_context(demo.world(scenario=scenario))
-        stage = running.enter_context(closing(Stage(world, said)))
-        approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, said.append, scenario.filled, world.commit)
+        stage = running.enter_context(closing(Stage(world, actions)))
+        approver = Approver(
+            world.slack_url, demo.CHANNEL, scenario.answers, actions.append, scenario.filled, world.commit
+        )
         world.prepare(scenario)
         seconds = scenario.healthy_seconds
         until(lambda: stage.has_history_of(seconds), "the time before the trouble is sampled", 60, every=LOOK_EVERY)
@@ -70,14 +72,16 @@ def play(
             approver.look()
             return stage.closed_run()
 
-        until(closed, f"'{scenario.name}' is closed", within, seen=stage.told, every=LOOK_EVERY)
+        until(closed, f"'{scenario.name}' is closed", within, seen=stage.describe, every=LOOK_EVERY)
         run = stage.closed_run()
         assert run is not None
-        way = [entry.state for entry in stage.entries("entered")]
+        path = [entry.state for entry in stage.entries("entered")]
         plans = [request.plan for request in run.requests.values()]
         seen = until(lambda: _whole(world.slack_url, is_whole), "Slack shows everything", 30, every=LOOK_EVERY)
         timeline = stage.timeline()
-        return Played(run.ending, is_verified(run, timeline, scenario), way, plans, stage.told(), said, seen, timeline)
+        return Played(
+            run.ending, is_verified(run, timeline, scenario), path, plans, stage.describe(), actions, seen, timeline
+        )
 
 
 def _whole(slack_url: str, is_whole: Callable[[Measured], bool]) -> Measured | None:
@@ -90,13 +94,13 @@ def must_end_as_written(branches: Sequence[Branch]) -> None:
     with ThreadPoolExecutor(len(branches)) as worlds:
         all_played = list(worlds.map(lambda branch: play(branch[0]), branches))
     unreadable = [
-        f"{scenario.name}: {played.seen.most_buttons} buttons on a message, and {sorted(played.seen.snake_case)}"
+        f"{scenario.name}: {played.seen.max_buttons} buttons on a message, and {sorted(played.seen.snake_case)}"
         for (scenario, _), played in zip(branches, all_played, strict=True)
-        if played.seen.snake_case or played.seen.most_buttons > MOST_BUTTONS
+        if played.seen.snake_case or played.seen.max_buttons > MAX_BUTTONS
     ]
     assert unreadable == [], unreadable
     wrong = [
-        f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.path}\n{played.told}"
+        f"{scenario.name} ended {played.ending}, verified: {played.is_verified}, by {played.path}\n{played.description}"
         for (scenario, wanted), played in zip(branches, all_played, strict=True)
         if not played.is_verified or _not_come_through(played.path, wanted)
     ]

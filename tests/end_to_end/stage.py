@@ -60,14 +60,14 @@ class Stored:
 
 @dataclass
 class Stage:
-    """`said` is what the scripted approver did, in order."""
+    """`actions` is what the scripted approver did, in order."""
 
     world: demo.World
-    said: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
     _http: httpx.Client = field(default_factory=http)
 
     def __post_init__(self) -> None:
-        self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.said.append)
+        self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.actions.append)
         self._stored = Stored(self.world.redis_url)
 
     def close(self) -> None:
@@ -82,17 +82,17 @@ class Stage:
             self._approver.look()
             return condition()
 
-        return until(look, what, within, seen=self.told)
+        return until(look, what, within, seen=self.describe)
 
     def has_pressed(self, button: str, about: str) -> bool:
-        return any(f"'{button}'" in line and about in line for line in self.said)
+        return any(f"'{button}'" in line and about in line for line in self.actions)
 
     def press(self, user: str, message: Json, action_id: str, **more: object) -> Json:
         """One person's click on the button with `action_id`; what that person gets to see."""
         where = {"user": user, "channel": demo.CHANNEL, "ts": message["ts"], "action_id": action_id}
         answer = self._http.post(f"{self.world.slack_url}/__sandbox__/press", json=where | more)
-        told: Json = answer.raise_for_status().json()
-        return told
+        result: Json = answer.raise_for_status().json()
+        return result
 
     def slack_fails(self, *faults: Json) -> None:
         self._http.post(f"{self.world.slack_url}/__sandbox__/faults", json=list(faults)).raise_for_status()
@@ -163,12 +163,12 @@ class Stage:
         journal: list[Json] = self._http.get(f"{self.world.kubernetes_url}/__sandbox__/mutations").json()
         return [(noted["verb"], noted["path"]) for noted in journal if not noted["dryRun"]]
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Where everything stands, for the message of a test that waited in vain."""
         run = self.run()
         where = f"{run.incident_id} in '{run.at_state}'" if run else "no incident"
         tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-40:]] if run else []
-        return "\n  ".join([f"{where}; pressed: {self.said[-2:]}", *tail])
+        return "\n  ".join([f"{where}; pressed: {self.actions[-2:]}", *tail])
 
 
 def slots(messages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -32,7 +32,7 @@ def world() -> Iterator[Stage]:
     with stage(with_alerting=False) as running:
         running.world.cause_trouble(demo.THRASH)
         assert running.post(as_body(webhook(alert()))).json() == {"accepted": 1, "new": 1}
-        until(lambda: running.message(MITIGATION), "the bot asks for a mitigation", 60, seen=running.told)
+        until(lambda: running.message(MITIGATION), "the bot asks for a mitigation", 60, seen=running.describe)
         yield running
 
 
@@ -96,13 +96,13 @@ def newest_click(world: Stage) -> Json:
 
 def found(world: Stage, words: str) -> Json:
     message = world.message(words)
-    assert message is not None, world.told()
+    assert message is not None, world.describe()
     return message
 
 
-def is_told(world: Stage, user: str, words: str) -> None:
+def wait_until_shown(world: Stage, user: str, words: str) -> None:
     until(
-        lambda: any(words in told for told in world.whispers(user)),
+        lambda: any(words in text for text in world.whispers(user)),
         f"{user} is told: {words}", 10, seen=lambda: world.whispers(user),
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def presses_of(world: Stage, user: str) -> list[str]:
 
 def test_a_stranger_is_told_why_the_press_does_not_count_and_the_question_stays_open(world: Stage) -> None:
     choose_first(world, "U0MO", found(world, MITIGATION))
-    is_told(world, "U0MO", "whose members may approve this")
+    wait_until_shown(world, "U0MO", "whose members may approve this")
     assert world.message(MITIGATION) is not None
     assert "does not count" in presses_of(world, "U0MO")[-1]
 
@@ -150,20 +150,20 @@ def test_a_signed_click_that_is_sent_again_counts_once(world: Stage) -> None:
     choose_first(world, "U0ANA", request)
     assert deliver(world, newest_click(world)).status_code == 200
     assert deliver(world, newest_click(world)).status_code == 200
-    until(lambda: world.message(INSTEAD), "a replica is asked for", 30, seen=world.told)
+    until(lambda: world.message(INSTEAD), "a replica is asked for", 30, seen=world.describe)
     assert presses_of(world, "U0ANA") == [f"pressed choose on {number_of(request)}"]
     assert len(world.entries("decided")) == 1
 
 
 def test_an_old_button_is_answered_with_what_was_decided(world: Stage) -> None:
     world.press("U0BEN", found(world, MITIGATION), "approve", stale=True)
-    is_told(world, "U0BEN", "That didn't count: ")
+    wait_until_shown(world, "U0BEN", "That didn't count: ")
     assert world.state() == "relieve_scale_anyway"
 
 
 def test_a_stranger_cannot_approve(world: Stage) -> None:
     world.press("U0MO", found(world, INSTEAD), "approve")
-    is_told(world, "U0MO", "whose members may approve this")
+    wait_until_shown(world, "U0MO", "whose members may approve this")
     assert world.changes() == []
 
 
@@ -184,7 +184,7 @@ def test_without_kubernetes_nothing_is_changed_and_the_timeline_says_why(world: 
     """The last one: it ends the cluster's API for good."""
     world.world.family.kill("kubernetes")
     world.press("U0ANA", found(world, INSTEAD), "approve")
-    question = until(lambda: open_question(world), "people are asked what next", 40, seen=world.told)
+    question = until(lambda: open_question(world), "people are asked what next", 40, seen=world.describe)
     # Whichever is read first: the reason for the change, or the cluster.
     assert "cannot be read" in question.text
     assert question.text in [entry.text for entry in world.entries("question")]

@@ -31,7 +31,7 @@ def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None
         run = world.pressing_until(world.closed_run, "the incident is closed", 150)
 
         timeline = world.timeline()
-        assert is_verified(run, timeline), world.told()
+        assert is_verified(run, timeline), world.describe()
         assert first_break(timeline) is None
         assert world.changes() == [("create", DEPLOYMENTS), ("patch", FLEET), ("delete", CANARY)]
         calls = [entry.data["call"] for entry in world.entries("call")]

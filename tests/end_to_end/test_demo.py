@@ -31,7 +31,7 @@ class Launched:
     process: subprocess.Popen[bytes]
     output: Path
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text()
 
     def leaders(self) -> list[int]:
@@ -49,7 +49,7 @@ class Launched:
 
     def all_children(self) -> list[int]:
         """Once everything has been started, which is when the page is told."""
-        until(lambda: "Slack page:" in self.said(), "the demo has started its processes", 90, seen=self.said)
+        until(lambda: "Slack page:" in self.printed(), "the demo has started its processes", 90, seen=self.printed)
         found = self.leaders()
         assert len(found) == PROCESSES
         return found
@@ -106,7 +106,7 @@ def test_an_interrupted_demo_stops_everything_that_it_started(number: signal.Sig
         children = demo.all_children()
         assert demo.interrupt(number) == 128 + number
         assert [pid for pid in children if is_alive(pid)] == []
-        assert "Traceback" not in demo.said()
+        assert "Traceback" not in demo.printed()
 
 
 @pytest.mark.usefixtures("demos")
@@ -117,27 +117,27 @@ def test_a_demo_that_is_interrupted_while_it_starts_stops_what_it_has_started(be
         children = demo.leaders()
         assert demo.interrupt(signal.SIGINT) == 128 + signal.SIGINT
         assert [pid for pid in children if is_alive(pid)] == []
-        assert "Traceback" not in demo.said()
+        assert "Traceback" not in demo.printed()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_scenario_comes_to_its_verified_end_unattended(scenario: str, demos: Demos) -> None:
     demo, children = demos[scenario]
-    until(lambda: demo.process.poll() is not None, f"the demo of {scenario} has ended", 240, seen=demo.said)
-    said = demo.said()
-    assert demo.process.returncode == 0, said
-    assert "Windows are shortened for the demo" in said
-    assert "entries, consistent" in said
-    assert "What happened" in said
-    result, following = said.splitlines()[-2:]
+    until(lambda: demo.process.poll() is not None, f"the demo of {scenario} has ended", 240, seen=demo.printed)
+    printed = demo.printed()
+    assert demo.process.returncode == 0, printed
+    assert "Windows are shortened for the demo" in printed
+    assert "entries, consistent" in printed
+    assert "What happened" in printed
+    result, following = printed.splitlines()[-2:]
     assert "(the fix was verified)." in result
     assert following.startswith("Next, press the buttons yourself: incident-bot demo")
     if scenario == THRASH.name:
         # What RELIEF's first table demands of the main way: the canary and the rollout, and users are served again.
-        assert [line.split("'")[1] for line in said.splitlines() if "presses '" in line] == [
+        assert [line.split("'")[1] for line in printed.splitlines() if "presses '" in line] == [
             "Approve canary",
             "Approve rollout…",
-        ], said
+        ], printed
         assert "fixed and verified" in result
-        assert "at the end users are served in time" in said
+        assert "at the end users are served in time" in printed
     assert [pid for pid in children if is_alive(pid)] == []

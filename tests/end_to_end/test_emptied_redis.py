@@ -29,7 +29,7 @@ def readiness(world: Stage) -> dict[str, Any]:
 def test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above() -> None:
     with stage() as world:
         world.world.raise_alert(ALERT)
-        until(lambda: incidents(world) == ["INC-1"], "the first incident has its card", 60, seen=world.told)
+        until(lambda: incidents(world) == ["INC-1"], "the first incident has its card", 60, seen=world.describe)
         with redis.Redis.from_url(world.world.redis_url) as client:
             client.flushall()
         first, second = until(
@@ -38,12 +38,12 @@ def test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_
         )  # fmt: skip
         assert first == "INC-1"
         assert int(second.removeprefix("INC-")) > 2_000_000_000_000
-        told = [message["text"] for message in world.messages() if "Redis lost the bot's data" in message["text"]]
-        assert len(told) == 1
-        assert second in told[0]
-        said = readiness(world)
-        assert said["ready"]
-        assert "Redis lost its data" in said["degraded"]["redis"]
+        notices = [message["text"] for message in world.messages() if "Redis lost the bot's data" in message["text"]]
+        assert len(notices) == 1
+        assert second in notices[0]
+        status = readiness(world)
+        assert status["ready"]
+        assert "Redis lost its data" in status["degraded"]["redis"]
         world.world.family.kill("bot")
         world.world.start_bot()
         assert "redis" in until(lambda: readiness(world)["degraded"], "the next process says so too", 30)

@@ -11,7 +11,7 @@ from bot.adapters.pictures.charts import drawn
 from bot.cli.printed import as_pdf
 from bot.domain.reports import html
 from bot.sandbox.scenarios import THRASH
-from tests.end_to_end.measured import MOST_BUTTONS
+from tests.end_to_end.measured import MAX_BUTTONS
 from tests.end_to_end.playing import MARKS, Played, play
 
 pytestmark = MARKS
@@ -32,9 +32,9 @@ def test_a_thrash_is_told_in_few_words_and_ended_with_few_presses(played: Played
     assert seen.replies <= 8
     assert seen.words <= 500
     assert seen.card_edits <= 20
-    assert seen.most_buttons <= MOST_BUTTONS
-    assert len([line for line in played.said if line.startswith("presses")]) <= 3
-    assert len([line for line in played.said if line.startswith("sends in the form")]) <= 1
+    assert seen.max_buttons <= MAX_BUTTONS
+    assert len([line for line in played.actions if line.startswith("presses")]) <= 3
+    assert len([line for line in played.actions if line.startswith("sends in the form")]) <= 1
     assert seen.snake_case == set()
 
 

@@ -34,25 +34,26 @@ def test_a_real_alert_comes_to_a_verified_fix_and_its_end_is_heard(tmp_path: Pat
 
             run = world.pressing_until(world.closed_run, "the incident is closed", 180)
             timeline = world.timeline()
-            assert is_verified(run, timeline), world.told()
+            assert is_verified(run, timeline), world.describe()
             assert first_break(timeline) is None
             assert all(
                 "Prometheus" in str(entry.data) for entry in world.entries("read") if entry.state == "verify_calm"
             )
             assert any(
-                "VllmKVCacheThrash is firing" in text or "by alert VllmKVCacheThrash" in text for text in told(world)
+                "VllmKVCacheThrash is firing" in text or "by alert VllmKVCacheThrash" in text
+                for text in alert_entries(world)
             )
             until(
                 lambda: "VllmKVCacheThrash" not in servers.firing(), "the rule fires no more", 30, seen=servers.firing
             )
             until(
-                lambda: "VllmKVCacheThrash is resolved" in told(world),
-                "the end was heard",
+                lambda: "VllmKVCacheThrash is resolved" in alert_entries(world),
+                "the end was received",
                 15,
-                seen=lambda: told(world),
+                seen=lambda: alert_entries(world),
             )
 
 
-def told(world: Stage) -> list[str]:
-    """What the timeline says of alerts."""
+def alert_entries(world: Stage) -> list[str]:
+    """The timeline entries about alerts."""
     return [entry.text for kind in ("opened", "alert") for entry in world.entries(kind)]

@@ -21,9 +21,9 @@ def test_a_bad_replica_of_an_inference_pool_is_taken_out_and_replaced() -> None:
 
 def test_behind_a_router_that_cannot_be_read_the_rollout_settles_and_people_are_told() -> None:
     played = play(scenarios.UNREADABLE_ROUTER)
-    assert played.is_verified, played.told
+    assert played.is_verified, played.description
     assert "roll_out_settle" in played.path
     assert "undo_or_hold_which" not in played.path
     promoted = next(plan for plan in played.plans if plan.verb == "promote")
-    (said,) = [each.text for each in promoted.circumstances if each.name == "rotation"]
-    assert said.startswith("which replicas get requests cannot be read: no Service and no InferencePool selects")
+    (text,) = [each.text for each in promoted.circumstances if each.name == "rotation"]
+    assert text.startswith("which replicas get requests cannot be read: no Service and no InferencePool selects")

@@ -85,27 +85,27 @@ def test_people_open_answer_look_at_and_reopen_an_incident(world: Stage) -> None
     say(world, "open quality-check serving/llm")
     send_in(world, form(world, "open"))
     send_in(world, form(world, "open:form"), gain="4")
-    question = until(lambda: world.message("Question Q1"), "the question stands in the thread", 30, seen=world.told)
+    question = until(lambda: world.message("Question Q1"), "the question stands in the thread", 30, seen=world.describe)
     assert world.press(USER, question, "fill:0")["ok"]
     send_in(world, form(world, "answer"), score="0.93")
-    closed = until(world.closed_run, "the incident is closed", 30, seen=world.told)
+    closed = until(world.closed_run, "the incident is closed", 30, seen=world.describe)
     assert closed.findings.forms == {"opening": {"gain": 4.0}, "judge": {"score": 0.93}}
     assert closed.lead == USER
 
     assert "open again" in say(world, f"reopen {FIRST} the score was of the wrong model")
-    until(lambda: world.state() == "judge" and not world.closed_run(), "it is open again", 30, seen=world.told)
+    until(lambda: world.state() == "judge" and not world.closed_run(), "it is open again", 30, seen=world.describe)
 
     assert "will be posted as a picture" in say(world, "graph")
-    until(lambda: files(world), "the picture is in the thread", 30, seen=world.told)
+    until(lambda: files(world), "the picture is in the thread", 30, seen=world.describe)
 
     assert "in its thread" in say(world, "status we are asking the model team")
-    until(lambda: world.message("we are asking the model team"), "the status is in the thread", 30, seen=world.told)
+    until(lambda: world.message("we are asking the model team"), "the status is in the thread", 30, seen=world.describe)
 
     card = world.messages()[0]
-    said = do(world, "say", user="U0BEN", channel=demo.CHANNEL, text="the drift began at nine", thread_ts=card["ts"])
-    do(world, "react", user=USER, channel=demo.CHANNEL, ts=said["ts"], name="pushpin")
+    posted = do(world, "say", user="U0BEN", channel=demo.CHANNEL, text="the drift began at nine", thread_ts=card["ts"])
+    do(world, "react", user=USER, channel=demo.CHANNEL, ts=posted["ts"], name="pushpin")
     pinned = until(lambda: [e for e in world.entries("note") if "began at nine" in e.text], "it is pinned", 20)
-    assert (pinned[0].at, pinned[0].who) == (float(said["ts"]), "U0BEN")
+    assert (pinned[0].at, pinned[0].who) == (float(posted["ts"]), "U0BEN")
 
     assert "Nothing can be skipped" in say(world, "skip left nobody knows")
     do(world, "home", user=USER)

@@ -76,7 +76,7 @@ class Two:
         return self.stage.message(f"{asked.plan.title} {where}") if asked else None
 
     def approve(self, incident: str) -> None:
-        message = until(lambda: self.request(incident), f"{incident} asks", 60, seen=self.stage.told)
+        message = until(lambda: self.request(incident), f"{incident} asks", 60, seen=self.stage.describe)
         assert self.stage.press(USER, message, "approve")["ok"]
 
     def unmatched(self) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Two:
         return {each.labels.get("cluster", ""): reason for each, reason in self.stage.unmatched()}
 
     def closed(self, incident: str) -> Run:
-        return until(lambda: self.stage.closed_run(incident), f"{incident} is closed", 60, seen=self.stage.told)
+        return until(lambda: self.stage.closed_run(incident), f"{incident} is closed", 60, seen=self.stage.describe)
 
     @contextlib.contextmanager
     def frozen(self, cluster: str) -> Iterator[None]:
@@ -143,14 +143,14 @@ def graded(two: Two) -> dict[str, set[Grade]]:
 def test_a_change_is_made_in_the_cluster_of_its_alert_while_the_other_is_silent(two: Two) -> None:
     stage = two.stage
     stage.post(as_body(webhook(alert(cluster="east"), alert(cluster="north"), alert())))
-    until(lambda: two.request(EAST), "the incident of east asks", 60, seen=stage.told)
+    until(lambda: two.request(EAST), "the incident of east asks", 60, seen=stage.describe)
     assert two.unmatched() == {
         "north": "it is about cluster 'north', and this bot works on 'east', 'west'",
         "": "it has no `cluster` label, and this bot works on 'east', 'west': "
         "set `cluster` in the external_labels of each Prometheus",
     }
     stage.post(as_body(webhook(alert(cluster="west"))))
-    until(lambda: two.request(WEST), "the incident of west asks", 60, seen=stage.told)
+    until(lambda: two.request(WEST), "the incident of west asks", 60, seen=stage.describe)
     assert {str(run.target) for name in (EAST, WEST) if (run := stage.run(name))} == {
         "east/serving/llm",
         "west/serving/llm",
@@ -168,7 +168,7 @@ def test_a_change_is_made_in_the_cluster_of_its_alert_while_the_other_is_silent(
     assert changed
     assert two.changes("west") == []
 
-    until(lambda: stage.state(WEST) == "grow" and two.request(WEST), "west still asks", 60, seen=stage.told)
+    until(lambda: stage.state(WEST) == "grow" and two.request(WEST), "west still asks", 60, seen=stage.describe)
     two.approve(WEST)
     assert two.closed(WEST).ending == "fixed"
     assert (two.replicas("east"), two.replicas("west")) == (5, 5)

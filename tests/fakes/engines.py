@@ -12,8 +12,8 @@ from bot.domain.signals.scrape import Scrape
 from bot.flow.ports.cluster import Generated, Replica
 
 POOL, BLOCK = 1025.0, 16.0
-LOOKS = 2
-"""A generation lasts for this many looks."""
+SCRAPES = 2
+"""A generation lasts for this many scrapes."""
 
 
 class MemoryEngines:
@@ -33,7 +33,7 @@ class MemoryEngines:
         """Requests that wait on every replica."""
         self.begun = asyncio.Event()
         self._generates_on = ""
-        self._looks = 0
+        self._scrapes = 0
         self._ended = asyncio.Event()
 
     def begin(self, approved: Approved, call: Call, replica: Replica) -> None:
@@ -41,7 +41,7 @@ class MemoryEngines:
             raise ApprovalError(f"not a call of the approved plan: {call.title}")
         self.sent.append(replica.name)
         self.begun.set()
-        self._generates_on, self._looks, self._ended = replica.name, 0, asyncio.Event()
+        self._generates_on, self._scrapes, self._ended = replica.name, 0, asyncio.Event()
 
     async def end(self) -> Generated:
         try:
@@ -56,8 +56,8 @@ class MemoryEngines:
     def _scrape(self, replica: Replica) -> Scrape:
         is_busy = replica.name == self._generates_on
         if is_busy:
-            self._looks += 1
-            if self._looks >= LOOKS and not self.lasts_for_ever:
+            self._scrapes += 1
+            if self._scrapes >= SCRAPES and not self.lasts_for_ever:
                 self._ended.set()
         values = dict.fromkeys(("num_requests_running", "num_requests_waiting", "request_success"), 0.0)
         values |= {"num_gpu_blocks": POOL, "block_size": BLOCK, "kv_cache_usage_perc": self.usage if is_busy else 0.0}

@@ -135,9 +135,9 @@ class KnownPeople:
         self.guests: frozenset[str] = frozenset()
 
     async def authority(self, user: str, policy: Policy, *, at: float) -> Authority:
-        heard = tuple(each.team for each in policy.all_demands if each.team in self.teams.get(user, ()))
-        if heard:
-            return Authority(allowed=True, reason="", teams=heard, read_at=at)
+        allowed_teams = tuple(each.team for each in policy.all_demands if each.team in self.teams.get(user, ()))
+        if allowed_teams:
+            return Authority(allowed=True, reason="", teams=allowed_teams, read_at=at)
         found = await self.may_operate(user, at=at)
         teams = tuple(demand.team for demand in policy.demands) if found.allowed else ()
         return found.model_copy(update={"teams": teams})

@@ -18,15 +18,15 @@ class ScriptedSignals:
         self.script = script
 
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
-        said = self.script()
-        return {name: self._reading(name, spec, said.get(name)) for name, spec in wanted.items()}
+        values = self.script()
+        return {name: self._reading(name, spec, values.get(name)) for name, spec in wanted.items()}
 
-    def _reading(self, name: str, spec: SignalSpec, said: object) -> Reading:
-        if said is None:
+    def _reading(self, name: str, spec: SignalSpec, value: object) -> Reading:
+        if value is None:
             return unknown(name, "the script does not say", at=self._now())
         if isinstance(spec, ProbeSignal):
-            return Reading.model_validate({"name": name, "fields": said, "at": self._now()})
-        return Reading.model_validate({"name": name, "value": said, "at": self._now()})
+            return Reading.model_validate({"name": name, "fields": value, "at": self._now()})
+        return Reading.model_validate({"name": name, "value": value, "at": self._now()})
 
     async def sample(self, context: ReadContext) -> None:
         """There is no history to sample for."""

@@ -80,7 +80,7 @@ class GatedConnection(Connection):
 
 
 @dataclass
-class Heard:
+class Received:
     """What one bot decided of one alert that fires, when that decision was last made."""
 
     alert: Alert
@@ -88,12 +88,12 @@ class Heard:
 
 
 class Recording(AdvanceRun):
-    heard: dict[str, Heard]
+    received: dict[str, Received]
 
     async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
         decision = await super()._decide(run, event, other)
         if decision is not None and isinstance(event, AlertChanged):
-            self.heard[event.event_id] = Heard(event.alert, decision.run)
+            self.received[event.event_id] = Received(event.alert, decision.run)
         return decision
 
 
@@ -103,8 +103,8 @@ class History:
     tag: str = field(default_factory=lambda: f"history-{uuid.uuid4().hex}")
     gate: Gate = field(default_factory=Gate)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    heard: dict[str, Heard] = field(default_factory=dict)
-    said: dict[str, tuple[str, float]] = field(default_factory=dict)
+    received: dict[str, Received] = field(default_factory=dict)
+    last_status: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Fingerprint and startsAt to the status that was last new, and when."""
     news: list[Alert] = field(default_factory=list)
     """Every alert that had to be taken as new, in order."""
@@ -126,7 +126,7 @@ class History:
                 RouteAlerts(store, store, library, clusters, restrictions=restrictions(), wake=lambda *_: None)
             )
             advance = Recording(store, compiled_once, RULES)
-            advance.heard = self.heard
+            advance.received = self.received
             self.advances.append(advance)
 
     # --- what may happen ---------------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ class History:
             deployment=WORKLOADS[workload],
         )
         key = f"{alert.fingerprint}/{alert.starts_at}"
-        before, since = self.said.get(key, ("", 0.0))
+        before, since = self.last_status.get(key, ("", 0.0))
         is_new = before != status or self.time.now() - since >= REMEMBERED_SECONDS
         if is_new:
-            self.said[key] = status, self.time.now()
+            self.last_status[key] = status, self.time.now()
             self.news.append(alert)
         if await self.eyes.accept([alert], truncated=0) != is_new:
             self.faults.append(f"{key} {status}: taken as {'a repeat' if is_new else 'new'}")
@@ -231,9 +231,9 @@ class History:
     def _swallowed(self) -> list[str]:
         """Alerts that fire and that no open incident held, not even for a moment."""
         fired = [alert for alert in self.news if alert.status == "firing"]
-        heard = [each for each in self.heard.values() if each.alert.status == "firing"]
-        faults = [f"{len(fired)} alerts fired, {len(heard)} were heard"] if len(fired) != len(heard) else []
-        for each in heard:
+        received = [each for each in self.received.values() if each.alert.status == "firing"]
+        faults = [f"{len(fired)} alerts fired, {len(received)} were received"] if len(fired) != len(received) else []
+        for each in received:
             known = each.run.alerts[each.alert.fingerprint]
             is_late = known.starts_at > each.alert.starts_at
             if not is_late and not (each.run.is_open and known.status == "firing"):

@@ -418,7 +418,7 @@ async def until(scene: Scene, bot: Bot, reached: Callable[[Run], bool], what: st
     raise AssertionError(f"never {what}: {await _where(scene)}")
 
 
-async def told(scene: Scene) -> str:
+async def timeline_text(scene: Scene) -> str:
     """The whole timeline as text."""
     run = await scene.run()
     entries = await scene.eyes.timeline(run.incident_id) if run else ()
@@ -429,7 +429,7 @@ async def _where(scene: Scene) -> str:
     run = await scene.run()
     if run is None:
         return "no incident"
-    newest = "\n  ".join((await told(scene)).splitlines()[-12:])
+    newest = "\n  ".join((await timeline_text(scene)).splitlines()[-12:])
     return f"at {run.at_state}, left {await scene.left()}; the timeline ends\n  {newest}"
 
 

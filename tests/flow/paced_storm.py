@@ -71,13 +71,13 @@ class PacedSlack(SlackClient):
             self.lands_late.remove(words)
             METHODS[method](self._team, Arguments(self._late))
         try:
-            said = METHODS[method](self._team, Arguments(values))
+            answer = METHODS[method](self._team, Arguments(values))
         except ApiError as refused:
-            said = refused.answer()
+            answer = refused.answer()
         if lost := next((words for words in self.loses_answer_to if words in str(values.get("metadata"))), ""):
             self.loses_answer_to.remove(lost)
             raise aiohttp.ServerDisconnectedError
-        return {"data": said, "headers": {}, "status_code": 200}
+        return {"data": answer, "headers": {}, "status_code": 200}
 
 
 @dataclass

@@ -246,7 +246,7 @@ class History:
         self.faults: list[str] = []
         self.at = builders.START
         self.owed: dict[str, Effect] = {}
-        self.heard: set[str] = set()
+        self.received: set[str] = set()
         self.run = builders.run(
             playbook=PLAYBOOK.name, digest=BUNDLE.digest, at_state=PLAYBOOK.machine.entry("look"), state="look",
             severity=self.rng.choice(["page", "page", "ticket"]),
@@ -279,9 +279,9 @@ class History:
 
     def happens(self, event: Event) -> None:
         """Each event once by its id, stamped as it enters."""
-        if event.event_id in self.heard:
+        if event.event_id in self.received:
             return
-        self.heard.add(event.event_id)
+        self.received.add(event.event_id)
         decision = self.machine(self.run, event.model_copy(update={"at": self.at}), BUNDLE, self.rules)
         self.run = decision.run.with_(version=self.run.version + 1)
         self.memory.saw_ends(self.run.requests, self.at)

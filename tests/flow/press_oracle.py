@@ -128,8 +128,8 @@ def _breaks_glass(done: Done, request: Request, approvals: Sequence[Done], memor
     is_late = done.at >= posted_at + request.policy.expires_seconds / 2
     may = leads.team in done.teams and bool(done.press.reason.strip()) and done.press.user != request.edited_by
     earlier = set(itertools.takewhile(lambda press_id: press_id != done.press.press_id, memory.judged))
-    heard = [approval for approval in approvals if approval.press.press_id in earlier]
-    return is_late and may and _is_a_team_silent(request, heard)
+    earlier_approvals = [approval for approval in approvals if approval.press.press_id in earlier]
+    return is_late and may and _is_a_team_silent(request, earlier_approvals)
 
 
 def _is_a_team_silent(request: Request, approvals: Sequence[Done]) -> bool:

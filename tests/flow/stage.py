@@ -307,10 +307,10 @@ class StagedSlack(SlackClient):
         async def answer() -> dict[str, Any]:
             try:
                 self._refuse(method)
-                said = EVERY_METHOD[method](self._team, Arguments(values))
+                answer = EVERY_METHOD[method](self._team, Arguments(values))
             except ApiError as refused:
-                said = refused.answer()
-            return {"data": said, "headers": {}, "status_code": 200}
+                answer = refused.answer()
+            return {"data": answer, "headers": {}, "status_code": 200}
 
         return await self._stage.step(self._life, f"slack {method}", answer, counts=True)
 

@@ -27,7 +27,7 @@ from tests.flow.harness import (
     Bot,
     Scene,
     compiled_once,
-    told,
+    timeline_text,
     until,
     wanted_presses,
 )
@@ -138,7 +138,7 @@ async def test_an_overdue_deadline_is_an_event_once_however_many_look(scene: Sce
     other = Bot(scene, "two")
     await scene.time.advance(1000)
     await asyncio.gather(bot.advance("INC-1"), other.advance("INC-1"), bot.advance("INC-1"))
-    timeline = await told(scene)
+    timeline = await timeline_text(scene)
     assert timeline.count("decided: R2 expired") == 1
     assert timeline.count("half of the time for R2") == 1
     assert scene.cluster.sent == []
@@ -153,7 +153,7 @@ async def test_an_event_that_fails_three_times_is_set_aside_and_asks_a_person(sc
     assert run is not None
     assert run.open_question is not None
     assert "could not be handled (step_settled): IndexError" in run.open_question.text
-    assert "set aside after three failures" in await told(scene)
+    assert "set aside after three failures" in await timeline_text(scene)
     assert await scene.eyes.inbox("INC-1") == []
     assert first_break(await scene.eyes.timeline("INC-1")) is None
 
@@ -239,8 +239,8 @@ async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothin
     judged = Judged(event_id="judged/1", press=press, pressed_at=scene.time.now(), authority=authority)
     await scene.eyes.append("INC-1", [judged])
     advanced = await AdvanceRun(scene.eyes, refused, RULES)("INC-1")
-    (tell,) = [effect for effect in advanced.effects if isinstance(effect, Notify)]
-    assert "can no longer be read" in tell.text
+    (notice,) = [effect for effect in advanced.effects if isinstance(effect, Notify)]
+    assert "can no longer be read" in notice.text
     after = await scene.run()
     assert after is not None
     assert after.requests["R2"].status == "open"

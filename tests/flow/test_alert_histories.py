@@ -58,4 +58,4 @@ async def test_no_history_of_alerts_hides_an_incident_or_swallows_an_alert(
     with capture_logs():
         played = History(client)
         assert await played.play(history) == []
-    event(f"{len(played.heard)} alerts heard")
+    event(f"{len(played.received)} alerts received")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.fakes.cluster import Trouble
-from tests.flow.harness import Ending, differences, play, told
+from tests.flow.harness import Ending, differences, play, timeline_text
 from tests.flow.scenes import drill_scene
 from tests.flow.stage import Side
 
@@ -79,8 +79,8 @@ async def test_in_any_interleaving_each_call_wins_once(
         ending = await play(scene, bots=2, at_once=True)
     event(f"{len(scene.stage.points) // 50 * 50}+ steps")
     assert set(scene.cluster.applied.values()) == {1}
-    said = await told(scene)
-    if "unclear" in said or "got worse" in said:
+    text = await timeline_text(scene)
+    if "unclear" in text or "got worse" in text:
         # Three looks without an answer: a person was asked and said "again", so that the way is another one. Where a
         # sample was lost, the load looked different at the call, and people were asked again.
         assert ending.ending == wanted.ending

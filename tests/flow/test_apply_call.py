@@ -15,7 +15,7 @@ from bot.flow.handlers.apply import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.storage import Owed
 from tests import builders
-from tests.flow.harness import GRANT_VALID_SECONDS, Bot, Scene, play, told, until
+from tests.flow.harness import GRANT_VALID_SECONDS, Bot, Scene, play, timeline_text, until
 
 pytestmark = pytest.mark.fast
 OTHER = "INC-99"
@@ -193,19 +193,21 @@ async def test_a_plan_that_has_become_another_one_is_asked_for_again(scene: Scen
 
 
 @pytest.mark.parametrize(
-    ("thrash", "said"),
+    ("thrash", "reason"),
     [
         pytest.param(0.0, "the reason for this change is gone", id="the reason is gone"),
         pytest.param(None, "cannot be read again", id="the reason cannot be read"),
     ],
 )
-async def test_a_change_without_its_reason_is_not_made(scene: Scene, bot: Bot, thrash: float | None, said: str) -> None:
+async def test_a_change_without_its_reason_is_not_made(
+    scene: Scene, bot: Bot, thrash: float | None, reason: str
+) -> None:
     await asked(scene, bot)
     readings = {} if thrash is None else {"thrash": thrash}
     scene.script = lambda: readings
     run = await approved(scene, bot, is_asked_what_next, "asked what next")
     assert run.open_question is not None
-    assert said in run.open_question.text
+    assert reason in run.open_question.text
     assert scene.cluster.sent == []
 
 
@@ -225,12 +227,12 @@ async def test_a_signal_that_is_missing_for_a_moment_right_before_the_call_does_
     scene: Scene, bot: Bot
 ) -> None:
     await asked(scene, bot)
-    complete, looks = scene.script, 0
+    complete, reads = scene.script, 0
 
     def missing_once() -> Mapping[str, object]:
-        nonlocal looks
-        looks += 1
-        return {} if looks == 1 else complete()
+        nonlocal reads
+        reads += 1
+        return {} if reads == 1 else complete()
 
     scene.script = missing_once
     ending = await play(scene)
@@ -239,7 +241,7 @@ async def test_a_signal_that_is_missing_for_a_moment_right_before_the_call_does_
 
 
 @pytest.mark.parametrize(
-    ("now", "said"),
+    ("now", "reason"),
     [
         pytest.param({}, "", id="the same"),
         pytest.param({"risk": "low"}, "", id="less risk"),
@@ -248,11 +250,11 @@ async def test_a_signal_that_is_missing_for_a_moment_right_before_the_call_does_
         pytest.param({"choices": {"to": 9}}, "the plan has changed", id="another plan"),
     ],
 )
-def test_what_was_granted_is_asked_again_where_more_would_be_asked_for(now: dict[str, Any], said: str) -> None:
+def test_what_was_granted_is_asked_again_where_more_would_be_asked_for(now: dict[str, Any], reason: str) -> None:
     granted = builders.plan(risk="medium")
     changed = what_changed(granted, granted.model_copy(update=now))
-    assert said in changed
-    assert bool(said) == bool(changed)
+    assert reason in changed
+    assert bool(reason) == bool(changed)
 
 
 async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again(scene: Scene, bot: Bot) -> None:
@@ -288,7 +290,7 @@ async def test_a_halt_of_a_call_of_which_nobody_knows_whether_it_was_sent_says_s
     await approved(scene, bot, lambda run: scene.cluster.sent != [], "sent")
     await command(scene, bot, "halt")
     await approved(scene, bot, is_asked_what_next, "asked what next")
-    assert "it may have been sent before; now it was halted" in await told(scene)
+    assert "it may have been sent before; now it was halted" in await timeline_text(scene)
 
 
 async def test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept(
@@ -301,7 +303,7 @@ async def test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_i
     assert ending.calls["INC/R2/0"] == 1
     assert [result for call, result in scene.cluster.sent if call == "INC-1/R2/0"] == ["unclear", "failed"]
     assert "INC/R2/0" in ending.ledger
-    assert "changed by somebody else" not in await told(scene)
+    assert "changed by somebody else" not in await timeline_text(scene)
 
 
 async def test_a_call_that_never_arrived_is_sent_again(scene: Scene, bot: Bot) -> None:
@@ -327,7 +329,7 @@ async def test_what_nobody_can_tell_after_three_looks_is_a_question_for_people(s
     scene.cluster.troubles = ["cut_off"]
     await approved(scene, bot, is_asked_what_next, "asked what next")
     assert scene.cluster.sent == [("INC-1/R2/0", "unclear")]
-    assert "unclear" in await told(scene)
+    assert "unclear" in await timeline_text(scene)
 
 
 async def test_a_lost_lease_stops_before_the_call(scene: Scene, bot: Bot) -> None:

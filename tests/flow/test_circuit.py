@@ -128,11 +128,11 @@ def test_what_comes_while_a_trial_is_under_way_need_not_wait_for_the_next_one() 
     dependency = Dependency(BackOff(first_seconds=1.0, max_seconds=8.0, trial_seconds=10.0)).silent()
     dependency.at += 1.0
     with dependency.circuit.asking():
-        assert told_to_wait(dependency) == 1.0
+        assert retry_after(dependency) == 1.0
         dependency.at += 4.0
-        assert told_to_wait(dependency) == 4.0
+        assert retry_after(dependency) == 4.0
         dependency.at += 5.0
-        assert told_to_wait(dependency) == 1.0, "then it is no longer waited for"
+        assert retry_after(dependency) == 1.0, "then it is no longer waited for"
     dependency.ask()
 
 
@@ -141,10 +141,10 @@ def test_after_a_trial_without_an_answer_all_wait_for_the_next_one() -> None:
     dependency.at += 1.0
     with pytest.raises(TimeoutError):
         dependency.ask(TimeoutError(), seconds=0.5)
-    assert told_to_wait(dependency) == 1.5
+    assert retry_after(dependency) == 1.5
 
 
-def told_to_wait(dependency: Dependency) -> float:
+def retry_after(dependency: Dependency) -> float:
     with pytest.raises(CircuitOpenError) as refused:
         dependency.ask()
     return refused.value.retry_after_seconds
@@ -168,10 +168,10 @@ def test_what_is_only_passed_on_neither_opens_nor_tries_but_an_answer_closes(dep
 
 
 def test_opening_and_closing_are_facts(dependency: Dependency) -> None:
-    with capture_logs() as said:
+    with capture_logs() as logs:
         dependency.silent()
         dependency.ask(insists=True)
-    assert [(one["event"], one["dependency"]) for one in said] == [
+    assert [(one["event"], one["dependency"]) for one in logs] == [
         ("circuit.opened", "the API"),
         ("circuit.closed", "the API"),
     ]

@@ -42,14 +42,14 @@ async def undisturbed(stage: Staged, client: aioredis.Redis, tag: str) -> tuple[
 
 
 def deaths(points: Sequence[str], about: tuple[str, ...] = ("",)) -> list[Death]:
-    """Every way to die in those steps that leaves something different behind, in order."""
-    ways: list[Death] = []
+    """Every crash in those steps that leaves something different behind, in order."""
+    found: list[Death] = []
     steps = [(k, what) for k, what in enumerate(points, start=1) if what.startswith(about)]
     for k, what in steps:
         if what.startswith(BOTH_SIDES):
-            ways.append((k, "before"))
-        ways.append((k, "after"))
-    return ways
+            found.append((k, "before"))
+        found.append((k, "after"))
+    return found
 
 
 async def faults_of(

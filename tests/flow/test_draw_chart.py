@@ -193,5 +193,5 @@ def test_a_caption_names_units_and_leaves_out_a_line_without_a_number() -> None:
     shown = (panel("Preemptions", "per request", "3.8 → 0"), panel("Requests waiting", "requests", "14 → 0"))
     seconds = panel("First token p99", "s", "4.7 s → 58 ms")
     chart = chart.model_copy(update={"panels": (*shown, seconds, panel("Preemptions of the fleet", "", ""))})
-    told = "Preemptions 3.8 → 0 per request; Requests waiting 14 → 0; First token p99 4.7 s → 58 ms"
-    assert caption_of(run(), chart) == f"INC-7 so far: {told}"
+    summary = "Preemptions 3.8 → 0 per request; Requests waiting 14 → 0; First token p99 4.7 s → 58 ms"
+    assert caption_of(run(), chart) == f"INC-7 so far: {summary}"

@@ -34,7 +34,7 @@ class Stage:
         self.found, self.time, self.paused = replicas, NOW, 0
         self.engines = MemoryEngines(self.now_is)
         self.unreachable = ""
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.lost = asyncio.Event()
 
     def now_is(self) -> float:
@@ -60,8 +60,8 @@ class Stage:
         self.paused += 1
         await asyncio.sleep(0)
 
-    async def tell(self, text: str) -> None:
-        self.told.append(text)
+    async def report(self, text: str) -> None:
+        self.reports.append(text)
 
     async def run(self) -> Made:
         itself: Any = self
@@ -69,7 +69,7 @@ class Stage:
         send = GenerateOnReplica(itself, itself, self.engines, itself, itself, pause=self.pause)
         async with asyncio.timeout(0) as limit:  # the generation may take longer than effects usually may
             context = EffectContext(builders.run(), nothing, self.time, self.lost, limit)
-            return await send(context, granted(PLAN), PLAN.calls[0], self.tell)
+            return await send(context, granted(PLAN), PLAN.calls[0], self.report)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_people_are_told_how_far_it_is_and_it_ends_at_its_deadline() -> No
     made = await stage.run()
     assert made.reading is not None
     assert made.reading.fields["error"] == "it did not finish within 15 minutes"
-    assert stage.told[0] == "generating for 15 s, 128 blocks in use"
-    assert len(stage.told) == 60
+    assert stage.reports[0] == "generating for 15 s, 128 blocks in use"
+    assert len(stage.reports) == 60
 
 
 async def test_who_lost_the_lease_lets_go_of_the_request() -> None:

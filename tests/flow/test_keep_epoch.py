@@ -41,7 +41,7 @@ class Outside:
     fires: Sequence[Alert] | None = ()
     hears: bool = True
     odd: Exception | None = None
-    told: dict[str, str] = field(default_factory=dict)
+    by_subject: dict[str, str] = field(default_factory=dict)
 
     async def old_cards(self) -> int | None:
         return self.newest_card
@@ -56,11 +56,11 @@ class Outside:
     async def announce(self, about: str, text: str) -> None:
         if not self.hears:
             raise MessengerError("not_in_channel", lasting=False)
-        self.told.setdefault(about, text)
+        self.by_subject.setdefault(about, text)
 
     @property
-    def said(self) -> list[str]:
-        return list(self.told.values())
+    def announced(self) -> list[str]:
+        return list(self.by_subject.values())
 
 
 class Process:
@@ -115,7 +115,7 @@ async def empty(bot: Process, time: VirtualTime) -> None:
 async def test_a_first_start_begins_with_number_one_and_says_nothing(bot: Process, outside: Outside) -> None:
     await bot.epoch.once()
     assert await bot.hears(builders.alert()) == ["INC-1"]
-    assert (outside.said, bot.epoch.notices()) == ([], {})
+    assert (outside.announced, bot.epoch.notices()) == ([], {})
 
 
 async def test_data_from_before_there_were_epochs_goes_on_counting(bot: Process, outside: Outside) -> None:
@@ -143,9 +143,9 @@ async def test_an_empty_start_that_may_be_a_loss_numbers_far_above_and_says_so(
     await bot.epoch.once()
     assert await bot.hears(builders.alert()) == [AFTER_LOSS]
     await bot.epoch.recover()
-    (said,) = outside.said
-    assert says in said
-    assert f"The next incident is {AFTER_LOSS}" in said
+    (announced,) = outside.announced
+    assert says in announced
+    assert f"The next incident is {AFTER_LOSS}" in announced
     assert list(bot.epoch.notices()) == ["redis"]
 
 
@@ -162,7 +162,7 @@ async def test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_co
     await bot.epoch.recover()
     await bot.route()
     assert list(await bot.store.open_incidents()) == [AFTER_LOSS, "INC-2701150800002"]
-    assert len(outside.said) == 1
+    assert len(outside.announced) == 1
     assert "noticed at 2027-01-15 08:00 UTC" in bot.epoch.notices()["redis"]
 
 
@@ -185,7 +185,7 @@ async def test_two_processes_that_notice_it_begin_one_epoch_and_tell_people_once
     for process in (bot, other):
         await process.epoch.once()
         await process.epoch.recover()
-    assert len(outside.said) == 1
+    assert len(outside.announced) == 1
     assert [await process.store.next_incident_id() for process in (bot, other)] == [AFTER_LOSS, "INC-2701150800002"]
 
 
@@ -212,7 +212,7 @@ async def test_what_fires_is_reopened_though_slack_is_away_and_people_are_told_l
     outside.hears, outside.fires = True, None
     with pytest.raises(SourceError):
         await bot.epoch.recover()
-    assert len(outside.said) == 1
+    assert len(outside.announced) == 1
 
 
 async def test_what_an_incident_has_heard_of_is_not_opened_again_even_when_it_is_closed(
@@ -300,7 +300,7 @@ async def test_after_a_failover_lost_incidents_come_back_with_numbers_that_nobod
     await bot.epoch.recover()
     await bot.route()
     assert list(await bot.store.open_incidents()) == ["INC-1", "INC-102"]
-    assert (outside.said, bot.epoch.notices()) == ([], {})
+    assert (outside.announced, bot.epoch.notices()) == ([], {})
 
 
 async def test_a_counter_that_is_lower_than_it_was_goes_on_above_it(bot: Process) -> None:

@@ -52,7 +52,7 @@ def hear(store: RedisStore, claims: RedisClaims, woken: list[str]) -> ReceiveInp
     return ReceiveInput(store, store, claims, woken.append)
 
 
-async def said(store: RedisStore, incident: str) -> list[tuple[str, str]]:
+async def commands(store: RedisStore, incident: str) -> list[tuple[str, str]]:
     inbox = await store.inbox(incident)
     return [(event.command, event.user) for event in inbox if isinstance(event, Commanded)]
 
@@ -63,7 +63,7 @@ async def test_a_halt_of_all_that_died_halfway_reaches_every_incident_in_the_nex
     await opened(store, "INC-1", "INC-2")
     await claims.set_halt(None, by="ana")
     await halts.once()
-    assert [await said(store, incident) for incident in ("INC-1", "INC-2")] == [[("halt", "ana")]] * 2
+    assert [await commands(store, incident) for incident in ("INC-1", "INC-2")] == [[("halt", "ana")]] * 2
     assert woken == ["INC-1", "INC-2"]
 
 
@@ -76,8 +76,8 @@ async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_n
     await halts.once()
     await hear.resume_all("cat")
     await halts.once()
-    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "cat")]
-    assert await said(store, "INC-2") == [("halt", "ana"), ("halt", "ben"), ("halt", "ana")]
+    assert await commands(store, "INC-1") == [("halt", "ben"), ("resume", "cat")]
+    assert await commands(store, "INC-2") == [("halt", "ana"), ("halt", "ben"), ("halt", "ana")]
 
 
 async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lifts_it(
@@ -102,7 +102,7 @@ async def test_a_new_bot_finds_what_an_old_one_left_half_told(
     await hear.resume_all("ben")
     new = KeepHalts(store, claims, lambda incident: None, lambda: None)
     await new.once()
-    assert await said(store, "INC-1") == [("halt", "ben"), ("resume", "ben")]
+    assert await commands(store, "INC-1") == [("halt", "ben"), ("resume", "ben")]
 
 
 async def test_an_incident_that_opens_while_everything_is_halted_says_so(
@@ -112,7 +112,7 @@ async def test_an_incident_that_opens_while_everything_is_halted_says_so(
     await halts.once()
     await opened(store, "INC-1")
     await halts.once()
-    assert await said(store, "INC-1") == [("halt", "ana")]
+    assert await commands(store, "INC-1") == [("halt", "ana")]
 
 
 def test_resuming_one_incident_while_everything_is_halted_does_not_make_its_card_say_otherwise() -> None:
@@ -132,7 +132,7 @@ async def test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number
     for reached in (AT_A_TIME, AT_A_TIME + 2, AT_A_TIME + 2):
         await halts.once()
         assert len(woken) == reached
-    assert [await said(store, incident) for incident in (many[0], many[-1])] == [[("halt", "ana")]] * 2
+    assert [await commands(store, incident) for incident in (many[0], many[-1])] == [[("halt", "ana")]] * 2
     events = [event for event in await store.inbox("INC-1") if isinstance(event, Commanded)]
     assert [(event.text, event.to) for event in events] == [("the rack burns", ALL)]
 
@@ -144,13 +144,13 @@ async def test_a_call_that_was_stopped_in_the_moment_of_the_resume_goes_on_too(
     await hear.halt_all("ana")
     await hear.resume_all("ben")
     await halts.once()
-    assert await said(store, "INC-1") == []
+    assert await commands(store, "INC-1") == []
     run = await store.load("INC-1")
     assert run is not None
     stopped = ActiveChange(state="grow", verb="scale", halted=True)
     await store.commit(run.with_(version=run.version + 1, change=stopped), consumed=1, entries=(), effects=())
     await halts.once()
-    assert await said(store, "INC-1") == [("resume", "ben")]
+    assert await commands(store, "INC-1") == [("resume", "ben")]
 
 
 async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are_after_it(
@@ -161,9 +161,9 @@ async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are
     await opened(store, "INC-1")
     await hear.halt_all("ana")
     await halts.once()
-    assert await said(store, "INC-1") == []
+    assert await commands(store, "INC-1") == []
     await halts.once()
-    assert await said(store, "INC-1") == [("halt", "ana")]
+    assert await commands(store, "INC-1") == [("halt", "ana")]
 
 
 async def test_a_halt_of_one_incident_looks_at_no_other(
@@ -174,11 +174,11 @@ async def test_a_halt_of_one_incident_looks_at_no_other(
         await halts.once()
     run = await store.load("INC-2")
     assert run is not None
-    told_otherwise = run.with_(version=1, halted_by="nobody")
-    await store.commit(told_otherwise, consumed=1, entries=(), effects=())
+    differing = run.with_(version=1, halted_by="nobody")
+    await store.commit(differing, consumed=1, entries=(), effects=())
     await hear.command(command("halt"), "INC-1")
     await halts.once()
-    assert await said(store, "INC-2") == []
+    assert await commands(store, "INC-2") == []
 
 
 async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
@@ -189,7 +189,7 @@ async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
     other = KeepHalts(store, claims, woken.append, changes)
     for bot in (halts, other, halts, other):
         await bot.once()
-    assert await said(store, "INC-1") == [("halt", "ana")]
+    assert await commands(store, "INC-1") == [("halt", "ana")]
     assert changes.count == 2
 
 
@@ -203,7 +203,7 @@ async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_
     await store.commit(run.with_(version=run.version + 1, change=stopped), consumed=1, entries=(), effects=())
     await hear.resume_all("ben")
     await halts.once()
-    assert await said(store, "INC-1") == [("resume", "ben")]
+    assert await commands(store, "INC-1") == [("resume", "ben")]
 
 
 def test_a_halt_that_is_told_twice_stands_on_the_timeline_once() -> None:

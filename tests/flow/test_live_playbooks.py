@@ -22,23 +22,23 @@ TARGET = Target(cluster="test", namespace="llm", kind="Deployment", name="llm")
 
 class Bench:
     def __init__(self, folder: Path) -> None:
-        self.folder, self.told, self.is_away = folder, list[str](), False
+        self.folder, self.announced, self.is_away = folder, list[str](), False
         self.write(DRILL)
         self.known = set[str]()
         self.live = self.bot()
 
     def bot(self, *overrides: Override) -> LivePlaybooks:
-        """One replica of the bot; what was said is known to all of them."""
+        """One replica of the bot; what was announced is known to all of them."""
         return LivePlaybooks(
-            lambda: load_folder(self.folder, *overrides), FileHashes([self.folder]), self._tell, self._forget
+            lambda: load_folder(self.folder, *overrides), FileHashes([self.folder]), self._announce, self._forget
         )
 
-    async def _tell(self, about: str, text: str) -> None:
+    async def _announce(self, about: str, text: str) -> None:
         if self.is_away:
             raise MessengerError("Slack is away", lasting=False)
         if about not in self.known:
             self.known.add(about)
-            self.told.append(text)
+            self.announced.append(text)
 
     async def _forget(self, about: str) -> None:
         self.known.discard(about)
@@ -70,7 +70,7 @@ def titled(title: str) -> str:
 async def test_an_edit_counts_without_a_restart(bench: Bench) -> None:
     bench.write(titled("Another"))
     await bench.settled()
-    assert (bench.title, bench.told) == ("Another", [])
+    assert (bench.title, bench.announced) == ("Another", [])
 
 
 async def test_an_override_with_a_fault_is_told_and_named_to_who_watches_the_bot(bench: Bench) -> None:
@@ -78,9 +78,9 @@ async def test_an_override_with_a_fault_is_told_and_named_to_who_watches_the_bot
     bench.live = bench.bot(Override(settings={"windw": "5m"}))
     await bench.live.refresh()
     fault = "overrides: no playbook has a setting 'windw'"
-    (told,) = bench.told
-    assert told.startswith("Overrides in the bot's settings have faults.")
-    assert fault in told
+    (announced,) = bench.announced
+    assert announced.startswith("Overrides in the bot's settings have faults.")
+    assert fault in announced
     assert bench.live.notices()["playbooks"].startswith(fault)
 
 
@@ -94,7 +94,7 @@ async def test_a_file_that_is_being_written_is_not_read_halfway(bench: Bench) ->
     await bench.live.refresh()
     bench.write(titled("Whole"))
     await bench.settled()
-    assert (bench.title, bench.told) == ("Whole", [])
+    assert (bench.title, bench.announced) == ("Whole", [])
 
 
 async def test_an_edit_that_cannot_be_read_at_first_is_read_again(bench: Bench) -> None:
@@ -105,7 +105,7 @@ async def test_an_edit_that_cannot_be_read_at_first_is_read_again(bench: Bench) 
             raise fault
         return load_folder(bench.folder)
 
-    bench.live = LivePlaybooks(read, FileHashes([bench.folder]), bench._tell, bench._forget)
+    bench.live = LivePlaybooks(read, FileHashes([bench.folder]), bench._announce, bench._forget)
     bench.write(titled("Another"))
     await bench.live.refresh()
     with pytest.raises(OSError, match="the volume is not there"):
@@ -120,9 +120,9 @@ async def test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_o
     await bench.settled()
     await bench.settled()
     assert bench.title == before
-    (told,) = bench.told
-    assert "The last good version of drill stays in force" in told
-    assert "drill.yaml:" in told
+    (announced,) = bench.announced
+    assert "The last good version of drill stays in force" in announced
+    assert "drill.yaml:" in announced
     bench.write(titled("Mended"))
     await bench.settled()
     assert bench.title == "Mended"
@@ -134,8 +134,8 @@ async def test_a_file_that_is_mended_is_told_and_the_same_fault_is_told_again(be
         await bench.settled()
         bench.write(DRILL)
         await bench.settled()
-    said = ["is sound again" if "sound again" in text else "has faults" for text in bench.told]
-    assert said == ["has faults", "is sound again"] * 2
+    kinds = ["is sound again" if "sound again" in text else "has faults" for text in bench.announced]
+    assert kinds == ["has faults", "is sound again"] * 2
 
 
 async def test_two_bots_tell_one_edit_once(bench: Bench) -> None:
@@ -144,14 +144,14 @@ async def test_two_bots_tell_one_edit_once(bench: Bench) -> None:
         bench.write(text)
         for live in (bench.live, other, other, bench.live):
             await live.refresh()
-    assert len(bench.told) == 2
+    assert len(bench.announced) == 2
 
 
 async def test_a_file_that_is_broken_when_the_bot_starts_is_told_once_however_often_it_starts(bench: Bench) -> None:
     bench.write(DRILL.replace("start:", "strt:", 1))
     for _ in range(2):
         await bench.bot().refresh()
-    assert ["It is not in force" in text for text in bench.told] == [True]
+    assert ["It is not in force" in text for text in bench.announced] == [True]
 
 
 async def test_a_broken_file_that_is_deleted_is_not_called_sound(bench: Bench) -> None:
@@ -159,7 +159,7 @@ async def test_a_broken_file_that_is_deleted_is_not_called_sound(bench: Bench) -
     await bench.settled()
     (bench.folder / "new.yaml").unlink()
     await bench.settled()
-    assert len(bench.told) == 1
+    assert len(bench.announced) == 1
 
 
 async def test_what_slack_did_not_take_is_told_later(bench: Bench) -> None:
@@ -168,17 +168,17 @@ async def test_what_slack_did_not_take_is_told_later(bench: Bench) -> None:
     with capture_logs() as logs:
         await bench.settled()
         await bench.live.refresh()
-    assert bench.told == []
+    assert bench.announced == []
     assert [each["event"] for each in logs].count("playbooks.not_told") == 1
     bench.is_away = False
     await bench.live.refresh()
-    assert len(bench.told) == 1
+    assert len(bench.announced) == 1
 
 
 async def test_a_new_file_with_faults_is_told_too(bench: Bench) -> None:
     bench.write("language: 1\n", "new")
     await bench.settled()
-    assert ["It is not in force" in text for text in bench.told] == [True]
+    assert ["It is not in force" in text for text in bench.announced] == [True]
 
 
 async def test_a_file_that_was_deleted_opens_nothing_any_more(bench: Bench) -> None:

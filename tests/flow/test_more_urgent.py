@@ -60,7 +60,10 @@ async def test_an_xid_takes_over_while_a_request_waits_and_calls_people(days: Da
     run = await days.run()
     assert (run.playbook, run.state, run.requests[request.request_id].status) == ("urgent", "faulty", "withdrawn")
     assert await days.incidents() == ["INC-1"], "in the same incident, with its timeline and undo"
-    assert "GPUFatalXID: 'A GPU is faulty' is more urgent and takes over from 'Long waits'." in await days.told("INC-1")
+    assert (
+        "GPUFatalXID: 'A GPU is faulty' is more urgent and takes over from 'Long waits'."
+        in await days.timeline_text("INC-1")
+    )
     assert [(call.team, call.action) for call in days.scene.pages] == [("serving", "trigger")]
     assert any(
         "<!subteam^S0SERVING>" in str(message) for message in days.scene.messages() if "takes over" in str(message)
@@ -137,4 +140,4 @@ async def test_a_bot_that_dies_meanwhile_takes_over_once(client: aioredis.Redis,
         run = await days.run()
         assert died
         assert (run.playbook, run.state, run.diverts) == ("urgent", "faulty", 1), number
-        assert (await days.told("INC-1")).count("continues in urgent") == 1
+        assert (await days.timeline_text("INC-1")).count("continues in urgent") == 1

@@ -10,7 +10,7 @@ from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.run import Run
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
-from tests.flow.harness import Bot, Scene, told, until
+from tests.flow.harness import Bot, Scene, timeline_text, until
 from tests.flow.stage import Stage
 from tests.redis_server import VirtualTime
 
@@ -68,7 +68,7 @@ async def test_while_another_node_of_a_small_fleet_is_cordoned_it_is_refused_in_
     scene.cluster.objects["Node", "gpu-node-2"]["spec"]["unschedulable"] = True
     await until(scene, bot, has_ended, "ended")
     assert scene.cluster.sent == []
-    assert "4 of 12 GPUs on gpu-node-1, besides gpu-node-2 (4)" in await told(scene)
+    assert "4 of 12 GPUs on gpu-node-1, besides gpu-node-2 (4)" in await timeline_text(scene)
 
 
 async def test_after_two_other_nodes_within_the_hour_it_is_refused(scene: Scene, bot: Bot) -> None:
@@ -80,4 +80,4 @@ async def test_after_two_other_nodes_within_the_hour_it_is_refused(scene: Scene,
         )
     await until(scene, bot, has_ended, "ended")
     assert not is_cordoned(scene, "gpu-node-1")
-    assert "too many nodes were cordoned or drained within the hour" in await told(scene)
+    assert "too many nodes were cordoned or drained within the hour" in await timeline_text(scene)

@@ -15,7 +15,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.incidents.stub_plans import stub_plan
 from bot.flow.ports.storage import ClaimVerdict
 from tests import builders
-from tests.flow.harness import LEAD, Bot, Scene, play, told, until
+from tests.flow.harness import LEAD, Bot, Scene, play, timeline_text, until
 from tests.flow.test_one_step import Outside, granted, settled
 
 pytestmark = pytest.mark.fast
@@ -31,9 +31,9 @@ async def test_a_whole_incident_is_only_observed(scene: Scene) -> None:
     scene.observing = EVERYWHERE
     bot = Bot(scene, "one")
     await until(scene, bot, waits_with_advice, "advised")
-    said = await told(scene)
-    assert "changes are only advised: the settings say observe-only" in said
-    assert "only advised: the settings say observe-only" in said
+    text = await timeline_text(scene)
+    assert "changes are only advised: the settings say observe-only" in text
+    assert "only advised: the settings say observe-only" in text
     # People do it by hand, and the alert resolves.
     scene.cluster.objects["Deployment", "llm"]["spec"]["template"]["spec"]["containers"][0]["args"] = [
         "--max-num-seqs=6"
@@ -70,7 +70,7 @@ async def test_a_person_who_carries_it_out_is_on_the_timeline(scene: Scene) -> N
     await bot.receive.press(press, run.incident_id)
     run = await until(scene, bot, lambda run: bool(run.requests["R2"].carried_out), "recorded")
     assert [(each.user, each.text) for each in run.requests["R2"].carried_out] == [(LEAD, "traffic was shifted")]
-    assert "a person does something else: traffic was shifted" in await told(scene)
+    assert "a person does something else: traffic was shifted" in await timeline_text(scene)
 
 
 async def test_an_observed_incident_ends_after_some_hours_and_its_alert_may_open_another(scene: Scene) -> None:

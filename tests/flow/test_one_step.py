@@ -65,9 +65,9 @@ class Outside:
     at: float = NOW
     claims: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     calls: list[tuple[Approved, Call, str]] = field(default_factory=list)
-    looks: int = 0
+    checks: int = 0
     held: list[tuple[str, ...]] = field(default_factory=list)
-    heard: list[Event] = field(default_factory=list)
+    appended: list[Event] = field(default_factory=list)
     impact_at: list[float] = field(default_factory=list)
     lose: Any = None
     lose_while_it_runs: bool = False
@@ -90,7 +90,7 @@ class Outside:
         return self.sent
 
     async def look(self, call: Call, *, call_id: str) -> str:
-        self.looks += 1
+        self.checks += 1
         return self.seen
 
     async def plan(self, run: Run, *, at: float) -> tuple[PlanResult, Mapping[str, Reading]]:
@@ -99,7 +99,7 @@ class Outside:
         return found, {"usage": Reading(name="usage", value=0.95, at=at)}
 
     async def append(self, incident_id: str, events: Sequence[Event]) -> None:
-        self.heard += events
+        self.appended += events
 
     async def now(self) -> float:
         return self.at
@@ -115,10 +115,10 @@ class Outside:
         return Reading(name="run_job", value=0.9, at=at)
 
     async def __call__(
-        self, context: EffectContext, approved: Approved, call: Call, tell: Callable[[str], Awaitable[None]]
+        self, context: EffectContext, approved: Approved, call: Call, report: Callable[[str], Awaitable[None]]
     ) -> Made:
         self.calls.append((approved, call, "generated"))
-        await tell("20 tokens so far")
+        await report("20 tokens so far")
         if self.lose_while_it_runs:
             context.lost.set()
         return self.made
@@ -175,7 +175,7 @@ async def settled(outside: Outside, run: Run, **more: Any) -> StepSettled:
     return event
 
 
-def said(event: StepSettled) -> tuple[str, str]:
+def outcome(event: StepSettled) -> tuple[str, str]:
     return event.result, event.detail
 
 
@@ -194,7 +194,7 @@ async def put_off(outside: Outside, run: Run, **more: Any) -> tuple[float, str]:
 async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() -> None:
     outside, run = Outside(), granted()
     event = await settled(outside, run)
-    assert said(event) == ("done", "200 OK")
+    assert outcome(event) == ("done", "200 OK")
     assert (event.call_id, event.request_id, event.step) == (CALL_ID, "R1", 0)
     workload = run.target.key
     claim: dict[str, Any] = {
@@ -205,7 +205,7 @@ async def test_a_call_is_claimed_for_its_workload_and_sent_once_with_its_id() ->
     }
     claim |= {"playbook": run.playbook, "effect_id": event.effect_id}
     assert outside.claims == [("INC-1", CALL_ID, claim)]
-    assert outside.looks == 0, "nothing was sent before, so there is nothing to look for"
+    assert outside.checks == 0, "nothing was sent before, so there is nothing to look for"
     [(approved, call, call_id)] = outside.calls
     assert (approved.plan, call, call_id) == (run.requests["R1"].plan, run.requests["R1"].plan.steps[0], CALL_ID)
 
@@ -280,7 +280,7 @@ async def test_only_the_first_call_leases_the_room_that_the_plan_takes() -> None
 async def test_what_forbids_a_call_ends_the_step_and_says_why(verdict: str, result: str, detail: str) -> None:
     outside = Outside(verdict=verdict)
     event = await settled(outside, granted())
-    assert (said(event), event.call_id, outside.calls) == ((result, detail), CALL_ID, [])
+    assert (outcome(event), event.call_id, outside.calls) == ((result, detail), CALL_ID, [])
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ async def test_what_another_incident_holds_is_waited_for_so_long_and_no_longer(v
     assert await put_off(outside, run) == (5.0, f"waiting: {why}")
     assert await put_off(outside, run, now=NOW - 60 + VALID) == (5.0, f"waiting: {why}")
     event = await settled(outside, run, now=NOW - 59 + VALID)
-    assert said(event) == ("lapsed", "the approved change was not started within 10 minutes")
+    assert outcome(event) == ("lapsed", "the approved change was not started within 10 minutes")
 
 
 async def test_a_later_step_is_put_off_for_the_same_time_and_then_withheld() -> None:
@@ -301,7 +301,7 @@ async def test_a_later_step_is_put_off_for_the_same_time_and_then_withheld() -> 
     assert (await put_off(outside, run, step=1, now=NOW))[0] == 5.0
     assert (await put_off(outside, run, step=1, now=NOW + PATIENCE_SECONDS))[0] == 5.0
     event = await settled(outside, run, step=1, now=NOW + 1 + PATIENCE_SECONDS)
-    assert said(event) == ("withheld", "another incident is changing this workload; waited 10 minutes")
+    assert outcome(event) == ("withheld", "another incident is changing this workload; waited 10 minutes")
     assert event.call_id == "INC-1/R1/1"
 
 
@@ -363,7 +363,7 @@ async def test_a_step_of_another_request_does_nothing() -> None:
 
 
 async def test_a_plan_without_steps_is_done() -> None:
-    assert said(await settled(Outside(), granted(builders.plan(steps=())))) == ("done", "nothing to do")
+    assert outcome(await settled(Outside(), granted(builders.plan(steps=())))) == ("done", "nothing to do")
 
 
 async def test_a_request_without_enough_presses_is_withheld() -> None:
@@ -371,7 +371,7 @@ async def test_a_request_without_enough_presses_is_withheld() -> None:
     nobody = run.requests["R1"].model_copy(update={"presses": ()})
     outside = Outside()
     event = await settled(outside, run.with_(requests={"R1": nobody}))
-    assert said(event) == ("withheld", "not granted: 1 more approval needed")
+    assert outcome(event) == ("withheld", "not granted: 1 more approval needed")
     assert (outside.claims, outside.calls) == ([], [])
 
 
@@ -383,7 +383,7 @@ async def test_a_grant_holds_for_its_time_and_no_longer(waited: float) -> None:
     outside = Outside()
     event = await settled(outside, granted(), now=NOW - 60 + waited)
     if waited > VALID:
-        assert said(event) == ("lapsed", "the approved change was not started within 10 minutes")
+        assert outcome(event) == ("lapsed", "the approved change was not started within 10 minutes")
         assert outside.claims == []
     else:
         assert event.result == "done"
@@ -408,7 +408,7 @@ async def test_right_before_the_first_call_everything_is_looked_at_again(
 ) -> None:
     outside = Outside(replanned=replanned)
     event = await settled(outside, granted())
-    assert said(event) == (result, detail)
+    assert outcome(event) == (result, detail)
     assert event.replanned == (replanned if result == "superseded" else None)
     assert (event.readings != {}) is (result in ("not_needed", "still_unknown"))
     assert (outside.claims, outside.calls) == ([], [])
@@ -545,7 +545,7 @@ async def test_a_fleet_that_is_out_too_far_names_the_nodes() -> None:
 )
 async def test_an_answer_is_the_outcome_without_secrets(sent: Sent, result: str, detail: str) -> None:
     event = await settled(Outside(sent=sent), granted())
-    assert (said(event), event.call_id) == ((result, detail), CALL_ID)
+    assert (outcome(event), event.call_id) == ((result, detail), CALL_ID)
 
 
 async def test_a_server_that_says_later_is_asked_when_it_says() -> None:
@@ -557,15 +557,15 @@ async def test_no_answer_is_looked_at_three_times_and_then_a_person_is_asked() -
     outside = Outside(sent=Sent("unclear", "no answer"))
     for attempts in (0, 1):
         assert await taken(outside, granted(), attempts=attempts) == Later(LOOK_EVERY_SECONDS, failed=True)
-    assert outside.looks == 0
+    assert outside.checks == 0
     event = await settled(outside, granted(), attempts=2)
-    assert (said(event), event.call_id) == (("unclear", "no answer"), CALL_ID)
-    assert outside.looks == 1
+    assert (outcome(event), event.call_id) == (("unclear", "no answer"), CALL_ID)
+    assert outside.checks == 1
 
 
 async def test_a_last_attempt_without_an_answer_that_the_cluster_shows_is_done() -> None:
     event = await settled(Outside(sent=Sent("unclear", "no answer"), seen="done"), granted(), attempts=2)
-    assert said(event) == ("done", "seen in the cluster after an interrupted attempt")
+    assert outcome(event) == ("done", "seen in the cluster after an interrupted attempt")
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ async def test_after_an_earlier_attempt_the_cluster_tells_and_nothing_is_sent(
 ) -> None:
     outside = Outside(verdict="already_claimed", claimed_before=True, seen=seen)
     event = await settled(outside, granted(), attempts=attempts)
-    assert (said(event), event.call_id) == ((result, detail), CALL_ID)
+    assert (outcome(event), event.call_id) == ((result, detail), CALL_ID)
     assert outside.calls == []
 
 
@@ -589,7 +589,7 @@ async def test_an_earlier_attempt_that_did_nothing_is_sent_again_while_its_grant
     run, longest = granted(), VALID + PATIENCE_SECONDS
     assert (await settled(outside, run, now=NOW - 60 + longest)).result == "done"
     assert (await settled(outside, run, now=NOW - 59 + longest)).result == "lapsed"
-    assert (outside.looks, len(outside.calls)) == (2, 1)
+    assert (outside.checks, len(outside.calls)) == (2, 1)
 
 
 async def test_after_an_earlier_attempt_the_world_is_not_compared_with_the_plan() -> None:
@@ -605,11 +605,11 @@ async def test_a_generation_that_was_interrupted_is_not_begun_again() -> None:
     outside = Outside(verdict="already_claimed", claimed_before=True, seen="done")
     event = await settled(outside, granted(builders.plan(steps=(call,))))
     assert event.call_id == CALL_ID
-    assert said(event) == (
+    assert outcome(event) == (
         "unclear",
         "it was started before the bot was interrupted; nothing shows whether it was sent or how it ended",
     )
-    assert (outside.looks, outside.calls) == (0, [])
+    assert (outside.checks, outside.calls) == (0, [])
 
 
 async def test_a_later_call_that_did_not_arrive_is_sent_again_however_long_ago_its_grant_was() -> None:
@@ -624,15 +624,15 @@ GENERATION = builders.plan(steps=(builders.call(method="generate"),))
 async def test_a_generation_is_told_while_it_runs_and_its_reading_is_kept() -> None:
     outside = Outside()
     event = await settled(outside, granted(GENERATION))
-    assert (said(event), event.call_id) == (("done", "40 tokens"), CALL_ID)
+    assert (outcome(event), event.call_id) == (("done", "40 tokens"), CALL_ID)
     assert {name: reading.value for name, reading in event.readings.items()} == {"made": 40.0}
-    assert [cast(Progressed, one).text for one in outside.heard] == ["20 tokens so far"]
+    assert [cast(Progressed, one).text for one in outside.appended] == ["20 tokens so far"]
     assert [how for _, _, how in outside.calls] == ["generated"]
 
 
 async def test_a_generation_that_never_ran_leaves_no_reading() -> None:
     event = await settled(Outside(made=Made("failed", "no replica answers")), granted(GENERATION))
-    assert (said(event), event.readings) == (("failed", "no replica answers"), {})
+    assert (outcome(event), event.readings) == (("failed", "no replica answers"), {})
 
 
 async def test_a_generation_whose_lease_was_lost_is_not_settled() -> None:
@@ -655,7 +655,7 @@ def bearing(plan: Plan = ROLLOUT, *, step: int = 1, impact: Impact | None = BEFO
 async def test_a_step_is_not_taken_once_users_pay_too_dearly() -> None:
     outside = Outside(impact_now=MUCH_MORE)
     event = await settled(outside, bearing(), step=1)
-    assert said(event) == ("affected", "requests waiting a replica 1.0 → 9.0")
+    assert outcome(event) == ("affected", "requests waiting a replica 1.0 → 9.0")
     assert (event.impact, outside.impact_at, outside.claims) == (MUCH_MORE, [NOW], [])
 
 
@@ -708,7 +708,7 @@ def waiting(wait: Wait = SCALED, **change: Any) -> Run:
 async def test_what_is_waited_for_is_told_once_it_is_seen() -> None:
     outside, run = Outside(), waiting()
     event = await settled(outside, run, step=1)
-    assert (said(event), event.readings, event.call_id) == (("done", "4 of 4 replicas Ready"), {}, "")
+    assert (outcome(event), event.readings, event.call_id) == (("done", "4 of 4 replicas Ready"), {}, "")
     assert outside.held == [("INC-1", f"workload/{run.target.key}")]
     assert (outside.claims, outside.calls) == ([], [])
 
@@ -721,7 +721,7 @@ async def test_what_a_job_came_back_with_is_read_once_it_has_ended() -> None:
 
 async def test_a_wait_that_cannot_succeed_fails() -> None:
     outside = Outside(snapshot=snapshots.snapshot(workload=None))
-    assert said(await settled(outside, waiting(), step=1)) == ("failed", "Deployment serving/llm was deleted")
+    assert outcome(await settled(outside, waiting(), step=1)) == ("failed", "Deployment serving/llm was deleted")
 
 
 async def test_what_others_add_to_the_template_does_not_end_the_wait_for_it() -> None:
@@ -743,12 +743,12 @@ async def test_a_wait_goes_back_after_its_turn_and_says_each_progress_once() -> 
     long = FIVE.model_copy(update={"within_seconds": 600.0})
     assert await taken(outside, waiting(long), step=1) == Later(0.0)
     assert outside.at == NOW + ONE_TURN_SECONDS
-    [event] = outside.heard
+    [event] = outside.appended
     assert isinstance(event, Progressed)
     assert (event.text, event.effect_id) == ("4 of 5 replicas Ready", "v2/apply/R1/1/0")
     quiet = Outside(snapshot=NOT_YET)
     assert await taken(quiet, waiting(long, progress="4 of 5 replicas Ready"), step=1) == Later(0.0)
-    assert quiet.heard == []
+    assert quiet.appended == []
 
 
 async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
@@ -757,21 +757,21 @@ async def test_a_wait_whose_lease_was_lost_looks_no_more() -> None:
     context = EffectContext(waiting(FIVE), Owed("INC-1", effect, 0, ""), NOW)
     context.lost.set()
     assert await outside.apply(context, effect) == Later(0.0)
-    assert outside.heard == []
+    assert outside.appended == []
 
 
 async def test_a_wait_fails_once_its_time_is_over() -> None:
     outside = Outside(snapshot=NOT_YET)
     event = await settled(outside, waiting(FIVE), step=1)
-    assert said(event) == ("failed", "not seen within 40 s: 4 of 5 replicas Ready")
+    assert outcome(event) == ("failed", "not seen within 40 s: 4 of 5 replicas Ready")
     assert outside.at - (NOW - 30) == 41
 
 
 async def test_a_cluster_that_cannot_be_read_has_not_shown_it_yet() -> None:
     outside = Outside(snapshot=ClusterError("timed out"))
     event = await settled(outside, waiting(FIVE), step=1)
-    assert said(event) == ("failed", "not seen within 40 s: the cluster cannot be read: timed out")
-    assert [cast(Progressed, one).text for one in outside.heard] == ["the cluster cannot be read: timed out"]
+    assert outcome(event) == ("failed", "not seen within 40 s: the cluster cannot be read: timed out")
+    assert [cast(Progressed, one).text for one in outside.appended] == ["the cluster cannot be read: timed out"]
 
 
 async def test_clients_over_kept_connections_are_waited_for_from_the_start_of_the_wait() -> None:

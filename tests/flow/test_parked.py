@@ -85,7 +85,7 @@ class Days:
             await self.bot.receive.press(press, incident)
         await self.passes(20)
 
-    async def told(self, incident: str) -> str:
+    async def timeline_text(self, incident: str) -> str:
         return "\n".join(item.entry.text for item in await self.store.timeline(incident))
 
 
@@ -123,7 +123,7 @@ async def test_over_days_an_unanswered_incident_never_mutes_its_workload(days: D
     await days.arrives(first)
     assert await days.slot() == "INC-2", "the alert repeats: people are called again"
     assert [one.incident_id for one in (await days.run("INC-2")).parked_before] == ["INC-1"]
-    assert "INC-1 is parked: waits for This needs people: Somebody has to look." in await days.told("INC-2")
+    assert "INC-1 is parked: waits for This needs people: Somebody has to look." in await days.timeline_text("INC-2")
     await days.passes(31 * MINUTE)
     assert await days.parked() == ["INC-1", "INC-2"]
 
@@ -153,7 +153,7 @@ async def test_an_unanswered_incident_ends_at_its_reminder_where_another_has_the
     ended = await days.run()
     assert (ended.ending, ended.deadlines) == ("superseded", {})
     assert await days.parked() == []
-    assert "INC-2 is open on the same workload" in await days.told("INC-1")
+    assert "INC-2 is open on the same workload" in await days.timeline_text("INC-1")
 
 
 async def test_a_parked_incident_reminds_people_every_day(days: Days) -> None:
@@ -225,7 +225,7 @@ async def test_what_a_superseded_incident_changed_belongs_to_the_next_one(days: 
     await days.answers("INC-1", "look")
     assert (await days.run()).ending == "superseded"
     assert (await days.run("INC-2")).held == (held,), "with its undo"
-    assert "INC-1 ended; what it changed is still in place" in await days.told("INC-2")
+    assert "INC-1 ended; what it changed is still in place" in await days.timeline_text("INC-2")
 
 
 async def test_a_watch_that_reads_alerts_receives_them_and_takes_the_slot(days: Days) -> None:

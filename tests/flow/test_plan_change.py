@@ -272,8 +272,8 @@ async def test_no_node_is_added_while_the_hall_of_any_zone_is_hot() -> None:
     karpenters["metadata"]["labels"]["karpenter.sh/nodepool"] = "gpu"
     full = (karpenters, node(2, gpus=1), node(3, gpus=1))
     plan, run = builders.plan(verb="scale", choices={"to": 5}), PastRun(too_hot(zone="b"))
-    said = await refused_by_heat(run, growing(), plan, snapshot(nodes=full), at=AT)
-    assert said == "the hall of zone b is too hot (INC-9), and the node that is added could stand there"
+    refusal = await refused_by_heat(run, growing(), plan, snapshot(nodes=full), at=AT)
+    assert refusal == "the hall of zone b is too hot (INC-9), and the node that is added could stand there"
     assert not await refused_by_heat(run, growing(), plan, snapshot(), at=AT), "room elsewhere needs no node"
 
 
@@ -358,9 +358,9 @@ async def test_nobody_is_asked_to_approve_what_the_breaker_would_not_send_withou
     (event,) = (await asked(EffectContext(run, Owed("INC-1", effect, 0, ""), AT), effect)).events
     assert isinstance(event, Planned)
     assert event.result.plan is not None
-    told = [each.text for each in event.result.plan.circumstances if each.name == "breaker"]
-    assert bool(told) is warned
-    assert all("the breaker is open" in text and "it lets nothing through before" in text for text in told)
+    warnings = [each.text for each in event.result.plan.circumstances if each.name == "breaker"]
+    assert bool(warnings) is warned
+    assert all("the breaker is open" in text and "it lets nothing through before" in text for text in warnings)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from bot.flow.keep_windows import AT_A_TIME, KeepWindows
 from bot.flow.plan_windows import Plan, PlanWindows
 from bot.flow.restrictions import Restrictions
 from tests import builders
-from tests.flow.harness import Bot, Scene, told, until
+from tests.flow.harness import Bot, Scene, timeline_text, until
 from tests.flow.test_receive_input import opened
 from tests.redis_server import VirtualTime
 
@@ -107,7 +107,7 @@ async def test_an_alert_in_maintenance_opens_its_incident_when_the_window_ends(s
     await scene.time.advance(HOUR)
     run = await until(scene, bot, lambda run: run.visit > 0, "opened")
     assert run.alerts["f1"].status == "firing"
-    assert "held back during maintenance until" in await told(scene)
+    assert "held back during maintenance until" in await timeline_text(scene)
     assert await scene.eyes.held() == []
 
 
@@ -151,7 +151,7 @@ async def test_an_urgent_alert_opens_its_incident_in_maintenance_and_says_so(sce
     await planned_by(scene).plan(window("maintenance", scene))
     bot = Bot(scene, "one")
     assert await turns(bot, scene) is not None
-    assert "urgent, so it opened an incident during maintenance until" in await told(scene)
+    assert "urgent, so it opened an incident during maintenance until" in await timeline_text(scene)
 
 
 @pytest.mark.parametrize("other", ["chat/*", "serving/other"])
@@ -239,12 +239,12 @@ async def test_a_planned_window_is_on_the_timelines_of_its_open_incidents(scene:
     await service.begin(replace(plan, command_id="c2", targets="chat/*"))
     await bot.runtime.windows.once()
     await turns(bot, scene)
-    assert (await told(scene)).count("note: Freeze until") == 1
+    assert (await timeline_text(scene)).count("note: Freeze until") == 1
     ends = replace(plan, command_id="c3")
     assert await service.end(ends)
     await service.announce_end(ends)
     await turns(bot, scene)
-    assert "note: Freeze ended by ana" in await told(scene)
+    assert "note: Freeze ended by ana" in await timeline_text(scene)
 
 
 @dataclass
@@ -271,7 +271,7 @@ class Planner:
         await opened(self.store, *names)
         return names
 
-    async def told(self, incident: str) -> list[tuple[str, str]]:
+    async def commands(self, incident: str) -> list[tuple[str, str]]:
         return [(event.command, event.user) for event in await self.inbox(incident)]
 
     async def inbox(self, incident: str) -> list[Commanded]:
@@ -287,11 +287,11 @@ async def test_a_freeze_is_one_write_and_reaches_incidents_a_bounded_number_a_ro
     many = await planner.opened(AT_A_TIME + 2)
     await planner.begins()
     assert planner.woken == []
-    assert [await planner.told(each) for each in many] == [[]] * len(many)
+    assert [await planner.commands(each) for each in many] == [[]] * len(many)
     for reached in (AT_A_TIME, AT_A_TIME + 2, AT_A_TIME + 2):
         await planner.keep.once()
         assert len(planner.woken) == reached
-    assert [await planner.told(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
+    assert [await planner.commands(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
 
 
 async def test_a_freeze_is_told_with_the_one_that_ends_last(planner: Planner) -> None:
@@ -309,7 +309,7 @@ async def test_a_freeze_that_a_process_has_half_told_is_told_by_the_next_one_and
     await planner.keep.once()
     for bot in (new := planner.another(), planner.keep, new, new):
         await bot.once()
-    assert [await planner.told(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
+    assert [await planner.commands(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
 
 
 async def test_maintenance_is_noted_on_its_own_incidents_and_after_a_freeze(planner: Planner) -> None:
@@ -317,10 +317,10 @@ async def test_maintenance_is_noted_on_its_own_incidents_and_after_a_freeze(plan
     await planner.begins("maintenance", "serving/inc-1")
     await planner.begins("freeze", "serving/inc-*")
     await planner.keep.once()
-    assert await planner.told("INC-1") == [("freeze", "U0ANA")]
+    assert await planner.commands("INC-1") == [("freeze", "U0ANA")]
     await planner.keep.once()
-    assert await planner.told("INC-1") == [("freeze", "U0ANA"), ("note", "U0ANA")]
-    assert await planner.told("INC-2") == [("freeze", "U0ANA")]
+    assert await planner.commands("INC-1") == [("freeze", "U0ANA"), ("note", "U0ANA")]
+    assert await planner.commands("INC-2") == [("freeze", "U0ANA")]
 
 
 async def test_an_incident_that_opens_in_a_freeze_has_met_it_already(planner: Planner) -> None:
@@ -328,7 +328,7 @@ async def test_an_incident_that_opens_in_a_freeze_has_met_it_already(planner: Pl
     await planner.time.advance(1)
     await opened(planner.store, "INC-1", opened_at=planner.time.now())
     await planner.keep.once()
-    assert await planner.told("INC-1") == []
+    assert await planner.commands("INC-1") == []
 
 
 async def test_while_much_is_under_way_no_incident_is_told_of_a_freeze_and_all_are_after_it(planner: Planner) -> None:
@@ -337,9 +337,9 @@ async def test_while_much_is_under_way_no_incident_is_told_of_a_freeze_and_all_a
     await planner.begins()
     keep = planner.another(lambda: busy.pop(0))
     await keep.once()
-    assert await planner.told("INC-1") == []
+    assert await planner.commands("INC-1") == []
     await keep.once()
-    assert await planner.told("INC-1") == [("freeze", "U0ANA")]
+    assert await planner.commands("INC-1") == [("freeze", "U0ANA")]
 
 
 async def test_a_window_of_the_settings_or_of_an_older_version_is_not_told(planner: Planner) -> None:
@@ -348,7 +348,7 @@ async def test_a_window_of_the_settings_or_of_an_older_version_is_not_told(plann
     old = PlannedWindow(kind="freeze", targets=(), starts_at=now, ends_at=now + HOUR, why="release", by="ana")
     await planner.windows.plan(old)
     await planner.keep.once()
-    assert await planner.told("INC-1") == []
+    assert await planner.commands("INC-1") == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from bot.domain.incidents.machine.waits import UNPOSTED_SECONDS
 from bot.domain.incidents.run import Run
 from bot.sandbox.slack.faults import Fault
-from tests.flow.harness import Bot, Scene, play, told, until
+from tests.flow.harness import Bot, Scene, play, timeline_text, until
 
 OF_THE_WORKSPACE = (
     "invalid_auth",
@@ -39,7 +39,7 @@ async def test_an_incident_goes_on_once_slack_lets_the_bot_in_again(scene: Scene
     ending = await play(scene)
     assert ending.ending == "fixed"
     assert ending.slack["card"] == 1
-    assert "could not be updated" not in await told(scene)
+    assert "could not be updated" not in await timeline_text(scene)
 
 
 async def test_a_request_that_slack_refused_is_posted_once_it_may_be(scene: Scene, bot: Bot) -> None:
@@ -60,7 +60,7 @@ async def test_a_request_that_cannot_be_posted_expires_all_the_same(scene: Scene
     run = await scene.run()
     assert run is not None
     assert run.requests[request.request_id].status == "expired"
-    assert "could not be posted" in await told(scene)
+    assert "could not be posted" in await timeline_text(scene)
 
 
 async def test_a_request_that_is_posted_late_has_its_whole_time(scene: Scene, bot: Bot) -> None:

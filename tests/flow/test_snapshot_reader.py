@@ -82,5 +82,5 @@ async def test_a_replica_that_stays_idle_is_seen_as_empty_however_the_looks_fall
 
 
 def test_a_reading_knows_the_alerts_of_its_incident() -> None:
-    told = alert()
-    assert tuple(context_of(run(alerts={told.fingerprint: told}), {}).alerts) == (told,)
+    firing = alert()
+    assert tuple(context_of(run(alerts={firing.fingerprint: firing}), {}).alerts) == (firing,)

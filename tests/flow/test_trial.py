@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.flow.ports.cluster import Generated
-from tests.flow.harness import Bot, Scene, play, told, until
+from tests.flow.harness import Bot, Scene, play, timeline_text, until
 from tests.flow.scenes import trial_scene
 from tests.flow.stage import Side
 from tests.flow.test_crash_points import deaths
@@ -56,7 +56,7 @@ async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: 
     run = await until(scene, bot, lambda run: "rejected" in run.findings.path, "rejected")
     reading = run.findings.results["judge"]["run_job"]
     assert reading.unknown_parts["score"] == "no JSON line with a score in the last 100 lines of the Job's log"
-    assert "cannot decide: baseline, score could not be read" in await told(scene)
+    assert "cannot decide: baseline, score could not be read" in await timeline_text(scene)
 
 
 @pytest.mark.fast
@@ -111,7 +111,7 @@ async def test_a_halt_ends_a_generation_under_way(scene: Scene, bot: Bot) -> Non
     assert await other.receive.command(event, "INC-1")
     run = await working
     assert run.requests["R2"].outcome == "failed"
-    assert "halted by U0ANA" in await told(scene)
+    assert "halted by U0ANA" in await timeline_text(scene)
 
 
 def is_past_the_probe(run: Run) -> bool:

@@ -28,7 +28,7 @@ class Work:
     performed: list[str] = field(default_factory=list)
     taken: list[Owed | None] = field(default_factory=list)
     at_once: int = 0
-    most_at_once: int = 0
+    max_at_once: int = 0
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     becomes: Callable[[str], Advanced] = lambda incident: Advanced()
     again: float | None = None
@@ -42,7 +42,7 @@ class Work:
         self.advanced.append(incident)
         self.waiting = waiting
         self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.max_at_once = max(self.max_at_once, self.at_once)
         await self.may_end.wait()
         self.at_once -= 1
         return self.becomes(incident)
@@ -202,7 +202,7 @@ async def test_only_so_many_advance_at_once_and_each_of_them_does() -> None:
     await begun()
     work.may_end.set()
     await wake.settled()
-    assert work.most_at_once == AT_ONCE
+    assert work.max_at_once == AT_ONCE
     assert len(set(work.advanced)) == 3 * AT_ONCE
 
 

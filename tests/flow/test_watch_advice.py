@@ -62,10 +62,10 @@ def advised() -> Run:
 
 
 async def look(
-    redis: Connection, second: float, said: Mapping[str, object], *, observing: Observing = OBSERVING
+    redis: Connection, second: float, given: Mapping[str, object], *, observing: Observing = OBSERVING
 ) -> Done | Later:
     at = builders.START + second
-    read = ReadHandler(ScriptedSignals(lambda: said, lambda: at), playbook_of)
+    read = ReadHandler(ScriptedSignals(lambda: given, lambda: at), playbook_of)
     watch = WatchAdviceHandler(read, RedisWatchLog(redis), playbook_of, restrictions(observing=observing))
     return await watch(EffectContext(advised(), Owed("INC-1", ADVICE, 0, ""), at), ADVICE)
 
@@ -75,7 +75,7 @@ async def playbook_of(run: Run) -> CompiledPlaybook:
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("given", "text"),
     [
         pytest.param(FULL, "waits until the reason is gone", id="still there"),
         pytest.param(
@@ -86,20 +86,20 @@ async def playbook_of(run: Run) -> CompiledPlaybook:
         pytest.param(CALM, "the trouble is gone; must stay so for 5 s", id="gone"),
     ],
 )
-async def test_it_says_what_it_waits_for(redis: Connection, said: Mapping[str, object], text: str) -> None:
-    later = await look(redis, 0, said)
+async def test_it_says_what_it_waits_for(redis: Connection, given: Mapping[str, object], text: str) -> None:
+    later = await look(redis, 0, given)
     assert isinstance(later, Later)
     (event,) = later.events
     assert isinstance(event, Progressed)
     assert event.text == text
 
 
-async def ended(redis: Connection, *looks: tuple[float, Mapping[str, object]]) -> AdviceWatched:
-    """The result of the last look; those before it come to none."""
-    *before, (last, said) = looks
+async def ended(redis: Connection, *samples: tuple[float, Mapping[str, object]]) -> AdviceWatched:
+    """The result of the last sample; those before it come to none."""
+    *before, (last, given) = samples
     for second, readings in before:
         assert isinstance(await look(redis, second, readings), Later), f"a result at {second} already"
-    return only(await look(redis, last, said), AdviceWatched)
+    return only(await look(redis, last, given), AdviceWatched)
 
 
 async def test_calm_for_long_enough_is_recovered_since_its_first_calm_look(redis: Connection) -> None:

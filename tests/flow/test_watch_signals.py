@@ -64,16 +64,16 @@ class Watching:
 
     def restart(self) -> None:
         """Another process goes on."""
-        self.said: Mapping[str, object] = {}
+        self.given: Mapping[str, object] = {}
         self._at = builders.START
-        signals = ScriptedSignals(lambda: self.said, lambda: self._at)
+        signals = ScriptedSignals(lambda: self.given, lambda: self._at)
         self._watch = WatchHandler(ReadHandler(signals, playbook_of), RedisWatchLog(self._redis), playbook_of)
 
     def continue_as(self, run: Run) -> None:
         self._run = run
 
-    async def look(self, second: float, said: Mapping[str, object]) -> Done | Later:
-        self.said, self._at = said, builders.START + second
+    async def look(self, second: float, given: Mapping[str, object]) -> Done | Later:
+        self.given, self._at = given, builders.START + second
         return await self._watch(EffectContext(self._run, Owed("INC-1", LOOK, 0, ""), self._at), LOOK)
 
 
@@ -86,12 +86,12 @@ def watching(redis: Connection) -> Watching:
     return Watching(redis)
 
 
-async def verdict(watching: Watching, *looks: tuple[float, Mapping[str, object]]) -> Watched:
-    """The verdict of the last look; those before it come to none."""
-    *before, (last, said) = looks
+async def verdict(watching: Watching, *samples: tuple[float, Mapping[str, object]]) -> Watched:
+    """The verdict of the last sample; those before it come to none."""
+    *before, (last, given) = samples
     for second, readings in before:
         assert isinstance(await watching.look(second, readings), Later), f"a verdict at {second} already"
-    return only(await watching.look(last, said), Watched)
+    return only(await watching.look(last, given), Watched)
 
 
 async def test_it_holds_once_every_part_has_held_long_enough(watching: Watching) -> None:
@@ -143,7 +143,7 @@ async def test_a_restart_forgets_no_look(watching: Watching) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "is_called", "why"),
+    ("given", "is_called", "why"),
     [
         pytest.param(BAD, "not_held", "calm: not held", id="did not hold"),
         pytest.param(BLIND, "unknown", "calm: unknown: Preemptions could not be read", id="cannot be read"),
@@ -151,9 +151,9 @@ async def test_a_restart_forgets_no_look(watching: Watching) -> None:
     ],
 )
 async def test_at_the_end_of_its_time_it_says_what_was_lacking(
-    watching: Watching, said: Mapping[str, object], is_called: str, why: str
+    watching: Watching, given: Mapping[str, object], is_called: str, why: str
 ) -> None:
-    event = await verdict(watching, (28, BAD), (30, said))
+    event = await verdict(watching, (28, BAD), (30, given))
     assert event.verdict == is_called
     assert why in event.detail
 
@@ -191,9 +191,9 @@ async def test_a_part_that_holds_or_fails_again_is_told_at_once(watching: Watchi
     read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START)}
     watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
     assert (await watching.look(0, BAD), await watching.look(2, BAD)) == (Later(2.0), Later(2.0))
-    told = await watching.look(4, BAD | {"usage": 0.95})
-    assert isinstance(told, Later)
-    assert [event.text for event in told.events if isinstance(event, Progressed)] == [
+    later = await watching.look(4, BAD | {"usage": 0.95})
+    assert isinstance(later, Later)
+    assert [event.text for event in later.events if isinstance(event, Progressed)] == [
         "not yet: Preemptions 2; KV cache in use 0.95"
     ]
 
@@ -209,44 +209,46 @@ def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
     signals = "".join(f"  {name}: {{metric: num_requests_running, over: 1m}}\n" for name in "abcde")
     text = PLAYBOOK.source.text.replace("signals:\n", f"signals:\n  rotation: {{probe: rotation}}\n{signals}")
     text = text.replace("\n  calm:\n    watch: {calm: thrash < 0.1, room: usage < 0.9}\n", waits)
-    told = load_text(text)
+    loaded = load_text(text)
     seen = {"rotation.ready": 3.0, "rotation.wanted": 4.0, "rotation.in_rotation": 2.0, **dict.fromkeys("abcde", 0.0)}
-    assert told.watch_values("calm", ("ready", "in_rotation", "enough_load"), seen) == (
+    assert loaded.watch_values("calm", ("ready", "in_rotation", "enough_load"), seen) == (
         "Replicas in rotation: ready 3, wanted 4, in rotation 2; enough load"
     )
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "expected"),
     [
         pytest.param({"usage": 0.96}, "KV cache in use 0.96", id="one"),
         pytest.param({"usage": 0.96, "thrash": 2.0}, "Preemptions 2; KV cache in use 0.96", id="each-of-two"),
         pytest.param({"waiting": 9.0}, "Requests running 20; Requests waiting 9", id="two-compared"),
     ],
 )
-def test_a_condition_of_many_readings_tells_those_that_keep_it_from_holding(seen: dict[str, Value], told: str) -> None:
+def test_a_condition_of_many_readings_tells_those_that_keep_it_from_holding(
+    seen: dict[str, Value], expected: str
+) -> None:
     signals = "".join(f"  {name}: {{metric: num_requests_{name}, over: 1m}}\n" for name in ("running", "waiting"))
     text = PLAYBOOK.source.text.replace("signals:\n", f"signals:\n{signals}")
     calm = "{calm: 'usage < 0.9 && thrash < 0.1 && waiting <= 0.05 * running && !restarts.oom'}"
     loaded = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", calm))
     good: dict[str, Value] = {"usage": 0.5, "thrash": 0.0, "waiting": 0.0, "running": 20.0, "restarts.oom": False}
-    assert loaded.watch_values("calm", ("calm",), good | seen) == told
+    assert loaded.watch_values("calm", ("calm",), good | seen) == expected
 
 
 def test_numbers_of_a_probe_have_their_units() -> None:
     text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  scene: {probe: crash_scene}\n")
-    told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{steady: scene.steady_for > 600}"))
+    loaded = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{steady: scene.steady_for > 600}"))
     seen: dict[str, Value] = {"scene.steady_for": 82.2}
-    assert told.watch_values("calm", ("steady",), seen) == "Crashed replicas: steady for 82.2 s"
-    assert told.watch_values("calm", ("steady",), {}) == "Crashed replicas: steady for ?"
+    assert loaded.watch_values("calm", ("steady",), seen) == "Crashed replicas: steady for 82.2 s"
+    assert loaded.watch_values("calm", ("steady",), {}) == "Crashed replicas: steady for ?"
 
 
 def test_a_probe_that_explains_its_yes_or_no_is_quoted() -> None:
     text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  handed_out: {probe: handed_out}\n")
-    told = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{arrived: handed_out.live}"))
+    loaded = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{arrived: handed_out.live}"))
     seen: dict[str, Value] = {"handed_out.live": False, "handed_out.detail": "2 of 4 replicas run it so far"}
-    assert told.watch_values("calm", ("arrived",), seen) == "Patch that was handed out: 2 of 4 replicas run it so far"
-    assert told.watch_values("calm", ("arrived",), {"handed_out.live": False}) == "Patch that was handed out: live no"
+    assert loaded.watch_values("calm", ("arrived",), seen) == "Patch that was handed out: 2 of 4 replicas run it so far"
+    assert loaded.watch_values("calm", ("arrived",), {"handed_out.live": False}) == "Patch that was handed out: live no"
 
 
 async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connection) -> None:
@@ -254,10 +256,10 @@ async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connecti
     signal = "ttft: {histogram: time_to_first_token_seconds, quantile: 0.99, over: 1m}"
     sentence = "users:\n  - {say: 'Users wait ${ttft}'}\n"
     text = PLAYBOOK.source.text.replace("signals:", f"{sentence}signals:\n  {signal}", 1)
-    told = load_text(text)
+    loaded = load_text(text)
 
     async def of(run: Run) -> CompiledPlaybook:
-        return told
+        return loaded
 
     run = builders.run(state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
     signals = ScriptedSignals(lambda: GOOD | {"ttft": 7.0, "thrash": 2.0}, lambda: builders.START)

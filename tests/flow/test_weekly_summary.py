@@ -30,7 +30,7 @@ class Past:
         self.run, self.time, self.refuses, self.loads = builders.run(requests={"R1": request}), 0.0, False, 0
         self.posted: dict[str, str] = {}
         self.mentioned: set[str] = set()
-        self.weekly = WeeklySummary(self, self.tell)
+        self.weekly = WeeklySummary(self, self.announce)
 
     async def now(self) -> float:
         return self.time
@@ -42,13 +42,13 @@ class Past:
     async def load_all(self, incident_ids: Sequence[str]) -> Sequence[Run]:
         return [self.run]
 
-    async def tell(self, about: str, text: str, mentions: Collection[str]) -> None:
+    async def announce(self, about: str, text: str, mentions: Collection[str]) -> None:
         if self.refuses:
             raise MessengerError("Slack refuses", lasting=False)
         self.mentioned |= set(mentions)
         self.posted.setdefault(about, text)
 
-    async def looks(self, day: int, hour: int) -> dict[str, str]:
+    async def posted_by(self, day: int, hour: int) -> dict[str, str]:
         self.time = at(day, hour)
         await self.weekly.once()
         return self.posted
@@ -56,11 +56,11 @@ class Past:
 
 async def test_the_last_week_is_told_on_monday_morning_once() -> None:
     past = Past(at(17, 12))
-    assert await past.looks(23, 7) == {}
-    posted = await past.looks(23, 8)
+    assert await past.posted_by(23, 7) == {}
+    posted = await past.posted_by(23, 8)
     assert list(posted) == ["observed/2026-W48"]
     assert "Observe-only, Mon 16 Nov to Sun 22 Nov: the bot would have proposed 1 change" in posted["observed/2026-W48"]
-    assert list(await past.looks(24, 8)) == ["observed/2026-W48"]
+    assert list(await past.posted_by(24, 8)) == ["observed/2026-W48"]
     assert past.loads == 1, "the runs are read once a week, not every second"
 
 
@@ -69,17 +69,17 @@ async def test_the_summary_mentions_those_who_carried_something_out_and_nobody_w
     done = CarriedOut(user="U0ANA", at=at(17, 13), text="drained it, ask <@U0CEO>")
     request = past.run.requests["R1"].model_copy(update={"carried_out": (done,)})
     past.run = past.run.with_(requests={"R1": request})
-    assert "<@U0ANA> did something else" in str(await past.looks(23, 8))
+    assert "<@U0ANA> did something else" in str(await past.posted_by(23, 8))
     assert past.mentioned == {"U0ANA"}
 
 
 async def test_nothing_is_told_about_a_week_without_advice() -> None:
-    assert await Past(at(2, 12)).looks(23, 9) == {}
+    assert await Past(at(2, 12)).posted_by(23, 9) == {}
 
 
 async def test_a_summary_that_slack_refuses_is_tried_again() -> None:
     past = Past(at(17, 12))
     past.refuses = True
-    assert await past.looks(23, 9) == {}
+    assert await past.posted_by(23, 9) == {}
     past.refuses = False
-    assert list(await past.looks(23, 10)) == ["observed/2026-W48"]
+    assert list(await past.posted_by(23, 10)) == ["observed/2026-W48"]

@@ -74,7 +74,7 @@ PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 REPEAT_SECONDS = 4 * HOUR
 """How often Alertmanager repeats an alert that fires, as in `deploy/alertmanager-snippet.yaml`."""
-HEARD_WITHIN = 3 * MINUTE
+RECEIVED_WITHIN = 3 * MINUTE
 """After each notification, an alert that fires has an open incident within this time."""
 CALLED_WITHIN = 35 * MINUTE
 """Somebody was paged about what waits for people in an incident that pages, within this time."""
@@ -187,7 +187,7 @@ class Month:
         self.faults: list[str] = []
         self.presses: Counter[str] = Counter()
         self.relief: list[float] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._plans: list[Due] = []
         self._number = 0
         self._cases: dict[tuple[str, str], Case] = {}
@@ -311,13 +311,13 @@ class Month:
             elif now - one.notified_at >= REPEAT_SECONDS:
                 one.notified_at = now
                 await self.store.accept([one.alert], truncated=0)
-                self.plan(HEARD_WITHIN, functools.partial(self._expects, one))
+                self.plan(RECEIVED_WITHIN, functools.partial(self._expects, one))
 
     def _expects(self, one: Trouble) -> None:
-        self._heard.append(one)
+        self._expected.append(one)
 
     @functools.cached_property
-    def _heard(self) -> list[Trouble]:
+    def _expected(self) -> list[Trouble]:
         """Troubles whose alert must have an open incident now."""
         return []
 
@@ -383,16 +383,16 @@ class Month:
             self._has_a_next_step(run, owed)
             self._is_the_most_urgent(run)
             self._people_are_called(run)
-        for one in self._heard:
+        for one in self._expected:
             if one.over_at is None and not any(_has(run, one) for run in self.store.runs.values()):
                 self.fault(f"nobody works on {one.alert.name} of {one.workload}")
-        self._heard.clear()
+        self._expected.clear()
         self._pages_are_right()
 
     def fault(self, what: str) -> None:
-        """Each kind of fault is told once, with the day on which it was seen first."""
-        if what not in self._told:
-            self._told.add(what)
+        """Each kind of fault is reported once, with the day on which it was seen first."""
+        if what not in self._reported:
+            self._reported.add(what)
             self.faults.append(f"{self._day()}: {what}")
 
     def _has_a_next_step(self, run: Run, owed: set[str]) -> None:

@@ -28,7 +28,7 @@ from tests.flow.harness import APPROVERS, CHANNEL, LEAD, Bot, Scene
 from tests.flow.scenes import drill_scene
 
 DAY = 86_400.0
-STEP_SECONDS, LONGEST_STEP_SECONDS = 1.0, 600.0
+STEP_SECONDS, MAX_STEP_SECONDS = 1.0, 600.0
 RETENTION_SECONDS = int(2 * DAY)
 PER_INCIDENT = ("run", "inbox", "timeline", "effects", "known", "shown", "claims", "failures", "watch")
 
@@ -77,7 +77,7 @@ class Soak:
 
     async def _idle_until(self, at: float) -> None:
         while (now := self.scene.time.now()) < at:
-            await self.scene.time.advance(min(at - now, LONGEST_STEP_SECONDS * 6))
+            await self.scene.time.advance(min(at - now, MAX_STEP_SECONDS * 6))
             await self._expire()
             await self.bot.turn()
 

@@ -69,7 +69,7 @@ def library() -> Mapping[str, CompiledPlaybook]:
 
 
 @functools.cache
-def told_by_the_cluster(name: str) -> dict[str, Any]:
+def cluster_readings(name: str) -> dict[str, Any]:
     """Probes and the canary, as the playbook's own table shares them among all its cases."""
     table, signals = table_of(load_table(PLAYBOOKS / f"{name}.test.yaml").data), playbook(name).playbook.signals
     assert isinstance(table, Table)
@@ -101,7 +101,7 @@ NO_MORE = {"capacity_ask_scale_out": "option:hand_over"}
 
 
 async def kv_cache_oom(recording: Recording, opens_at: float, changes: Mapping[str, Any] = NO_MORE) -> Rehearsed:
-    given, answers = told_by_the_cluster("kv-cache-oom"), {"hand_over": "taken"}
+    given, answers = cluster_readings("kv-cache-oom"), {"hand_over": "taken"}
     return await play("kv-cache-oom", recording, opens_at, given, answers, changes=changes)
 
 
@@ -205,7 +205,7 @@ async def test_over_b_and_c_the_compression_works_as_designed(
     captures: Path, recorded: Callable[[str], Recording]
 ) -> None:
     before, after = recorded(PLAIN), recorded(QUANTISED)
-    given = told_by_the_cluster("kv-cache-oom")
+    given = cluster_readings("kv-cache-oom")
     given = {name: given[name] for name in ("progress", "others", "node", "rotation", "limits", "restarts")}
     given |= {
         "method": compression_of_c(captures),
@@ -259,12 +259,12 @@ CRASHING = {
 async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | None = None, **answers: Any) -> Rehearsed:
     """`vllm-oom-triage` on a workload whose engine wrote this log before it ended."""
     words = last_words((captures / "startup_cases" / case / "server.log").read_text())
-    said = {"why": words.why, "line": words.line[:200], "oom": False, "host_oom": False, "died": True, "lines": 1}
-    said |= {"fits_tokens": words.fits_tokens} if words.fits_tokens is not None else {}
+    reading = {"why": words.why, "line": words.line[:200], "oom": False, "host_oom": False, "died": True, "lines": 1}
+    reading |= {"fits_tokens": words.fits_tokens} if words.fits_tokens is not None else {}
     written = Circumstances.model_validate({
-        "given": told_by_the_cluster("kv-cache-oom")
+        "given": cluster_readings("kv-cache-oom")
         | CRASHING
-        | {"last_words": said}
+        | {"last_words": reading}
         | ({"memory": memory} if memory else {}),
         "answers": {"other_which": "hand_over", "unclear": "hand_over", "hand_over": "taken"} | answers,
         "changes": dict.fromkeys(("way_back_rollback", "no_room_larger_pool", "no_room_shorten"), "expired"),
@@ -302,7 +302,7 @@ async def test_where_nothing_is_left_for_the_pool_the_utilisation_goes_up_and_ne
     captures: Path, case: str
 ) -> None:
     roomy = {"least_free": 8, "least_free_day": 8, "total": 80, "compute": 0.9}
-    assert told_by_the_cluster("kv-cache-oom")["limits"]["utilization"] == 0.9
+    assert cluster_readings("kv-cache-oom")["limits"]["utilization"] == 0.9
     (proposed,) = (await triage(captures, case, memory=roomy)).proposed
     assert proposed.arguments["edits"] == [{"flag": "--gpu-memory-utilization", "direction": "raise", "value": 0.92}]
 

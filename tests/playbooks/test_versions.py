@@ -134,13 +134,13 @@ def on_engine(case: Case, version: str, *, is_v0: bool) -> Case:
     """The case as it is, on an engine of this age."""
 
     def aged(read: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, dict[str, Any]] = {
+        replaced: dict[str, dict[str, Any]] = {
             "engine_flags": {"version": version},
             "limits": {"v0": is_v0} | ({} if has_flag(version, OFFLOAD) else {"offloading": 0}),
             "start": {"version": version},
         }
         return {
-            name: {**value, **told[name]} if name in told and "unknown" not in value else value
+            name: {**value, **replaced[name]} if name in replaced and "unknown" not in value else value
             for name, value in read.items()
         }
 

@@ -65,8 +65,8 @@ async def test_the_end_after_a_hang_names_the_replica_and_that_all_make_progress
 async def test_a_thrash_that_stays_away_is_not_told_as_if_users_were_served(ttft: float, waits: str) -> None:
     run = await played("kv-cache-oom", "a thrash is limited on a canary, rolled out and verified", ttft_p99=ttft)
     news = [each for post in run.posts for each in post.data.get("news", ())]
-    said = next(each["text"] for each in news if each["title"] == "Does the trouble stay away?")
-    assert said.endswith(f"first token {ttft:g} (target 500 ms){waits}")
+    text = next(each["text"] for each in news if each["title"] == "Does the trouble stay away?")
+    assert text.endswith(f"first token {ttft:g} (target 500 ms){waits}")
 
 
 async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_replicas_would_run() -> None:
@@ -80,8 +80,8 @@ async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_r
 async def test_replicas_that_went_too_early_are_asked_about_with_what_was_seen_without_them() -> None:
     run = await played("kv-cache-oom", "restore check, not held: restore worse comes next")
     news = [each for post in run.posts if post.kind == "question" for each in post.data.get("news", ())]
-    said = {each["title"]: each["text"] for each in news}
-    assert said["Still calm with fewer replicas?"] == "first token 0.3, KV cache 0.6, 0 requests wait"
+    texts = {each["title"]: each["text"] for each in news}
+    assert texts["Still calm with fewer replicas?"] == "first token 0.3, KV cache 0.6, 0 requests wait"
 
 
 async def test_a_node_that_the_bad_replicas_share_is_told_as_what_was_found() -> None:

@@ -92,8 +92,8 @@ async def test_a_changed_flag_shortly_before_the_incident_can_be_its_cause() -> 
     }
     assert reading.detail == "rolled out 20 min before the incident began: --max-num-seqs 64 → 256"
     just_now = snapshot(revision(2, template("--max-num-seqs=256"), minutes_before=0.5), OLD)
-    said = "rolled out less than a minute before the incident began"
-    assert (await ask("recent_rollout", just_now)).detail.startswith(said)
+    expected = "rolled out less than a minute before the incident began"
+    assert (await ask("recent_rollout", just_now)).detail.startswith(expected)
 
 
 def started(name: str, *, minutes_before: float, ready_before: float | None, restarts: int = 0) -> Obj:
@@ -224,18 +224,18 @@ async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: floa
 
 
 @pytest.mark.parametrize(
-    ("minutes_before", "who", "said"),
+    ("minutes_before", "who", "summary"),
     [
         (20, "kubectl-edit", "ConfigMap flags was written by kubectl-edit 20 min before the incident began"),
         (200, "kubectl-edit", ""),
         (20, "incident-bot", ""),
     ],
 )
-async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, said: str) -> None:
+async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, summary: str) -> None:
     written = at(OPENED - minutes_before * MINUTES)
     metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
     reading = await ask("recent_rollout", snapshot(OLD, config_maps={"flags": {"metadata": metadata}}))
-    assert (reading.fields["happened"], reading.fields["summary"]) == (False, said)
+    assert (reading.fields["happened"], reading.fields["summary"]) == (False, summary)
 
 
 @pytest.mark.parametrize(

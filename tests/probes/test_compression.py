@@ -13,7 +13,7 @@ IMAGE = "vllm/vllm-openai:v0.32.0"
 TRIATTENTION = "[TriAttention] Runtime (V2) plugin activated: patch_scheduler=True patch_worker=True"
 
 
-def told(
+def compression(
     flags: dict[str, str | bool] | None = None, *, log: str = STARTED, image: str = IMAGE, dtype: str = "", **env: str
 ) -> Compression:
     return compression_of(Evidence(flags if flags is not None else {}, env, image, dtype, log))
@@ -22,38 +22,44 @@ def told(
 @pytest.mark.parametrize(
     ("found", "kind", "sign"),
     [
-        pytest.param(told({"--kv-cache-dtype": "fp8"}), "quantised_kv", "fp8 in --kv-cache-dtype", id="flag"),
-        pytest.param(told(dtype="fp8_e4m3"), "quantised_kv", "fp8_e4m3 in cache_config_info", id="page"),
-        pytest.param(told(dtype="turboquant_4bit_nc"), "quantised_kv", "turboquant", id="other-format"),
+        pytest.param(compression({"--kv-cache-dtype": "fp8"}), "quantised_kv", "fp8 in --kv-cache-dtype", id="flag"),
+        pytest.param(compression(dtype="fp8_e4m3"), "quantised_kv", "fp8_e4m3 in cache_config_info", id="page"),
+        pytest.param(compression(dtype="turboquant_4bit_nc"), "quantised_kv", "turboquant", id="other-format"),
         pytest.param(
-            told(dtype="auto", log=STARTED + "Using fp8 data type to store kv cache. It reduces"),
+            compression(dtype="auto", log=STARTED + "Using fp8 data type to store kv cache. It reduces"),
             "quantised_kv",
             "fp8 in its log",
             id="auto-that-means-fp8",
         ),
         pytest.param(
-            told(ENABLE_TRIATTENTION="1"), "eviction_with_compaction", "env ENABLE_TRIATTENTION=1", id="plugin-env"
+            compression(ENABLE_TRIATTENTION="1"),
+            "eviction_with_compaction",
+            "env ENABLE_TRIATTENTION=1",
+            id="plugin-env",
         ),
         pytest.param(
-            told(log=STARTED + TRIATTENTION), "eviction_with_compaction", "plugin activated", id="plugin-default-on"
+            compression(log=STARTED + TRIATTENTION),
+            "eviction_with_compaction",
+            "plugin activated",
+            id="plugin-default-on",
         ),
-        pytest.param(told(image="me/vllm-h2o:v1"), "eviction_without_compaction", "h2o in its image", id="fork"),
+        pytest.param(compression(image="me/vllm-h2o:v1"), "eviction_without_compaction", "h2o in its image", id="fork"),
         pytest.param(
-            told(log=STARTED + "Loaded plugin snapkv\n"),
+            compression(log=STARTED + "Loaded plugin snapkv\n"),
             "eviction_without_compaction",
             "snapkv in its log",
             id="plugin",
         ),
         pytest.param(
-            told(log=STARTED + "Using FLASHMLA_SPARSE attention backend out of potential backends"),
+            compression(log=STARTED + "Using FLASHMLA_SPARSE attention backend out of potential backends"),
             "page_selection",
             "FLASHMLA_SPARSE selects pages",
             id="sparse-backend",
         ),
-        pytest.param(told(), "none", "", id="nothing-and-looked"),
-        pytest.param(told(ENABLE_TRIATTENTION="0"), "none", "", id="switched-off"),
-        pytest.param(told({"--kv-cache-dtype": "bfloat16"}, log=""), "none", "", id="full-size-by-flag"),
-        pytest.param(told(log=STARTED + "Using FLASH_ATTN attention backend"), "none", "", id="plain-backend"),
+        pytest.param(compression(), "none", "", id="nothing-and-looked"),
+        pytest.param(compression(ENABLE_TRIATTENTION="0"), "none", "", id="switched-off"),
+        pytest.param(compression({"--kv-cache-dtype": "bfloat16"}, log=""), "none", "", id="full-size-by-flag"),
+        pytest.param(compression(log=STARTED + "Using FLASH_ATTN attention backend"), "none", "", id="plain-backend"),
     ],
 )
 def test_each_class_is_known_by_its_signs(found: Compression, kind: str, sign: str) -> None:
@@ -65,10 +71,10 @@ def test_each_class_is_known_by_its_signs(found: Compression, kind: str, sign: s
 @pytest.mark.parametrize(
     ("found", "missing"),
     [
-        pytest.param(told(log=""), "auto, which is fp8 for some checkpoints", id="auto-and-no-start"),
-        pytest.param(told(image="registry/ours:7"), "not upstream's image", id="own-image"),
+        pytest.param(compression(log=""), "auto, which is fp8 for some checkpoints", id="auto-and-no-start"),
+        pytest.param(compression(image="registry/ours:7"), "not upstream's image", id="own-image"),
         pytest.param(
-            told(log="Initializing a V1 LLM engine (v0.32.0+fork)"), "not upstream's build", id="build-of-a-fork"
+            compression(log="Initializing a V1 LLM engine (v0.32.0+fork)"), "not upstream's build", id="build-of-a-fork"
         ),
         pytest.param(compression_of(Evidence(None, {}, IMAGE, "", STARTED)), "flags cannot be read", id="no-flags"),
     ],
@@ -80,11 +86,11 @@ def test_what_was_not_seen_is_not_called_none(found: Compression, missing: str) 
 
 def test_passes_that_free_nothing_are_told() -> None:
     log = f"{STARTED}{TRIATTENTION}\nTriAttention scheduler FREE_BLOCKS: req=a freed=0 kept=64\n"
-    assert "its passes freed 0 blocks" in told(log=log).seen
+    assert "its passes freed 0 blocks" in compression(log=log).seen
 
 
 def test_offloading_is_no_compression() -> None:
-    found = told({"--kv-offloading-size": "8"})
+    found = compression({"--kv-offloading-size": "8"})
     assert (found.kind, found.offloads, found.seen) == ("none", True, ("offloads: --kv-offloading-size",))
 
 
@@ -93,4 +99,4 @@ def test_offloading_is_no_compression() -> None:
     [("B_thrash_8MiB_kv_auto", "none"), ("C_same_8MiB_kv_fp8", "quantised_kv")],
 )
 def test_the_logs_of_real_servers_tell_fp8_from_auto(captures: Path, folder: str, kind: str) -> None:
-    assert told(log=(captures / folder / "server.log").read_text()).kind == kind
+    assert compression(log=(captures / folder / "server.log").read_text()).kind == kind

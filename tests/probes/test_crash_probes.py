@@ -130,15 +130,17 @@ async def test_another_image_with_it_leaves_before_and_after_not_comparable() ->
 
 async def test_what_a_person_says_comes_before_the_rollout() -> None:
     revisions = [revision(1, seconds=-90_000), revision(2, *FP8, seconds=-7200)]
-    said = {"said": ["forms.opening.enabled_at", "forms.when_enabled.at"]}
+    parameters = {"said": ["forms.opening.enabled_at", "forms.when_enabled.at"]}
     moments = {"forms.when_enabled.at": OPENED - 36_000}
-    reading = await ask("compression_since", pod("a"), revisions=revisions, moments=moments, parameters=said)
+    reading = await ask("compression_since", pod("a"), revisions=revisions, moments=moments, parameters=parameters)
     assert (reading.fields["by"], reading.fields["hours"], reading.at) == ("a person", 10.0, OPENED - 36_000)
 
 
 async def test_a_moment_that_is_still_to_come_is_no_beginning() -> None:
-    said = {"said": "forms.when_enabled.at"}
-    reading = await ask("compression_since", pod("a"), moments={"forms.when_enabled.at": OPENED + 60}, parameters=said)
+    parameters = {"said": "forms.when_enabled.at"}
+    reading = await ask(
+        "compression_since", pod("a"), moments={"forms.when_enabled.at": OPENED + 60}, parameters=parameters
+    )
     assert "not in the past" in reading.unknown
 
 

@@ -189,8 +189,8 @@ async def test_a_cause_above_many_tracebacks_that_cannot_be_read_is_unknown() ->
 
 
 def requests(count: int, *, letters: int) -> list[str]:
-    said = "INFO 08-01 12:00:00 [logger.py:43] Received request cmpl-1: prompt: '{}', params: SamplingParams(n=1)"
-    return [said.format("x" * letters)] * count
+    line = "INFO 08-01 12:00:00 [logger.py:43] Received request cmpl-1: prompt: '{}', params: SamplingParams(n=1)"
+    return [line.format("x" * letters)] * count
 
 
 async def test_of_long_lines_fewer_are_read_so_that_the_newest_are_among_them() -> None:
@@ -353,7 +353,7 @@ def done(ended: Obj) -> Obj:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "ended_pod",
     [
         pytest.param(deleted(ended("a", code=0), seconds=-70), id="deleted, and it ended in good order"),
         pytest.param(deleted(ended("a", code=137), seconds=-90), id="deleted, and its grace ran out"),
@@ -361,16 +361,16 @@ def done(ended: Obj) -> Obj:
         pytest.param(done(ended("a", code=0)), id="it has done its work"),
     ],
 )
-async def test_a_container_that_was_told_to_stop_did_not_crash(told: Obj) -> None:
-    reading = await ask("restarts", told, logs=Logs({"a": "INFO bye"}))
+async def test_a_container_that_was_told_to_stop_did_not_crash(ended_pod: Obj) -> None:
+    reading = await ask("restarts", ended_pod, logs=Logs({"a": "INFO bye"}))
     assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, False, False)
-    assert (await ask("crash_scene", told)).fields["crashed"] == 0.0
+    assert (await ask("crash_scene", ended_pod)).fields["crashed"] == 0.0
 
 
 @pytest.mark.parametrize("leaving", [deleted, disrupted])
 async def test_an_engine_that_died_before_its_pod_was_told_to_leave_crashed(leaving: Callable[..., Obj]) -> None:
-    told = leaving(restarted("a", seconds=-60, reason="Completed", code=0), seconds=-30)
-    assert (await ask("restarts", told, logs=Logs({"a/previous": DIED}))).fields["crashed"] is True
+    ended_pod = leaving(restarted("a", seconds=-60, reason="Completed", code=0), seconds=-30)
+    assert (await ask("restarts", ended_pod, logs=Logs({"a/previous": DIED}))).fields["crashed"] is True
 
 
 async def test_a_crashed_pod_that_was_replaced_says_nothing_of_what_runs_now() -> None:
@@ -401,7 +401,7 @@ async def test_of_a_young_pod_every_restart_is_of_now_and_of_an_old_one_only_the
 
 
 @pytest.mark.parametrize(
-    ("pods", "logs", "told"),
+    ("pods", "logs", "begins"),
     [
         pytest.param(
             (disrupted(ended("a", code=0, seconds=-30), seconds=-40), restarted("b", seconds=-60)),
@@ -430,10 +430,10 @@ async def test_of_a_young_pod_every_restart_is_of_now_and_of_an_old_one_only_the
     ],
 )
 async def test_the_last_reason_is_of_the_most_recent_crash_in_its_own_words(
-    pods: tuple[Obj, ...], logs: dict[str, str | None], told: str
+    pods: tuple[Obj, ...], logs: dict[str, str | None], begins: str
 ) -> None:
     reason = str((await ask("restarts", *pods, logs=Logs(logs))).fields["last_reason"])
-    assert (reason.startswith(told), len(reason) > len(told)) == (True, told.count(":") > 0), reason
+    assert (reason.startswith(begins), len(reason) > len(begins)) == (True, begins.count(":") > 0), reason
 
 
 async def test_the_exit_code_of_a_crash_scene_is_of_the_most_recent_crash() -> None:
@@ -626,8 +626,8 @@ async def test_a_pool_that_no_page_tells_is_unknown() -> None:
 async def test_the_last_words_of_a_container_that_ended_name_its_end() -> None:
     logs = Logs({"llm-0/previous": OOM, "llm-0": "INFO: Application startup complete."})
     reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
-    told = {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died", "lines")}
-    assert told == {"why": "serving", "oom": True, "host_oom": False, "died": True, "lines": 1.0}
+    parts = {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died", "lines")}
+    assert parts == {"why": "serving", "oom": True, "host_oom": False, "died": True, "lines": 1.0}
     assert "CUDA out of memory" in reading.detail
 
 
@@ -663,8 +663,8 @@ async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
 
 
 async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
-    told = deleted(ended("llm-0", seconds=30, code=143), seconds=20)
-    reading = await ask("last_words", told, logs=Logs({"llm-0": "INFO bye"}))
+    ended_pod = deleted(ended("llm-0", seconds=30, code=143), seconds=20)
+    reading = await ask("last_words", ended_pod, logs=Logs({"llm-0": "INFO bye"}))
     assert (reading.fields["died"], reading.fields["why"]) == (False, "none")
 
 
@@ -691,13 +691,13 @@ LIVENESS = "Container vllm failed liveness probe, will be restarted"
 @STOPPED
 @pytest.mark.parametrize("probe", ["liveness", "startup"])
 async def test_a_container_whose_probe_failed_is_a_class_of_its_own(code: int, log: str, probe: str) -> None:
-    told = f"Container vllm failed {probe} probe, will be restarted"
+    message = f"Container vllm failed {probe} probe, will be restarted"
     logs = Logs({"llm-0/previous": log, "llm-0": "INFO fine"})
-    reading = await ask("last_words", stopped(code), logs=logs, kills=[kill(told)])
-    assert (reading.fields["why"], reading.fields["line"], reading.fields["oom"]) == ("probe", told, False)
-    restarts = await ask("restarts", stopped(code), logs=logs, kills=[kill(told)])
-    assert str(restarts.fields["last_reason"]).endswith(f"probe: {told}")
-    assert told in (await ask("crash_scene", stopped(code), kills=[kill(told)])).detail
+    reading = await ask("last_words", stopped(code), logs=logs, kills=[kill(message)])
+    assert (reading.fields["why"], reading.fields["line"], reading.fields["oom"]) == ("probe", message, False)
+    restarts = await ask("restarts", stopped(code), logs=logs, kills=[kill(message)])
+    assert str(restarts.fields["last_reason"]).endswith(f"probe: {message}")
+    assert message in (await ask("crash_scene", stopped(code), kills=[kill(message)])).detail
 
 
 @STOPPED
@@ -719,8 +719,8 @@ async def test_an_engine_that_was_stopped_in_a_pod_that_stays_was_killed_from_ou
     logs = Logs({"llm-0/previous": log, "llm-0": "INFO fine"})
     reading = await ask("last_words", killed, logs=logs, kills=kills)
     assert (reading.fields["why"], reading.fields["died"]) == ("killed", True)
-    told = str((await ask("restarts", killed, logs=logs, kills=kills)).fields["last_reason"])
-    assert "killed from outside" in told
+    reason = str((await ask("restarts", killed, logs=logs, kills=kills)).fields["last_reason"])
+    assert "killed from outside" in reason
 
 
 @STOPPED
@@ -749,15 +749,15 @@ async def test_an_engine_that_ended_with_0_and_without_a_word_died(seen: Obj) ->
 
 
 async def test_at_most_fifty_lines_are_kept_and_no_secret() -> None:
-    said = "\n".join(f"ERROR CUDA out of memory {n} token=hf_abcdefghijk" for n in range(80))
-    reading = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))
+    log = "\n".join(f"ERROR CUDA out of memory {n} token=hf_abcdefghijk" for n in range(80))
+    reading = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": log}))
     assert reading.fields["lines"] == 50
     assert "hf_abcdefghijk" not in reading.detail
 
 
 async def test_of_long_lines_the_last_ones_are_kept_and_each_is_whole() -> None:
-    said = "\n".join(f"ERROR CUDA out of memory {n:02} {'x' * 300} end" for n in range(40))
-    kept = (await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": said}))).detail.splitlines()
+    log = "\n".join(f"ERROR CUDA out of memory {n:02} {'x' * 300} end" for n in range(40))
+    kept = (await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": log}))).detail.splitlines()
     assert kept[-1].startswith("ERROR CUDA out of memory 39")
     assert len(kept) > 5
     assert all(line.startswith("ERROR CUDA") and line.endswith(" end") for line in kept)

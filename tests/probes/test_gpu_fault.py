@@ -79,9 +79,9 @@ OURS = (pod("llm-a", "n1"), pod("llm-b", "n2"))
 async def test_the_evidence_names_node_gpu_and_replica() -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a"), "n2": gpu(0) + gpu(3, "llm-b", XID_ERRORS=79) + counted(79, 3, "llm-b")})
     reading = await ask(cluster, snapshot(TWO_NODES, OURS))
-    told = {part: reading.fields[part] for part in ("kind", "xid", "node", "gpu", "bus_id", "replica", "here")}
+    parts = {part: reading.fields[part] for part in ("kind", "xid", "node", "gpu", "bus_id", "replica", "here")}
     where = {"node": "n2", "gpu": "GPU-3", "bus_id": "0000:3B:00.0", "replica": "llm-b", "here": 1}
-    assert told == {"kind": "fatal", "xid": 79, **where}
+    assert parts == {"kind": "fatal", "xid": 79, **where}
     assert reading.fields["detail"] == "GPU 3 of n2: XID 79 since the incident began (the GPU has fallen off the bus)"
 
 

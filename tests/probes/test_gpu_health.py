@@ -462,7 +462,7 @@ DRIVER_LINE = "NVRM: Xid (PCI:0000:18:00): {xid}, pid=1234, name=python3"
 
 
 @pytest.mark.parametrize(
-    ("said", "fault", "thermal"),
+    ("seen", "fault", "thermal"),
     [
         pytest.param(event("KernelLog", DRIVER_LINE.format(xid=79)), True, False, id="drivers-line"),
         pytest.param(event("KernelLog", DRIVER_LINE.format(xid=31)), False, False, id="a-programs-fault"),
@@ -475,8 +475,8 @@ DRIVER_LINE = "NVRM: Xid (PCI:0000:18:00): {xid}, pid=1234, name=python3"
         pytest.param(event("NodeProblem", "GPU lost") | {"lastTimestamp": None}, False, False, id="without-a-date"),
     ],
 )
-def test_recent_events_on_a_node_tell_faults_from_heat_and_from_the_rest(said: Obj, fault: bool, thermal: bool) -> None:
-    verdict = judge_events("n1", [said], SINCE)
+def test_recent_events_on_a_node_tell_faults_from_heat_and_from_the_rest(seen: Obj, fault: bool, thermal: bool) -> None:
+    verdict = judge_events("n1", [seen], SINCE)
     assert (verdict.fault, verdict.thermal) == (fault, thermal)
 
 
@@ -613,8 +613,8 @@ async def test_a_driver_that_does_not_know_a_field_is_asked_for_fewer() -> None:
 
 
 async def test_a_gpu_that_nvidia_smi_cannot_open_is_a_fault() -> None:
-    said = "Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error\n"
-    reading = await ask_inside(Shell({GpuQuery.NVIDIA: said}), Finder(*NO_EXPORTER))
+    output = "Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error\n"
+    reading = await ask_inside(Shell({GpuQuery.NVIDIA: output}), Finder(*NO_EXPORTER))
     assert reading.fields["fault"] is True
 
 

@@ -30,8 +30,8 @@ async def read(
 
 def is_faulty(reading: Reading) -> bool | None:
     """None: unknown."""
-    told = reading.fields.get("kind", reading.fields.get("fault"))
-    return None if told is None else told in ("fatal", True)
+    fault = reading.fields.get("kind", reading.fields.get("fault"))
+    return None if fault is None else fault in ("fatal", True)
 
 
 def reason(reading: Reading) -> str:

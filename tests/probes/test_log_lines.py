@@ -245,8 +245,8 @@ def test_the_routes_that_an_engine_lists_at_its_start_are_no_sign_that_it_served
 
 
 def test_an_engine_whose_user_asks_about_a_shutdown_was_not_told_to_stop() -> None:
-    told = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
-    found = last_words(f"{SERVES}\n{told}\n{FATAL}")
+    line = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
+    found = last_words(f"{SERVES}\n{line}\n{FATAL}")
     assert (found.why, found.stop_requested) == ("engine_died", False)
 
 

@@ -258,10 +258,10 @@ def stands_after(seconds: float) -> Callable[[float], dict[str, float]]:
     return values
 
 
-def assert_polls(reading: Reading, **said: Any) -> None:
+def assert_polls(reading: Reading, **expected: Any) -> None:
     """Of one replica: with three bad polls it hangs."""
-    names = said["worst"] if said["bad"] >= 3 else ""
-    assert reading.fields == {**said, "hung": int(bool(names)), "names": names}
+    names = expected["worst"] if expected["bad"] >= 3 else ""
+    assert reading.fields == {**expected, "hung": int(bool(names)), "names": names}
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ async def ask(
 async def test_the_hottest_gpu_names_the_node_and_the_replica_to_move_first() -> None:
     hot = gpu(0, "llm-a", GPU_TEMP=86.0) + gpu(1, "llm-b", GPU_TEMP=91.0)
     reading = await ask(Cluster({"n1": hot, "n2": gpu(0, "llm-c")}))
-    told = {part: reading.fields[part] for part in ("scope", "node", "zone", "replica", "nodes", "ours", "margin")}
-    assert told == {
+    parts = {part: reading.fields[part] for part in ("scope", "node", "zone", "replica", "nodes", "ours", "margin")}
+    assert parts == {
         "scope": "one", "node": "n1", "zone": "a", "replica": "llm-b", "nodes": 1, "ours": 2, "margin": -6,
     }  # fmt: skip
     assert reading.fields["where"] == "1 in a r1"

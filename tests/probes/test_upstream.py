@@ -106,7 +106,7 @@ def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("status", "events", "waits_for", "said"),
+    ("status", "events", "waits_for", "detail"),
     [
         ({}, (), "start", "llm-3 is starting"),
         ({"conditions": [UNSCHEDULABLE]}, (), "gpu", "llm-3 cannot be scheduled: Insufficient gpu"),
@@ -133,13 +133,13 @@ def node_asked_for(pod: str, *, minutes_ago: float = 2) -> dict[str, Any]:
     ],
 )
 async def test_why_a_replica_does_not_serve_decides_what_helps(
-    status: dict[str, Any], events: tuple[dict[str, Any], ...], waits_for: str, said: str
+    status: dict[str, Any], events: tuple[dict[str, Any], ...], waits_for: str, detail: str
 ) -> None:
     seen = cluster(pending=1, scale_up_events=events)
     seen.pods[-1]["status"].update(status)
     reading = await ask(seen)
     assert reading.fields["waits_for"] == waits_for
-    assert said in str(reading.fields["detail"])
+    assert detail in str(reading.fields["detail"])
 
 
 async def test_replicas_that_a_quota_refuses_have_no_pod_that_could_be_pending() -> None:

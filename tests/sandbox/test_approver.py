@@ -80,9 +80,9 @@ def test_a_question_that_comes_again_gets_the_next_answer(answer: Labels, wanted
 
 
 def test_what_it_says_of_a_long_message_ends_with_a_whole_word() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     channel = Channel(words=" preemptions" * 40)
     http = httpx.Client(transport=httpx.MockTransport(channel.answer))
-    Approver("http://slack.example", "C1", {}, said.append, _http=http).look()
-    assert said[0].startswith("presses 'Cap' on: Question Q1: Which mitigation? preemptions")
-    assert said[0].endswith("preemptions …")
+    Approver("http://slack.example", "C1", {}, lines.append, _http=http).look()
+    assert lines[0].startswith("presses 'Cap' on: Question Q1: Which mitigation? preemptions")
+    assert lines[0].endswith("preemptions …")

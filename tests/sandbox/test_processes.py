@@ -55,6 +55,6 @@ def test_a_process_has_no_settings_of_this_shell_and_keeps_bytecode(
     monkeypatch.setenv("INCIDENT_BOT_CLUSTER", "production")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     family = Family(tmp_path)
-    said = family.start("says", "says_ready")
+    reported = family.start("says", "says_ready")
     family.stop()
-    assert said == {"settings": False, "no_bytecode": False}
+    assert reported == {"settings": False, "no_bytecode": False}

@@ -200,9 +200,9 @@ def test_an_engine_that_hangs_is_ended_by_its_kubelet_and_the_events_say_why(wor
     world.fault(pod, kind="hangs")
     eventually("the container restarted", lambda: world.container(pod)["restartCount"] == 1)
     assert world.container(pod)["lastState"]["terminated"]["exitCode"] == 137
-    told = [(event["reason"], event["message"]) for event in world.events(pod)]
-    assert ("Killing", "Container vllm failed liveness probe, will be restarted") in told
-    assert any(reason == "Unhealthy" for reason, _ in told)
+    events = [(event["reason"], event["message"]) for event in world.events(pod)]
+    assert ("Killing", "Container vllm failed liveness probe, will be restarted") in events
+    assert any(reason == "Unhealthy" for reason, _ in events)
 
 
 def test_an_engine_may_die_again_and_again_after_a_while(world: World) -> None:

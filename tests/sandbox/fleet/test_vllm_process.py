@@ -106,10 +106,10 @@ class Started:
 
     async def engine(self, *flags: str, fault: Fault = NO_FAULT) -> VllmProcess:
         started = await self.start(*flags, fault=fault)
-        assert isinstance(started, VllmProcess), self.said()
+        assert isinstance(started, VllmProcess), self.output()
         return started
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read(LogQuery())
 
 
@@ -150,14 +150,14 @@ async def test_a_containers_own_command_runs_with_what_a_cpu_needs(
     started = await box.start(spec=spec)
     assert isinstance(started, VllmProcess)
     await started.close()
-    argv = json.loads(box.said().splitlines()[0].removeprefix("argv: ").replace("'", '"'))
+    argv = json.loads(box.output().splitlines()[0].removeprefix("argv: ").replace("'", '"'))
     assert argv[:3] == ["serve", "tiny-llama", "--max-num-batched-tokens=8192"]
     assert argv[3:8] == ["--served-model-name=tiny-llama", "--max-model-len=2048", "--block-size=32", *FLAGS]
     assert argv[8:] == [
         *("--load-format=dummy", "--enforce-eager", "--stream-interval=32"),
         *(f"--host={box.address}", f"--port={box.port}"),
     ]
-    assert "cuda visible: yes secret: None" in box.said()
+    assert "cuda visible: yes secret: None" in box.output()
 
 
 async def test_a_shell_script_that_starts_vllm_gets_it_too(box: Started) -> None:
@@ -165,12 +165,12 @@ async def test_a_shell_script_that_starts_vllm_gets_it_too(box: Started) -> None
     started = await box.start(spec=spec)
     assert isinstance(started, VllmProcess)
     await started.close()
-    assert "'--max-num-seqs', '64', '--load-format=dummy'" in box.said()
+    assert "'--max-num-seqs', '64', '--load-format=dummy'" in box.output()
 
 
 async def test_a_process_that_does_not_start_gives_its_exit_code_and_its_last_words(box: Started) -> None:
     assert await box.start("--swap-space=4") == 2
-    assert "unrecognized arguments: --swap-space=4" in box.said()
+    assert "unrecognized arguments: --swap-space=4" in box.output()
 
 
 async def test_sigterm_ends_it_in_order_and_a_kill_does_not(box: Started) -> None:
@@ -178,7 +178,7 @@ async def test_sigterm_ends_it_in_order_and_a_kill_does_not(box: Started) -> Non
     await engine.terminate(time.time())
     assert await engine.exited == 0
     await engine.close()
-    assert "shutdown triggered" in box.said()
+    assert "shutdown triggered" in box.output()
     engine = await box.engine()
     engine.kill()
     assert await engine.exited == 137
@@ -192,7 +192,7 @@ async def test_a_dead_engine_ends_its_container_with_exit_code_0(box: Started, f
         engine.die("engine_killed", time.time())
     assert await engine.exited == 0
     await engine.close()
-    assert "EngineDeadError" in box.said()
+    assert "EngineDeadError" in box.output()
 
 
 async def test_a_smaller_pool_starts_the_engine_again_in_its_container(box: Started) -> None:
@@ -205,7 +205,7 @@ async def test_a_smaller_pool_starts_the_engine_again_in_its_container(box: Star
     assert again.suffer(Fault("small_pool", blocks=32))
     await again.close()
     # Else it would not start: one request of full length must fit.
-    assert "'--num-gpu-blocks-override=32', '--max-model-len=992']" in box.said().splitlines()[-2]
+    assert "'--num-gpu-blocks-override=32', '--max-model-len=992']" in box.output().splitlines()[-2]
 
 
 async def test_an_engine_that_starts_again_cuts_its_streams_at_once(box: Started) -> None:
@@ -248,7 +248,7 @@ async def test_streams_end_as_the_gateway_counts_them(box: Started) -> None:
     engine = await box.engine()
     streams = [engine.send(40, tokens, time.time()) for tokens in (500, 1, 2)]
     assert await ended(engine, *streams) == ["length", "shed", "empty"]
-    assert box.said().count("prompt: 40 eos: True") == 3
+    assert box.output().count("prompt: 40 eos: True") == 3
     assert (await engine.state())["running"] == 3
     cut = engine.send(40, 3, time.time())
     engine.kill()

@@ -18,7 +18,7 @@ async def test_a_pending_pod_gets_a_node_up_to_the_maximum(
     running = own_stand_in("--seed-world", "demo", "--with-kubelet", "--node-group", "4:0.5")
     async with connect(running.url) as cluster:
 
-        async def said(reason: str) -> Obj | None:
+        async def event(reason: str) -> Obj | None:
             _, _, found = await cluster.raw("GET", EVENTS, query={"fieldSelector": f"reason={reason}"})
             return next(iter(found["items"]), None)
 
@@ -27,7 +27,7 @@ async def test_a_pending_pod_gets_a_node_up_to_the_maximum(
             return {one["metadata"]["name"] for one in found["items"]}
 
         await cluster.raw("PATCH", LLM, {"spec": {"replicas": 13}}, kind=MERGE_PATCH)
-        asked = await eventually("a node is requested", lambda: said("TriggeredScaleUp"))
+        asked = await eventually("a node is requested", lambda: event("TriggeredScaleUp"))
         assert (asked["source"], asked["involvedObject"]["kind"]) == ({"component": "cluster-autoscaler"}, "Pod")
         assert asked["message"] == "pod triggered scale-up: [{gpu-nodes 3->4 (max: 4)}]"
 
@@ -36,7 +36,7 @@ async def test_a_pending_pod_gets_a_node_up_to_the_maximum(
 
         await eventually("the node has joined", has_joined)
         await cluster.raw("PATCH", LLM, {"spec": {"replicas": 17}}, kind=MERGE_PATCH)
-        refused = await eventually("the group is full", lambda: said("NotTriggerScaleUp"))
+        refused = await eventually("the group is full", lambda: event("NotTriggerScaleUp"))
         assert refused["message"] == "pod didn't trigger scale-up: 1 max node group size reached"
         _, _, status = await cluster.raw("GET", f"/api/v1/namespaces/kube-system/configmaps/{STATUS_NAME}")
         assert UPDATED_ANNOTATION in status["metadata"]["annotations"]

@@ -104,7 +104,11 @@ async def test_planning_again_while_nothing_relevant_changes_gives_the_same_dige
 
 async def listed(bench: Bench) -> set[str]:
     world = await bench.snapshot()
-    return {e["targetRef"]["name"] for piece in world.endpoint_slices for e in piece.get("endpoints") or []}
+    return {
+        e["targetRef"]["name"]
+        for endpoint_slice in world.endpoint_slices
+        for e in endpoint_slice.get("endpoints") or []
+    }
 
 
 async def test_a_canary_out_of_rotation_is_let_in_promoted_and_goes_without_a_trace(bench: Bench) -> None:
@@ -184,8 +188,8 @@ async def test_a_quota_is_weighed_in_planning_and_ends_the_wait_with_its_reason(
     world = await bench.until_seen("the quota refuses the pod", is_refused)
     wait = plan.steps[1]
     assert isinstance(wait, Wait)
-    said = progress(wait, replace(world, at=world.at + 60))
-    assert (said.state, "a pod cannot be created: " in said.text, "exceeded quota: team" in said.text) == (
+    seen = progress(wait, replace(world, at=world.at + 60))
+    assert (seen.state, "a pod cannot be created: " in seen.text, "exceeded quota: team" in seen.text) == (
         "failed",
         True,
         True,

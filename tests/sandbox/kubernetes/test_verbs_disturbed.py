@@ -118,8 +118,8 @@ async def allow(bench: Bench, disruptions: int) -> None:
 # --- somebody else ----------------------------------------------------------------------------------------------------
 
 
-async def told(bench: Bench, plan: Plan) -> list[str]:
-    """Less who wrote it: what that says has a whole second's grain, and depends on the server."""
+async def reported(bench: Bench, plan: Plan) -> list[str]:
+    """Without the writer: its time has a resolution of a second and depends on the server."""
     found = interference(with_ledger(plan).ledger, await bench.snapshot())
     return [one.text.partition(" (written by ")[0] for one in found]
 
@@ -127,7 +127,7 @@ async def told(bench: Bench, plan: Plan) -> list[str]:
 async def carried_out(bench: Bench, verb: str, **arguments: Any) -> Plan:
     plan = await bench.plan(verb, **arguments)
     await bench.carry_out(plan)
-    assert await told(bench, plan) == []
+    assert await reported(bench, plan) == []
     return plan
 
 
@@ -148,7 +148,7 @@ async def test_what_a_reloader_adds_during_a_rollout_is_rolled_out_too_and_stays
     await bench.until_seen(
         "it is rolled out", lambda world: progress(waited_for(plan), world, calls=plan.calls).state == "done"
     )
-    assert await told(bench, plan) == []
+    assert await reported(bench, plan) == []
     result = plan_change("undo", {"of": "last"}, await bench.snapshot(), with_ledger(plan))
     assert result.plan is not None
     await bench.carry_out(result.plan)
@@ -159,8 +159,8 @@ async def test_somebody_elses_edit_during_a_rollout_ends_the_wait_and_is_not_und
     plan = await bench.plan("set_flags", edits=CAP)
     await bench.send(plan)
     await bench.somebody_edits_flags("tiny-llama", "--max-num-seqs=7")
-    said = progress(waited_for(plan), await bench.snapshot())
-    assert (said.state, said.text) == ("failed", "somebody else changed the template while it rolled out")
+    seen = progress(waited_for(plan), await bench.snapshot())
+    assert (seen.state, seen.text) == ("failed", "somebody else changed the template while it rolled out")
     result = plan_change("undo", {"of": "last"}, await bench.snapshot(), with_ledger(plan))
     assert (result.outcome, "the object changed since" in result.reason) == ("impossible", True)
 
@@ -169,20 +169,20 @@ async def test_a_manual_scale_is_seen(bench: Bench) -> None:
     plan = await carried_out(bench, "scale", by=1)
     await bench.somebody_patches({"spec": {"replicas": REPLICAS}})
     workload = f"Deployment {bench.target.namespace}/{NAME}"
-    assert await told(bench, plan) == [f"{workload}: /spec/replicas is {REPLICAS}, the bot left {REPLICAS + 1}"]
+    assert await reported(bench, plan) == [f"{workload}: /spec/replicas is {REPLICAS}, the bot left {REPLICAS + 1}"]
 
 
 async def test_a_manual_edit_of_a_flag_is_seen(bench: Bench) -> None:
     plan = await carried_out(bench, "set_flags", edits=CAP)
     await bench.somebody_edits_flags("tiny-llama", "--max-num-seqs=32")
-    assert any("--max-num-seqs=32" in text and "--max-num-seqs=6" in text for text in await told(bench, plan))
+    assert any("--max-num-seqs=32" in text and "--max-num-seqs=6" in text for text in await reported(bench, plan))
 
 
 async def test_a_manual_uncordon_is_seen(bench: Bench) -> None:
     node = bench.nodes[0]
     plan = await carried_out(bench, "cordon_node", node=node)
     await bench.somebody.raw("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}}, kind=MERGE_PATCH)
-    assert await told(bench, plan) == [f"Node {node}: /spec/unschedulable is not set, the bot left True"]
+    assert await reported(bench, plan) == [f"Node {node}: /spec/unschedulable is not set, the bot left True"]
 
 
 async def test_a_manual_delete_of_an_isolated_replica_is_seen(bench: Bench) -> None:
@@ -190,7 +190,7 @@ async def test_a_manual_delete_of_an_isolated_replica_is_seen(bench: Bench) -> N
     plan = await carried_out(bench, "isolate_replica", replica=name)
     await bench.somebody.core.delete_namespaced_pod(name, bench.target.namespace)
     await bench.until_seen("it is gone", lambda world: name not in names(world))
-    assert (await told(bench, plan))[0].startswith(f"Pod {bench.target.namespace}/{name} was deleted")
+    assert (await reported(bench, plan))[0].startswith(f"Pod {bench.target.namespace}/{name} was deleted")
 
 
 async def test_a_manual_delete_of_the_canary_is_seen(bench: Bench) -> None:
@@ -198,7 +198,7 @@ async def test_a_manual_delete_of_the_canary_is_seen(bench: Bench) -> None:
     canary = plan.calls[0].target.name
     await bench.somebody.apps.delete_namespaced_deployment(canary, bench.target.namespace)
     await bench.until_seen("it is gone", lambda world: world.canary is None)
-    assert len(await told(bench, plan)) == 1
+    assert len(await reported(bench, plan)) == 1
 
 
 # --- a crash ----------------------------------------------------------------------------------------------------------

@@ -122,10 +122,10 @@ async def test_a_paused_deployment_scales_and_does_not_roll(cluster: Cluster) ->
     await cluster.settled()
     await cluster.patch_deployment(env_patch("fast"))
 
-    async def told() -> bool:
+    async def is_paused() -> bool:
         return condition(await cluster.deployment(), "Progressing").get("reason") == "DeploymentPaused"
 
-    await eventually("the deployment says that it is paused", told)
+    await eventually("the deployment says that it is paused", is_paused)
     assert len(await cluster.replica_sets()) == 1
     await cluster.patch_deployment({"spec": {"paused": False}})
     await cluster.settled()
@@ -491,13 +491,17 @@ async def test_a_deployment_beyond_a_quota_says_so_and_its_dry_run_does_not(clus
     async def failure() -> Obj | None:
         return condition(await cluster.deployment(), "ReplicaFailure") or None
 
-    said = await eventually("the Deployment says that a pod was refused", failure)
-    assert (said["status"], said["reason"], "exceeded quota: team" in said["message"]) == ("True", "FailedCreate", True)
+    refused = await eventually("the Deployment says that a pod was refused", failure)
+    assert (refused["status"], refused["reason"], "exceeded quota: team" in refused["message"]) == (
+        "True",
+        "FailedCreate",
+        True,
+    )
     (replica_set,) = await cluster.replica_sets()
     assert condition(replica_set, "ReplicaFailure")["reason"] == "FailedCreate"
     selector = f"reason=FailedCreate,involvedObject.name={replica_set['metadata']['name']}"
-    told = await cluster.core.list_namespaced_event(cluster.namespace, field_selector=selector)
-    assert "exceeded quota: team" in cluster.plain(told.items[0])["message"]
+    events = await cluster.core.list_namespaced_event(cluster.namespace, field_selector=selector)
+    assert "exceeded quota: team" in cluster.plain(events.items[0])["message"]
     await cluster.patch_deployment({"spec": {"replicas": 2}})
 
     async def is_over() -> bool:

@@ -425,8 +425,8 @@ async def test_the_class_of_a_pod_cannot_change(cluster: Cluster) -> None:
     assert "status.qosClass" in (raised.value.body or "")
     _, status, _ = await cluster.raw("PATCH", path, {"status": {"reason": "Seen"}}, kind=MERGE_PATCH)
     assert status == 200
-    unsaid = {name: value for name, value in pod["status"].items() if name != "qosClass"}
-    body = {"metadata": {"name": "lone", "uid": pod["metadata"]["uid"]}, "status": unsaid}
+    unclassified = {name: value for name, value in pod["status"].items() if name != "qosClass"}
+    body = {"metadata": {"name": "lone", "uid": pod["metadata"]["uid"]}, "status": unclassified}
     _, status, whole = await cluster.raw("PUT", path, {"apiVersion": "v1", "kind": "Pod", **body})
     assert (status, whole["status"]["qosClass"]) == (200, "BestEffort")
 

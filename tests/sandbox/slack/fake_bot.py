@@ -61,10 +61,10 @@ def edit_modal() -> Json:
 
 
 class FakeBot:
-    """`heard` holds every payload, oldest first; `silent` keeps it from answering."""
+    """`received` holds every payload, oldest first; `silent` keeps it from answering."""
 
     def __init__(self) -> None:
-        self.heard: list[Json] = []
+        self.received: list[Json] = []
         self.is_silent = False
         self.failures_left = 0
         self.client: AsyncWebClient | None = None
@@ -97,14 +97,14 @@ class FakeBot:
         return await self._handler.handle(request)
 
     async def remember(self, ack: Any, body: Json) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         await ack()
 
     async def event(self, body: Json) -> None:
-        self.heard.append(body)
+        self.received.append(body)
 
     async def approve(self, ack: Any, body: Json, respond: Any, client: AsyncWebClient) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         await ack()
         channel, ts = body["channel"]["id"], body["message"]["ts"]
         note = {"type": "section", "text": {"type": "mrkdwn", "text": f"Granted by <@{body['user']['id']}>"}}
@@ -112,17 +112,17 @@ class FakeBot:
         await respond(text="Thank you, your press counts.", replace_original=False)
 
     async def edit(self, ack: Any, body: Json, client: AsyncWebClient) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         await ack()
         await client.views_open(trigger_id=body["trigger_id"], view=edit_modal())
 
     async def close_note(self, ack: Any, body: Json, respond: Any) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         await ack()
         await respond(delete_original=True)
 
     async def command(self, ack: Any, body: Json, respond: Any) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         if body["text"] == "public":
             await ack({"response_type": "in_channel", "text": "for everybody"})
             return
@@ -135,7 +135,7 @@ class FakeBot:
         await respond(text="one open incident: INC-1")
 
     async def submitted(self, ack: Any, body: Json) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         reason = body["view"]["state"]["values"]["reason"]["text"]["value"]
         answers: dict[str, Json] = {
             "bad": {"response_action": "errors", "errors": {"reason": "Say more than that."}},
@@ -146,11 +146,11 @@ class FakeBot:
         await ack(answers.get(reason, {}))
 
     async def shortcut(self, ack: Any, body: Json, respond: Any) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         await ack()
         await respond(text="added to the timeline", response_type="ephemeral")
 
     async def home(self, body: Json, client: AsyncWebClient) -> None:
-        self.heard.append(body)
+        self.received.append(body)
         blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": "No open incident."}}]
         await client.views_publish(user_id=body["event"]["user"], view={"type": "home", "blocks": blocks})

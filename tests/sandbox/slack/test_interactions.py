@@ -52,7 +52,7 @@ async def test_a_press_reaches_the_bot_with_the_message_and_the_person(slack_wit
     ts = await slack_with_bot.post(actions(button("approve")), metadata={"event_type": "k", "event_payload": {}})
     answer = await press(slack_with_bot, ts, "approve")
     assert answer["ok"], answer
-    (body,) = bot.heard
+    (body,) = bot.received
     assert (body["type"], body["user"]["id"], body["team"]["id"]) == ("block_actions", "U0ANA", "T0SANDBOX")
     assert (body["container"]["message_ts"], body["message"]["ts"]) == (ts, ts)
     assert body["message"]["metadata"]["event_type"] == "k"
@@ -78,7 +78,7 @@ async def test_a_button_that_is_gone_cannot_be_pressed_by_mistake(slack_with_bot
     answer = await press(slack_with_bot, ts, "approve")
     assert answer["ok"] is False
     assert answer["choices"] == [{"block_id": "request", "action_id": "edit", "value": "R1"}]
-    assert bot.heard == []
+    assert bot.received == []
 
 
 async def test_a_stale_press_carries_the_message_as_it_was(slack_with_bot: StandIn, bot: FakeBot) -> None:
@@ -87,20 +87,20 @@ async def test_a_stale_press_carries_the_message_as_it_was(slack_with_bot: Stand
         channel="C0INC", ts=ts, text="x", blocks=[actions(button("approve", "new"))]
     )
     await press(slack_with_bot, ts, "approve", value="old", stale=True)
-    assert bot.heard[0]["actions"][0]["value"] == "old"
+    assert bot.received[0]["actions"][0]["value"] == "old"
 
 
 async def test_the_value_tells_buttons_of_one_action_apart(slack_with_bot: StandIn, bot: FakeBot) -> None:
     blocks = [{**actions(button("approve", value)), "block_id": value} for value in ("R1", "R2")]
     ts = await slack_with_bot.post(*blocks)
     await press(slack_with_bot, ts, "approve", value="R2")
-    assert bot.heard[0]["actions"][0]["block_id"] == "R2"
+    assert bot.received[0]["actions"][0]["block_id"] == "R2"
 
 
 async def test_a_choice_comes_with_its_option_and_in_the_state(slack_with_bot: StandIn, bot: FakeBot) -> None:
     ts = await slack_with_bot.post(actions(PICK))
     await press(slack_with_bot, ts, "pick", value="2")
-    (body,) = bot.heard
+    (body,) = bot.received
     assert body["actions"][0]["selected_option"]["text"]["text"] == "Two"
     assert body["state"]["values"]["request"]["pick"]["selected_option"]["value"] == "2"
 
@@ -110,8 +110,8 @@ async def test_a_press_on_an_ephemeral_message_can_delete_it(slack_with_bot: Sta
         channel="C0INC", user="U0ANA", text="note", blocks=[actions(button("close_note"))]
     )
     await press(slack_with_bot, answer["message_ts"], "close_note")
-    assert bot.heard[0]["container"]["is_ephemeral"] is True
-    assert "message" not in bot.heard[0]
+    assert bot.received[0]["container"]["is_ephemeral"] is True
+    assert "message" not in bot.received[0]
 
     async def is_gone() -> bool:
         return not await slack_with_bot.read("messages", user="U0ANA")
@@ -155,7 +155,7 @@ async def opened(slack_with_bot: StandIn, bot: FakeBot) -> StandIn:
         return bool(slack_with_bot.team.views.stacks.get("U0ANA"))
 
     await until(is_open, "the bot opened its modal")
-    bot.heard.clear()
+    bot.received.clear()
     return slack_with_bot
 
 
@@ -167,7 +167,7 @@ async def submit(slack: StandIn, reason: str, **more: object) -> Json:
 async def test_a_submission_carries_every_value_and_closes_the_modal(opened: StandIn, bot: FakeBot) -> None:
     answer = await submit(opened, "fewer sequences", amount={"number": 32})
     assert answer["ok"], answer
-    (body,) = bot.heard
+    (body,) = bot.received
     values = body["view"]["state"]["values"]
     assert values["reason"]["text"] == {"type": "plain_text_input", "value": "fewer sequences"}
     assert values["amount"]["number"]["value"] == "32"
@@ -177,7 +177,7 @@ async def test_a_submission_carries_every_value_and_closes_the_modal(opened: Sta
 
 async def test_a_value_that_nobody_touched_is_the_initial_one(opened: StandIn, bot: FakeBot) -> None:
     await submit(opened, "as it is")
-    assert bot.heard[0]["view"]["state"]["values"]["amount"]["number"]["value"] == "48"
+    assert bot.received[0]["view"]["state"]["values"]["amount"]["number"]["value"] == "48"
 
 
 async def test_slack_itself_refuses_what_the_modal_forbids(opened: StandIn, bot: FakeBot) -> None:
@@ -185,7 +185,7 @@ async def test_slack_itself_refuses_what_the_modal_forbids(opened: StandIn, bot:
     too_many = await submit(opened, "more", amount={"number": 300})
     assert empty["errors"] == {"reason": "Please complete this required field."}
     assert too_many["errors"] == {"amount": "Must be at most 256."}
-    assert bot.heard == []
+    assert bot.received == []
 
 
 async def test_the_bots_own_objection_is_shown_under_the_field(opened: StandIn) -> None:
@@ -209,7 +209,7 @@ async def test_the_bot_is_told_of_a_closed_modal_when_it_asked(opened: StandIn, 
     view_id = shown_view(opened)["id"]
     answer = await opened.act("close", user="U0ANA", view_id=view_id)
     assert answer["ok"], answer
-    assert (bot.heard[0]["type"], bot.heard[0]["view"]["id"]) == ("view_closed", view_id)
+    assert (bot.received[0]["type"], bot.received[0]["view"]["id"]) == ("view_closed", view_id)
 
 
 async def test_a_trigger_opens_one_modal_and_only_for_three_seconds(slack: StandIn) -> None:
@@ -239,7 +239,7 @@ async def test_a_command_returns_the_answer_and_what_follows(slack_with_bot: Sta
     )
     assert answer["reply"] == {"text": "looking for `list`"}
     assert [post["text"] for post in answer["posts"]] == ["one open incident: INC-1"]
-    assert (bot.heard[0]["user_name"], bot.heard[0]["channel_name"]) == ("ben", "inference-incidents")
+    assert (bot.received[0]["user_name"], bot.received[0]["channel_name"]) == ("ben", "inference-incidents")
     seen = await slack_with_bot.read("messages", user="U0BEN")
     assert [message["text"] for message in seen] == ["looking for `list`", "one open incident: INC-1"]
 
@@ -252,7 +252,7 @@ async def test_a_command_may_answer_in_the_channel(slack_with_bot: StandIn) -> N
 async def test_an_unknown_command_reaches_nobody(slack_with_bot: StandIn, bot: FakeBot) -> None:
     answer = await slack_with_bot.act("command", user="U0BEN", channel="C0INC", command="/incidnet")
     assert answer["shown"] == "/incidnet is not a valid command."
-    assert bot.heard == []
+    assert bot.received == []
 
 
 async def test_a_response_url_is_good_for_five_uses(slack: StandIn) -> None:
@@ -272,7 +272,7 @@ async def test_a_response_url_lives_for_half_an_hour(slack: StandIn) -> None:
 async def test_a_message_shortcut_carries_the_message(slack_with_bot: StandIn, bot: FakeBot) -> None:
     ts = (await slack_with_bot.act("say", user="U0BEN", channel="C0INC", text="GPU 3 is hot"))["ts"]
     await slack_with_bot.act("shortcut", user="U0ANA", channel="C0INC", ts=ts, callback_id="add_to_timeline")
-    shortcut = bot.heard[-1]
+    shortcut = bot.received[-1]
     assert (shortcut["type"], shortcut["message_ts"]) == ("message_action", ts)
     assert shortcut["message"]["text"] == "GPU 3 is hot"
 
@@ -281,11 +281,11 @@ async def test_people_cause_events(slack_with_bot: StandIn, bot: FakeBot) -> Non
     ts = (await slack_with_bot.act("say", user="U0BEN", channel="C0INC", text="hello"))["ts"]
     await slack_with_bot.act("react", user="U0LEA", channel="C0INC", ts=ts, name="pushpin")
 
-    async def has_heard_both() -> bool:
-        return len(bot.heard) == 2
+    async def has_received_both() -> bool:
+        return len(bot.received) == 2
 
-    await until(has_heard_both, "both events reached the bot")
-    message, reaction = sorted((body["event"] for body in bot.heard), key=lambda event: str(event["type"]))
+    await until(has_received_both, "both events reached the bot")
+    message, reaction = sorted((body["event"] for body in bot.received), key=lambda event: str(event["type"]))
     assert (message["type"], message["text"], message["ts"]) == ("message", "hello", ts)
     assert (reaction["reaction"], reaction["item"]["ts"], reaction["user"]) == ("pushpin", ts, "U0LEA")
 
@@ -294,10 +294,10 @@ async def test_an_event_is_sent_again_until_the_bot_takes_it(slack_with_bot: Sta
     bot.failures_left = 2
     await slack_with_bot.act("say", user="U0BEN", channel="C0INC", text="hello")
 
-    async def has_heard() -> bool:
-        return bool(bot.heard)
+    async def has_received() -> bool:
+        return bool(bot.received)
 
-    await until(has_heard, "the event reached the bot")
+    await until(has_received, "the event reached the bot")
     sent = await slack_with_bot.read("deliveries", kind="message")
     assert [(one["retry"], one["status"]) for one in sent] == [(0, 503), (1, 503), (2, 200)]
     assert len({one["payload"]["event_id"] for one in sent}) == 1

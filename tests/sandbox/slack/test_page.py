@@ -122,11 +122,11 @@ async def test_a_confirmed_press_reaches_the_bot_as_the_acting_person(
     await page.get_by_role("radio", name="Ben Okafor").click()
     await page.get_by_role("button", name="Approve").click()
     await page.get_by_role("button", name="No", exact=True).click()
-    assert bot.heard == []
+    assert bot.received == []
     await page.get_by_role("button", name="Approve").click()
     await page.get_by_role("button", name="Yes").click()
     await expect(page.locator("#messages .text").first).to_have_text("Granted by @Ben Okafor")
-    assert bot.heard[0]["user"]["id"] == "U0BEN"
+    assert bot.received[0]["user"]["id"] == "U0BEN"
     await expect(page.locator(".message.ephemeral")).to_contain_text("Thank you, your press counts.")
     await page.get_by_role("radio", name="Ana Alvarez").click()
     await expect(page.locator(".message.ephemeral")).to_have_count(0)
@@ -146,7 +146,7 @@ async def test_a_modal_shows_objections_and_closes_when_the_bot_agrees(
     await dialog.get_by_label("Reason").fill("fewer sequences at once")
     await dialog.get_by_role("button", name="Save").click()
     await expect(dialog).to_have_count(0)
-    assert bot.heard[-1]["view"]["state"]["values"]["reason"]["text"]["value"] == "fewer sequences at once"
+    assert bot.received[-1]["view"]["state"]["values"]["reason"]["text"]["value"] == "fewer sequences at once"
 
 
 async def test_escape_closes_a_modal_and_tells_the_bot(page: Page, slack_with_bot: StandIn, bot: FakeBot) -> None:
@@ -156,10 +156,10 @@ async def test_escape_closes_a_modal_and_tells_the_bot(page: Page, slack_with_bo
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
 
-    async def is_told() -> bool:
-        return bool(bot.heard[-1]["type"] == "view_closed")
+    async def is_closed() -> bool:
+        return bool(bot.received[-1]["type"] == "view_closed")
 
-    await until(is_told, "the bot heard that its modal was closed")
+    await until(is_closed, "the bot was notified that its modal was closed")
 
 
 async def test_a_command_is_typed_and_its_answer_seen_by_that_person_only(page: Page, bot: FakeBot) -> None:
@@ -169,7 +169,7 @@ async def test_a_command_is_typed_and_its_answer_seen_by_that_person_only(page: 
     await box.press_sequentially("list")
     await page.keyboard.press("Enter")
     await expect(page.locator(".message.ephemeral")).to_contain_text(["looking for list", "one open incident: INC-1"])
-    assert (bot.heard[0]["command"], bot.heard[0]["text"]) == ("/incident", "list")
+    assert (bot.received[0]["command"], bot.received[0]["text"]) == ("/incident", "list")
 
 
 async def test_words_become_a_message_and_a_reply_in_the_thread(page: Page, slack_with_bot: StandIn) -> None:

@@ -183,8 +183,8 @@ MAX_LETTERS = 160
 def messages_of(log: str) -> tuple[str, ...]:
     found = {_HEAD.sub("", line).rstrip() for line in log.splitlines() if not _ACCESS.match(line)}
     plain = {re.sub(r"\d[\d,.]*", "N", message) for message in found}
-    told = {one[:MAX_LETTERS] for one in plain if not one.startswith(" ") and not _MACHINE.search(one)}
-    return tuple(sorted(told - {""}))
+    kept = {one[:MAX_LETTERS] for one in plain if not one.startswith(" ") and not _MACHINE.search(one)}
+    return tuple(sorted(kept - {""}))
 
 
 def end_of(exit_code: int, log: str, before: int = 0, reasons: Sequence[str | None] = ()) -> End:

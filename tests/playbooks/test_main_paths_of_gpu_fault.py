@@ -1,10 +1,10 @@
-"""What the main ways of gpu-fault cost: presses, people, and minutes until our replica serves elsewhere."""
+"""What the main paths of gpu-fault cost: presses, people, and minutes until our replica serves elsewhere."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.kit.main_ways import MINUTE, Fleet, cost_of
+from tests.kit.main_paths import MINUTE, Fleet, cost_of
 
 FATAL = "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node"
 CONTAINED = "a contained fault: one more replica first, ours is replaced, and the node stays"

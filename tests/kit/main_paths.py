@@ -1,4 +1,4 @@
-"""The cost of a way through a playbook, in virtual time: presses, people, and minutes to relief.
+"""The cost of a path through a playbook, in virtual time: presses, people, and minutes to relief.
 
 The machine, the playbook, the approvals and the number of replicas that the planner replaces at a time are real.
 Starting a replica takes as long as the fleet says, all else that a change does takes no time; people answer at once.
@@ -89,7 +89,7 @@ async def cost_of(
 ) -> Cost:
     """Play a case of a packaged playbook's table; `given` replaces readings of the case.
 
-    `relieved_by`: the state whose change relieves the fleet. `ends`: the ending that the way must have.
+    `relieved_by`: the state whose change relieves the fleet. `ends`: the ending that the path must have.
     """
     path = packaged_playbooks() / f"{playbook_name}.yaml"
     playbook, table = load_playbook(path), table_of(load_table(path.with_name(f"{playbook_name}.test.yaml")).data)

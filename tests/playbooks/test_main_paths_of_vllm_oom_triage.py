@@ -1,4 +1,4 @@
-"""What the main ways of vllm-oom-triage cost: presses, people, and minutes to relief."""
+"""What the main paths of vllm-oom-triage cost: presses, people, and minutes to relief."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
 
 BURST = "a burst of long prompts gets fewer tokens a step, and never more than now"
 LEAK = "a leak restarts the replicas with one approval, and adds none"
@@ -20,13 +20,13 @@ FLEETS = [
 ]
 
 
-async def way(case: str, fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
+async def main_path(case: str, fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
     return await cost_of("vllm-oom-triage", case, fleet, relieved_by, **given)
 
 
 @pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
 async def test_an_edit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
-    cost = await way(BURST, fleet, "roll_out_roll_out")
+    cost = await main_path(BURST, fleet, "roll_out_roll_out")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -40,7 +40,7 @@ async def test_an_edit_takes_two_presses_of_one_person_and_relieves_in_time(flee
 async def test_restarts_and_rollbacks_take_one_press_however_many_replicas(
     case: str, relieved_by: str, fleet: Fleet, minutes: float
 ) -> None:
-    cost = await way(case, fleet, relieved_by)
+    cost = await main_path(case, fleet, relieved_by)
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -49,6 +49,6 @@ async def test_restarts_and_rollbacks_take_one_press_however_many_replicas(
 async def test_with_plan_once_an_edit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
     approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
     monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
-    cost = await way(BURST, Fleet(4, 2), "roll_out_roll_out")
+    cost = await main_path(BURST, Fleet(4, 2), "roll_out_roll_out")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.relief <= 15

@@ -1,4 +1,4 @@
-"""What the main ways of kv-compression-no-savings cost: presses, people, and minutes to relief."""
+"""What the main paths of kv-compression-no-savings cost: presses, people, and minutes to relief."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
 
 LATE = "a flag that breached the SLO is taken back first"
 SCATTERED = "scattered survivors free no block, and the method goes"
@@ -22,13 +22,13 @@ FLEETS = pytest.mark.parametrize(
 )
 
 
-async def way(case: str, fleet: Fleet, relieved_by: str, ends: str = "backed_out", **given: Any) -> Cost:
+async def main_path(case: str, fleet: Fleet, relieved_by: str, ends: str = "backed_out", **given: Any) -> Cost:
     return await cost_of("kv-compression-no-savings", case, fleet, relieved_by, ends, **given)
 
 
 @FLEETS
 async def test_turning_off_what_breached_the_slo_takes_one_press(fleet: Fleet, minutes: float) -> None:
-    cost = await way(LATE, fleet, "turn_off_switch")
+    cost = await main_path(LATE, fleet, "turn_off_switch")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -37,7 +37,7 @@ async def test_turning_off_what_breached_the_slo_takes_one_press(fleet: Fleet, m
 @FLEETS
 async def test_measuring_the_blocks_and_turning_it_off_takes_two_presses(fleet: Fleet, minutes: float) -> None:
     """One for the canary, which covers the probe on it, and one for the fleet."""
-    cost = await way(SCATTERED, fleet, "turn_off_revision")
+    cost = await main_path(SCATTERED, fleet, "turn_off_revision")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -46,7 +46,7 @@ async def test_measuring_the_blocks_and_turning_it_off_takes_two_presses(fleet: 
 @FLEETS
 async def test_fp8_with_an_eval_takes_two_presses(fleet: Fleet, minutes: float) -> None:
     """One for the canary, which covers the eval on it, and one for the fleet."""
-    cost = await way(NEVER_SET, fleet, "promote", "fixed")
+    cost = await main_path(NEVER_SET, fleet, "promote", "fixed")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes

@@ -1,10 +1,10 @@
-"""What the main ways of thermal-emergency cost: presses, people, and minutes until the load leaves the hot node."""
+"""What the main paths of thermal-emergency cost: presses, people, and minutes until the load leaves the hot node."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.kit.main_ways import MINUTE, Fleet, cost_of
+from tests.kit.main_paths import MINUTE, Fleet, cost_of
 
 NODE = "one hot node: cordon, ours moves away, and the platform team gives it back"
 HALL = "a hot hall: facilities are called, load is shed, and the replica comes back once it is cool"

@@ -1,4 +1,4 @@
-"""What the main ways of kv-cache-oom cost: presses, people, and minutes to relief."""
+"""What the main paths of kv-cache-oom cost: presses, people, and minutes to relief."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_ways import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
 
 MAIN = "a thrash is limited on a canary, rolled out and verified"
 EMERGENCY = "the emergency set is one rollout without a canary"
 
 
-async def main_way(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
+async def main_path(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
     return await cost_of("kv-cache-oom", MAIN, fleet, relieved_by, **given)
 
 
@@ -27,7 +27,7 @@ async def main_way(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
     ],
 )
 async def test_a_limit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
-    cost = await main_way(fleet, "roll_out_roll_out")
+    cost = await main_path(fleet, "roll_out_roll_out")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= minutes
@@ -53,20 +53,20 @@ async def test_a_load_test_costs_one_approval_more_and_nothing_where_nobody_choo
     tested = "a canary that passes the load test is rolled out with its result"
     cost = await cost_of("kv-cache-oom", tested, Fleet(4, 2), "roll_out_roll_tested")
     assert (cost.presses, cost.people) == (3, 1)
-    main = await main_way(Fleet(4, 2), "roll_out_roll_out", load_test={"found": True, "name": "x", "detail": ""})
-    assert (main.presses, main.relief) == (2, (await main_way(Fleet(4, 2), "roll_out_roll_out")).relief)
+    main = await main_path(Fleet(4, 2), "roll_out_roll_out", load_test={"found": True, "name": "x", "detail": ""})
+    assert (main.presses, main.relief) == (2, (await main_path(Fleet(4, 2), "roll_out_roll_out")).relief)
 
 
 async def test_a_canary_with_much_traffic_relieves_sooner() -> None:
     """200 finished requests are enough evidence."""
-    cost = await main_way(Fleet(4, 2), "roll_out_roll_out", canary_count=250.0)
+    cost = await main_path(Fleet(4, 2), "roll_out_roll_out", canary_count=250.0)
     assert cost.relief <= 10
 
 
 async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.MonkeyPatch) -> None:
     approvals = rehearse_run.RULES.approvals.model_copy(update={"plan_once": True})
     monkeypatch.setattr(rehearse_run, "RULES", rehearse_run.RULES.model_copy(update={"approvals": approvals}))
-    cost = await main_way(Fleet(4, 2), "roll_out_roll_out")
+    cost = await main_path(Fleet(4, 2), "roll_out_roll_out")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.relief <= 15
 
@@ -74,7 +74,7 @@ async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("start_minutes", [2, 10])
 async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serves(start_minutes: float) -> None:
     traffic = {"arrivals_ratio": 2.0, "prompt_ratio": 1.0, "output_ratio": 1.0, "arrivals": 4.0}
-    cost = await main_way(Fleet(4, start_minutes), "relieve_scale_out", traffic=traffic)
+    cost = await main_path(Fleet(4, start_minutes), "relieve_scale_out", traffic=traffic)
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= start_minutes + 1
@@ -83,7 +83,7 @@ async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serve
 async def test_replacing_one_bad_replica_takes_two_presses() -> None:
     """One for the replica that comes first, one for taking the bad one out, which covers ending it once it is empty."""
     bad = {"a": 2.8, "b": 0.0, "c": 0.0, "d": 0.0}
-    cost = await main_way(
+    cost = await main_path(
         Fleet(4, 2), "replace_evict", at={"another": {"thrash_by_replica": {"a": 0.0}}}, thrash_by_replica=bad
     )
     assert (cost.presses, cost.people) == (2, 1)
