@@ -45,7 +45,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_any_interleaving.py::test_in_any_interleaving_each_call_wins_once",
         "flow/test_two_bots.py::test_two_bots_do_each_call_and_each_message_once",
         "flow/test_apply_call.py::test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_again",
-        "flow/test_apply_call.py::test_what_nobody_can_tell_after_three_looks_is_a_question_for_people",
+        "flow/test_apply_call.py::test_what_is_unclear_after_three_checks_is_a_question_for_people",
         "flow/test_apply_call.py::test_a_call_that_was_carried_out_while_it_was_sent_again_is_done_and_its_undo_is_kept",
         "adapters/redis/test_store.py::test_a_claim_that_no_replica_confirms_is_no_claim",
     ),
@@ -121,11 +121,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_route_alerts.py::test_a_cluster_that_does_not_answer_delays_no_alert_of_another",
         "flow/test_clusters.py::test_nothing_is_sent_to_it_and_nothing_is_claimed_of_it",
         "adapters/redis/test_moments.py::test_each_cluster_has_its_own_node_breaker",
-        "test_several_clusters.py::test_one_prometheus_for_two_clusters_needs_labels_that_tell_them_apart",
+        "test_several_clusters.py::test_one_prometheus_for_two_clusters_needs_labels_that_distinguish_them",
     ),
     "A run keeps the playbook": (
         "flow/test_advance_run.py::test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now",
-        "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once",
+        "flow/test_live_playbooks.py::test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_announced_once",
     ),
     "Replicas share the work, and may be upgraded one by one": (
         "flow/test_two_bots.py::test_two_bots_do_each_call_and_each_message_once",
@@ -146,8 +146,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "flow/test_keep_epoch.py::test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_comes_twice",
         "flow/test_keep_epoch.py::test_a_second_loss_in_the_same_minute_numbers_above_the_first",
         "flow/test_keep_epoch.py::test_after_a_failover_lost_incidents_come_back_with_numbers_that_nobody_has_seen",
-        "flow/test_keep_epoch.py::test_what_fires_is_reopened_though_slack_is_away_and_people_are_told_later",
-        "end_to_end/test_emptied_redis.py::test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above",
+        "flow/test_keep_epoch.py::test_what_fires_is_reopened_though_slack_is_away_and_people_are_notified_later",
+        "end_to_end/test_emptied_redis.py::test_an_emptied_redis_is_announced_and_what_fires_is_reopened_under_a_number_far_above",
     ),
 }
 """A promise by its first words."""

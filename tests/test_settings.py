@@ -453,7 +453,7 @@ def test_a_fault_says_where_what_and_an_example(name: str, value: str, fault: st
     assert fault in only
 
 
-def test_a_window_that_never_ends_is_told_with_an_example(tmp_path: Path) -> None:
+def test_a_window_that_never_ends_is_reported_with_an_example(tmp_path: Path) -> None:
     (only,) = faults(ENOUGH, written(tmp_path, "planned_windows: [{kind: freeze}]"))
     assert only.endswith(
         "(planned_windows.0): never ends; write days, hours or ends; "

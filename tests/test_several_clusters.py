@@ -98,7 +98,7 @@ def test_faults_of_all_clusters_are_reported_at_once(tmp_path: Path) -> None:
         pytest.param(("{cluster: a}", "{cluster: b}"), False, id="told-apart"),
     ],
 )
-def test_one_prometheus_for_two_clusters_needs_labels_that_tell_them_apart(
+def test_one_prometheus_for_two_clusters_needs_labels_that_distinguish_them(
     tmp_path: Path, labels: tuple[str, str], *, is_refused: bool
 ) -> None:
     shared = [f"prometheus: {{url: 'http://prometheus:9090', labels: {each or '{}'}}}" for each in labels]

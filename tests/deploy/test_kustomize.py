@@ -234,7 +234,7 @@ def webhook_config() -> dict[str, Any]:
 
 
 @pytest.mark.fast
-def test_alertmanager_sends_everything_with_the_bots_token_and_tells_when_it_is_over() -> None:
+def test_alertmanager_sends_everything_with_the_bots_token_and_reports_when_it_is_over() -> None:
     webhook, service = webhook_config(), document(f"{BASE}/service.yaml")
     (port,) = service["spec"]["ports"]
     assert webhook["url"] == f"http://{service['metadata']['name']}.incident-bot.svc:{port['port']}/alertmanager"

@@ -114,7 +114,7 @@ def test_doctor_looks_for_the_scopes_of_the_manifest() -> None:
     assert SCOPES.union(*CHANNEL_SCOPES.values()) == manifest_scopes()
 
 
-def test_slack_is_told_the_one_address_of_the_bot() -> None:
+def test_slack_is_given_the_one_address_of_the_bot() -> None:
     manifest = document("slack-manifest.yaml")
     (command,) = manifest["features"]["slash_commands"]
     settings = manifest["settings"]

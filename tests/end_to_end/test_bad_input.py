@@ -56,7 +56,7 @@ def test_a_webhook_that_is_none_is_refused_with_the_reason(
     assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.text
 
 
-def test_a_sender_with_a_wrong_token_is_told_which_kind_of_credentials_are_wanted(world: Stage) -> None:
+def test_a_sender_with_a_wrong_token_learns_which_kind_of_credentials_are_wanted(world: Stage) -> None:
     answer = world.post(as_body(UNMATCHED), token="wrong")
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="alerts"')
 
@@ -123,7 +123,7 @@ def presses_of(world: Stage, user: str) -> list[str]:
     return [entry.text for entry in world.entries("press") if entry.who == user]
 
 
-def test_a_stranger_is_told_why_the_press_does_not_count_and_the_question_stays_open(world: Stage) -> None:
+def test_a_stranger_learns_why_the_press_does_not_count_and_the_question_stays_open(world: Stage) -> None:
     choose_first(world, "U0MO", found(world, MITIGATION))
     wait_until_shown(world, "U0MO", "whose members may approve this")
     assert world.message(MITIGATION) is not None

@@ -26,7 +26,7 @@ def readiness(world: Stage) -> dict[str, Any]:
     return dict(answer.raise_for_status().json())
 
 
-def test_an_emptied_redis_is_told_and_what_fires_is_reopened_under_a_number_far_above() -> None:
+def test_an_emptied_redis_is_announced_and_what_fires_is_reopened_under_a_number_far_above() -> None:
     with stage() as world:
         world.world.raise_alert(ALERT)
         until(lambda: incidents(world) == ["INC-1"], "the first incident has its card", 60, seen=world.describe)

@@ -26,7 +26,7 @@ def played() -> Played:
     return play(THRASH, is_whole=lambda seen: seen.pictures[-1:] == ("closed",) and bool(seen.files))
 
 
-def test_a_thrash_is_told_in_few_words_and_ended_with_few_presses(played: Played) -> None:
+def test_a_thrash_is_described_in_few_words_and_ended_with_few_presses(played: Played) -> None:
     seen = played.seen
     assert played.is_verified
     assert seen.replies <= 8

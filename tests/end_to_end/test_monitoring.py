@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-def test_a_real_alert_comes_to_a_verified_fix_and_its_end_is_heard(tmp_path: Path) -> None:
+def test_a_real_alert_comes_to_a_verified_fix_and_its_end_is_received(tmp_path: Path) -> None:
     with stage(with_alerting=False, start_bot=False) as world:
         where = {"kubernetes_url": world.world.kubernetes_url, "bot_url": world.world.bot_url, "token": world.token}
         with monitoring(tmp_path, **where) as servers:

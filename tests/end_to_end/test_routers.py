@@ -19,7 +19,7 @@ def test_a_bad_replica_of_an_inference_pool_is_taken_out_and_replaced() -> None:
     must_end_as_written(POOL)
 
 
-def test_behind_a_router_that_cannot_be_read_the_rollout_settles_and_people_are_told() -> None:
+def test_behind_a_router_that_cannot_be_read_the_rollout_settles_and_people_are_notified() -> None:
     played = play(scenarios.UNREADABLE_ROUTER)
     assert played.is_verified, played.description
     assert "roll_out_settle" in played.path

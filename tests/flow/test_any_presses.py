@@ -65,7 +65,7 @@ def test_no_history_applies_what_people_did_not_let_happen() -> None:
 
 
 @pytest.mark.fast
-def test_the_histories_reach_every_way_that_a_request_ends() -> None:
+def test_the_histories_reach_every_end_of_a_request() -> None:
     reached: Counter[str] = Counter()
     for history in quick():
         reached["applied"] += sum(history.writer.won.values())

@@ -324,7 +324,7 @@ async def test_a_budget_that_says_not_now_is_asked_again_later(scene: Scene, bot
     assert scene.time.now() - began > 20
 
 
-async def test_what_nobody_can_tell_after_three_looks_is_a_question_for_people(scene: Scene, bot: Bot) -> None:
+async def test_what_is_unclear_after_three_checks_is_a_question_for_people(scene: Scene, bot: Bot) -> None:
     await asked(scene, bot)
     scene.cluster.troubles = ["cut_off"]
     await approved(scene, bot, is_asked_what_next, "asked what next")

@@ -58,7 +58,7 @@ async def test_another_incident_has_its_own_snapshot() -> None:
     assert cluster.asked == 2
 
 
-async def test_a_failure_is_told_and_not_kept() -> None:
+async def test_a_failure_is_reported_and_not_kept() -> None:
     recent = CachedSnapshots(Counting(fails=1), Hands().now)
     with pytest.raises(ClusterError):
         await recent.snapshot(builders.TARGET, incident_id="INC-1")

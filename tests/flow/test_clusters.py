@@ -137,7 +137,7 @@ async def test_a_round_that_the_storage_fails_is_followed_by_one_that_asks_again
     assert len(await sampled()) == MAX_WORKLOADS
 
 
-async def test_a_workload_that_is_not_sampled_all_the_time_is_told() -> None:
+async def test_a_workload_that_is_not_sampled_all_the_time_is_reported() -> None:
     left_out = LeftOut()
     runs = ManyOpen(MAX_WORKLOADS + 5)
     sampled = SampledWorkloads(runs, (), lambda target: True, left_out)

@@ -65,7 +65,7 @@ class Uploads:
         raise AssertionError("nobody is told anything")
 
 
-async def test_the_picture_comes_into_the_thread_with_the_way_in_it() -> None:
+async def test_the_picture_comes_into_the_thread_with_the_path_in_it() -> None:
     uploads, drawn = Uploads(), list[Picture]()
 
     def draw(picture: Picture) -> bytes:

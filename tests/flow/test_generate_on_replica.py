@@ -103,7 +103,7 @@ async def test_without_the_cluster_nothing_is_sent() -> None:
     assert (made.result, made.detail, stage.engines.sent) == ("failed", "nothing was sent: no answer", [])
 
 
-async def test_people_are_told_how_far_it_is_and_it_ends_at_its_deadline() -> None:
+async def test_progress_is_reported_and_it_ends_at_its_deadline() -> None:
     stage = Stage(ASIDE)
     stage.engines.lasts_for_ever = True
     made = await stage.run()

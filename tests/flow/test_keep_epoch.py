@@ -166,7 +166,7 @@ async def test_redis_emptied_under_a_running_bot_is_noticed_before_any_number_co
     assert "noticed at 2027-01-15 08:00 UTC" in bot.epoch.notices()["redis"]
 
 
-async def test_it_is_said_for_a_day_by_every_process(bot: Process, other: Process, time: VirtualTime) -> None:
+async def test_it_is_reported_for_a_day_by_every_process(bot: Process, other: Process, time: VirtualTime) -> None:
     await bot.epoch.once()
     await empty(bot, time)
     await bot.epoch.once()
@@ -176,7 +176,7 @@ async def test_it_is_said_for_a_day_by_every_process(bot: Process, other: Proces
     assert (bot.epoch.notices(), other.epoch.notices()) == ({}, {})
 
 
-async def test_two_processes_that_notice_it_begin_one_epoch_and_tell_people_once(
+async def test_two_processes_that_notice_it_begin_one_epoch_and_notify_people_once(
     bot: Process, other: Process, outside: Outside, time: VirtualTime
 ) -> None:
     for process in (bot, other):
@@ -198,7 +198,7 @@ async def test_a_second_loss_in_the_same_minute_numbers_above_the_first(bot: Pro
     assert numbers_begin_at(time.now(), 7) == 2701150800000
 
 
-async def test_what_fires_is_reopened_though_slack_is_away_and_people_are_told_later(
+async def test_what_fires_is_reopened_though_slack_is_away_and_people_are_notified_later(
     bot: Process, outside: Outside, time: VirtualTime
 ) -> None:
     await bot.epoch.once()
@@ -215,7 +215,7 @@ async def test_what_fires_is_reopened_though_slack_is_away_and_people_are_told_l
     assert len(outside.announced) == 1
 
 
-async def test_what_an_incident_has_heard_of_is_not_opened_again_even_when_it_is_closed(
+async def test_what_an_incident_has_received_is_not_opened_again_even_when_it_is_closed(
     bot: Process, outside: Outside, time: VirtualTime
 ) -> None:
     await bot.epoch.once()

@@ -80,7 +80,7 @@ async def test_a_resume_of_all_that_died_halfway_reaches_every_incident_in_the_n
     assert await commands(store, "INC-2") == [("halt", "ana"), ("halt", "ben"), ("halt", "ana")]
 
 
-async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lifts_it(
+async def test_a_halt_of_one_and_a_halt_of_all_are_distinguished_since_another_word_lifts_it(
     store: RedisStore, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
@@ -93,7 +93,7 @@ async def test_who_halted_one_and_then_all_is_told_apart_since_another_word_lift
     assert [(event.user, event.to) for event in events] == [("ana", ""), ("ana", "all"), ("ana", "")]
 
 
-async def test_a_new_bot_finds_what_an_old_one_left_half_told(
+async def test_a_new_bot_finds_what_an_old_one_left_half_notified(
     store: RedisStore, claims: RedisClaims, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
@@ -153,7 +153,7 @@ async def test_a_call_that_was_stopped_in_the_moment_of_the_resume_goes_on_too(
     assert await commands(store, "INC-1") == [("resume", "ben")]
 
 
-async def test_while_much_is_under_way_no_incident_is_told_of_a_halt_and_all_are_after_it(
+async def test_while_much_is_under_way_no_incident_is_notified_of_a_halt_and_all_are_after_it(
     store: RedisStore, claims: RedisClaims, hear: ReceiveInput, woken: list[str]
 ) -> None:
     busy = [True, False]
@@ -181,7 +181,7 @@ async def test_a_halt_of_one_incident_looks_at_no_other(
     assert await commands(store, "INC-2") == []
 
 
-async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
+async def test_while_the_switch_stands_nobody_is_notified_twice_also_by_two_bots(
     store: RedisStore, claims: RedisClaims, halts: KeepHalts, changes: Changes, woken: list[str]
 ) -> None:
     await opened(store, "INC-1")
@@ -193,7 +193,7 @@ async def test_while_the_switch_stands_nobody_is_told_twice_also_by_two_bots(
     assert changes.count == 2
 
 
-async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_when_all_is_resumed(
+async def test_a_call_that_was_stopped_before_its_run_received_the_halt_goes_on_when_all_is_resumed(
     store: RedisStore, hear: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1")
@@ -206,13 +206,13 @@ async def test_a_call_that_was_stopped_before_its_run_heard_of_the_halt_goes_on_
     assert await commands(store, "INC-1") == [("resume", "ben")]
 
 
-def test_a_halt_that_is_told_twice_stands_on_the_timeline_once() -> None:
+def test_a_halt_that_is_notified_twice_stands_on_the_timeline_once() -> None:
     story = Story().asked().says("halt").says("halt").says("resume").says("resume")
     assert [len(story.texts(kind)) for kind in ("halt", "resume")] == [1, 1]
     assert story.run.halted_by == ""
 
 
-def test_a_press_may_be_heard_before_the_bot_hears_that_its_message_stands() -> None:
+def test_a_press_may_be_received_before_the_bot_learns_that_its_message_stands() -> None:
     plan = PlanResult(outcome="planned", plan=builders.plan())
     story = Story().opened().reads(0.95).chooses("grow").planned(plan).presses("approve")
     assert story.run.requests[story.request].status == "granted"

@@ -73,7 +73,7 @@ async def test_an_edit_counts_without_a_restart(bench: Bench) -> None:
     assert (bench.title, bench.announced) == ("Another", [])
 
 
-async def test_an_override_with_a_fault_is_told_and_named_to_who_watches_the_bot(bench: Bench) -> None:
+async def test_an_override_with_a_fault_is_announced_and_named_to_who_watches_the_bot(bench: Bench) -> None:
     assert bench.live.notices() == {}
     bench.live = bench.bot(Override(settings={"windw": "5m"}))
     await bench.live.refresh()
@@ -84,7 +84,7 @@ async def test_an_override_with_a_fault_is_told_and_named_to_who_watches_the_bot
     assert bench.live.notices()["playbooks"].startswith(fault)
 
 
-async def test_who_watches_the_bot_is_told_how_many_more_faults_there_are(bench: Bench) -> None:
+async def test_who_watches_the_bot_sees_how_many_more_faults_there_are(bench: Bench) -> None:
     bench.live = bench.bot(Override(settings={"windw": "5m"}), Override(settings={"calm": "5m", "load": "1"}))
     assert bench.live.notices()["playbooks"].endswith(" (and 2 more)")
 
@@ -114,7 +114,7 @@ async def test_an_edit_that_cannot_be_read_at_first_is_read_again(bench: Bench) 
     assert bench.title == "Another"
 
 
-async def test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_once(bench: Bench) -> None:
+async def test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_announced_once(bench: Bench) -> None:
     before = bench.title
     bench.write(DRILL.replace("start:", "strt:", 1))
     await bench.settled()
@@ -128,7 +128,7 @@ async def test_a_broken_edit_leaves_the_last_good_version_in_force_and_is_told_o
     assert bench.title == "Mended"
 
 
-async def test_a_file_that_is_mended_is_told_and_the_same_fault_is_told_again(bench: Bench) -> None:
+async def test_a_file_that_is_mended_is_announced_and_the_same_fault_is_announced_again(bench: Bench) -> None:
     for _ in range(2):
         bench.write(DRILL.replace("start:", "strt:", 1))
         await bench.settled()
@@ -138,7 +138,7 @@ async def test_a_file_that_is_mended_is_told_and_the_same_fault_is_told_again(be
     assert kinds == ["has faults", "is sound again"] * 2
 
 
-async def test_two_bots_tell_one_edit_once(bench: Bench) -> None:
+async def test_two_bots_announce_one_edit_once(bench: Bench) -> None:
     other = bench.bot()
     for text in (DRILL.replace("start:", "strt:", 1), DRILL):
         bench.write(text)
@@ -147,7 +147,9 @@ async def test_two_bots_tell_one_edit_once(bench: Bench) -> None:
     assert len(bench.announced) == 2
 
 
-async def test_a_file_that_is_broken_when_the_bot_starts_is_told_once_however_often_it_starts(bench: Bench) -> None:
+async def test_a_file_that_is_broken_when_the_bot_starts_is_announced_once_however_often_it_starts(
+    bench: Bench,
+) -> None:
     bench.write(DRILL.replace("start:", "strt:", 1))
     for _ in range(2):
         await bench.bot().refresh()
@@ -162,7 +164,7 @@ async def test_a_broken_file_that_is_deleted_is_not_called_sound(bench: Bench) -
     assert len(bench.announced) == 1
 
 
-async def test_what_slack_did_not_take_is_told_later(bench: Bench) -> None:
+async def test_what_slack_did_not_take_is_announced_later(bench: Bench) -> None:
     bench.is_away = True
     bench.write(DRILL.replace("start:", "strt:", 1))
     with capture_logs() as logs:
@@ -175,7 +177,7 @@ async def test_what_slack_did_not_take_is_told_later(bench: Bench) -> None:
     assert len(bench.announced) == 1
 
 
-async def test_a_new_file_with_faults_is_told_too(bench: Bench) -> None:
+async def test_a_new_file_with_faults_is_announced_too(bench: Bench) -> None:
     bench.write("language: 1\n", "new")
     await bench.settled()
     assert ["It is not in force" in text for text in bench.announced] == [True]

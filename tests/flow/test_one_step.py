@@ -322,7 +322,7 @@ async def test_a_step_that_is_asked_for_again_may_be_put_off_as_long_again() -> 
     assert (await put_off(outside, later, step=1, now=NOW + 1 + PATIENCE_SECONDS))[0] == 5.0
 
 
-async def test_the_same_word_is_not_said_twice() -> None:
+async def test_the_same_progress_is_not_reported_twice() -> None:
     run = granted()
     assert run.change is not None
     change = run.change.model_copy(update={"progress": "waiting: another incident is changing this workload"})
@@ -421,7 +421,7 @@ async def test_a_later_step_is_not_planned_again() -> None:
     assert (event.result, event.call_id) == ("done", "INC-1/R1/1")
 
 
-def test_another_plan_is_said_with_both_differences() -> None:
+def test_another_plan_is_described_with_both_differences() -> None:
     other = builders.plan(
         choices={"to": 6},
         steps=(builders.call(differences=(builders.call().differences[0].model_copy(update={"text": ""}),)),),
@@ -575,7 +575,7 @@ async def test_a_last_attempt_without_an_answer_that_the_cluster_shows_is_done()
         ("unclear", 2, "unclear", "the object is in neither its old nor its new state"),
     ],
 )
-async def test_after_an_earlier_attempt_the_cluster_tells_and_nothing_is_sent(
+async def test_after_an_earlier_attempt_the_cluster_decides_and_nothing_is_sent(
     seen: str, attempts: int, result: str, detail: str
 ) -> None:
     outside = Outside(verdict="already_claimed", claimed_before=True, seen=seen)
@@ -621,7 +621,7 @@ async def test_a_later_call_that_did_not_arrive_is_sent_again_however_long_ago_i
 GENERATION = builders.plan(steps=(builders.call(method="generate"),))
 
 
-async def test_a_generation_is_told_while_it_runs_and_its_reading_is_kept() -> None:
+async def test_a_generation_is_reported_while_it_runs_and_its_reading_is_kept() -> None:
     outside = Outside()
     event = await settled(outside, granted(GENERATION))
     assert (outcome(event), event.call_id) == (("done", "40 tokens"), CALL_ID)
@@ -685,13 +685,15 @@ async def test_otherwise_the_step_is_taken(outside: Outside, run: Run, step: int
         pytest.param(ROLLOUT, Sent("failed", "409"), None, id="not-of-what-failed"),
     ],
 )
-async def test_the_first_step_tells_what_users_bore_at_the_grant(plan: Plan, sent: Sent, impact: Impact | None) -> None:
+async def test_the_first_step_reports_what_users_bore_at_the_grant(
+    plan: Plan, sent: Sent, impact: Impact | None
+) -> None:
     outside = Outside(impact_now=MUCH_MORE, sent=sent)
     assert (await settled(outside, granted(plan))).impact == impact
     assert set(outside.impact_at) <= {NOW - 60}
 
 
-async def test_later_steps_do_not_tell_it_again() -> None:
+async def test_later_steps_do_not_report_it_again() -> None:
     outside = Outside(impact_now=BEFORE)
     assert (await settled(outside, bearing(), step=1)).impact is None
 
@@ -705,7 +707,7 @@ def waiting(wait: Wait = SCALED, **change: Any) -> Run:
     return run.with_(change=run.change.model_copy(update=change))
 
 
-async def test_what_is_waited_for_is_told_once_it_is_seen() -> None:
+async def test_what_is_waited_for_is_reported_once_it_is_seen() -> None:
     outside, run = Outside(), waiting()
     event = await settled(outside, run, step=1)
     assert (outcome(event), event.readings, event.call_id) == (("done", "4 of 4 replicas Ready"), {}, "")

@@ -70,7 +70,7 @@ async def test_a_done_effect_leaves_its_outcome_and_is_owed_no_more(store: Redis
     assert not await is_owed(store)
 
 
-async def test_an_effect_that_is_not_over_is_owed_later_and_tells_how_far_it_is(
+async def test_an_effect_that_is_not_over_is_owed_later_and_reports_its_progress(
     store: RedisStore, time: VirtualTime
 ) -> None:
     await owing(store, SHOW)
@@ -176,7 +176,7 @@ async def test_slack_that_refuses_for_now_is_tried_again_when_it_says_and_as_oft
     assert await outcome(store) == []
 
 
-async def test_slack_that_refuses_for_good_is_told_to_the_run(store: RedisStore) -> None:
+async def test_slack_that_refuses_for_good_is_reported_to_the_run(store: RedisStore) -> None:
     await owing(store, SHOW)
     handler = Handled(MessengerError("channel_not_found", lasting=True))
     assert await performer(store, handler)("INC-1", "show") == Performed(is_news=True)
@@ -193,7 +193,7 @@ async def test_slack_that_refuses_for_good_is_told_to_the_run(store: RedisStore)
         pytest.param(ClusterError("nobody answers"), "nobody answers", id="the cluster's"),
     ],
 )
-async def test_what_fails_three_times_is_given_up_and_told_to_the_run(
+async def test_what_fails_three_times_is_given_up_and_reported_to_the_run(
     store: RedisStore, time: VirtualTime, fault: Exception, reason: str
 ) -> None:
     await owing(store, SHOW)

@@ -294,7 +294,7 @@ async def test_a_freeze_is_one_write_and_reaches_incidents_a_bounded_number_a_ro
     assert [await planner.commands(each) for each in many] == [[("freeze", "U0ANA")]] * len(many)
 
 
-async def test_a_freeze_is_told_with_the_one_that_ends_last(planner: Planner) -> None:
+async def test_a_freeze_is_notified_with_the_one_that_ends_last(planner: Planner) -> None:
     await planner.opened(1)
     await planner.begins(seconds=2 * HOUR)
     await planner.begins(of="serving/inc-1")
@@ -303,7 +303,7 @@ async def test_a_freeze_is_told_with_the_one_that_ends_last(planner: Planner) ->
     assert longest == str(max(await planner.windows.planned(at=planner.time.now()), key=lambda one: one.ends_at))
 
 
-async def test_a_freeze_that_a_process_has_half_told_is_told_by_the_next_one_and_once(planner: Planner) -> None:
+async def test_a_freeze_that_a_process_has_half_notified_is_notified_by_the_next_one_and_once(planner: Planner) -> None:
     many = await planner.opened(AT_A_TIME + 2)
     await planner.begins()
     await planner.keep.once()
@@ -331,7 +331,9 @@ async def test_an_incident_that_opens_in_a_freeze_has_met_it_already(planner: Pl
     assert await planner.commands("INC-1") == []
 
 
-async def test_while_much_is_under_way_no_incident_is_told_of_a_freeze_and_all_are_after_it(planner: Planner) -> None:
+async def test_while_much_is_under_way_no_incident_is_notified_of_a_freeze_and_all_are_after_it(
+    planner: Planner,
+) -> None:
     busy = [True, False]
     await planner.opened(1)
     await planner.begins()
@@ -342,7 +344,7 @@ async def test_while_much_is_under_way_no_incident_is_told_of_a_freeze_and_all_a
     assert await planner.commands("INC-1") == [("freeze", "U0ANA")]
 
 
-async def test_a_window_of_the_settings_or_of_an_older_version_is_not_told(planner: Planner) -> None:
+async def test_a_window_of_the_settings_or_of_an_older_version_is_not_notified(planner: Planner) -> None:
     await planner.opened(1)
     now = planner.time.now()
     old = PlannedWindow(kind="freeze", targets=(), starts_at=now, ends_at=now + HOUR, why="release", by="ana")

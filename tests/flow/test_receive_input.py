@@ -77,7 +77,7 @@ async def test_a_press_for_an_unknown_incident_is_not_acknowledged(inputs: Recei
     assert woken == []
 
 
-async def test_a_halt_counts_before_the_run_has_heard_of_it(
+async def test_a_halt_counts_before_the_run_has_received_it(
     store: RedisStore, inputs: ReceiveInput, claims: RedisClaims
 ) -> None:
     await opened(store, "INC-1", "INC-2")
@@ -97,7 +97,7 @@ async def test_a_halt_of_all_counts_for_incidents_that_open_later(
     assert await call_is(claims, "INC-1") == "halted"
 
 
-async def test_all_open_incidents_are_told_of_a_halt_and_of_its_end(
+async def test_all_open_incidents_are_notified_of_a_halt_and_of_its_end(
     store: RedisStore, inputs: ReceiveInput, halts: KeepHalts
 ) -> None:
     await opened(store, "INC-1", "INC-2")

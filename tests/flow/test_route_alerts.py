@@ -188,7 +188,7 @@ async def test_what_opens_nothing_is_kept_with_its_reason(
     assert reason in kept
 
 
-async def test_a_straggler_of_a_closed_incident_is_told_to_it_and_opens_nothing(
+async def test_a_straggler_of_a_closed_incident_is_noted_in_it_and_opens_nothing(
     store: RedisStore, arrives: Accept, time: VirtualTime
 ) -> None:
     await arrives(builders.alert())
@@ -212,7 +212,7 @@ async def test_the_same_trouble_soon_again_reopens_and_later_opens_anew(
     assert await store.open_incident(builders.TARGET.key) == incident
 
 
-async def test_an_alert_that_fires_after_it_resolved_is_heard_though_it_says_the_same_start(
+async def test_an_alert_that_fires_after_it_resolved_is_accepted_though_it_has_the_same_start(
     store: RedisStore, arrives: Accept
 ) -> None:
     """Alertmanager sends this when Prometheus could not reach it for a while."""

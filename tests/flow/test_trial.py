@@ -60,7 +60,7 @@ async def test_a_job_without_a_score_is_unknown_and_not_zero(scene: Scene, bot: 
 
 
 @pytest.mark.fast
-async def test_a_job_that_fails_is_told_with_what_it_wrote_last(scene: Scene, bot: Bot) -> None:
+async def test_a_job_that_fails_is_reported_with_what_it_wrote_last(scene: Scene, bot: Bot) -> None:
     scene.cluster.job_log, scene.cluster.job_fails = "CUDA error", True
     await until(scene, bot, lambda run: "back" in run.findings.path, "back")
     await bot.turn()

@@ -163,7 +163,7 @@ async def test_what_breaks_ends_it_at_once(watching: Watching) -> None:
     assert (event.verdict, event.broke, event.detail) == ("broke", 0, "broke: restarts.oom")
 
 
-async def test_it_tells_what_it_waits_for_and_comes_back_at_its_cadence(watching: Watching) -> None:
+async def test_it_reports_what_it_waits_for_and_comes_back_at_its_cadence(watching: Watching) -> None:
     again = await watching.look(0, BAD)
     assert isinstance(again, Later)
     assert again.after_seconds == 2.0
@@ -186,7 +186,7 @@ async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: W
     assert (event.text, event.readings["thrash"].value) == ("not yet: Preemptions 2", 2.0)
 
 
-async def test_a_part_that_holds_or_fails_again_is_told_at_once(watching: Watching) -> None:
+async def test_a_part_that_holds_or_fails_again_is_reported_at_once(watching: Watching) -> None:
     waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="not yet: …")}
     read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START)}
     watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
@@ -198,7 +198,7 @@ async def test_a_part_that_holds_or_fails_again_is_told_at_once(watching: Watchi
     ]
 
 
-def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
+def test_what_a_watch_waits_for_is_reported_in_few_readings() -> None:
     waits = """
   calm:
     watch:
@@ -224,7 +224,7 @@ def test_what_a_watch_waits_for_is_told_in_few_readings() -> None:
         pytest.param({"waiting": 9.0}, "Requests running 20; Requests waiting 9", id="two-compared"),
     ],
 )
-def test_a_condition_of_many_readings_tells_those_that_keep_it_from_holding(
+def test_a_condition_of_many_readings_reports_those_that_keep_it_from_holding(
     seen: dict[str, Value], expected: str
 ) -> None:
     signals = "".join(f"  {name}: {{metric: num_requests_{name}, over: 1m}}\n" for name in ("running", "waiting"))

@@ -54,7 +54,7 @@ class Past:
         return self.posted
 
 
-async def test_the_last_week_is_told_on_monday_morning_once() -> None:
+async def test_the_last_week_is_announced_on_monday_morning_once() -> None:
     past = Past(at(17, 12))
     assert await past.posted_by(23, 7) == {}
     posted = await past.posted_by(23, 8)
@@ -73,7 +73,7 @@ async def test_the_summary_mentions_those_who_carried_something_out_and_nobody_w
     assert past.mentioned == {"U0ANA"}
 
 
-async def test_nothing_is_told_about_a_week_without_advice() -> None:
+async def test_nothing_is_announced_about_a_week_without_advice() -> None:
     assert await Past(at(2, 12)).posted_by(23, 9) == {}
 
 

@@ -62,7 +62,7 @@ async def test_the_end_after_a_hang_names_the_replica_and_that_all_make_progress
 
 
 @pytest.mark.parametrize(("ttft", "waits"), [(5.0, "; users still wait too long"), (0.2, "")])
-async def test_a_thrash_that_stays_away_is_not_told_as_if_users_were_served(ttft: float, waits: str) -> None:
+async def test_a_thrash_that_stays_away_is_not_described_as_if_users_were_served(ttft: float, waits: str) -> None:
     run = await played("kv-cache-oom", "a thrash is limited on a canary, rolled out and verified", ttft_p99=ttft)
     news = [each for post in run.posts for each in post.data.get("news", ())]
     text = next(each["text"] for each in news if each["title"] == "Does the trouble stay away?")
@@ -84,7 +84,7 @@ async def test_replicas_that_went_too_early_are_asked_about_with_what_was_seen_w
     assert texts["Still calm with fewer replicas?"] == "first token 0.3, KV cache 0.6, 0 requests wait"
 
 
-async def test_a_node_that_the_bad_replicas_share_is_told_as_what_was_found() -> None:
+async def test_a_node_that_the_bad_replicas_share_is_reported_as_what_was_found() -> None:
     case = "three bad replicas on one node are replaced one after the other, and the node is cordoned"
     run = await played("kv-cache-oom", case)
     diagnosis = next(post for post in run.posts if post.kind == "diagnosis")

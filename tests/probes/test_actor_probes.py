@@ -216,7 +216,7 @@ async def test_what_was_edited_on_the_canary_is_named() -> None:
     assert (await ask("canary_edits", with_canary(edits))).fields["edits"] == "--enable-prefix-caching, A, image"
 
 
-async def test_a_canary_that_is_not_ready_is_told() -> None:
+async def test_a_canary_that_is_not_ready_is_reported() -> None:
     assert (await ask("canary_edits", with_canary([], ready=False))).fields["ready"] is False
 
 

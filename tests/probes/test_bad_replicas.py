@@ -111,7 +111,9 @@ async def test_bad_replicas_of_one_revision_are_found_by_its_number() -> None:
     assert (reading.fields["revision"], reading.fields["node"]) == ("2", "")
 
 
-async def test_that_only_replicas_of_the_revision_before_are_bad_is_said_and_is_no_reason_to_go_back_to_it() -> None:
+async def test_that_only_replicas_of_the_revision_before_are_bad_is_reported_and_is_no_reason_to_go_back_to_it() -> (
+    None
+):
     reading = await ask(world(*EIGHT, nodes=ZONES), ratios(0, 2, 4, 6))
     assert reading.fields["revision"] == ""
     assert reading.detail == "4 of 8 replicas thrash; all four are of revision 1"

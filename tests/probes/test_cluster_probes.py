@@ -231,7 +231,9 @@ async def test_a_rollout_outside_of_its_time_did_not_happen(minutes_before: floa
         (20, "incident-bot", ""),
     ],
 )
-async def test_flags_that_changed_beside_the_template_are_told(minutes_before: float, who: str, summary: str) -> None:
+async def test_flags_that_changed_beside_the_template_are_reported(
+    minutes_before: float, who: str, summary: str
+) -> None:
     written = at(OPENED - minutes_before * MINUTES)
     metadata = {"creationTimestamp": at(0), "managedFields": [{"manager": who, "time": written}]}
     reading = await ask("recent_rollout", snapshot(OLD, config_maps={"flags": {"metadata": metadata}}))
@@ -264,7 +266,7 @@ async def test_a_config_map_that_replicas_have_read_since_counts_as_a_deploy(pod
         pytest.param(20, False, id="hours-after-the-alert"),
     ],
 )
-async def test_a_deploys_time_counts_from_the_alert_and_not_from_when_the_bot_heard(
+async def test_a_deploys_time_counts_from_the_alert_and_not_from_when_the_bot_received_it(
     minutes_before: float, happened: bool
 ) -> None:
     changed = revision(2, template("--max-num-seqs=256"), minutes_before=minutes_before)
@@ -289,7 +291,7 @@ async def test_only_what_the_engine_runs_on_can_matter(new: Obj, matters: bool) 
     assert reading.fields["matters"] is matters
 
 
-async def test_a_rollout_is_told_flag_by_flag_with_variables_image_and_config_maps() -> None:
+async def test_a_rollout_is_described_flag_by_flag_with_variables_image_and_config_maps() -> None:
     def with_parts(seqs: str, token: str, level: str, config: str, image: str) -> Obj:
         made = template(f"--max-num-seqs={seqs}", "--api-key", token, image=image)
         made["spec"]["containers"][0] |= {
@@ -321,7 +323,7 @@ async def test_a_rollout_is_told_flag_by_flag_with_variables_image_and_config_ma
     assert reading.fields["matters"] is True
 
 
-async def test_words_that_are_not_understood_are_told_as_a_whole_without_their_secrets() -> None:
+async def test_words_that_are_not_understood_are_shown_as_a_whole_without_their_secrets() -> None:
     hidden = [
         {**template(), "spec": {"containers": [{"name": "vllm", "image": "i", "command": ["sh", "-c", script]}]}}
         for script in ("vllm serve m $(cat /x) --api-key old-secret", "vllm serve m $(cat /x) --api-key new-secret")
@@ -461,7 +463,7 @@ def numbered_world(*revisions: Obj, kind: str = "StatefulSet", stamp: str = "", 
 FIRST = kept(1, numbered("--max-num-seqs=64"), minutes_before=9999)
 
 
-async def test_a_deploy_of_a_stateful_set_is_told_as_that_of_a_deployment() -> None:
+async def test_a_deploy_of_a_stateful_set_is_described_as_that_of_a_deployment() -> None:
     seen = numbered_world(FIRST, kept(2, numbered("--max-num-seqs=256"), minutes_before=20))
     reading = await ask("recent_rollout", seen, kind="StatefulSet")
     assert reading.fields == {
@@ -476,7 +478,7 @@ async def test_a_deploy_of_a_stateful_set_is_told_as_that_of_a_deployment() -> N
     }
 
 
-async def test_the_bots_own_revision_of_a_stateful_set_is_told_by_its_stamp() -> None:
+async def test_the_bots_own_revision_of_a_stateful_set_is_known_by_its_stamp() -> None:
     ours = kept(2, numbered("--max-num-seqs=6"), minutes_before=20, stamp="INC-6/cap/1")
     reading = await ask("recent_rollout", numbered_world(FIRST, ours, stamp="INC-6/cap/1"), kind="StatefulSet")
     assert (reading.fields["by_bot"], reading.fields["matters"]) == (True, False)

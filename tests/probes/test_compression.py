@@ -84,7 +84,7 @@ def test_what_was_not_seen_is_not_called_none(found: Compression, missing: str) 
     assert missing in found.missing
 
 
-def test_passes_that_free_nothing_are_told() -> None:
+def test_passes_that_free_nothing_are_reported() -> None:
     log = f"{STARTED}{TRIATTENTION}\nTriAttention scheduler FREE_BLOCKS: req=a freed=0 kept=64\n"
     assert "its passes freed 0 blocks" in compression(log=log).seen
 
@@ -98,5 +98,5 @@ def test_offloading_is_no_compression() -> None:
     ("folder", "kind"),
     [("B_thrash_8MiB_kv_auto", "none"), ("C_same_8MiB_kv_fp8", "quantised_kv")],
 )
-def test_the_logs_of_real_servers_tell_fp8_from_auto(captures: Path, folder: str, kind: str) -> None:
+def test_the_logs_of_real_servers_distinguish_fp8_from_auto(captures: Path, folder: str, kind: str) -> None:
     assert compression(log=(captures / folder / "server.log").read_text()).kind == kind

@@ -27,7 +27,7 @@ async def test_all_have_been_up_for_as_long_as_the_youngest() -> None:
     assert "lived" in reading.unknown_parts
 
 
-async def test_flags_that_are_gone_ignored_or_risky_are_told_apart() -> None:
+async def test_flags_that_are_gone_ignored_or_risky_are_distinguished() -> None:
     flags = ("--swap-space", "4", "--trust-remote-code", "--gpu-memory-utilization", "0.9")
     reading = await ask("flag_hygiene", pod("a", *flags, "--kv-cache-memory-bytes", "8G"), logs=Logs({}))
     assert "--swap-space" in str(reading.fields["removed"])
@@ -89,7 +89,7 @@ async def test_a_workload_whose_pods_all_leave_is_still_read() -> None:
     assert "digest" in (await ask("served_config", last)).fields
 
 
-async def test_nobody_said_and_no_revision_shows_when_it_was_turned_on() -> None:
+async def test_nobody_answered_and_no_revision_shows_when_it_was_turned_on() -> None:
     reading = await ask("compression_since", pod("a", "--kv-cache-dtype", "fp8"))
     assert "nobody said" in reading.unknown
     assert set(PROBES["compression_since"].kinds) == {"by", "hours", "same_image", "changed", "revision"}

@@ -361,14 +361,14 @@ def done(ended: Obj) -> Obj:
         pytest.param(done(ended("a", code=0)), id="it has done its work"),
     ],
 )
-async def test_a_container_that_was_told_to_stop_did_not_crash(ended_pod: Obj) -> None:
+async def test_a_container_that_was_asked_to_stop_did_not_crash(ended_pod: Obj) -> None:
     reading = await ask("restarts", ended_pod, logs=Logs({"a": "INFO bye"}))
     assert (reading.fields["count"], reading.fields["crashed"], reading.fields["oom"]) == (1.0, False, False)
     assert (await ask("crash_scene", ended_pod)).fields["crashed"] == 0.0
 
 
 @pytest.mark.parametrize("leaving", [deleted, disrupted])
-async def test_an_engine_that_died_before_its_pod_was_told_to_leave_crashed(leaving: Callable[..., Obj]) -> None:
+async def test_an_engine_that_died_before_its_pod_was_asked_to_leave_crashed(leaving: Callable[..., Obj]) -> None:
     ended_pod = leaving(restarted("a", seconds=-60, reason="Completed", code=0), seconds=-30)
     assert (await ask("restarts", ended_pod, logs=Logs({"a/previous": DIED}))).fields["crashed"] is True
 
@@ -453,7 +453,7 @@ async def test_pods_that_cannot_be_listed_have_not_zero_restarts() -> None:
 # --- start log --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_start_log_tells_what_the_engine_began_with(captures: Path) -> None:
+async def test_the_start_log_shows_what_the_engine_began_with(captures: Path) -> None:
     log = (captures / "startup_cases/kv_dtype_fp8_16M/server.log").read_text()
     reading = await ask("startup_log", pod("a"), logs=Logs({"a": log}))
     assert reading.fields == {"oom_class": "none", "kv_tokens": 16384.0, "version": "0.32.0"}
@@ -492,7 +492,7 @@ async def test_a_pod_that_has_not_begun_has_no_log_to_read() -> None:
     assert reading.fields["oom_class"] == "none"
 
 
-async def test_without_any_log_nothing_is_said() -> None:
+async def test_without_any_log_nothing_is_known() -> None:
     reading = await ask("startup_log", pod("a"), logs=Logs({"a": None}))
     assert reading.unknown == "no log of any of its pods can be read"
 
@@ -613,7 +613,7 @@ async def test_the_pool_is_that_of_the_smallest_replica_without_its_null_block()
     assert reading.detail == "4,064 tokens, the smallest of pools that differ"
 
 
-async def test_a_pool_that_no_page_tells_is_unknown() -> None:
+async def test_a_pool_that_no_page_shows_is_unknown() -> None:
     refused = Scrape(replica="a", at=OPENED, error="connection refused")
     assert (await ask("kv_budget", pages=Samples(refused))).unknown == "a: connection refused"
     silent = Scrape(replica="a", at=OPENED, ranks={"0": {"num_requests_running": 1.0}})
@@ -642,7 +642,7 @@ async def test_a_prompt_that_quotes_a_crash_is_no_crash_and_is_not_shown() -> No
     assert reading.detail == ""
 
 
-async def test_the_kill_of_the_host_is_told_apart_from_the_devices_memory() -> None:
+async def test_the_kill_of_the_host_is_distinguished_from_the_devices_memory() -> None:
     ended = restarted("llm-0", seconds=30, reason="OOMKilled", code=137)
     reading = await ask("last_words", ended, logs=Logs({"llm-0/previous": "INFO fine", "llm-0": "INFO fine"}))
     assert {name: reading.fields[name] for name in ("why", "oom", "host_oom", "died")} == {
@@ -662,7 +662,7 @@ async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
     assert none.unknown == "no log of any of its pods can be read: the kubelet did not answer"
 
 
-async def test_a_container_that_was_told_to_stop_has_not_died() -> None:
+async def test_a_container_that_was_asked_to_stop_has_not_died() -> None:
     ended_pod = deleted(ended("llm-0", seconds=30, code=143), seconds=20)
     reading = await ask("last_words", ended_pod, logs=Logs({"llm-0": "INFO bye"}))
     assert (reading.fields["died"], reading.fields["why"]) == (False, "none")
@@ -779,7 +779,7 @@ START = "Initializing a V1 LLM engine (v0.32.0) with config"
         pytest.param([], None, "auto", None, id="no-log"),
     ],
 )
-async def test_the_compression_is_told_from_flags_page_and_log(
+async def test_the_compression_is_read_from_flags_page_and_log(
     args: list[str], log: str | None, dtype: str, kind: str | None
 ) -> None:
     scrape = Scrape(replica="llm-0", at=OPENED, config={"cache_dtype": dtype} if dtype else {})

@@ -158,7 +158,7 @@ async def test_a_node_that_is_not_ready_is_trouble_without_a_class() -> None:
     assert reading.unknown_parts["kind"] == "n1: not Ready"
 
 
-async def test_others_pods_are_told_with_their_owners() -> None:
+async def test_others_pods_are_named_with_their_owners() -> None:
     others = [pod("train-0", "n1", ours=False, namespace="research"), pod("far", "n2", ours=False)]
     reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot(TWO_NODES[:1], OURS[:1], others))
     assert reading.fields["others_pods"] == 1
@@ -206,7 +206,7 @@ def test_whoever_repairs_a_node_is_known_by_what_they_write_on_it(fields: dict[s
     assert remediators_of(node("n1", **fields), "INC-1") == who
 
 
-async def test_a_condition_of_node_problem_detector_is_told_and_is_no_hand_on_the_node() -> None:
+async def test_a_condition_of_node_problem_detector_is_reported_and_is_no_hand_on_the_node() -> None:
     marked = node("n1", conditions=[{"type": "GpuUnhealthy", "status": "True", "reason": "XidSeen"}])
     reading = await ask(Cluster({"n1": gpu(0, "llm-a")}), snapshot([marked], OURS[:1]))
     assert (reading.fields["others_act"], reading.fields["actors"]) == (False, "reported GpuUnhealthy: XidSeen")

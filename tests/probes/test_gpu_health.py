@@ -77,7 +77,7 @@ def test_a_register_that_is_not_exported_is_unknown_and_not_clear(absent: str) -
         pytest.param({"sm_clock": 345, "busy": 0}, False, id="slow-because-idle"),
     ],
 )
-def test_heat_is_told_from_normal_clock_events(now: dict[str, float], thermal: bool | None) -> None:
+def test_heat_is_distinguished_from_normal_clock_events(now: dict[str, float], thermal: bool | None) -> None:
     assert judge_gpu("n1/0", WELL | now, [], fastest=1980, reaches_back=False).thermal is thermal
 
 
@@ -227,7 +227,7 @@ async def test_an_xid_that_appears_while_we_look_is_a_fault(exporter: Exporter) 
     assert reading.by_replica == {"llm-0": 0.0}
 
 
-async def test_an_xid_since_the_alert_is_a_fault_however_late_the_bot_heard_of_it(exporter: Exporter) -> None:
+async def test_an_xid_since_the_alert_is_a_fault_however_late_the_bot_received_it(exporter: Exporter) -> None:
     store, finder = FakeSampleStore(), Finder(exporter_pod(exporter.port))
     await ask(finder, store, now=1000.0)
     exporter.values["DCGM_FI_DEV_XID_ERRORS"] = 79
@@ -312,7 +312,7 @@ async def test_a_pod_with_the_exporters_labels_in_another_namespace_does_not_spe
     assert alone.unknown == "no exporter of NVIDIA or AMD on n1"
 
 
-async def test_exporters_that_may_not_be_listed_are_an_error_for_the_reader_to_tell() -> None:
+async def test_exporters_that_may_not_be_listed_are_an_error_for_the_reader_to_report() -> None:
     with pytest.raises(ClusterError, match="forbidden"):
         await ask(Finder(), FakeSampleStore())
 
@@ -446,7 +446,7 @@ def test_a_node_is_judged_by_marks_of_trouble_that_are_new(seen: Obj, fault: boo
     assert judge_node("n1", seen, SINCE).fault is fault
 
 
-def test_a_cordon_is_told() -> None:
+def test_a_cordon_is_reported() -> None:
     assert judge_node("n1", node(cordoned=True), SINCE).notes == ("n1: cordoned",)
 
 
@@ -475,12 +475,12 @@ DRIVER_LINE = "NVRM: Xid (PCI:0000:18:00): {xid}, pid=1234, name=python3"
         pytest.param(event("NodeProblem", "GPU lost") | {"lastTimestamp": None}, False, False, id="without-a-date"),
     ],
 )
-def test_recent_events_on_a_node_tell_faults_from_heat_and_from_the_rest(seen: Obj, fault: bool, thermal: bool) -> None:
+def test_recent_events_on_a_node_distinguish_faults_heat_and_the_rest(seen: Obj, fault: bool, thermal: bool) -> None:
     verdict = judge_events("n1", [seen], SINCE)
     assert (verdict.fault, verdict.thermal) == (fault, thermal)
 
 
-def test_an_event_that_is_said_again_counts_from_its_last_time() -> None:
+def test_an_event_that_is_recorded_again_counts_from_its_last_time() -> None:
     again = event("NodeProblem", "GPU lost", at=LONG_AGO) | {"series": {"count": 9, "lastObservedTime": NOW}}
     assert judge_events("n1", [again], SINCE).fault is True
 
@@ -497,7 +497,7 @@ async def test_a_fatal_xid_in_an_event_is_a_fault_although_the_exporter_saw_noth
     assert reading.fields["detail"] == "n1: event KernelLog, XID 79 (the GPU has fallen off the bus)"
 
 
-async def test_events_that_may_not_be_read_are_told_and_take_nothing_from_the_exporters_word(
+async def test_events_that_may_not_be_read_are_reported_and_take_nothing_from_the_exporters_word(
     exporter: Exporter,
 ) -> None:
     reading = await ask(Finder(exporter_pod(exporter.port), events=None), FakeSampleStore())
@@ -524,7 +524,7 @@ H100 = "0, 38, 47, 1980, 100, 0, 0x0000000000000004, None"
         pytest.param(f"0{', [GPU requires reset]' * 7}", True, None, id="requires-a-reset"),
     ],
 )
-def test_a_line_of_nvidia_smi_tells_faults_from_heat_and_from_the_unknown(
+def test_a_line_of_nvidia_smi_distinguishes_faults_heat_and_the_unknown(
     line: str, fault: bool | None, thermal: bool | None
 ) -> None:
     gpus = smi.nvidia_gpus(f"{line}\n", FIELDS)
@@ -546,7 +546,7 @@ ROCM = """WARNING: AMD GPU device(s) is/are in a low-power state. Check power co
 "system": {"Driver version": "6.7.0"}}"""
 
 
-def test_rocm_smi_tells_of_heat_and_leaves_faults_unknown() -> None:
+def test_rocm_smi_reports_heat_and_leaves_faults_unknown() -> None:
     gpus = smi.amd_gpus(ROCM)
     assert gpus["card0"]["gpu_junction_temperature"] == 35.0
     assert set(gpus) == {"card0", "card1"}

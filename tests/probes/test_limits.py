@@ -82,7 +82,7 @@ async def test_what_is_on_in_v1_was_off_in_v0(part: str) -> None:
         ("0.8.5", None, "INFO Initializing a V0 LLM engine (v0.8.5) with config: model", True),
     ],
 )
-async def test_which_of_the_two_engines_runs_is_asked_for_or_said_by_its_log(
+async def test_which_of_the_two_engines_runs_is_configured_or_read_from_its_log(
     version: str, asked: str | None, log: str, *, v0: bool
 ) -> None:
     made = pod("llm-0", image=f"vllm/vllm-openai:v{version}")
@@ -128,5 +128,5 @@ async def test_replicas_that_differ_make_a_limit_unknown() -> None:
     assert "ranks" in reading.unknown_parts
 
 
-async def test_without_a_pod_nothing_is_said() -> None:
+async def test_without_a_pod_nothing_is_known() -> None:
     assert (await ask()).unknown == "there is no such pod"

@@ -55,7 +55,7 @@ def test_no_captured_start_is_missing_from_the_table(captures: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["default_timeout_0", "shutdown_timeout_60", "socket_holder"])
-def test_an_engine_that_was_told_to_stop_did_not_die(captures: Path, case: str) -> None:
+def test_an_engine_that_was_asked_to_stop_did_not_die(captures: Path, case: str) -> None:
     assert last_words(log_of(captures, f"H_sigterm/{case}")).why == "none"
 
 
@@ -175,7 +175,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. G
         pytest.param("", "none", id="empty"),
     ],
 )
-def test_lines_of_gpu_servers_are_told_apart(log: str, why: OomClass) -> None:
+def test_lines_of_gpu_servers_are_distinguished(log: str, why: OomClass) -> None:
     assert last_words(log).why == why
 
 
@@ -244,7 +244,7 @@ def test_the_routes_that_an_engine_lists_at_its_start_are_no_sign_that_it_served
     assert last_words(f"{route}\n{OOM}").why == "start_up"
 
 
-def test_an_engine_whose_user_asks_about_a_shutdown_was_not_told_to_stop() -> None:
+def test_an_engine_whose_user_asks_about_a_shutdown_was_not_asked_to_stop() -> None:
     line = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
     found = last_words(f"{SERVES}\n{line}\n{FATAL}")
     assert (found.why, found.stop_requested) == ("engine_died", False)
@@ -261,7 +261,7 @@ def test_the_start_is_read_through_the_colours_of_0_11(captures: Path) -> None:
     assert start_lines(log).version == "0.11.0"
 
 
-def test_the_start_tells_version_pool_and_the_arguments_that_were_given(captures: Path) -> None:
+def test_the_start_log_has_version_pool_and_the_arguments_that_were_given(captures: Path) -> None:
     found = start_lines(log_of(captures, "startup_cases/kv_dtype_fp8_16M"))
     assert (found.version, found.kv_tokens, found.kv_data_type) == ("0.32.0", 16384, "fp8")
     assert found.arguments is not None
@@ -279,7 +279,7 @@ def test_the_start_tells_version_pool_and_the_arguments_that_were_given(captures
         ("Using FLASH_ATTN backend for vit attention", None),
     ],
 )
-def test_the_attention_backend_is_told_in_each_versions_words(line: str, backend: str | None) -> None:
+def test_the_attention_backend_is_read_in_each_versions_words(line: str, backend: str | None) -> None:
     assert start_lines(line).backend == backend
 
 
@@ -304,7 +304,7 @@ def test_secrets_do_not_leave_the_log(line: str) -> None:
     assert MASK in redacted(line)
 
 
-def test_at_most_fifty_telling_lines_are_kept() -> None:
+def test_at_most_fifty_lines_of_evidence_are_kept() -> None:
     log = "\n".join(f"ERROR {i} out of memory" for i in range(80))
     assert len(last_words(log).evidence) == 50
     assert last_words(log).evidence[-1] == "ERROR 79 out of memory"

@@ -104,7 +104,7 @@ async def test_nothing_kept_of_then_leaves_what_was_taken_unknown() -> None:
     assert "was not kept" in reading.unknown_parts["taken"]
 
 
-async def test_a_prometheus_that_does_not_answer_is_told() -> None:
+async def test_a_prometheus_that_does_not_answer_is_reported() -> None:
     assert "did not answer" in (await ask(Kept(None))).unknown
 
 

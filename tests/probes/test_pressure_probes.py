@@ -53,7 +53,7 @@ def pool(_: float) -> dict[str, float]:
     return {"num_gpu_blocks": 129, "block_size": 32, "kv_cache_usage_perc": 0.5}
 
 
-async def test_a_requests_blocks_tell_how_many_more_fit() -> None:
+async def test_a_requests_blocks_show_how_many_more_fit() -> None:
     reading = await ask("kv_room", *scrapes(1800, pool, lengths))
     assert reading.fields["blocks_per_request"] == 20  # 640 tokens in blocks of 32
     assert reading.fields["free_blocks"] == pytest.approx(64)
@@ -120,7 +120,7 @@ async def test_one_longer_prompt_is_enough_to_need_its_length() -> None:
     assert reading.fields["longest"] == 5500
 
 
-async def test_a_share_that_may_be_cut_is_told_with_the_length() -> None:
+async def test_a_share_that_may_be_cut_is_reported_with_the_length() -> None:
     made = scrapes(DAY, lambda _: {}, seen_lengths(4), every=1200)
     reading = await ask("request_lengths", *made, share="settings.cut_share")
     assert reading.fields["longest"] == 1500
@@ -223,7 +223,7 @@ async def test_the_restart_of_a_sidecar_is_no_early_sign() -> None:
     assert reading.fields == {"count": 0.0, "signs": "none"}
 
 
-async def test_a_window_of_early_signs_that_is_none_is_told() -> None:
+async def test_a_window_of_early_signs_that_is_none_is_reported() -> None:
     assert (await ask("pressure_symptoms", past="soon")).unknown.startswith("'soon' is not a duration")
 
 

@@ -68,7 +68,7 @@ async def test_a_slow_engine_rank_is_found_and_its_replica_named() -> None:
 
 
 @pytest.mark.parametrize("label", ["model_name", "lora_name"])
-async def test_a_slow_model_or_adapter_is_named_where_the_pages_tell_them_apart(label: str) -> None:
+async def test_a_slow_model_or_adapter_is_named_where_the_pages_distinguish_them(label: str) -> None:
     reading = await ask(*pages("a", {"base": 6.0, "sql": 18.0}, label=label))
     assert (reading.fields["kind"], reading.fields["name"], reading.fields["replica"]) == ("model", "sql", "")
 

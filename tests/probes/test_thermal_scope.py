@@ -99,14 +99,14 @@ async def test_nodes_without_our_replicas_count_for_the_facility() -> None:
     assert (reading.fields["scope"], reading.fields["nodes"]) == ("facility", 3)
 
 
-async def test_a_rack_is_told_by_the_clusters_own_label() -> None:
+async def test_a_rack_is_known_by_the_clusters_own_label() -> None:
     hot = {"n1": gpu(0, GPU_TEMP=90.0), "n2": gpu(0, GPU_TEMP=90.0)}
     nodes = [node(name, labels={"example.com/rack": "r7"}) for name in hot]
     assert (await ask(Cluster(hot), *nodes)).fields["scope"] == "one"
     assert (await ask(Cluster(hot), *nodes, rack="example.com/rack")).fields["scope"] == "facility"
 
 
-async def test_no_heat_is_said_only_when_every_node_could_be_read() -> None:
+async def test_no_heat_is_reported_only_when_every_node_could_be_read() -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a"), "n2": gpu(0, "llm-c")})
     reading = await ask(cluster)
     assert (reading.fields["scope"], reading.fields["slowed"]) == ("none", False)
@@ -146,7 +146,7 @@ async def test_nodes_with_gpus_and_without_an_exporter_may_make_it_the_facility(
     assert (await ask(cluster, *without_gpus)).fields["scope"] == "one"
 
 
-async def test_a_cluster_without_exporters_has_no_heat_to_tell() -> None:
+async def test_a_cluster_without_exporters_has_no_heat_to_report() -> None:
     assert (await ask(Cluster({}), node("n1", gpus=8))).unknown == "no node has a GPU exporter"
 
 

@@ -70,7 +70,7 @@ async def test_no_revision_that_served_long_enough_is_a_finding() -> None:
     assert reading.fields == {"found": False}
 
 
-async def test_a_revision_whose_time_cannot_be_told_is_not_called_good_or_bad() -> None:
+async def test_a_revision_whose_time_is_unknown_is_not_called_good_or_bad() -> None:
     reading = await ask("last_good", snapshot(aged(3, 1, 256), aged(1, 200, 64, reused=True)))
     assert reading.fields == {}
     assert "no revision is known" in reading.unknown
@@ -124,7 +124,7 @@ def served(end: float, per_second: float, prompt: float) -> list[Scrape]:
     return found
 
 
-async def test_traffic_is_told_beside_the_same_time_yesterday() -> None:
+async def test_traffic_is_shown_beside_the_same_time_yesterday() -> None:
     reading = await ask("traffic", None, *served(OPENED - DAY, 2, 100), *served(OPENED, 3, 400))
     assert reading.fields["arrivals_ratio"] == pytest.approx(1.5)
     assert reading.fields["prompt_ratio"] == pytest.approx(4)
@@ -169,5 +169,5 @@ async def test_more_than_nothing_has_no_ratio() -> None:
     assert "arrivals_ratio" in reading.unknown_parts
 
 
-async def test_a_window_that_is_none_is_told() -> None:
+async def test_a_window_that_is_none_is_reported() -> None:
     assert (await ask("traffic", None, over="soon")).unknown.startswith("'soon' is not a duration")

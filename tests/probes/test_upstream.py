@@ -178,7 +178,7 @@ async def test_autoscalers_that_cannot_be_read_may_be_at_their_maximum() -> None
         pytest.param([*served(4), *served(9, error="refused")], False, 4, id="who-did-not-answer-did-not-serve"),
     ],
 )
-async def test_a_fleet_that_shrank_before_the_incident_is_told(
+async def test_a_fleet_that_shrank_before_the_incident_is_reported(
     scrapes: Sequence[Scrape], scaled_down: bool, before: float
 ) -> None:
     fields = (await ask(cluster(), scrapes)).fields

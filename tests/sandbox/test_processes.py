@@ -12,21 +12,21 @@ from bot.sandbox.processes import Family, StartError
 pytestmark = pytest.mark.fast
 
 
-def test_a_process_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_process_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:
     family = Family(tmp_path)
     with pytest.raises(StartError, match=r"(?s)^odd ended before it was ready; its last output:\n.*no_such_module"):
         family.start("odd", "no_such_module")
     family.stop()
 
 
-def test_a_process_that_is_late_is_not_said_to_have_ended(tmp_path: Path) -> None:
+def test_a_process_that_is_late_is_not_reported_as_ended(tmp_path: Path) -> None:
     family = Family(tmp_path, ready_within_seconds=0.2)
     with pytest.raises(StartError, match=r"^slow was not ready within 0.2 s .is this machine very busy"):
         family.start("slow", "http.server", "0", "--bind", "127.0.0.1")
     family.stop()
 
 
-def test_a_process_that_ends_later_is_told_with_its_exit_code_and_last_words(
+def test_a_process_that_ends_later_is_reported_with_its_exit_code_and_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The logs are deleted with the demo, so that naming them would help nobody."""

@@ -170,7 +170,7 @@ async def test_behind_a_pool_a_relabelled_replica_leaves_rotation_and_returns(
     assert chosen in in_rotation(await bench.snapshot())
 
 
-async def test_without_a_service_or_a_pool_rotation_is_said_to_be_unknown(bench: Bench) -> None:
+async def test_without_a_service_or_a_pool_rotation_is_reported_as_unknown(bench: Bench) -> None:
     await behind_a_pool(bench, pool(**SELECTOR))
     path = await bench.somebody.custom_path(POOLS, "inferencepools")
     await bench.somebody.raw("DELETE", f"{path}/{NAME}")

@@ -53,7 +53,7 @@ async def test_a_watch_without_a_version_starts_with_what_exists(cluster: Cluste
     assert sorted(await events(cluster, 2)) == [("ADDED", "first"), ("ADDED", "second")]
 
 
-async def test_a_watch_from_a_version_tells_only_what_came_after(cluster: Cluster) -> None:
+async def test_a_watch_from_a_version_reports_only_what_came_after(cluster: Cluster) -> None:
     made = await write_note(cluster, "first")
     await change_note(cluster, "first", {"data": {"a": "1"}})
     await cluster.core.delete_namespaced_config_map("first", cluster.namespace)
@@ -197,7 +197,7 @@ async def test_a_resource_that_the_cluster_does_not_have_answers_404(cluster: Cl
     assert raised.value.status == 404
 
 
-async def test_the_version_is_told(cluster: Cluster) -> None:
+async def test_the_version_is_reported(cluster: Cluster) -> None:
     assert (await client.VersionApi(cluster.api).get_code()).major == "1"
 
 

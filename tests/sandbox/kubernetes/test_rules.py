@@ -196,7 +196,7 @@ def test_a_stored_object_is_never_changed_by_a_later_write() -> None:
     assert made["data"] == {"k": "1"}
 
 
-def test_an_event_is_forgotten_an_hour_after_it_was_last_said() -> None:
+def test_an_event_is_forgotten_an_hour_after_it_was_last_recorded() -> None:
     registry = Registry(Store())
     registry.create(NAMESPACES, "", {"metadata": {"name": "default"}})
     hour_ago = clock.stamp(clock.now() - timedelta(hours=1, seconds=1))

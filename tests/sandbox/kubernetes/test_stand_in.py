@@ -90,7 +90,7 @@ async def test_the_journal_holds_every_mutation_that_succeeded(quiet: Cluster) -
     assert noted[0]["body"] == patch
 
 
-async def test_the_journal_knows_a_dry_run_that_is_said_in_the_body_of_an_eviction(quiet: Cluster) -> None:
+async def test_the_journal_knows_a_dry_run_that_is_named_in_the_body_of_an_eviction(quiet: Cluster) -> None:
     await quiet.running_pod()
     await quiet.sandbox("DELETE", "mutations")
     body = {"metadata": {"name": "lone"}, "deleteOptions": {"dryRun": ["All"]}}
@@ -198,7 +198,7 @@ async def test_the_demo_world_serves_behind_its_service_and_budget(own_stand_in:
         ]
 
 
-def test_the_process_ends_cleanly_when_it_is_told_to() -> None:
+def test_the_process_ends_cleanly_when_it_is_asked_to() -> None:
     running = start(STAND_IN)
     with httpx.stream("GET", f"{running.url}/api/v1/pods?watch=1", trust_env=False) as watch:
         assert watch.status_code == 200

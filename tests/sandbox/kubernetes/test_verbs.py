@@ -362,7 +362,7 @@ async def create_load_test(bench: Bench) -> None:
     await bench.somebody.raw("POST", bench.path("cronjobs", "batch/v1"), body)
 
 
-async def test_a_load_test_is_told_its_replica_runs_once_at_a_time_and_is_taken_back(bench: Bench) -> None:
+async def test_a_load_test_gets_its_replica_runs_once_at_a_time_and_is_taken_back(bench: Bench) -> None:
     await create_load_test(bench)
     asked: dict[str, Any] = {"template": "load-test", "replica": await first(bench), "within_minutes": 2.0}
     plan = await bench.plan("run_job", **asked)

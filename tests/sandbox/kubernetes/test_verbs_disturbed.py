@@ -131,7 +131,7 @@ async def carried_out(bench: Bench, verb: str, **arguments: Any) -> Plan:
     return plan
 
 
-async def test_somebody_elses_edit_between_plan_and_call_is_told_and_nothing_is_sent(bench: Bench) -> None:
+async def test_somebody_elses_edit_between_plan_and_call_is_reported_and_nothing_is_sent(bench: Bench) -> None:
     plan = await bench.plan("set_flags", edits=CAP)
     await bench.somebody_edits_flags("tiny-llama", "--max-num-seqs=32")
     sent = await bench.send(plan)

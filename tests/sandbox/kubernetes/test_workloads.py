@@ -434,7 +434,7 @@ async def test_nothing_can_be_created_in_a_namespace_that_does_not_exist(cluster
     assert refusal.body["message"] == 'namespaces "no-such-namespace" not found'
 
 
-async def test_the_rollout_is_told_in_events(cluster: Cluster) -> None:
+async def test_the_rollout_is_recorded_in_events(cluster: Cluster) -> None:
     await cluster.create_deployment()
     found = await cluster.core.list_namespaced_event(
         cluster.namespace, field_selector="involvedObject.kind=Deployment,reason=ScalingReplicaSet"

@@ -90,7 +90,7 @@ async def test_a_stale_press_carries_the_message_as_it_was(slack_with_bot: Stand
     assert bot.received[0]["actions"][0]["value"] == "old"
 
 
-async def test_the_value_tells_buttons_of_one_action_apart(slack_with_bot: StandIn, bot: FakeBot) -> None:
+async def test_the_value_distinguishes_buttons_of_one_action(slack_with_bot: StandIn, bot: FakeBot) -> None:
     blocks = [{**actions(button("approve", value)), "block_id": value} for value in ("R1", "R2")]
     ts = await slack_with_bot.post(*blocks)
     await press(slack_with_bot, ts, "approve", value="R2")
@@ -205,7 +205,7 @@ async def test_the_bot_can_replace_stack_and_clear_modals(opened: StandIn) -> No
     assert opened.team.views.stacks["U0ANA"] == []
 
 
-async def test_the_bot_is_told_of_a_closed_modal_when_it_asked(opened: StandIn, bot: FakeBot) -> None:
+async def test_the_bot_is_notified_of_a_closed_modal_when_it_asked(opened: StandIn, bot: FakeBot) -> None:
     view_id = shown_view(opened)["id"]
     answer = await opened.act("close", user="U0ANA", view_id=view_id)
     assert answer["ok"], answer

@@ -149,7 +149,7 @@ async def test_a_modal_shows_objections_and_closes_when_the_bot_agrees(
     assert bot.received[-1]["view"]["state"]["values"]["reason"]["text"]["value"] == "fewer sequences at once"
 
 
-async def test_escape_closes_a_modal_and_tells_the_bot(page: Page, slack_with_bot: StandIn, bot: FakeBot) -> None:
+async def test_escape_closes_a_modal_and_notifies_the_bot(page: Page, slack_with_bot: StandIn, bot: FakeBot) -> None:
     await slack_with_bot.post(actions(edit={}))
     await page.get_by_role("button", name="Edit").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
@@ -185,7 +185,7 @@ async def test_words_become_a_message_and_a_reply_in_the_thread(page: Page, slac
     assert (reply["text"], reply["thread_ts"], reply["user"]) == ("on it", first["ts"], "U0ANA")
 
 
-async def test_a_bot_that_does_not_answer_is_said_aloud(page: Page, slack_with_bot: StandIn) -> None:
+async def test_a_bot_that_does_not_answer_is_reported_to_the_person(page: Page, slack_with_bot: StandIn) -> None:
     await slack_with_bot.post(actions(nobody_handles_this={}))
     await page.locator("#messages .actions .button").click()
     await expect(page.locator(".toast")).to_contain_text("This app answered with an error")

@@ -165,7 +165,7 @@ async def test_a_permalink_leads_to_the_message_in_its_thread(slack: StandIn) ->
     assert (await slack.http.get(link)).status_code == 200
 
 
-async def test_the_people_tell_a_stranger_a_guest_and_a_bot_apart(slack: StandIn) -> None:
+async def test_the_people_distinguish_a_stranger_a_guest_and_a_bot(slack: StandIn) -> None:
     on_call = (await slack.client.usergroups_users_list(usergroup="S0SERVING"))["users"]
     people = {user["id"]: user for user in (await slack.client.users_list())["members"]}
     assert on_call == ["U0ANA", "U0BEN", "U0LEA"]
