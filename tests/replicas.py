@@ -1,6 +1,6 @@
 """Replicas of the bot behind one address, as a Kubernetes Service, its probes and the kubelet have them.
 
-A connection to the address goes to one of the ready replicas. A replica that was told to end gets no new connection.
+A connection to the address goes to one of the ready replicas. A replica that was asked to end gets no new connection.
 One that is killed or frozen gets them until its probe fails, and the client sees that.
 """
 
@@ -37,7 +37,7 @@ class Replica:
     is_old: bool = False
     """It runs earlier code."""
     ends: bool = False
-    """It was told to end."""
+    """It was asked to end."""
 
     @property
     def is_ready(self) -> bool:

@@ -24,7 +24,7 @@ class Levels(Protocol):
 
 
 class Health:
-    def __init__(  # noqa: PLR0913 - what health is told from
+    def __init__(  # noqa: PLR0913 - the sources of health
         self,
         store: Levels,
         *,

@@ -74,7 +74,7 @@ class Performed:
     is_news: bool = False
     """Whether it left an event in the inbox that has to be read now."""
     waiting: Waiting | None = field(default=None, compare=False)
-    """The incident with that event, if the storage told it."""
+    """The incident with that event, if the storage returned it."""
     again: Owed | None = field(default=None, compare=False)
     """The effect that is owed again at once, if this process has taken it."""
     version: int = field(default=0, compare=False)

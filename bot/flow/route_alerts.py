@@ -39,7 +39,7 @@ BATCH = 64
 FAILURES_BEFORE_SET_ASIDE = 3
 LABELS_KEPT = 4096
 FOREIGN_SECONDS = 3600.0
-"""How long the bot tells that alerts of no known cluster came: nothing opens for them, and nobody would notice."""
+"""How long the bot reports alerts of unknown clusters: nothing opens for them, and nobody would notice."""
 
 
 _Found = tuple[CompiledPlaybook, Target | UnknownClusterError]
@@ -342,13 +342,13 @@ class RouteAlerts:
         parked = await self._parked(standing)
         for each in parked:
             if belongs_to_parked(alert, each) and not self._is_more_urgent(alert, playbook, each):
-                return each, "tells", parked
+                return each, "notifies", parked
         run = await self._runs.load(standing.last) if standing.last else None
         if run is None or run.closed_at is None or standing.at - run.closed_at > self._reopen_within:
             return None, "opens", parked
         if self._is_more_urgent(alert, playbook, run):
             return None, "opens", parked
-        return run, "tells" if alert.status == "resolved" else "reopens", parked
+        return run, "notifies" if alert.status == "resolved" else "reopens", parked
 
     def _is_more_urgent(self, alert: Alert, playbook: CompiledPlaybook, run: Run) -> bool:
         """Whether a firing alert that the run does not have is for a playbook of higher priority than the run's."""
@@ -375,7 +375,7 @@ def _has(run: Run, alert: Alert) -> bool:
 
 
 def belongs_to_parked(alert: Alert, run: Run) -> bool:
-    """Whether an alert is told to a parked incident; any other one opens a fresh incident.
+    """Whether an alert goes to a parked incident; any other one opens a fresh incident.
 
     Its own alerts that resolve or repeat are; a repeat is not where nobody answered, so that people are called again.
     """

@@ -1,4 +1,4 @@
-"""Once a week, tells the channel what the bot would have proposed where it only advised."""
+"""Once a week, posts in the channel what the bot would have proposed where it only advised."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The floor: the minimum that still keeps the promise. Stored before the 200, posted after it, nothing lost by a crash.
 
-No playbook, no run, no timeline; a crash may post a message twice. What the bot costs is told as a multiple of this.
+No playbook, no run, no timeline; a crash may post a message twice. What the bot costs is a multiple of this.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Stage:
         return next((m for m in reversed(self.messages(user)) if words in m.get("text", "")), None)
 
     def whispers(self, user: str) -> list[str]:
-        """What the bot told this person alone."""
+        """What the bot showed to this person alone."""
         return [m.get("text", "") for m in self.messages(user) if m.get("is_ephemeral")]
 
     def cluster(self, path: str) -> Json:

@@ -36,7 +36,7 @@ class MemoryWindowService:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self.windows, self.alerts = now, MemoryWindows(), list[HeldAlert]()
         self.announced: list[str] = []
-        """The targets whose incidents were told of an end."""
+        """The targets whose incidents were notified of an end."""
 
     async def open(self) -> Sequence[PlannedWindow]:
         return await self.windows.planned(at=self._now())

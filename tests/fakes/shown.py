@@ -12,7 +12,7 @@ from bot.flow.ports.people import Draw
 
 
 class MemoryShownStore:
-    """`ShownStore`; `saved` tells in which order slots were written."""
+    """`ShownStore`; `saved` has the order in which slots were written."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.pace: Pace = pace or MemoryPace()

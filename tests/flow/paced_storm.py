@@ -82,7 +82,7 @@ class PacedSlack(SlackClient):
 
 @dataclass
 class Storm:
-    """Shows every run when it is due, as `PerformEffect` does: later when it is told so, again after an event."""
+    """Shows every run when it is due, as `PerformEffect` does: later when it is asked to, again after an event."""
 
     time: VirtualTime
     team: Team

@@ -444,7 +444,7 @@ class History:
         return ended
 
     def time_passes(self) -> None:
-        """Long enough for deadlines; what is due is heard, now or later."""
+        """Long enough for deadlines; what is due is received, now or later."""
         self.at += self.rng.choice([60, 200, 460, 460, 900])
         for name, due_at in list(self.run.deadlines.items()):
             if due_at <= self.at and self.rng.random() < 0.8:

@@ -315,7 +315,7 @@ class StagedSlack(SlackClient):
         return await self._stage.step(self._life, f"slack {method}", answer, counts=True)
 
     def _refuse(self, method: str) -> None:
-        """Raise the error that the stand-in was told to answer; here it has no other faults."""
+        """Raise the error that the stand-in was set to answer; here it has no other faults."""
         fault = self._team.faults.next_for(method, self._team.clock())
         if fault is not None:
             assert fault.kind.startswith("error:"), fault

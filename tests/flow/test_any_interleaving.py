@@ -81,7 +81,7 @@ async def test_in_any_interleaving_each_call_wins_once(
     assert set(scene.cluster.applied.values()) == {1}
     text = await timeline_text(scene)
     if "unclear" in text or "got worse" in text:
-        # Three looks without an answer: a person was asked and said "again", so that the way is another one. Where a
+        # Three checks without an answer: a person was asked and chose "again", so that the path is another one. Where a
         # sample was lost, the load looked different at the call, and people were asked again.
         assert ending.ending == wanted.ending
         assert scene.cluster.flags().count("--max-num-seqs=6") == 1

@@ -1,6 +1,6 @@
 """In no history of presses is a change applied twice, or without the approvals that its policy requires.
 
-People press anything, repeatedly, late, on copies and old messages; messages appear late, deadlines are heard late,
+People press anything, repeatedly, late, on copies and old messages; messages appear late, deadlines are received late,
 effects are performed twice and by two replicas in turns, alerts resolve, the world moves, somebody halts.
 """
 
@@ -83,7 +83,7 @@ def test_the_histories_reach_every_end_of_a_request() -> None:
 
 
 def altered(change: Callable[[Run, Judged], Judged]) -> Advance:
-    """The real machine and the real grant, to which something about a press was told wrongly."""
+    """The real machine and the real grant, to which something about a press was reported wrongly."""
 
     def machine(run: Run, event: Event, bundle: Bundle, rules: Rules) -> Decision:
         known = isinstance(event, Judged) and event.press.about in run.requests

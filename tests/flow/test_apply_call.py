@@ -269,7 +269,7 @@ async def test_after_a_lost_reply_the_cluster_is_asked_and_the_call_is_not_sent_
 async def test_a_call_that_may_have_been_sent_is_looked_up_before_it_is_refused(
     scene: Scene, bot: Bot, refused_by: str
 ) -> None:
-    """Otherwise the change is in force without an undo, and people are told that nothing was changed."""
+    """Otherwise the change is in force without an undo, and people read that nothing was changed."""
     await asked(scene, bot)
     scene.cluster.troubles = ["lost_reply"]
     await approved(scene, bot, lambda run: scene.cluster.sent != [], "sent")

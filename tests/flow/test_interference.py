@@ -37,7 +37,7 @@ class Writer:
 
 
 class Claims:
-    """Nothing is claimed before unless it is said."""
+    """Nothing is claimed before unless a test claims it."""
 
     def __init__(self, *, before: bool = False) -> None:
         self._before = before

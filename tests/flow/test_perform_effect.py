@@ -27,7 +27,7 @@ SEEN = Progressed(event_id="seen", effect_id="show", text="seen")
 
 
 class Handled:
-    """A handler that does what it is told, in order, and keeps what it saw."""
+    """A handler that does what the test lists, in order, and keeps what it saw."""
 
     def __init__(self, *answers: Done | Later | Exception) -> None:
         self._answers = list(answers)

@@ -43,7 +43,7 @@ SECRET = "api_key=sk-abcdefghijklmnopqrstuvwxyz123456"
 
 
 class Asked(MemoryCluster):
-    """Answers about permissions and rehearsals as told; `asked` is what was asked, in order."""
+    """Answers about permissions and rehearsals as configured; `asked` is what was asked, in order."""
 
     def __init__(self, *, lacking: str = "", refusal: str = "", down: str = "") -> None:
         super().__init__(lambda: AT)

@@ -38,7 +38,7 @@ def halts(store: RedisStore, claims: RedisClaims, woken: list[str]) -> KeepHalts
 
 
 async def opened(store: RedisStore, *incidents: str, **fields: Any) -> None:
-    """Open incidents, each on a target of its own, that have heard nothing but their alert."""
+    """Open incidents, each on a target of its own, that have received nothing but their alert."""
     for incident in incidents:
         await store.accept([builders.alert(fingerprint=incident)], truncated=0)
         (entry,) = await store.intake(10)

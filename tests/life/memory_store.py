@@ -91,8 +91,8 @@ class MemoryStore:
         elif current and not (how == "reopens" and current == name):
             return None
         known = self.runs.get(name)
-        is_parked = how == "tells" and known is not None and known.parked is not None
-        if how in ("reopens", "tells") and not is_parked and self._last.get(key) != name:
+        is_parked = how == "notifies" and known is not None and known.parked is not None
+        if how in ("reopens", "notifies") and not is_parked and self._last.get(key) != name:
             return None
         self._intake.remove(entry)
         if how == "opens":

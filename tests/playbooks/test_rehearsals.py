@@ -1,6 +1,6 @@
 """The shipped playbooks over recordings of real vLLM servers: their proposals there, and what they leave alone.
 
-Every metric, log line and flag is the recording's; what only a cluster could tell is as the playbook's own test table
+Every metric, log line and flag is the recording's; what only a cluster could show is as the playbook's own test table
 gives it, or written here.
 """
 

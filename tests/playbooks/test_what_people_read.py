@@ -1,4 +1,4 @@
-"""What the texts of the shipped playbooks say to people at the moments where they once said too little."""
+"""What the texts of the shipped playbooks say to people at the moments where they once were too short."""
 
 from __future__ import annotations
 

@@ -739,7 +739,7 @@ async def test_the_cause_in_another_log_comes_before_a_failed_probe() -> None:
 
 @pytest.mark.parametrize("seen", [stopped(0), ended("llm-0", code=0)], ids=["started again", "not yet"])
 async def test_an_engine_that_ended_with_0_and_without_a_word_died(seen: Obj) -> None:
-    """Nobody had told its pod to end, so a clean exit is not a good one."""
+    """Nobody had asked its pod to end, so a clean exit is not a good one."""
     logs = Logs({"llm-0/previous": "INFO: GET /health", "llm-0": "INFO: GET /health"})
     reading = await ask("last_words", seen, logs=logs)
     assert (reading.fields["why"], reading.fields["died"]) == ("engine_died", True)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fast
 OPENED = 1_790_000_000.0
 DAY = 86_400.0
 GIB = 1024.0
-"""In MiB, as free GPU memory is told."""
+"""In MiB, as free GPU memory is reported."""
 SINCE = "results.enabled.since"
 
 

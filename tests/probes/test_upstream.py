@@ -20,7 +20,7 @@ OPENED = 100_000.0
 
 
 class Gateway:
-    """A router of which nothing is known until it is said."""
+    """A router of which nothing is known until a test sets it."""
 
     def __init__(self, errors: float | None = None, p99: float | None = None) -> None:
         self._errors, self._p99 = errors, p99

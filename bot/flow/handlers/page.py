@@ -17,7 +17,7 @@ Links = Callable[[str], Awaitable[Mapping[str, str]]]
 
 class PageHandler:
     def __init__(self, pager: Pager, links: Links, *, deployment: str) -> None:
-        """`links` returns the addresses of an incident's messages by slot; `deployment` tells two bots apart."""
+        """`links` returns the addresses of an incident's messages by slot; `deployment` distinguishes two bots."""
         self._pager, self._links, self._deployment = pager, links, deployment
 
     async def __call__(self, context: EffectContext, effect: PageTeam) -> Done | Later:

@@ -49,7 +49,7 @@ class PlanHandler:
         self._read, self._see, self._cluster, self._playbook_of, self._runs = read, see, cluster, playbook_of, runs
 
     async def __call__(self, context: EffectContext, effect: PlanChange) -> Done | Later:
-        """A plan that nothing could be read for is tried again before people are told."""
+        """A plan that nothing could be read for is tried again before people are notified."""
         run, change = context.run, context.run.change
         back = change is not None and takes_back(change)
         advice = await self._restrictions.advice(run, at=context.now, takes_back=back)

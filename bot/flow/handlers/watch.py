@@ -142,7 +142,7 @@ def _lacking(sample: WatchSample) -> tuple[str, ...]:
 
 
 def _is_due(context: EffectContext, samples: Sequence[WatchSample], readings: Mapping[str, Reading]) -> bool:
-    """Whether people are told how far it is: when a part changes, and from time to time.
+    """Whether the progress is reported: when a part changes, and from time to time.
 
     A watch may last for hours, and the card must not show old numbers.
     """

@@ -85,7 +85,7 @@ class WatchAdviceHandler:
 def _parts(
     run: Run, change: ActiveChange, playbook: CompiledPlaybook, readings: Mapping[str, Reading]
 ) -> dict[str, str]:
-    """What shows that the trouble is over. Without an alert and a reason, only people can say it."""
+    """What shows that the trouble is over. Without an alert and a reason, only people know."""
     parts = {}
     state = None if change.undo_of else playbook.state(change.state)
     if isinstance(state, ChangeState) and state.still:

@@ -99,8 +99,8 @@ class Settled:
     """The incident with the outcome in its inbox; None if nothing of it is to be read now, or it is not stored."""
 
 
-RouteKind = Literal["opens", "extends", "reopens", "tells"]
-"""`tells`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing."""
+RouteKind = Literal["opens", "extends", "reopens", "notifies"]
+"""`notifies`: an alert that belongs to a parked incident, or a late one of a closed incident, opens nothing."""
 
 
 class Joining(NamedTuple):

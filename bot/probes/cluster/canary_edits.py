@@ -23,7 +23,7 @@ class CanaryEdits:
     canary: bool
     ready: bool
     live: bool | None
-    """Whether every replica runs what was edited: for incidents that began before `handed_out` said it for canaries."""
+    """Whether every replica runs what was edited: for incidents that began before `handed_out` covered canaries."""
     edits: str | None
     """Names of the flags and variables that were edited, with commas between."""
 

@@ -33,8 +33,8 @@ OomClass = Literal[
 
 weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: another process holds
 the memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
-No log line alone shows these two. probe: the kubelet ended it because its liveness or startup probe failed, as an event
-of its pod says. killed: a signal ended it from outside, and no event says whose.
+No log line alone shows these two. probe: the kubelet ended it because its liveness or startup probe failed, according
+to an event of its pod. killed: a signal ended it from outside, and no event names the sender.
 """
 CUDA_OOM: frozenset[OomClass] = frozenset({"weights", "warm_up", "start_up", "serving"})
 

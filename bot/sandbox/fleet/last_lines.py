@@ -75,7 +75,7 @@ def _of_a_failed_step(cause: str, streams: int) -> Iterator[LogLine]:
 
 
 def after_a_death(cause: str, timeout_seconds: float) -> Iterator[LogLine]:
-    """After its HTTP server has finished: an engine that told it about its failed step is stopped last."""
+    """After its HTTP server has finished: an engine that reported its failed step to it is stopped last."""
     if cause in _RAISED_IN_A_STEP:
         yield from _client_stops(f"{timeout_seconds:g}s")
 

@@ -440,7 +440,7 @@ async def test_an_alert_that_is_accepted_again_is_another_event_of_its_incident(
     assert await store.intake(10) == []
 
 
-@pytest.mark.parametrize("how", ["reopens", "tells"])
+@pytest.mark.parametrize("how", ["reopens", "notifies"])
 async def test_only_the_last_incident_of_a_target_hears_of_it_after_its_end(store: RedisStore, how: Any) -> None:
     run = await opened(store)
     assert not await store.route(await arrived(store, "f2"), run, how, bundle=builders.bundle()), "it is open"

@@ -25,7 +25,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Phase:
-    """What scrapes and counters said about one replica over a while."""
+    """What scrapes and counters reported about one replica over a while."""
 
     usage: list[float]
     running: list[int]

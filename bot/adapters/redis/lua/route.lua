@@ -4,7 +4,7 @@
 -- A person's submission comes without an entry; a repeated one returns the incident that it opened.
 -- KEYS: intake, open, last, run, inbox, known, incidents, pending, bundle, parked, and what keeps the incident: of this
 -- alert, or of this submission.
--- ARGV: raw entry, target key, incident, opens|extends|reopens|tells, run JSON, event id, event JSON, bundle
+-- ARGV: raw entry, target key, incident, opens|extends|reopens|notifies, run JSON, event id, event JSON, bundle
 -- (JSON, or 'stored' if it should be there already, or empty for none), the run's version that the caller knows, and how
 -- many seconds to keep the incident.
 if KEYS[11] and ARGV[1] == '' then
@@ -18,8 +18,8 @@ if ARGV[4] == 'extends' then
 elseif current and not (ARGV[4] == 'reopens' and current == ARGV[3] and ARGV[1] ~= '') then
   return 'changed'
 end
-local is_parked = ARGV[4] == 'tells' and redis.call('HEXISTS', KEYS[10], ARGV[3]) == 1
-if (ARGV[4] == 'reopens' or ARGV[4] == 'tells') and not is_parked and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then
+local is_parked = ARGV[4] == 'notifies' and redis.call('HEXISTS', KEYS[10], ARGV[3]) == 1
+if (ARGV[4] == 'reopens' or ARGV[4] == 'notifies') and not is_parked and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then
   return 'changed'
 end
 if ARGV[8] == 'stored' and redis.call('EXISTS', KEYS[9]) == 0 then return 'no bundle' end
