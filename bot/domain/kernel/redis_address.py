@@ -53,8 +53,10 @@ def redis_address(text: str) -> RedisAddress:
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     parts = urlsplit("//" + rest.removeprefix(authority))
     login, _, hosts = authority.rpartition("@")
-    username, _, password = login.partition(":")
+    named, _, secret = login.partition(":")
     query = parse_qs(parts.query)
+    username = unquote(named) or query.get("username", [""])[0]
+    password = unquote(secret) or query.get("password", [""])[0]
     password_file = query.get("password_file", [""])[-1]
     if password and password_file:
         raise ValueError("has a password and a password_file; keep one")
@@ -62,7 +64,7 @@ def redis_address(text: str) -> RedisAddress:
         _check_server(scheme, text)
         if not password_file:
             return RedisAddress("server", text)
-        return RedisAddress("server", _without_login(text), username=unquote(username), password_file=password_file)
+        return RedisAddress("server", _without_login(text), username=username, password_file=password_file)
     kind: Kind = "sentinel" if scheme.endswith("sentinel") else "cluster"
     service, database = _path(kind, parts.path)
     return RedisAddress(
@@ -71,8 +73,8 @@ def redis_address(text: str) -> RedisAddress:
         nodes=tuple(_node(host, DEFAULT_PORTS[kind]) for host in hosts.split(",")),
         service=service,
         database=database,
-        username=unquote(username),
-        password=unquote(password),
+        username=username,
+        password=password,
         password_file=password_file,
         sentinel_username=query.get("sentinel_username", [""])[-1],
         sentinel_password=query.get("sentinel_password", [""])[-1],
@@ -95,8 +97,9 @@ def _check_server(scheme: str, text: str) -> None:
 
 def _without_login(text: str) -> str:
     """The address without its user name and `password_file`: redis-py gets both from who reads the file."""
-    anonymous = re.sub("//[^/?#]*@", "//", text, count=1)
-    return re.sub("([?&])password_file=[^&#]*(&?)", lambda found: found[1] if found[2] else "", anonymous)
+    anonymous, _, query = re.sub("//[^/?#]*@", "//", text, count=1).partition("?")
+    kept = [each for each in query.split("&") if each.partition("=")[0] not in ("username", "password_file")]
+    return "?".join(filter(None, (anonymous, "&".join(kept))))
 
 
 def _path(kind: Kind, path: str) -> tuple[str, int]:

@@ -130,8 +130,10 @@ def test_addresses_name_their_nodes_and_never_their_passwords() -> None:
         ("redis://bot@a:1/2?password_file=/run/p", "redis://a:1/2", "bot"),
         ("rediss://a?ssl_cert_reqs=none&password_file=/run/p", "rediss://a?ssl_cert_reqs=none", ""),
         ("unix:///run/redis.sock?password_file=/run/p&db=3", "unix:///run/redis.sock?db=3", ""),
+        ("unix:///run/redis.sock?username=bot&password_file=/run/p", "unix:///run/redis.sock", "bot"),
         ("redis+sentinel://bot@a/mymaster?password_file=%2Frun%2Fp", "", "bot"),
         ("redis+cluster://a,b?password_file=/run/p", "", ""),
+        ("redis+cluster://a,b?username=bot&password_file=/run/p", "", "bot"),
     ],
 )
 def test_an_address_may_name_a_file_with_the_password(text: str, url: str, username: str) -> None:
@@ -152,6 +154,7 @@ def test_an_address_may_name_a_file_with_the_password(text: str, url: str, usern
         ("redis+cluster://host:s3cret", "port that is not valid"),
         ("redis+cluster://a,,b", "names no host"),
         ("redis://:s3cret@a?password_file=/run/p", "has a password and a password_file; keep one"),
+        ("redis://a?password=s3cret&password_file=/run/p", "has a password and a password_file; keep one"),
         ("redis+cluster://:s3cret@a?password_file=/run/p", "has a password and a password_file; keep one"),
     ],
 )
