@@ -167,7 +167,10 @@ class RouteAlerts:
 
     async def _join(self, row: Sequence[_Located], run: Run) -> bool:
         bundles = [self._bundle(each.playbook, each.target, each.entry) for each in row]
-        joining = [Joining(each.entry, bundle, _offer(bundle, run)) for each, bundle in zip(row, bundles, strict=True)]
+        joining = [
+            Joining(each.entry, bundle, _offer(bundle, run), _may_be_elsewhere(each.entry.alert, each.target))
+            for each, bundle in zip(row, bundles, strict=True)
+        ]
         alerts = [each.entry.alert for each in row]
         if resolved := [alert.fingerprint for alert in alerts if alert.status == "resolved"]:
             await self._alerts.let_go(*resolved)
@@ -312,7 +315,7 @@ class RouteAlerts:
         from before. If the cluster did not answer when it fired, that incident has to hear that it resolved.
         """
         standing = await self._runs.standing(target.key, alert.fingerprint)
-        if standing.given is None or standing.given == standing.open or (target.resolved and alert.status == "firing"):
+        if standing.given in (None, standing.open) or not _may_be_elsewhere(alert, target):
             return target, standing
         run = await self._runs.load(standing.given)
         if run is None or not (run.is_open if target.resolved else run.target.resolved):
@@ -367,6 +370,11 @@ def _why_no_cluster(error: UnknownClusterError) -> str:
         return f"it is about cluster '{error.name}', and this bot works on {error.known}"
     remedy = "set `cluster` in the external_labels of each Prometheus"
     return f"it has no `cluster` label, and this bot works on {error.known}: {remedy}"
+
+
+def _may_be_elsewhere(alert: Alert, target: Target) -> bool:
+    """Whether an alert may belong to an incident of another workload, as it did before."""
+    return alert.status == "resolved" or not target.resolved
 
 
 def _has(run: Run, alert: Alert) -> bool:

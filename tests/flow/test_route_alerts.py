@@ -426,6 +426,26 @@ async def test_an_incident_that_opened_while_its_cluster_did_not_answer_hears_th
     assert len(await inbox(store, "INC-1")) == len(alerts)
 
 
+async def test_a_resolve_goes_to_the_incident_of_its_alert_also_where_its_workload_has_another_one(
+    store: RedisStore, time: VirtualTime
+) -> None:
+    """The cluster did not answer when the first alert came, so its workload got a second incident."""
+    first, second, ends, other_ends = (
+        builders.alert(status, fingerprint=fingerprint, deployment="", pod="llm-1")
+        for status in ("firing", "resolved")
+        for fingerprint in ("f1", "f2")
+    )
+    for alerts, kind in (([first], SilentCluster), ([second], OfPods), ([ends, other_ends], OfPods)):
+        library = Library({"drill": drill_playbook()})
+        route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
+        await store.accept(alerts, truncated=0)
+        await time.advance(ANSWER_WITHIN_SECONDS)
+        await route()
+        assert [await store.load(incident) for incident in await store.open_incidents()]
+    assert await inbox(store, "INC-1") == [first.dedupe_key, ends.dedupe_key]
+    assert await inbox(store, "INC-2") == [second.dedupe_key, other_ends.dedupe_key]
+
+
 class RefusingCluster(MemoryCluster):
     """One that does not let the bot read the namespace `hidden`."""
 

@@ -110,6 +110,9 @@ class MemoryStore:
     async def join(self, alerts: Sequence[Joining], run: Run) -> Routed | None:
         if self.runs[run.incident_id].version != run.version:
             return None
+        given = [self._given.get(each.entry.alert.fingerprint) for each in alerts if each.may_be_elsewhere]
+        if any(incident not in (None, run.incident_id) for incident in given):
+            return None
         for each in alerts:
             if await self.route(each.entry, run, "extends", bundle=each.bundle, offer=each.offer) is None:
                 return None

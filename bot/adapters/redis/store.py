@@ -186,7 +186,7 @@ class RedisStore:
         entries = [
             part
             for each, event in zip(alerts, events, strict=True)
-            for part in (each.entry.entry_id, event.event_id, self._form.text(event))
+            for part in (each.entry.entry_id, event.event_id, self._form.text(event), int(each.may_be_elsewhere))
         ]
         answer, found = "no bundle", []
         for stored in (self._bundles_stored, ()):

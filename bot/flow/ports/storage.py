@@ -111,6 +111,8 @@ class Joining(NamedTuple):
     """What it would open."""
     offer: Offer | None
     """The same, for the incident to decide on; None if it is the incident's own playbook."""
+    may_be_elsewhere: bool = False
+    """Whether it joins only if no other incident was given this alert last."""
 
 
 class AlertStore(Protocol):
