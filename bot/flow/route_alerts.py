@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -72,8 +72,9 @@ class RouteAlerts:
         self._restrictions = restrictions
         self._slow_until: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
-        self._left: set[str] = set()
-        """The entries that this round leaves: to the next one, or to a newer version of the bot."""
+        self._left: dict[str, str] = {}
+        """The entries that this round leaves, to the next one or to a newer version of the bot, with fingerprints."""
+        self._left_before: Collection[str] = ()
         self._foreign = "", 0.0
         """Why an alert is about none of the clusters, and when the last such alert came."""
         self._incidents: dict[tuple[str, ...], str] = {}
@@ -82,7 +83,7 @@ class RouteAlerts:
     async def __call__(self) -> int:
         """Routes all accepted alerts, in order; returns how many entries were ended."""
         routed = 0
-        self._left.clear()
+        self._left_before, self._left = self._left, {}
         while entries := await self._waiting():
             # A cluster that is slow to answer delays only its own alerts.
             failed = await asyncio.gather(*map(self._in_order, self._by_cluster(entries)), return_exceptions=True)
@@ -126,8 +127,12 @@ class RouteAlerts:
         lookups = (self._look_up(entry.alert, asked) for entry in entries)
         found = await asyncio.gather(*lookups, return_exceptions=True)
         rows: dict[str, list[_Located]] = defaultdict(list)
+        left = set(self._left.values())
         for entry, each in zip(entries, found, strict=True):
-            if isinstance(each, tuple) and isinstance(each[1], Target):
+            if entry.alert.fingerprint in left:
+                # It must not overtake an earlier state of its alert.
+                self._left[entry.entry_id] = entry.alert.fingerprint
+            elif isinstance(each, tuple) and isinstance(each[1], Target):
                 rows[each[1].key].append(_Located(entry, each[0], each[1]))
             else:
                 await self._route_or_set_aside(entry, each)
@@ -187,8 +192,9 @@ class RouteAlerts:
                 raise found
             await self._route(entry, found)
         except (NewerFormError, SilentClusterError) as error:
-            log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
-            self._left.add(entry.entry_id)
+            if entry.entry_id not in self._left_before:
+                log.info("alert.left", fingerprint=entry.alert.fingerprint, reason=str(error))
+            self._left[entry.entry_id] = entry.alert.fingerprint
         except StorageUnavailableError:
             raise
         except Exception as error:

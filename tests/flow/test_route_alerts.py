@@ -20,7 +20,7 @@ from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
-from bot.flow.ports.storage import Joining, Routed
+from bot.flow.ports.storage import Intake, Joining, Routed
 from bot.flow.route_alerts import ANSWER_WITHIN_SECONDS, RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
@@ -444,6 +444,53 @@ async def test_a_resolve_goes_to_the_incident_of_its_alert_also_where_its_worklo
         assert [await store.load(incident) for incident in await store.open_incidents()]
     assert await inbox(store, "INC-1") == [first.dedupe_key, ends.dedupe_key]
     assert await inbox(store, "INC-2") == [second.dedupe_key, other_ends.dedupe_key]
+
+
+class SilentOnce(MemoryCluster):
+    """One that answers again after its first call, as soon as the bot asks."""
+
+    asked = 0
+    is_slow = False
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        self.asked += 1
+        if self.asked == 1:
+            self.is_slow = True
+            raise ClusterError("nobody answers")
+        return builders.TARGET
+
+
+async def test_a_resolve_does_not_overtake_its_alert_that_waits_for_the_cluster(
+    store: RedisStore, time: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be kept as unmatched, and the alert fire in its incident for ever."""
+    cluster, library, intake = SilentOnce(time.now), Library({"drill": drill_playbook()}), store.intake
+
+    async def after_its_rest(limit: int) -> Sequence[Intake]:
+        cluster.is_slow = False
+        return await intake(limit)
+
+    monkeypatch.setattr("bot.flow.route_alerts.BATCH", 1)
+    monkeypatch.setattr(store, "intake", after_its_rest)
+    monkeypatch.setattr(RouteAlerts, "_is_slow", lambda *_: cluster.is_slow)
+    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    alerts = [builders.alert(status, deployment="", pod="llm-1") for status in ("firing", "resolved")]
+    await store.accept(alerts, truncated=0)
+    await route()
+    await route()
+    assert await inbox(store, "INC-1") == [alert.dedupe_key for alert in alerts]
+
+
+async def test_an_alert_that_waits_for_its_cluster_is_logged_once(store: RedisStore, time: VirtualTime) -> None:
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(
+        store, store, library, {"test": SilentCluster(time.now)}, restrictions=FREE, wake=lambda *_: None
+    )
+    await store.accept([builders.alert(deployment="", pod="llm-1")], truncated=0)
+    with capture_logs() as logs:
+        for _ in range(3):
+            await route()
+    assert [log["event"] for log in logs].count("alert.left") == 1
 
 
 class RefusingCluster(MemoryCluster):
