@@ -23,7 +23,7 @@ from bot.domain.kernel.errors import (
 )
 from bot.domain.kernel.planned_window import PlannedWindow, last_of
 from bot.domain.kernel.redaction import redacted
-from bot.domain.kernel.target import Target, cluster_named, named_by, target_labels
+from bot.domain.kernel.target import POD_LABELS, Target, cluster_named, named_by, target_labels
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.flow.ports.cluster import Cluster
@@ -324,9 +324,19 @@ class RouteAlerts:
         if standing.given in (None, standing.open) or not _may_be_elsewhere(alert, target):
             return target, standing
         run = await self._runs.load(standing.given)
-        if run is None or not (run.is_open if target.resolved else run.target.resolved):
+        if run is None or not (run.is_open or self._is_still_of(run.target, alert, target)):
             return target, standing
         return run.target, await self._runs.standing(run.target.key, alert.fingerprint)
+
+    def _is_still_of(self, before: Target, alert: Alert, target: Target) -> bool:
+        """Whether an alert whose workload is not found is of the one from before, also after that incident.
+
+        A pod that is gone was of that one. A Service may lead to other workloads now, if the cluster says so.
+        """
+        if target.resolved or not before.resolved:
+            return False
+        is_of_a_pod = any(alert.labels.get(label) for label in POD_LABELS)
+        return is_of_a_pod or self._is_slow(cluster_named(target.cluster, self._clusters))
 
     async def _parked(self, standing: Standing) -> list[Run]:
         """The parked incidents of the target, newest first."""

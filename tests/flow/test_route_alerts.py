@@ -413,6 +413,33 @@ async def test_an_alert_whose_pod_is_gone_is_about_the_workload_from_before(
     assert run.target == builders.TARGET
 
 
+class OneService(MemoryCluster):
+    """One whose Service leads to the workload while it has no other pods behind it."""
+
+    is_shared = False
+
+    async def resolve(self, alert: Alert) -> Target | None:
+        return None if self.is_shared else builders.TARGET
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_of_a_service_that_leads_to_several_workloads_now_only_the_open_incident_has_the_alert(
+    store: RedisStore, time: VirtualTime, *, is_closed: bool
+) -> None:
+    """An incident is about the wrong workload otherwise, and proposes changes of it."""
+    cluster, library = OneService(time.now), Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    for starts_at in (builders.START, LATER):
+        await store.accept([builders.alert(deployment="", service="llm", starts_at=starts_at)], truncated=0)
+        await route()
+        cluster.is_shared = True
+        if is_closed and starts_at != LATER:
+            await close(store, time)
+            await time.advance(2 * REOPEN_SECONDS)
+    by_labels = Target(cluster="test", namespace="serving", kind="Unknown", name="llm", resolved=False)
+    assert await store.open_targets() == ({by_labels.key: "INC-2"} if is_closed else {builders.TARGET.key: "INC-1"})
+
+
 async def test_an_incident_that_opened_while_its_cluster_did_not_answer_hears_that_its_alert_resolved(
     store: RedisStore, time: VirtualTime
 ) -> None:

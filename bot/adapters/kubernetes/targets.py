@@ -18,7 +18,7 @@ from bot.domain.cluster.snapshot import Obj
 from bot.domain.cluster.workload import KINDS, LEADER, SET_NAME_LABEL, WORKER_LABEL, template_of
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import ClusterError
-from bot.domain.kernel.target import SLO_ANNOTATIONS, WORKLOAD_LABELS, Target, is_name, name_in
+from bot.domain.kernel.target import POD_LABELS, SLO_ANNOTATIONS, WORKLOAD_LABELS, Target, is_name, name_in
 
 Found = tuple[str, Obj]
 """A workload with its kind."""
@@ -32,7 +32,6 @@ OWNERS = {
 """Owner kinds to follow, with their API group; the StatefulSet of a group's workers belongs to their leader pod."""
 MAX_CHAIN_LENGTH = 5
 
-POD_LABELS = ("exported_pod", "pod")
 SERVICE_LABELS = ("service", "job")
 """A ServiceMonitor's job is named after its Service."""
 

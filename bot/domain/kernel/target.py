@@ -19,6 +19,7 @@ SLO_ANNOTATIONS = {
 """Settings of playbooks that a workload may set for itself."""
 _OBJECT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 """What Kubernetes takes as a name (a DNS subdomain)."""
+POD_LABELS = ("exported_pod", "pod")
 HINT_LABELS = ("exported_pod", "service", "job", "pod", "instance", "model_name")
 """What an exporter says of another object is `exported_…`; the labels beside it are the exporter's own."""
 PATTERN = r"^([A-Za-z0-9_.*-]+/)?[a-z0-9.*-]+/[a-z0-9.*-]+$"
