@@ -48,10 +48,10 @@ def covering(reason: str) -> str:
 def covered(plan: Plan, risk: Risk, state: str, earlier: Iterable[Request]) -> str:
     """Whether an approved request of this run showed this change as its next step, and the plan is what it showed.
 
-    It covers the change once: if it failed or was taken back, people are asked.
+    It covers the change once: if it failed or was taken back, people are asked. What was only announced covers nothing.
     """
     granted = [one for one in earlier if one.status == "granted"]
-    asked = [one for one in granted if state in {step.state for step in one.covers}]
+    asked = [one for one in granted if not one.policy.announced and state in {step.state for step in one.covers}]
     if not asked or not _is_as_shown(plan, asked[-1].plan):
         return ""
     if any(one.state == state and covering(one.policy.announced) == asked[-1].request_id for one in granted):

@@ -139,6 +139,13 @@ def test_an_approval_covers_a_later_change_once() -> None:
     assert why(rollout(), risk="high", earlier=[earlier(), not_begun]) == "R1 covers it"
 
 
+def test_what_nobody_approved_covers_no_later_change() -> None:
+    """The settings pre-approve the canary, and its rollout would begin without a press."""
+    before = earlier()
+    announced = before.policy.model_copy(update={"announced": f"the settings pre-approve {ONE_MORE}"})
+    assert why(rollout(), risk="high", earlier=[before.model_copy(update={"policy": announced})]) == ""
+
+
 def probe(canary: str) -> Plan:
     return builders.plan(verb="probe_request", choices={"replica": "llm-canary-1", "canary": canary}, risk="low")
 

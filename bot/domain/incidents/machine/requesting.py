@@ -79,7 +79,7 @@ def _request(draft: Draft, change: ActiveChange, plan: Plan, asked_elsewhere: st
         evidence=questions.evidence(draft, shown),
         asked_at=draft.at,
         edited_by=change.edited_by,
-        covers=covers,
+        covers=() if policy.announced else covers,
         asked_before=repeats,
         advice=advice,
         status="advised" if advice else "open",
