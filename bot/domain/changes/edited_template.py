@@ -112,6 +112,7 @@ def edited_template(
     flags = pen.read(before)
     if not flags.container or (flags.unparsable and edits.flags):
         raise impossible(f"the flags of {name_of(workload)} cannot be edited: {flags.unparsable}", _by_hand(edits))
+    _refuse_if_set_unseen(edits, flags.variables)
     lines = _Lines(first.path)
     after, done = _with_edits(before, edits, engine, pen, lines)
     read = pen.read(after)
@@ -191,10 +192,9 @@ def _with_edits(
         written = written.with_text(Place(f"{path}/image"), edits.image)
         lines.add("", changed("image", f"{lines.root}{path}/image", image, edits.image))
     for variable in edits.variables:
-        new = _with_variable(written, variable, path, lines)
+        written = _with_variable(written, variable, path, lines)
         if variable.value is None:
-            _refuse_if_still_set(variable.name, pen.read(new).variables, is_removed=new != written)
-        written = new
+            _refuse_if_still_set(variable.name, pen.read(written).variables)
     done = []
     for edit in edits.flags:
         flags = pen.read(written)
@@ -242,12 +242,17 @@ def _with_variable(written: Written, edit: EnvEdit, path: str, lines: _Lines) ->
     return written.with_text(place, new)
 
 
-def _refuse_if_still_set(name: str, variables: Variables, *, is_removed: bool) -> None:
+def _refuse_if_still_set(name: str, variables: Variables) -> None:
     left = variables.by_name.get(name)
     if left is not None and left.place is not None:
         raise impossible(f"{name} comes from ConfigMap {left.place.config_map}", "remove it there")
-    if variables.unreadable and not is_removed:
-        raise impossible(f"the pod template does not set {name}, and {variables.unreadable}")
+
+
+def _refuse_if_set_unseen(edits: Edits, before: Variables) -> None:
+    """Raise if none of the variables to remove is there, and one may come from what is not read."""
+    names = [edit.name for edit in edits.variables if edit.value is None]
+    if names and before.unreadable and before.by_name.keys().isdisjoint(names):
+        raise impossible(f"the pod template does not set {' or '.join(names)}, and {before.unreadable}")
 
 
 def _source(entry: Obj) -> str:
@@ -305,7 +310,7 @@ class _WrittenTemplate:
 
 
 def _result(workload: Obj, change: _Change, others: Sequence[_WrittenTemplate]) -> EditedTemplate:
-    before, after, edits = change.before, change.after, change.edits
+    before, after, edits = change.before, change.after, _changing(change)
     config_maps = tuple(
         _edited_config_map(held, after.config_maps[name], change.lines.of(name))
         for name, held in before.config_maps.items()
@@ -418,6 +423,14 @@ def _for_owner(before: Written, container: Obj, path: str) -> Obj:
             value = [entry for entry in value or [] if not isinstance(old_env, list) or entry not in old_env]
         part[name] = value
     return part
+
+
+def _changing(change: _Change) -> Edits:
+    """The edits without the removal of variables that are not there: one may have several names."""
+    there = change.pen.read(change.before).variables.by_name
+    return replace(
+        change.edits, variables=tuple(v for v in change.edits.variables if v.value is not None or v.name in there)
+    )
 
 
 def _summary(edits: Edits) -> str:

@@ -15,6 +15,7 @@ from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.flags.flags_in_spec import FlagsInSpec, flags_of_template
 from bot.domain.kernel.redaction import MASK
+from tests.domain.changes.real_fleets import kueue_groups
 from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
@@ -448,6 +449,26 @@ def test_a_variable_that_would_stay_set_is_not_called_removed(env: list[Obj], so
 def test_a_variable_of_the_template_is_removed_beside_a_secret_that_is_not_read() -> None:
     env, secret = [{"name": "OLD", "value": "1"}], {"secretRef": {"name": "hf"}}
     plan = change(made(["vllm", "serve", "m"], [], env=env, envFrom=[secret]), {"env": "OLD", "value": None})
+    assert [line.text for line in plan.calls[0].differences] == ["env OLD 1 → (not set)"]
+
+
+def test_of_several_names_of_a_variable_the_one_that_is_set_is_removed_and_named() -> None:
+    env, secret = [{"name": "NEW", "value": "1"}], {"secretRef": {"name": "hf"}}
+    seen = made(["vllm", "serve", "m"], [], env=env, envFrom=[secret])
+    plan = change(seen, {"env": "OLD", "value": None}, {"env": "NEW", "value": None})
+    assert [line.text for line in plan.calls[0].differences] == ["env NEW 1 → (not set)"]
+    assert ("OLD" in plan.title, plan.choices) == (False, {"edits": {"NEW": "(removed)"}})
+
+
+def test_a_variable_that_only_the_leaders_have_is_removed_beside_a_secret_that_is_not_read() -> None:
+    seen = kueue_groups()
+    groups = copy.deepcopy(seen.workload or {})
+    for each in groups["spec"]["leaderWorkerTemplate"].values():
+        if isinstance(each, dict):
+            each["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "hf"}}]
+    leader = groups["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+    leader["spec"]["containers"][0]["env"].append({"name": "OLD", "value": "1"})
+    plan = change(replace(seen, workload=groups), {"env": "OLD", "value": None})
     assert [line.text for line in plan.calls[0].differences] == ["env OLD 1 → (not set)"]
 
 
