@@ -35,14 +35,15 @@ API_VERSIONS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "ScaledObject": "keda.sh/v1alpha1",
 }
-LEFT_BY_FLUX: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "helm": {"helm.toolkit.fluxcd.io/driftDetection": ("disabled",)},
-    "kustomize": {
-        "kustomize.toolkit.fluxcd.io/reconcile": ("disabled",),
-        "kustomize.toolkit.fluxcd.io/ssa": ("ignore", "ifnotpresent"),
-    },
+LEFT_BY_FLUX = {
+    "kustomize.toolkit.fluxcd.io/reconcile": "disabled",
+    "kustomize.toolkit.fluxcd.io/ssa": "ignore",
 }
-"""Labels or annotations of an object, with the values by which Flux leaves it alone; their case does not matter."""
+"""Labels or annotations by which a Kustomization leaves an object alone; the case of a value does not matter.
+
+Not those that Flux obeys only where git or the chart has them, which the object does not show: `ssa: IfNotPresent`
+(fluxcd/pkg, ssa/manager_apply.go) and `helm.toolkit.fluxcd.io/driftDetection` (ssa/jsondiff/unstructured.go).
+"""
 UNLIMITED_BY_KEDA = 100
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 ONLY_OUT = "paused-scale-out"
@@ -88,7 +89,8 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
     for kind, key in (("HelmRelease", "helm"), ("Kustomization", "kustomize")):
         if name := labels.get(f"{key}.toolkit.fluxcd.io/name"):
             how = f"commit it to git, then: flux reconcile {kind.lower()} {name}"
-            return Owner("Flux", f"Flux {kind} {name}", how, next_write=_next_write_of_flux(key, labels | annotations))
+            next_write = _next_write_of_kustomization(labels | annotations) if key == "kustomize" else ""
+            return Owner("Flux", f"Flux {kind} {name}", how, next_write=next_write)
     if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
         release = annotations.get("meta.helm.sh/release-name") or labels.get(INSTANCE, name_of(obj))
         how = f"put it into the values of {release}, then: helm upgrade"
@@ -96,12 +98,10 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
     return None
 
 
-def _next_write_of_flux(key: str, marks: Mapping[str, str]) -> str:
+def _next_write_of_kustomization(marks: Mapping[str, str]) -> str:
     """Returns what makes Flux write an object that is marked to be left alone; empty without such a mark."""
-    mark = next((mark for mark, values in LEFT_BY_FLUX[key].items() if marks.get(mark, "").lower() in values), "")
-    if not mark:
-        return ""
-    return "its next upgrade" if key == "helm" else f"its first reconciliation without {mark}={marks[mark]}"
+    mark = next((mark for mark, value in LEFT_BY_FLUX.items() if marks.get(mark, "").lower() == value), "")
+    return f"its first reconciliation without {mark}={marks[mark]}" if mark else ""
 
 
 def owner_of_edit(obj: Obj, snapshot: ClusterSnapshot, spec: Mapping[str, Any], *, kind: str = "") -> Owner | None:

@@ -68,11 +68,8 @@ OF_FLUX, OF_RELEASE = {f"{FLUX}/name": "serving"}, {"helm.toolkit.fluxcd.io/name
     [
         pytest.param(kept(OF_FLUX, {f"{FLUX}/reconcile": "disabled"}), "without kustomize.toolkit.fluxcd.io/reconcile=",
                      id="not-reconciled"),
-        pytest.param(kept(OF_FLUX | {f"{FLUX}/ssa": "IfNotPresent"}), "without kustomize.toolkit.fluxcd.io/ssa=",
-                     id="only-created"),
-        pytest.param(kept(OF_FLUX, {f"{FLUX}/ssa": "ignore"}), "first reconciliation", id="ignored"),
-        pytest.param(kept(OF_RELEASE, {"helm.toolkit.fluxcd.io/driftDetection": "disabled"}), "next upgrade",
-                     id="release-without-drift-detection"),
+        pytest.param(kept(OF_FLUX | {f"{FLUX}/ssa": "ignore"}), "without kustomize.toolkit.fluxcd.io/ssa=",
+                     id="ignored"),
     ],
 )  # fmt: skip
 def test_what_a_mark_excludes_from_flux_is_edited(seen: ClusterSnapshot, reverts: str) -> None:
@@ -82,9 +79,19 @@ def test_what_a_mark_excludes_from_flux_is_edited(seen: ClusterSnapshot, reverts
     assert "--max-num-seqs=6" in plan.commit
 
 
-@pytest.mark.parametrize("annotations", [{f"{FLUX}/reconcile": "enabled"}, {f"{FLUX}/ssa": "Merge"}])
-def test_other_marks_of_flux_keep_it_from_nothing(annotations: dict[str, str]) -> None:
-    assert "would revert" in declined("set_flags", {"edits": CAP}, kept(OF_FLUX, annotations)).reason
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(kept(OF_FLUX, {f"{FLUX}/reconcile": "enabled"}), id="reconciled"),
+        pytest.param(kept(OF_FLUX, {f"{FLUX}/ssa": "Merge"}), id="merged"),
+        # Flux obeys these only where git or the chart has them.
+        pytest.param(kept(OF_FLUX, {f"{FLUX}/ssa": "IfNotPresent"}), id="only-created"),
+        pytest.param(kept(OF_RELEASE, {"helm.toolkit.fluxcd.io/driftDetection": "disabled"}), id="no-drift-detection"),
+        pytest.param(kept(OF_RELEASE, {f"{FLUX}/reconcile": "disabled"}), id="mark-of-the-other-controller"),
+    ],
+)
+def test_other_marks_keep_flux_from_nothing(seen: ClusterSnapshot) -> None:
+    assert "would revert" in declined("set_flags", {"edits": CAP}, seen).reason
 
 
 def applied_by(*managers: str, **world: Any) -> ClusterSnapshot:
