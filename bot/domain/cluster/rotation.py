@@ -47,7 +47,6 @@ OUT_VALUE = "out-of-rotation"
 """The label's value while a replica is out; no Service and no InferencePool selects it."""
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 """On an EndpointSlice."""
-NO_ROUTER = "no Service and no InferencePool selects it"
 
 
 @dataclass(frozen=True)
@@ -146,6 +145,13 @@ def _is_for_peers(service: Obj) -> bool:
     return spec.get("clusterIP") == "None" and spec.get("publishNotReadyAddresses") is True
 
 
+def _beside_peers(snapshot: ClusterSnapshot, labels: dict[str, str]) -> str:
+    """Names the Services that select such a pod and send it no requests: people see them."""
+    selecting = (one for one in snapshot.services if selects_plainly(dig(one, "spec", "selector"), labels))
+    names = ", ".join(name_of(one) for one in selecting if _is_for_peers(one))
+    return f" (Service {names} only lets pods find each other)" if names else ""
+
+
 def _pool_selector(pool: Obj) -> dict[str, str]:
     """Returns the labels of `spec.selector.matchLabels` (v1), or of `spec.selector` itself (v1alpha2)."""
     selector: dict[str, Any] = dig(pool, "spec", "selector") or {}
@@ -162,7 +168,8 @@ def router_unread(snapshot: ClusterSnapshot) -> str:
     failed = [snapshot.unreadable[name] for name in ("services", "inference_pools") if name in snapshot.unreadable]
     if failed:
         return f"Services or InferencePools could not be listed: {'; '.join(failed)}"
-    return "no Service and no InferencePool selects its pods, so another router finds them"
+    peers = _beside_peers(snapshot, labels)
+    return f"no Service and no InferencePool selects its pods{peers}, so another router finds them"
 
 
 def is_in_rotation(pod: Obj, snapshot: ClusterSnapshot) -> bool:
@@ -214,7 +221,7 @@ def rotation_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> RotationK
     """Returns the label to change on a pod with these labels, or why there is none."""
     routers = routers_of(snapshot, labels)
     if not routers:
-        return NO_ROUTER
+        return f"no Service and no InferencePool selects it{_beside_peers(snapshot, labels)}"
     shared = frozenset.intersection(*(frozenset(one.selector) for one in routers))
     held_by_owner = _owner_keys(snapshot, labels)
     # A canary may change any of them; dashboards and scrapers identify a workload by its own labels.
@@ -240,7 +247,7 @@ def releasing_key(snapshot: ClusterSnapshot, labels: dict[str, str]) -> Rotation
         return f"a {kind} names its pods, so it waits for a pod that was released instead of replacing it"
     routers = routers_of(snapshot, labels)
     if not routers:
-        return NO_ROUTER
+        return f"no Service and no InferencePool selects it{_beside_peers(snapshot, labels)}"
     shared = frozenset.intersection(*(frozenset(one.selector) for one in routers))
     usable = sorted(shared & _owner_keys(snapshot, labels) - {TEMPLATE_HASH_LABEL})
     return (

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.changes.drain import drain_mode
 from bot.domain.cluster.objects import name_of
-from bot.domain.cluster.rotation import OUT_VALUE, in_order_of_leaving, is_in_rotation, rotation_of
+from bot.domain.cluster.rotation import OUT_VALUE, in_order_of_leaving, is_in_rotation, rotation_of, router_unread
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
     declined,
@@ -123,6 +123,16 @@ def test_a_service_by_which_pods_find_each_other_sends_no_requests() -> None:
     assert any(op["path"] == "/metadata/labels/serving" for op in plan.calls[0].body)
     alone = snapshot(pods=PODS, services=(discovery(),), endpoint_slices=(slice_of("llm-peers", *PODS),))
     assert counted(alone) == (3, 3, False), "another router finds them"
+
+
+def test_a_service_that_does_not_count_as_a_router_is_named() -> None:
+    seen = snapshot(services=(discovery(),), endpoint_slices=())
+    hint = "(Service llm-peers only lets pods find each other)"
+    reason = declined("isolate_replica", {"replica": "llm-1"}, seen).reason
+    assert f"no Service and no InferencePool selects it {hint}" in reason
+    assert (
+        router_unread(seen) == f"no Service and no InferencePool selects its pods {hint}, so another router finds them"
+    )
 
 
 def test_what_cannot_be_read_is_named_where_replicas_end_and_nowhere_else() -> None:
