@@ -154,6 +154,29 @@ async def test_a_replica_whose_sidecar_restarted_had_served_since_its_engine_sta
     assert reading.fields["matters"] is True
 
 
+def crashed(name: str, *starts_before: float) -> Obj:
+    """As `started`, with an engine that started so many minutes before the incident, and serves again by now."""
+    first, *again = starts_before
+    pod = started(name, minutes_before=first, ready_before=again[-1] - 1, restarts=len(again))
+    (engine,) = pod["status"]["containerStatuses"]
+    engine["state"] = {"running": {"startedAt": at(OPENED - again[-1] * MINUTES)}}
+    engine["lastState"] = {"terminated": {"startedAt": at(OPENED - ([first, *again][-2]) * MINUTES)}}
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pods", "matters"),
+    [
+        pytest.param([crashed("a", 18, -1), crashed("b", 17, -2)], True, id="each-crashed-once"),
+        pytest.param([crashed("a", 18, -1, -3, -6)], True, id="a-crash-loop"),
+        pytest.param([crashed("a", -1, -6)], False, id="it-started-only-after"),
+    ],
+)
+async def test_a_deploy_whose_replicas_all_crashed_had_served_before(pods: list[Obj], matters: bool) -> None:
+    reading = await ask("recent_rollout", snapshot(AT_TWENTY, OLD, pods=tuple(pods)))
+    assert reading.fields["matters"] is matters
+
+
 def thrash(*, since: float, until: float = 0.0, replica: str = "a", healthy_from: float = 60.0) -> list[Scrape]:
     """Samples each 15 s up to the alert: one request finishes a second.
 
@@ -246,6 +269,8 @@ async def test_flags_that_changed_beside_the_template_are_reported(
         pytest.param([started("a", minutes_before=15, ready_before=10)], "flags", id="read-and-served-before"),
         pytest.param([started("a", minutes_before=15, ready_before=-5)], "", id="served-only-after"),
         pytest.param([started("a", minutes_before=300, ready_before=290)], "", id="no-replica-has-read-it"),
+        pytest.param([crashed("a", 300, -1)], "", id="read-only-after-the-crash"),
+        pytest.param([crashed("a", 15, -1)], "flags", id="read-before-the-crash"),
     ],
 )
 async def test_a_config_map_that_replicas_have_read_since_counts_as_a_deploy(pods: list[Obj], config_map: str) -> None:

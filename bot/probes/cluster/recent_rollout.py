@@ -217,7 +217,7 @@ def _too_late(snapshot: ClusterSnapshot, rollout: RolledOut, begin: _Begin) -> s
 def _served_since(snapshot: ClusterSnapshot, at: float) -> float | None:
     """When the first replica that started since then was Ready; None if none was."""
     started = [pod for pod in pods_of_workload(snapshot) if (_started_at(pod) or 0.0) >= at]
-    return min((ready for pod in started if (ready := _ready_at(pod)) is not None), default=None)
+    return min((ready for pod in started if (ready := _ready_at(pod, at)) is not None), default=None)
 
 
 def _started_at(pod: Obj) -> float | None:
@@ -227,14 +227,23 @@ def _started_at(pod: Obj) -> float | None:
     return max(known) if known else seconds_of(dig(pod, "metadata", "creationTimestamp"))
 
 
-def _ready_at(pod: Obj) -> float | None:
-    """No later than it was first Ready: after a restart only its start is known."""
+def _ready_at(pod: Obj, since: float) -> float | None:
+    """No later than it was first Ready since then: where a container restarted, only starts are known."""
     ready = condition(pod, "Ready")
     if ready.get("status") != "True":
         return None
     # A sidecar that restarts also makes its pod Ready again.
     restarted = any(one.get("restartCount") for one in dig(pod, "status", "containerStatuses") or [])
-    return _started_at(pod) if restarted else seconds_of(ready.get("lastTransitionTime"))
+    return _first_start(pod, since) if restarted else seconds_of(ready.get("lastTransitionTime"))
+
+
+def _first_start(pod: Obj, since: float) -> float | None:
+    """The first start of its engine since then; after several crashes, no later than that."""
+    engine = engine_statuses(pod)
+    starts = [_started_at(pod), *(seconds_of(dig(one, "lastState", "terminated", "startedAt")) for one in engine)]
+    if any((one.get("restartCount") or 0) > 1 for one in engine):
+        starts.append(seconds_of(dig(pod, "metadata", "creationTimestamp")))
+    return min((start for start in starts if start is not None and start >= since), default=None)
 
 
 def _written_config_maps(snapshot: ClusterSnapshot, begin: _Begin) -> list[_Written]:
