@@ -248,3 +248,13 @@ def test_up_to_a_quarter_is_replaced_at_a_time_where_so_many_new_ones_fit(
     pace = "one by one" if max(batches) == 1 else f"up to {max(batches)} at a time"
     assert plan.expected.endswith(f"stay in rotation while they are replaced, {pace}")
     assert f"runs empty before it ends, {pace};" in weighed(plan, "drain")
+
+
+def test_a_rollout_that_is_turned_round_says_that_it_goes_one_by_one() -> None:
+    """Six of nine run the old template, with the surge pod."""
+    made = deployment(template("--tensor-parallel-size=1", lifecycle={}), replicas=8)
+    pods = (*(pod(number, revision=1) for number in range(1, 7)), *(pod(number) for number in (7, 8, 9)))
+    plan = planned("rollback", {}, snapshot(workload=made, pods=pods, nodes=(node(99, gpus=8),), all_pods=()))
+    ends = [call.ends for call in plan.calls if call.ends and call.target.kind == "Deployment"]
+    assert [len(batch) for batch in ends] == [1, 1, 1]
+    assert "runs empty before it ends, one by one;" in weighed(plan, "drain")

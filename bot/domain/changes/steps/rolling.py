@@ -226,13 +226,22 @@ def emptied_first(snapshot: ClusterSnapshot, template: Obj) -> list[Obj]:
 
 def at_a_time(snapshot: ClusterSnapshot, template: Obj) -> int:
     """Returns how many replicas a rollout with a surge replaces together, at most: where they are drained first, a
-    quarter, and only one if it is not known how many new ones fit; else as many as its strategy allows.
+    quarter, and only one if it is not known how many new ones fit, or if the rollout is turned round; else as many as
+    its strategy allows.
     """
     workload, room = workload_of(snapshot), capacity_for(snapshot, template)
-    replicas, is_drained = replicas_of(workload), bool(emptied_first(snapshot, template))
+    replicas, emptied = replicas_of(workload), emptied_first(snapshot, template)
+    if is_turned_round(snapshot, emptied):
+        return 1
+    is_drained = bool(emptied)
     most = int(replicas * AT_A_TIME) if is_drained else min(replicas, strategy_of(workload).max_surge)
     fits = (1 if is_drained else most) if isinstance(room, str) else room.replicas_that_fit
     return max(1, min(most, fits))
+
+
+def is_turned_round(snapshot: ClusterSnapshot, emptied: Sequence[Obj]) -> bool:
+    """Whether a rollout goes back halfway: its surge pod is there, and other replicas run the template already."""
+    return bool(emptied) and _alive(snapshot) > replicas_of(workload_of(snapshot)) > len(emptied)
 
 
 def _pace(snapshot: ClusterSnapshot, template: Obj) -> str:

@@ -26,6 +26,7 @@ from bot.domain.changes.steps.rolling import (
     emptied_first,
     has_node,
     in_the_way,
+    is_turned_round,
     no_surge,
     pending_allowed,
     rolled_out,
@@ -141,14 +142,14 @@ class _Held:
         replicas = replicas_of(self._workload)
         self._kept = max(0, replicas - len(leaving))
         """Pods that already run the template when a rollout is reversed; they also stop counting as available."""
-        self._is_turned_round = len(self._alive()) > replicas > len(leaving)
+        self._is_turned_round = is_turned_round(snapshot, leaving)
         self._is_in_place = bool(no_surge(snapshot, change.template))
         self._pending = [pod for pod in leaving if self._is_in_place and not has_node(pod)]
         """Pods that end with the first drained one; no node takes their successors."""
         self._leaving = [pod for pod in leaving if pod not in self._pending]
         self._missing = max(0, replicas - len(self._alive())) if self._is_in_place else 0
         """Replicas without a pod: where no more pods fit, they stay without one."""
-        size = 1 if self._is_turned_round or self._is_in_place else at_a_time(snapshot, change.template)
+        size = 1 if self._is_in_place else at_a_time(snapshot, change.template)
         self._batches = [leaving[at : at + size] for at in range(0, len(leaving), size)]
         self._surge = size
         self._so_far = self._workload
