@@ -89,8 +89,8 @@ class FlagsInSpec:
 def engine_container(template: Obj) -> tuple[int, Obj] | None:
     """Returns the container that runs the engine: the only one, else the one whose command line starts it.
 
-    Where no command line does, the image or the name says it; a container with an accelerator comes first. Failing
-    that, it is the only one with an accelerator.
+    Where no command line does, it is one with an accelerator that the image or the name says to be the engine, then the
+    only one with an accelerator: a gateway beside the engine may have `openai` in its name.
     """
     containers = list(enumerate(dig(template, "spec", "containers") or []))
     if len(containers) == 1:
@@ -100,8 +100,8 @@ def engine_container(template: Obj) -> tuple[int, Obj] | None:
     ranked = [
         *((index, container) for index, container in containers if _starts_engine(container)),
         *(each for each in named if each in holding),
-        *named,
         *(holding if len(holding) == 1 else ()),
+        *named,
     ]
     return next(iter(ranked), None)
 

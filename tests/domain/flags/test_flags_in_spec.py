@@ -82,6 +82,10 @@ def test_among_strangers_the_only_one_with_an_accelerator_is_the_engine() -> Non
     proxy = {"name": "istio-proxy", "image": "istio/proxyv2:1.29"}
     assert flags_of_template({"spec": {"containers": [proxy, engine | asks]}}).values == {"--max-num-seqs": "64"}
     assert flags_of_template({"spec": {"containers": [proxy | asks, engine | asks]}}).unparsable
+    gateway = {"name": "openai-gateway", "image": "acme/gateway:1", "args": ["--port=8080"]}
+    assert flags_of_template({"spec": {"containers": [gateway, engine | asks]}}).container == "kserve-container"
+    unnamed = {"name": "server", "image": "vllm/vllm-openai:v0.32.0", "args": ["m"]}
+    assert flags_of_template({"spec": {"containers": [proxy, unnamed]}}).container == "server", "it runs on the CPU"
 
 
 def test_among_strangers_no_engine_is_guessed() -> None:
