@@ -99,6 +99,14 @@ def test_a_workload_at_zero_is_not_scaled_above_the_maximum_of_its_autoscaler() 
     assert "allows at most 8 replicas" in declined("scale", {"to": 9}, seen).reason
 
 
+def test_taking_a_scale_out_from_zero_back_says_that_nothing_serves_afterwards() -> None:
+    stopped = snapshot(workload=deployment(replicas=0), pods=(), autoscalers=(scaler(),))
+    (call,) = planned("scale", {"to": 2}, stopped).calls
+    seen = snapshot(workload=deployment(replicas=2), pods=(pod(1), pod(2)), autoscalers=(scaler(),))
+    plan = planned("undo", {}, seen, with_ledger(entry(call, verb="scale")))
+    assert plan.expected == "no replica serves any more: llm-1, llm-2 end"
+
+
 def test_kedas_floor_starts_a_workload_at_zero() -> None:
     seen = snapshot(workload=deployment(replicas=0), pods=(), scaled_objects=(scaled_object(),))
     (call,) = planned("scale", {"to": 4}, seen).calls

@@ -37,8 +37,8 @@ LAST_ACCELERATOR_TEAMS = ("serving", "platform")
 MORE_SERVE = "nothing is restarted; what is added takes requests once it is Ready"
 
 
-def fewer_serve(count: int, victims: Sequence[Obj]) -> str:
-    text = f"{count} fewer replica{' serves' if count == 1 else 's serve'}"
+def fewer_serve(count: int, victims: Sequence[Obj], *, left: int) -> str:
+    text = f"{count} fewer replica{' serves' if count == 1 else 's serve'}" if left else "no replica serves any more"
     names = ", ".join(map(name_of, victims))
     return f"{text}: {names} end{'s' if len(victims) == 1 else ''}" if names else text
 
@@ -85,7 +85,7 @@ def plan_scale(situation: Situation) -> Plan:
         circumstances=circumstances,
         risk=_risk(now, wanted),
         approved_by=_deciders(circumstances),
-        expected=MORE_SERVE if wanted > now else fewer_serve(now - wanted, victims),
+        expected=MORE_SERVE if wanted > now else fewer_serve(now - wanted, victims, left=wanted),
         undo_text=f"scale back to {now}",
         commit=owned.commit,
     )

@@ -137,7 +137,10 @@ def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
         return f"new pods can start on {', '.join(nodes)} again, whatever is wrong there"
     scaled_in = [each for each in inverses if each.call.subresource == "scale"]
     fewer = sum(replicas_of(each.before) - replicas_of(each.after) for each in scaled_in)
-    return fewer_serve(fewer, victims_of(snapshot, replicas_of(scaled_in[-1].after))) if fewer > 0 else "none"
+    if fewer <= 0:
+        return "none"
+    left = replicas_of(scaled_in[-1].after)
+    return fewer_serve(fewer, victims_of(snapshot, left), left=left)
 
 
 def _wanted_entries(ledger: Sequence[LedgerEntry], arguments: Mapping[str, Any]) -> list[LedgerEntry]:
