@@ -11,7 +11,7 @@ from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.subjects import own_channels
 from bot.domain.kernel.alert import Alert
-from bot.domain.kernel.errors import NewerFormError, OpeningError, StorageUnavailableError
+from bot.domain.kernel.errors import Fault, NewerFormError, OpeningError, PlaybookError, StorageUnavailableError
 from bot.domain.kernel.form import problems
 from bot.domain.kernel.target import Target, cluster_named
 from bot.domain.kernel.timeline import Chained
@@ -165,6 +165,8 @@ class MemoryPlaybooks:
         self.away = False
 
     async def playbook_of(self, run: Run) -> CompiledPlaybook:
+        if run.playbook not in self.library.playbooks:
+            raise PlaybookError((Fault(run.incident_id, f"its playbook '{run.playbook}' is not stored any more"),))
         return self.library.playbooks[run.playbook]
 
     @property

@@ -322,11 +322,11 @@ class CompiledPlaybook:
             if isinstance(sentence, str) and sentence:
                 seen.append((f"{label}:", "", sentence))
             else:
-                unit = units.get(name, "") or self._unit_of_part(name)
+                unit = units.get(name, "") or self.unit_of_part(name)
                 seen.append((label, part, shown(value, unit)))
         return seen
 
-    def _unit_of_part(self, name: str) -> str:
+    def unit_of_part(self, name: str) -> str:
         """The unit of this part of a probe's answer, if it has one."""
         first, part = _signal_and_part(name)
         spec = self.playbook.signals.get(first)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.signals.signal import Reading
+from bot.domain.signals.signal import DURATION, Reading
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
@@ -80,6 +80,7 @@ def _shown(value: Part) -> str:
 PROBE = Probe(
     name="engine_flags",
     label="Engine flags",
+    units={"shutdown_timeout": DURATION},
     help="The flags that decide most, as they are in effect now.",
     answer=EngineFlags,
     read=lambda sources: ReadEngineFlags(sources.logs),

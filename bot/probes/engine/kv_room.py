@@ -91,6 +91,7 @@ def _arithmetic(lengths: Mapping[str, Reading], size: float, free: float, *, lea
 PROBE = Probe(
     name="kv_room",
     label="Room in the KV pool",
+    units={"tail_waste": "ratio"},
     help="Free blocks, what a mean request takes, and how many more fit.",
     answer=KvRoom,
     read=ReadKvRoom.of,

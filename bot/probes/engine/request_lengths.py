@@ -109,6 +109,7 @@ def _bound(counts: Mapping[float, float], allowed: float) -> tuple[float, float,
 PROBE = Probe(
     name="request_lengths",
     label="Lengths of requests",
+    units={"above": "ratio"},
     help="How long requests were in a day, and which share was longer than `share` says.",
     answer=RequestLengths,
     parameters={"share": "The share of requests that may be longer."},

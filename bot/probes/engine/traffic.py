@@ -88,6 +88,7 @@ def _ratio(now: Reading, then: Reading) -> float | None:
 PROBE = Probe(
     name="traffic",
     label="Traffic against yesterday",
+    units={"arrivals": "per second"},
     help="Arrivals and lengths beside the same time yesterday, as ratios.",
     answer=Traffic,
     parameters={"over": "How much time is compared.", "ago": "How long before that yesterday is."},

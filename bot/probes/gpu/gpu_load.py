@@ -100,7 +100,7 @@ def _of_each(gpus: Sequence[Mapping[str, float]], name: str) -> list[float]:
 PROBE = Probe(
     name="gpu_load",
     label="GPU memory",
-    units=dict.fromkeys(("least_free", "least_free_day", "total"), "GiB"),
+    units=dict.fromkeys(("least_free", "least_free_day", "total"), "GiB") | {"compute": "ratio"},
     help="GPU memory that is free, now and in a day, and how busy the GPUs are.",
     answer=GpuLoad,
     read=ReadGpuLoad,

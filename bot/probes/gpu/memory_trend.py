@@ -134,6 +134,7 @@ def _in_words(free: Trend | None, host: Trend | None) -> str:
 PROBE = Probe(
     name="memory_trend",
     label="GPU memory over time",
+    units=dict.fromkeys(("free_per_day", "host_per_day", "taken"), "GiB"),
     help="Whether memory is eaten up over days, and since when.",
     answer=MemoryTrend,
     parameters={"since": "A moment: `taken` is what is less free than before it."},

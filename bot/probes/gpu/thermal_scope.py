@@ -267,7 +267,7 @@ def _replica(first: _Node, ours: Mapping[Holder, str]) -> str:
 PROBE = Probe(
     name="thermal_scope",
     label="GPU temperatures",
-    units={"margin": "°C"},
+    units={"hottest": "°C", "margin": "°C", "rising": "°C a minute"},
     help="How far heat reaches, as scope: none, one (node) or facility (a rack or a hall).",
     answer=ThermalScope,
     parameters={"rack": "The label of nodes that names their rack."},

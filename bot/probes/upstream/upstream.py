@@ -126,7 +126,7 @@ def _replicas(before: float | str, wanted: int | None) -> str:
 PROBE = Probe(
     name="upstream",
     label="Pending replicas and autoscaler",
-    units={"gateway_p99": DURATION},
+    units={"router_errors": "ratio", "gateway_p99": DURATION},
     help="What is wrong before the engines: the router, the gateway, the autoscaler.",
     answer=Upstream,
     parameters={"over": "How long before the incident replicas are counted."},

@@ -104,6 +104,11 @@ def number(name: str, value: float, unit: str = "", *, at: float = 0.0) -> Readi
     return Reading(name=name, value=value, unit=unit, at=at)
 
 
+def no_units(part: str) -> str:
+    del part
+    return ""
+
+
 def readings() -> dict[str, Reading]:
     """All of one look, but for the waiting requests, which were counted a minute before."""
     found = {

@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 from bot.adapters.slack.press_value import ButtonValue
+from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import Covered
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Post, Run
+from bot.domain.playbooks.library import Library
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
-from tests.adapters.slack.runs import plan, request, waiting
+from tests.adapters.slack.runs import LOOKED, plan, request, waiting
 from tests.adapters.slack.test_app import pressed, presses
 from tests.adapters.slack.test_messages import GLASS, asked_before
+from tests.domain.incidents.machine.steps import TEXT
 
 EDITABLE = plan(choices={"edits": {"--max-num-seqs": "6"}})
 
@@ -46,6 +49,25 @@ async def test_the_details_have_the_diff_the_readings_and_the_reasons(counter: C
     for words in ("--max-num-seqs 64 → 6", "PDB llm lets 1 of 4 pods go", "thrash &gt; 0.1", "kv_usage", "plan `"):
         assert words in view, words
     assert presses(counter) == []
+
+
+async def test_details_give_the_parts_of_a_probe_their_units(counter: Counter) -> None:
+    text = TEXT.replace("signals:", "signals:\n  restarts: {probe: gpu_load}").replace(
+        "read: [usage]", "read: [usage, restarts]"
+    )
+    counter.shelf.library = Library({"kv-cache-oom": load_text(text)})
+    dump = LOOKED.model_dump(mode="json")
+    dump["readings"]["restarts"] |= {"fields": {"least_free": 3.5, "compute": 0.42}, "unknown_parts": {}}
+    shown = editable(counter)
+    posts = tuple(replaced(each, dump) for each in shown.posts)
+    shown = counter.inbound.runs[shown.incident_id] = shown.with_(posts=posts)
+    assert (await from_menu(counter, "details", shown=shown))["ok"]
+    view = json.dumps((await view_of(counter))["blocks"], ensure_ascii=False)
+    assert "least free 3.5 GiB, compute 42.0%" in view
+
+
+def replaced(post: Post, looked: dict[str, Any]) -> Post:
+    return post.model_copy(update={"data": post.data | {"looked": looked}}) if "looked" in post.data else post
 
 
 async def test_more_time_is_one_press(counter: Counter) -> None:

@@ -28,6 +28,7 @@ from tests.adapters.slack.runs import (
     alert,
     approval,
     ledger_entry,
+    no_units,
     plan,
     policy,
     post,
@@ -743,13 +744,13 @@ def test_details_list_what_can_be_chosen_before_what_cannot() -> None:
         Alternative(key="shed", label="Refuse at the gateway", effect="Restarts nothing."),
     )
     asked = waiting(alternatives=others)
-    shown = "\n".join(str(block) for block in details(asked, "R3"))
+    shown = "\n".join(str(block) for block in details(asked, "R3", no_units))
     assert shown.index("*Refuse at the gateway*: Restarts nothing.") < shown.index("Not possible now")
     assert shown.index("Not possible now") < shown.index("Add a replica: no GPU is free")
 
 
 def test_details_say_each_reading_in_words_under_where_it_is_from() -> None:
-    shown = "\n".join(str(block) for block in details(waiting(), "R3"))
+    shown = "\n".join(str(block) for block in details(waiting(), "R3", no_units))
     assert "snake_case" not in shown
     assert "Restarts: count 0, oom no" in shown
 

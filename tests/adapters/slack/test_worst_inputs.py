@@ -28,6 +28,7 @@ from tests.adapters.slack.runs import (
     alert,
     approval,
     ledger_entry,
+    no_units,
     plan,
     policy,
     post,
@@ -134,7 +135,9 @@ def messages(filled_run: Run) -> list[Message]:
 
 def behind(filled_run: Run) -> list[Message]:
     """The details of each message, which a modal shows."""
-    shown = (details(filled_run, each.slot if each.kind == "diagnosis" else each.ref) for each in filled_run.posts)
+    shown = (
+        details(filled_run, each.slot if each.kind == "diagnosis" else each.ref, no_units) for each in filled_run.posts
+    )
     return [Message("details", blocks) for blocks in shown if blocks]
 
 

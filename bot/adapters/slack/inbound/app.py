@@ -55,7 +55,7 @@ def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, ho
     boundary, commands = Boundary(client, services.messenger), Commands(services)
     # Bolt tries the listeners in order before it acknowledges, so the most used come first.
     app.command(COMMAND)(boundary.command(commands.answer, after_no_answer))
-    _listen_to_buttons(app, boundary, Presses(services.incidents), commands)
+    _listen_to_buttons(app, boundary, Presses(services.incidents, services.playbooks), commands)
     _listen_to_forms(app, boundary, services)
     pinned = Pins(client, services)
     app.shortcut(SHORTCUT)(boundary.click(pinned.shortcut, MAYBE_ADDED, again=""))

@@ -19,12 +19,13 @@ from bot.adapters.slack.inbound.decision_forms import (
     reason_form,
     written_values,
 )
-from bot.adapters.slack.outbound.details import details
+from bot.adapters.slack.outbound.details import UnitOf, details
 from bot.adapters.slack.press_value import ButtonValue
-from bot.adapters.slack.services import IncidentService
+from bot.adapters.slack.services import IncidentService, PlaybookService
 from bot.domain.approvals.edits import EditableValue, editable_values, values_of
 from bot.domain.approvals.grant import Press, Request
-from bot.domain.kernel.errors import ApprovalError
+from bot.domain.incidents.run import Run
+from bot.domain.kernel.errors import ApprovalError, PlaybookError
 from bot.domain.kernel.form import Form, answers, problems
 
 log = structlog.get_logger(__name__)
@@ -35,8 +36,8 @@ OLD_BUTTON = "This button is from an older message; use the newest message in th
 
 
 class Presses:
-    def __init__(self, incidents: IncidentService) -> None:
-        self._incidents = incidents
+    def __init__(self, incidents: IncidentService, playbooks: PlaybookService) -> None:
+        self._incidents, self._playbooks = incidents, playbooks
 
     def storing(self, action: Action) -> Callable[[Click], Awaitable[None]]:
         """The handler of a button that decides at once."""
@@ -123,10 +124,17 @@ class Presses:
 
     async def _details(self, click: Click, value: ButtonValue) -> forms.Modal:
         run = await self._incidents.load(value.incident_id)
-        blocks = details(run, value.about) if run is not None else ()
+        blocks = details(run, value.about, await self._units(run)) if run is not None else ()
         if not blocks:
             raise NotDoneError(f"{value.about} of {value.incident_id} does not exist (any more).")
         return forms.Modal("details", f"{value.incident_id} details", "", blocks, click.kept, "Close")
+
+    async def _units(self, run: Run) -> UnitOf:
+        try:
+            return (await self._playbooks.playbook_of(run)).unit_of_part
+        except PlaybookError:
+            # The details are of use without units too.
+            return lambda _: ""
 
     async def _open_request(self, value: ButtonValue) -> Request:
         """The request as it is stored. Raise `NotDoneError` when it cannot be edited."""

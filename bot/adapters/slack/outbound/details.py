@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, line
@@ -26,9 +26,11 @@ MAX_EXIT_CHARACTERS = 700
 NAMES = 12
 """How many names one reason is given for."""
 ALL_OF_IT = "All of it is on the timeline: `/incident export`."
+UnitOf = Callable[[str], str]
+"""The unit of a part of a probe's answer, by `signal.part`; empty if it has none."""
 
 
-def details(run: Run, about: str) -> tuple[Block, ...]:
+def details(run: Run, about: str, unit_of: UnitOf) -> tuple[Block, ...]:
     """What is behind the message of this request, question or slot of the thread; empty if there is none."""
     post = next((each for each in run.posts if about in (each.slot, each.ref)), None)
     if post is None:
@@ -37,7 +39,7 @@ def details(run: Run, about: str) -> tuple[Block, ...]:
     body = _of_request(request) if request is not None else []
     body += context(f"• {line(each, 300)}" for each in question.evidence) if question is not None else []
     body += _parts([News.model_validate(dump) for dump in post.data.get("news", ())])
-    body += _looked(run, _looked_of(run, post))
+    body += _looked(run, _looked_of(run, post), unit_of)
     head = str(post.data.get("head", ""))
     return limits.fitted(body, context([f"timeline {code(head[:16], 20)}" if head else "", ALL_OF_IT]))
 
@@ -86,13 +88,13 @@ def _looked_of(run: Run, post: Post) -> Looked:
     return next((each for each in kept if each != Looked()), Looked())
 
 
-def _looked(run: Run, looked: Looked) -> list[Block]:
+def _looked(run: Run, looked: Looked, unit_of: UnitOf) -> list[Block]:
     if not looked.readings:
         return []
     readings = list(looked.readings.values())
     newest = max((each.at for each in readings if each.is_known), default=0.0)
     body = section([f"*What was read* at {moment(newest)}" if newest else "*What was read*"])
-    for heading, lines in _by_source(run, readings, newest).items():
+    for heading, lines in _by_source(run, readings, newest, unit_of).items():
         body += context([heading, *lines])
     body += context(_unread(readings))
     return body + context([f"*{line(state, 60)}* {line(why, MAX_EXIT_CHARACTERS)}" for state, why in looked.ways])
@@ -113,18 +115,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(line(capitalized(name), 80) for name in names[:NAMES]) + more
 
 
-def _by_source(run: Run, readings: Iterable[Reading], newest: float) -> dict[str, list[str]]:
+def _by_source(run: Run, readings: Iterable[Reading], newest: float, unit_of: UnitOf) -> dict[str, list[str]]:
     """One line per reading, under where it is from: it can be read on a phone, where a table cannot."""
     found: dict[str, list[str]] = {}
     for each in readings:
-        if each.is_known and (text := _described(run, each)):
+        if each.is_known and (text := _described(run, each, unit_of)):
             over = f" over {short(each.window_seconds)}" if each.window_seconds else ""
             at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > READ_TOGETHER_SECONDS else ""
             found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(text)
     return found
 
 
-def _described(run: Run, reading: Reading) -> str:
+def _described(run: Run, reading: Reading, unit_of: UnitOf) -> str:
     """`• Preemptions: 3.6 per finished request (3.5 before)`; parts in words; empty if nothing of it is known."""
     old = run.findings.baseline.get(reading.name)
     then = value(old.value, old.unit) if old is not None and old.is_known and old.value is not None else ""
@@ -133,7 +135,9 @@ def _described(run: Run, reading: Reading) -> str:
     shown = [now + before] if now else []
     parts = sorted(reading.fields.items(), key=lambda part: part[0] not in SENTENCES)
     shown += [
-        value(part) if name in SENTENCES else f"{name.replace('_', ' ')} {value(part)}"
+        value(part)
+        if name in SENTENCES
+        else f"{name.replace('_', ' ')} {value(part, unit_of(f'{reading.name}.{name}'))}"
         for name, part in parts
         if part != ""
     ]

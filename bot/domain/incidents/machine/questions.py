@@ -233,15 +233,18 @@ def _evidence_line(draft: Draft, name: str) -> str:
     if reading is None:
         return ""
     is_old = 0 < reading.at < draft.at - STALE_SECONDS
-    return f"{reading.called}: {_evidence_of(reading)}" + (f" (at {clock(reading.at, draft.at)} UTC)" if is_old else "")
+    return f"{reading.called}: {_evidence_of(draft, reading)}" + (
+        f" (at {clock(reading.at, draft.at)} UTC)" if is_old else ""
+    )
 
 
-def _evidence_of(reading: Reading) -> str:
+def _evidence_of(draft: Draft, reading: Reading) -> str:
     if not reading.is_known:
         return f"unknown ({reading.unknown})"
     if reading.sentence:
         return reading.sentence
     if reading.fields:
-        parts = [(name.replace("_", " "), value) for name, value in reading.fields.items() if value != ""]
-        return ", ".join(f"{name} {in_words(value)}" for name, value in parts)
+        parts = [(name, value) for name, value in reading.fields.items() if value != ""]
+        unit_of = draft.playbook.unit_of_part
+        return ", ".join(f"{n.replace('_', ' ')} {in_words(v, unit_of(f'{reading.name}.{n}'))}" for n, v in parts)
     return in_words(reading.value, unit_beside(reading.called, reading.unit))

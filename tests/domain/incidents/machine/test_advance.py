@@ -741,6 +741,16 @@ def test_the_evidence_of_a_probe_is_its_sentence_or_its_parts_in_words(detail: s
     assert story.run.requests[story.request].evidence == (f"usage: {words}",)
 
 
+def test_the_parts_of_a_probe_have_their_units_in_the_evidence() -> None:
+    text = TEXT.replace("{metric: kv_cache_usage_perc, over: 60s}", "{probe: gpu_load}")
+    text = text.replace("usage >", "usage.compute >").replace("usage <", "usage.compute <")
+    story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened()
+    reading = Reading(name="usage", fields={"least_free": 3.5, "compute": 0.95}, at=story.at)
+    story.happens(SignalsRead(event_id="parts", effect_id="v1/read", readings={"usage": reading}))
+    story.chooses("grow").planned()
+    assert story.run.requests[story.request].evidence == ("usage: least free 3.5 GiB, compute 95.0%",)
+
+
 def test_the_message_of_a_close_keeps_what_users_felt_at_that_moment() -> None:
     story = Story().opened().reads(0.95)
     story.run = story.run.with_(users="Users wait 5 s")
