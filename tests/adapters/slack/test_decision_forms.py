@@ -11,7 +11,7 @@ from bot.domain.approvals.grant import Covered
 from bot.domain.incidents.run import Post, Run
 from bot.domain.playbooks.library import Library
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
-from tests.adapters.slack.runs import LOOKED, plan, request, waiting
+from tests.adapters.slack.runs import BEGAN, LOOKED, number, plan, request, waiting
 from tests.adapters.slack.test_app import pressed, presses
 from tests.adapters.slack.test_messages import GLASS, asked_before
 from tests.domain.incidents.machine.steps import TEXT
@@ -57,6 +57,8 @@ async def test_details_give_the_parts_of_a_probe_their_units(counter: Counter) -
     )
     counter.shelf.library = Library({"kv-cache-oom": load_text(text)})
     dump = LOOKED.model_dump(mode="json")
+    waits = number("waiting", 19.0, "requests", at=BEGAN + 50).model_copy(update={"label": "Requests waiting"})
+    dump["readings"]["waiting"] = waits.model_dump(mode="json")
     dump["readings"]["restarts"] |= {"fields": {"least_free": 3.5, "compute": 0.42}, "unknown_parts": {}}
     shown = editable(counter)
     posts = tuple(replaced(each, dump) for each in shown.posts)
@@ -64,6 +66,7 @@ async def test_details_give_the_parts_of_a_probe_their_units(counter: Counter) -
     assert (await from_menu(counter, "details", shown=shown))["ok"]
     view = json.dumps((await view_of(counter))["blocks"], ensure_ascii=False)
     assert "least free 3.5 GiB, compute 42.0%" in view
+    assert "Requests waiting: 19 (3 before)" in view
 
 
 def replaced(post: Post, looked: dict[str, Any]) -> Post:

@@ -14,7 +14,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Looked, News, Post, Run
 from bot.domain.playbooks import text_sizes
-from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading
+from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading, unit_beside
 from bot.domain.signals.window import clock, short
 
 WORST_FIRST = ("warning", "note", "fine")
@@ -129,9 +129,10 @@ def _by_source(run: Run, readings: Iterable[Reading], newest: float, unit_of: Un
 def _described(run: Run, reading: Reading, unit_of: UnitOf) -> str:
     """`• Preemptions: 3.6 per finished request (3.5 before)`; parts in words; empty if nothing of it is known."""
     old = run.findings.baseline.get(reading.name)
-    then = value(old.value, old.unit) if old is not None and old.is_known and old.value is not None else ""
-    now = value(reading.value, reading.unit) if reading.value is not None else ""
-    before = f" ({then.removesuffix(f' {reading.unit}')} before)" if then and then != now else ""
+    unit = unit_beside(reading.called, reading.unit)
+    then = value(old.value, unit) if old is not None and old.is_known and old.value is not None else ""
+    now = value(reading.value, unit) if reading.value is not None else ""
+    before = f" ({then.removesuffix(f' {unit}')} before)" if then and then != now else ""
     shown = [now + before] if now else []
     parts = sorted(reading.fields.items(), key=lambda part: part[0] not in SENTENCES)
     shown += [
