@@ -44,6 +44,11 @@ def test_units_limits_and_decisions_stand_as_text() -> None:
     assert {mark.text for mark in chart().marks} <= texts
 
 
+def test_a_unit_that_a_title_begins_with_is_not_repeated() -> None:
+    panel = chart().panels[0].model_copy(update={"title": "Requests waiting", "unit": "requests"})
+    assert "Requests waiting" in texts_of(drawn(chart().model_copy(update={"panels": (panel,)}), "svg"))
+
+
 def test_the_limits_begin_where_the_title_ends() -> None:
     drawn_as = drawn(chart(), "svg").decode()
     places = {unescape(text): float(x) for x, text in re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>([^<]+)<', drawn_as)}

@@ -24,7 +24,7 @@ from matplotlib.transforms import Bbox
 from bot.adapters.pictures.drawing import drawing
 from bot.domain.incidents.series import Limit
 from bot.domain.reports.chart import Chart, Mark, Panel
-from bot.domain.signals.signal import SHOWN_UNITS, in_words
+from bot.domain.signals.signal import SHOWN_UNITS, in_words, unit_beside
 
 DOTS_PER_INCH = 100
 SHARPNESS = 2
@@ -112,10 +112,10 @@ def _height(chart: Chart) -> int:
 
 def _head(sheet: _Sheet, panel: Panel, top: float) -> None:
     """The title, the limits and the outcome, on one line."""
-    unit = "" if panel.unit in SHOWN_UNITS else f" ({panel.unit})" if panel.unit else ""
+    unit = "" if panel.unit in SHOWN_UNITS else unit_beside(panel.title, panel.unit)
     upwards = _upwards(panel)
     limits = ", ".join(f"{_limit_name(limit, upwards)} {_number(limit.value, panel.unit)}" for limit in upwards)
-    title = sheet.write(SIDE, top + 14, panel.title + unit, fontweight="bold")
+    title = sheet.write(SIDE, top + 14, panel.title + (f" ({unit})" if unit else ""), fontweight="bold")
     change = sheet.write(WIDTH - SIDE, top + 14, panel.change, ha="right", fontweight="bold")
     named = sheet.write(title.x1 + 10, top + 14, limits and f"– – {limits}", fontsize=SMALL, color=LIMIT)
     if named.x1 > change.x0 - 5:
