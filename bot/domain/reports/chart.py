@@ -67,8 +67,7 @@ def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> C
         return None
     marks = sorted(_marks(report), key=lambda mark: mark.at)
     times = [at for line in lines for at, _ in line.points] + [mark.at for mark in marks]
-    title = report.diagnosis.title if report.diagnosis is not None else report.title
-    name = " ".join(filter(None, (report.incident, title)))
+    name = " ".join(filter(None, (report.incident, report.called)))
     return Chart(
         title=one_line(name, MAX_TITLE_LENGTH),
         target=one_line(report.target, MAX_MARK_LENGTH),

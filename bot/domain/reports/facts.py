@@ -145,6 +145,7 @@ class Report(_Fact):
     related: tuple[RelatedRunbook, ...] = ()
     """Other runbooks that belong to the same trouble."""
     diagnosis: Diagnosed | None = None
+    """Its title is empty if only checks found something."""
     users_at_the_end: str = ""
     firing_at_the_end: tuple[str, ...] = ()
     """The alerts that fired when it closed."""
@@ -173,6 +174,11 @@ class Report(_Fact):
     """What the run itself says of the end of this timeline; None where it was not asked, or is not there any more."""
     head_fault: str = ""
     """Where the timeline does not end as the run says."""
+
+    @property
+    def called(self) -> str:
+        """What people read for its trouble, as on the card."""
+        return (self.diagnosis.title if self.diagnosis is not None else "") or self.title
 
     @property
     def ending_in_words(self) -> str:

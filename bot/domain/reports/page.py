@@ -93,9 +93,9 @@ def page_of(entries: Sequence[Chained], stored: StoredHead | None = None, roles:
         _timeline(report, entries),
         _chain(report),
     )
-    called = report.title
-    if report.diagnosis is not None and report.target:
-        called = f"{report.target.rpartition('/')[2]}: {report.diagnosis.title}"
+    called = report.called
+    if report.diagnosis is not None and report.diagnosis.title and report.target:
+        called = f"{report.target.rpartition('/')[2]}: {called}"
     title = one_line(" ".join(filter(None, (report.incident, called))) or "Incident", MAX_TITLE)
     return Page(title, summary_of(report), _facts(report), _filled(sections), _filled(appendix))
 
@@ -140,8 +140,10 @@ def _asked(count: int) -> str:
 
 
 def _happened(report: Report) -> str:
-    what = report.diagnosis.title if report.diagnosis is not None else report.title
-    where = f" on {report.target}" if report.target and report.diagnosis is not None else ""
+    what = report.called
+    # An alert's own words may name the workload.
+    is_named = what == report.title and report.target.rpartition("/")[2] in what
+    where = f" on {report.target}" if report.target and report.diagnosis is not None and not is_named else ""
     by = f", opened by {', '.join(report.alerts)}" if report.alerts else ""
     closed = f"; {report.ending_in_words} {_lasted(report, report.closed_at)}" if report.closed_at is not None else ""
     return f"{what[:1].upper()}{what[1:]}{where}{by}{closed}"

@@ -180,7 +180,7 @@ def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
             checks = [each for each in _list(entry.data, "checks") if isinstance(each, list | tuple) and len(each) == 2]
             yield Diagnosed(
                 at=entry.at,
-                title=entry.text,
+                title=str(entry.data.get("title", entry.text)),
                 cause=_str(entry.data, "cause"),
                 users=_str(entry.data, "users"),
                 found=tuple(str(text) for found, text in checks if found == "found"),

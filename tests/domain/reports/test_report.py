@@ -392,6 +392,15 @@ def test_the_first_lines_say_what_happened_to_whom_why_and_what_was_done() -> No
     assert "**What was done:** nothing was changed" in page
 
 
+def test_without_a_diagnosis_that_has_a_name_the_report_is_called_as_the_card() -> None:
+    opening = {"target": "serving/llm", "title": "KV compression saves nothing"}
+    opened = Entry(kind="opened", at=START, text="opened", data=opening)
+    unclear = Entry(kind="diagnosis", at=START + 9, text="not clear yet", data=DIAGNOSIS | {"title": ""})
+    page = markdown(chain((opened, unclear), head="0" * 64, length=0))
+    assert "not clear yet" not in page.partition("## ")[0]
+    assert "**What happened:** KV compression saves nothing on serving/llm" in page
+
+
 def test_a_change_that_never_ended_and_is_in_place_was_not_nothing() -> None:
     end = {"ending": "accepted_degraded", "held": ["Set a limit on llm"], "users": ""}
     page = page_of(Entry(kind="closed", at=START + 600, text="closed", data=end))
