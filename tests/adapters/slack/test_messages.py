@@ -725,6 +725,10 @@ def test_a_flag_and_its_number_are_code_where_they_are_the_change() -> None:
     assert "Set `--max-num-active-seqs 7`, `--watermark 0.05` on llm" in shown
 
 
+def test_an_incident_that_no_alert_opened_counts_from_its_opening() -> None:
+    assert "From opening to close" in str(last(closed().with_(alerts={})).blocks)
+
+
 def test_the_last_number_of_a_closed_incident_says_when_it_was_read() -> None:
     ended = closed().with_(users="Users wait 9.4 s", users_at=BEGAN + 900)
     shown = json.dumps(card(ended, links={}).blocks)

@@ -289,7 +289,8 @@ def _closed(run: Run, post: Post) -> Message:
         titles = [f"• {line(each, 300)}" for each in to_commit]
         body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
-    times = f"From alert to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
+    began = "alert" if run.alerts else "opening"
+    times = f"From {began} to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
     foot = [*context([times]), *_details(run, post.slot)]
     more = " ".join(filter(None, (prose(text), line(users, 400), names and f"Still firing: {names}")))
     fallback = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
