@@ -258,6 +258,7 @@ def open_slack(settings: Settings, storage: Storage, circuits: Circuits, stack: 
     stack.push_async_callback(session.close)
     token, own_circuits = settings.slack.bot_token.get_secret_value(), SlackCircuits()
     circuits.known.update({"slack": own_circuits.messages, "slack/files": own_circuits.files})
+    circuits.known["slack/uploads"] = own_circuits.uploads
     client, outgoing = (
         web_client(token, session, base_url=settings.slack.base_url, circuits=own_circuits, insists=insists)
         for insists in (True, False)

@@ -64,11 +64,15 @@ BACK_OFF = BackOff(slow_seconds=0.0, first_seconds=1.0, max_seconds=5.0, trial_s
 
 
 class SlackCircuits:
-    """Whether Slack fails. Files have a circuit of their own: they fail alone often, and must not delay messages."""
+    """Whether Slack fails. Files have circuits of their own: they fail alone often, and must not delay messages.
+
+    The bytes of a file go to another host, which a firewall may block.
+    """
 
     def __init__(self, *, elapsed: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
         self.messages = Circuit("Slack", BACK_OFF, elapsed=elapsed, now=now)
         self.files = Circuit("Slack's file storage", BACK_OFF, elapsed=elapsed, now=now)
+        self.uploads = Circuit("Slack's file storage", BACK_OFF, elapsed=elapsed, now=now)
 
     def of(self, method: str) -> Circuit:
         return self.files if method.startswith("files.") else self.messages
@@ -76,7 +80,7 @@ class SlackCircuits:
     @property
     def reason(self) -> str:
         """Since when Slack has not answered; empty while it does."""
-        return self.messages.reason or self.files.reason
+        return self.messages.reason or self.files.reason or self.uploads.reason
 
 
 class SlackClient(AsyncWebClient):

@@ -23,7 +23,6 @@ INCIDENTS = 40
 MINUTE = 60.0
 DOWN: Json = {"method": "*", "kind": "500", "count": 1_000_000}
 CLOSED: Json = {"method": "*", "kind": "drop", "count": 1_000_000}
-FILES_DOWN: Json = {"method": "files.getUploadURLExternal", "kind": "500", "count": 1_000_000}
 SLOTS = ["card", "diagnosis:1", "request:R3"]
 
 
@@ -114,9 +113,10 @@ async def test_a_rate_limit_is_an_answer(bench: Bench) -> None:
     assert bench.client.circuits.reason == ""
 
 
-async def test_files_that_fail_delay_no_message(bench: Bench) -> None:
+@pytest.mark.parametrize("method", ["files.getUploadURLExternal", "upload"])
+async def test_files_that_fail_delay_no_message(bench: Bench, method: str) -> None:
     await Fleet(bench, bench.messenger, incidents()[:1]).until(bench.clock.now())
-    await bench.slack.faults(FILES_DOWN)
+    await bench.slack.faults({"method": method, "kind": "500", "count": 1_000_000})
     drawn = 0
 
     async def draw() -> bytes:

@@ -226,7 +226,7 @@ class SlackMessenger:
                 await self._store.save(run.incident_id, {slot: slots[slot]})
                 return await self._channels.close(run, slots)
         if not entry.ts:
-            must_try(self._client.circuits.files)
+            self._uploads.must_try()
             entry = Shown(ts=await self._uploads.send(name, await content()), channel=root.channel)
         entry = replace(entry, attempt_at=pulse.went_on(f"uploading {name}"), channel=root.channel)
         await self._store.save(run.incident_id, {slot: entry})
@@ -264,7 +264,7 @@ class SlackMessenger:
         key = f"{PICTURE}{slot}"
         entry = slots.get(key, Shown())
         if not entry.ts:
-            must_try(self._client.circuits.files)
+            self._uploads.must_try()
             file_id = await self._uploads.send(name, await draw())
             await self._uploads.keep(file_id, name)
             entry = Shown(ts=file_id, alt_text=caption, attempt_at=self._clock.now())

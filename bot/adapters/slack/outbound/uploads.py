@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import aiohttp
 import structlog
-from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.adapters.slack.client import Refusal, ask, session_of
+from bot.adapters.slack.client import Refusal, SlackClient, ask, must_try, session_of
 from bot.adapters.slack.escape import plain
 from bot.adapters.slack.outbound.shown import Shown
-from bot.domain.kernel.errors import MessengerError
+from bot.domain.kernel.errors import CircuitOpenError, MessengerError
 
 log = structlog.get_logger()
 
@@ -17,8 +16,13 @@ log = structlog.get_logger()
 class Uploads:
     """Every method raises `MessengerError` if Slack refused or did not answer."""
 
-    def __init__(self, client: AsyncWebClient) -> None:
+    def __init__(self, client: SlackClient) -> None:
         self._client = client
+
+    def must_try(self) -> None:
+        """Call before a file is made: nothing of it is sent while Slack fails."""
+        must_try(self._client.circuits.files)
+        must_try(self._client.circuits.uploads)
 
     async def send(self, name: str, content: bytes) -> str:
         """Returns the id of the file. Slack drops it unless the upload is completed."""
@@ -26,9 +30,12 @@ class Uploads:
         if isinstance(result, Refusal):
             raise result.as_error(f"uploading {name}")
         try:
-            async with session_of(self._client).post(str(result["upload_url"]), data=content) as response:
-                if response.status >= 300:
-                    raise MessengerError(f"uploading {name}: HTTP {response.status}", lasting=False)
+            with self._client.circuits.uploads.asking():
+                async with session_of(self._client).post(str(result["upload_url"]), data=content) as response:
+                    if response.status >= 300:
+                        raise MessengerError(f"uploading {name}: HTTP {response.status}", lasting=False)
+        except CircuitOpenError as away:
+            raise MessengerError(str(away), lasting=False, retry_after_seconds=away.retry_after_seconds) from away
         except (aiohttp.ClientError, TimeoutError, OSError) as lost:
             raise MessengerError(f"uploading {name}: {type(lost).__name__}", lasting=False) from lost
         return str(result["file_id"])
