@@ -67,6 +67,7 @@ async def test_a_thrash_that_stays_away_is_not_described_as_if_users_were_served
     news = [each for post in run.posts for each in post.data.get("news", ())]
     text = next(each["text"] for each in news if each["title"] == "Does the trouble stay away?")
     assert text.endswith(f"first token {ttft:g} (target 500 ms){waits}")
+    assert text.startswith("⚠️ ") == bool(waits)
 
 
 async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_replicas_would_run() -> None:

@@ -775,6 +775,11 @@ def test_a_step_names_its_object_once() -> None:
     assert "1. Cordon node node-1: `schedulable on → off`" in shown
 
 
+def test_what_is_bad_beside_a_verdict_that_holds_is_not_green() -> None:
+    held = News(title="Does it stay away?", result="held", text="⚠️ 0 preemptions; users still wait too long", at=BEGAN)
+    assert news_line(held) == "⚠️ *Does it stay away?* Yes: 0 preemptions; users still wait too long"
+
+
 def test_a_change_that_is_over_keeps_its_tick_while_the_next_step_is_read() -> None:
     over = {"R3": applying().requests["R3"].model_copy(update={"outcome": "done"})}
     assert "✔ Diagnosis › ✔ Rollout" in str(card(applying().with_(requests=over, change=None), links={}).blocks)

@@ -74,6 +74,8 @@ VERDICTS = {
     "none_possible": ("•", "No change is recommended", "no change is recommended"),
 }
 """Of a watch or a recommendation: the sign, the answer if its title is a question, and what became of it if not."""
+WARNS = "⚠️ "
+"""A playbook's text about a verdict begins with this where something is bad although the verdict holds."""
 ROLLOUT_COST = "Each replica restarts then; undoing that is another rolling restart."
 STEPS, EDITS, NOTES, WARNINGS = 5, 3, 2, 4
 TEXT = 2_000
@@ -190,6 +192,8 @@ def news_line(each: News) -> str:
             f". {capitalized(text)}" if text else ""
         )
     sign, answer, became = VERDICTS[each.result]
+    if text.startswith(WARNS):
+        sign, text = WARNS.strip(), text.removeprefix(WARNS)
     if each.title.endswith("?"):
         return f"{sign} *{title}* {answer}" + (f": {text}" if text else ".")
     return f"{sign} *{title}*: {became}" + (f". {capitalized(text)}" if text else ".")
