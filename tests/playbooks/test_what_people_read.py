@@ -70,6 +70,15 @@ async def test_a_thrash_that_stays_away_is_not_described_as_if_users_were_served
     assert text.startswith("⚠️ ") == bool(waits)
 
 
+@pytest.mark.parametrize(("before", "after", "is_high"), [(0.2, 0.4, False), (0.4, 0.7, True)])
+async def test_a_first_token_within_the_target_is_no_high_cost(before: float, after: float, is_high: bool) -> None:
+    case, now = "a burst of long prompts gets fewer tokens a step, and never more than now", {"ttft_p99": after}
+    run = await played("vllm-oom-triage", case, {"verify_capacity": now}, ttft_p99=before)
+    [end] = [post for post in run.posts if post.kind == "closed"]
+    assert f"first token {before:g} → {after:g}." in end.data["text"]
+    assert ("The cost is high." in end.data["text"]) == is_high
+
+
 async def test_scaling_back_is_asked_about_with_the_load_of_now_and_what_fewer_replicas_would_run() -> None:
     now = {"rotation": {"in_rotation": 5, "ready": 5, "wanted": 5}, "kv_usage": 0.6, "arrivals": 1.5}
     run = await played("kv-cache-oom", "added replicas go again when the cause is gone", {"restore_cause": now})
