@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.outbound.home import QUIET_SECONDS, VIEWED_SECONDS, Seen, home, week
+from bot.adapters.slack.outbound.words import day
 from bot.domain.approvals.grant import Demand
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
@@ -188,6 +189,13 @@ async def test_home_shows_what_waits_for_this_person_and_what_is_open(counter: C
     theirs = await home_of(counter, "U0MO")
     assert "Nothing is waiting for you." in theirs
     assert "KV-cache OOM and preemption thrash" in theirs
+
+
+async def test_home_shows_the_date_of_a_wait_that_may_end_tomorrow(counter: Counter) -> None:
+    asked = waiting()
+    until = asked.requests["R3"].asked_at + 86_400
+    counter.inbound.runs["INC-7"] = waiting(expires_at=until)
+    assert f"by {day(until)}" in (await home_of(counter, "U0ANA")).partition("Open incidents")[0]
 
 
 @pytest.mark.parametrize(

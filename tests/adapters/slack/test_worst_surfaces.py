@@ -106,7 +106,7 @@ def assert_answer(answer: Message | Modal) -> None:
 @pytest.mark.parametrize("many", [0, 1, 100])
 def test_home_holds_a_hundred_incidents(text: str, many: int) -> None:
     every = list(runs(text, many).values())
-    waiting = [Waiting(each.incident_id, text, BEGAN, "https://ok.test/?a=1") for each in every]
+    waiting = [Waiting(each.incident_id, text, BEGAN, BEGAN, "https://ok.test/?a=1") for each in every]
     blocks = list(home(Seen(every, every, halt=HaltWord(text, text)), waiting, now=BEGAN + 900))
     assert problems_of_view({"type": "home", "blocks": blocks}) == []
     assert_harmless(visible(Message("x", tuple(blocks))))

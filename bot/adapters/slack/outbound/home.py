@@ -24,7 +24,7 @@ from bot.adapters.slack.outbound.card import linked, sign_of, standing
 from bot.adapters.slack.outbound.request_message import called
 from bot.adapters.slack.outbound.shown import Pace
 from bot.adapters.slack.outbound.window_line import global_halt_line, window_line
-from bot.adapters.slack.outbound.words import moment, time_of_day
+from bot.adapters.slack.outbound.words import moment, time_beside
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Request, is_asked
 from bot.domain.incidents.run import Question, Run
@@ -54,6 +54,7 @@ class Waiting:
 
     incident_id: str
     what: str
+    asked_at: float
     until: float | None
     link: str = ""
 
@@ -175,10 +176,12 @@ class Homes:
             request, question = run.open_request, run.open_question
             if request is not None and await self._may_approve(user, request, now):
                 link = await self._link(run, request.slot)
-                waiting.append(Waiting(run.incident_id, called(run, request), request.expires_at, link))
+                waiting.append(
+                    Waiting(run.incident_id, called(run, request), request.asked_at, request.expires_at, link)
+                )
             if question is not None and await self._may_answer(user, question, now):
                 link = await self._link(run, question.slot)
-                waiting.append(Waiting(run.incident_id, question.text, question.expires_at, link))
+                waiting.append(Waiting(run.incident_id, question.text, question.asked_at, question.expires_at, link))
         return waiting
 
     async def _may_approve(self, user: str, request: Request, now: float) -> bool:
@@ -246,7 +249,7 @@ def _stands(run: Run) -> str:
 
 
 def _waits(waiting: Waiting) -> str:
-    until = f" by {time_of_day(waiting.until)}" if waiting.until is not None else ""
+    until = f" by {time_beside(waiting.until, waiting.asked_at)}" if waiting.until is not None else ""
     return f"• *{line(waiting.incident_id, 40)}* {linked(line(waiting.what, 300), waiting.link)}{until}"
 
 
