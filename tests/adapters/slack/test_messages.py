@@ -725,6 +725,11 @@ def test_a_flag_and_its_number_are_code_where_they_are_the_change() -> None:
     assert "Set `--max-num-active-seqs 7`, `--watermark 0.05` on llm" in shown
 
 
+def test_an_open_incident_that_began_a_day_ago_says_the_date() -> None:
+    late = run(users="Users wait 9.4 s", users_at=BEGAN + 86_400)
+    assert f"began {day(late.starts_at)}" in str(card(late, links={}).blocks)
+
+
 def test_an_incident_that_no_alert_opened_counts_from_its_opening() -> None:
     assert "From opening to close" in str(last(closed().with_(alerts={})).blocks)
 

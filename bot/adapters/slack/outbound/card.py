@@ -111,7 +111,8 @@ def sign_of(run: Run) -> str:
 
 def _situation(run: Run) -> list[str]:
     """What users feel, when it began, and why: the first lines."""
-    since = f"began {time_of_day(run.starts_at) if run.is_open else day(run.starts_at)}"
+    seen_at = max(run.users_at, run.entered_at)
+    since = f"began {time_beside(run.starts_at, seen_at) if run.is_open else day(run.starts_at)}"
     if run.users:
         # A closed incident is not read again: its last number keeps its time.
         read = f" · read {ago(run.users_at) if run.is_open else day(run.users_at)}" if run.users_at else ""
