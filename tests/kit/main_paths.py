@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from bot.adapters.yaml_playbooks import load_playbook, load_table
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.playbooks.bundle import Bundle
@@ -49,6 +51,21 @@ class Fleet:
         """How long the change takes until so many replicas serve with it."""
         waves = 1 if verb in ("canary", "scale") else math.ceil(replicas / self.at_a_time)
         return waves * self.start_minutes * MINUTE if verb in STARTING else 0.0
+
+
+FLEETS = [
+    pytest.param(Fleet(4, 2), id="4-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(4, 10), id="4-replicas-that-start-in-10-minutes"),
+    pytest.param(Fleet(20, 2), id="20-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(20, 10), id="20-replicas-that-start-in-10-minutes"),
+]
+FLEETS_AND_MINUTES = [
+    pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
+    pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
+    pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
+]
+"""With the minutes within which a change of every replica has to relieve."""
 
 
 @dataclass

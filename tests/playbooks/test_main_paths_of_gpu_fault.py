@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.main_paths import MINUTE, Fleet, cost_of
+from tests.kit.main_paths import FLEETS, MINUTE, Fleet, cost_of
 
 FATAL = "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node"
 CONTAINED = "a contained fault: one more replica first, ours is replaced, and the node stays"
-FLEETS = [
-    pytest.param(Fleet(4, 2), id="4-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(4, 10), id="4-replicas-that-start-in-10-minutes"),
-    pytest.param(Fleet(20, 2), id="20-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(20, 10), id="20-replicas-that-start-in-10-minutes"),
-]
 
 
 @pytest.mark.parametrize("fleet", FLEETS)

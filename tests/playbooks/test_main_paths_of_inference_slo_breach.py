@@ -5,19 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import FLEETS_AND_MINUTES, MINUTE, Cost, Fleet, cost_of
 
 QUEUE = "a queue and a free GPU: one more replica, verified, and the long window trails"
 BATCH = "slow tokens without a free GPU run a smaller batch, tried on a canary"
 REPLICA = "one slow replica at a normal share is replaced"
 MAXIMUM = "an autoscaler at its maximum gets a higher one by request"
 DEPLOY = "a deploy that fits in time is rolled back"
-FLEETS = [
-    pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
-    pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
-]
 
 
 async def main_path(case: str, fleet: Fleet, relieved_by: str) -> Cost:
@@ -33,7 +27,7 @@ async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serve
     assert cost.relief <= fleet.start_minutes + 1
 
 
-@pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
+@pytest.mark.parametrize(("fleet", "minutes"), FLEETS_AND_MINUTES)
 async def test_a_smaller_batch_takes_two_presses_of_one_person_and_relieves_in_time(
     fleet: Fleet, minutes: float
 ) -> None:
@@ -51,7 +45,7 @@ async def test_with_plan_once_a_smaller_batch_takes_one_press(monkeypatch: pytes
     assert cost.relief <= 15
 
 
-@pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
+@pytest.mark.parametrize(("fleet", "minutes"), FLEETS_AND_MINUTES)
 async def test_a_rollback_takes_one_press_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
     cost = await main_path(DEPLOY, fleet, "way_back_choose_rollback")
     assert (cost.presses, cost.people) == (1, 1)

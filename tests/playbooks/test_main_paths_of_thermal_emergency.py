@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.main_paths import MINUTE, Fleet, cost_of
+from tests.kit.main_paths import FLEETS, MINUTE, Fleet, cost_of
 
 NODE = "one hot node: cordon, ours moves away, and the platform team gives it back"
 HALL = "a hot hall: facilities are called, load is shed, and the replica comes back once it is cool"
-FLEETS = [
-    pytest.param(Fleet(4, 2), id="4-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(4, 10), id="4-replicas-that-start-in-10-minutes"),
-    pytest.param(Fleet(20, 2), id="20-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(20, 10), id="20-replicas-that-start-in-10-minutes"),
-]
 
 
 @pytest.mark.parametrize("fleet", FLEETS)

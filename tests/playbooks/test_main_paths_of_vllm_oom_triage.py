@@ -7,24 +7,18 @@ from typing import Any
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import FLEETS_AND_MINUTES, MINUTE, Cost, Fleet, cost_of
 
 BURST = "a burst of long prompts gets fewer tokens a step, and never more than now"
 LEAK = "a leak restarts the replicas with one approval, and adds none"
 NEW_REVISION = "only the new revision crashes: nobody is paged, and it goes back"
-FLEETS = [
-    pytest.param(Fleet(4, 2), 15, id="4-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(4, 10), 60, id="4-replicas-that-start-in-10-minutes"),
-    pytest.param(Fleet(20, 2), 15, id="20-replicas-that-start-in-2-minutes"),
-    pytest.param(Fleet(20, 10), 60, id="20-replicas-that-start-in-10-minutes"),
-]
 
 
 async def main_path(case: str, fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
     return await cost_of("vllm-oom-triage", case, fleet, relieved_by, **given)
 
 
-@pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
+@pytest.mark.parametrize(("fleet", "minutes"), FLEETS_AND_MINUTES)
 async def test_an_edit_takes_two_presses_of_one_person_and_relieves_in_time(fleet: Fleet, minutes: float) -> None:
     cost = await main_path(BURST, fleet, "roll_out_roll_out")
     assert (cost.presses, cost.people) == (2, 1)
@@ -32,7 +26,7 @@ async def test_an_edit_takes_two_presses_of_one_person_and_relieves_in_time(flee
     assert cost.relief <= minutes
 
 
-@pytest.mark.parametrize(("fleet", "minutes"), FLEETS)
+@pytest.mark.parametrize(("fleet", "minutes"), FLEETS_AND_MINUTES)
 @pytest.mark.parametrize(
     ("case", "relieved_by"),
     [pytest.param(LEAK, "leak_restart", id="leak"), pytest.param(NEW_REVISION, "way_back_rollback", id="new-revision")],
