@@ -190,9 +190,9 @@ def _is_listed(pod: Obj, snapshot: ClusterSnapshot) -> bool:
     for_peers = {name_of(service) for service in snapshot.services if _is_for_peers(service)}
     return any(
         dig(endpoint, "targetRef", "uid") == uid_of(pod) and dig(endpoint, "conditions", "ready") is not False
-        for fragment in snapshot.endpoint_slices
-        if labels_of(fragment).get(SERVICE_NAME_LABEL) not in for_peers
-        for endpoint in fragment.get("endpoints") or []
+        for endpoint_slice in snapshot.endpoint_slices
+        if labels_of(endpoint_slice).get(SERVICE_NAME_LABEL) not in for_peers
+        for endpoint in endpoint_slice.get("endpoints") or []
     )
 
 
