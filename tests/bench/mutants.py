@@ -4,6 +4,7 @@
     python -m tests.bench.mutants kv-cache-oom --sample 60
     python -m tests.bench.mutants gpu-fault --states look,drain
     python -m tests.bench.mutants kv-cache-oom --through "a thrash is limited on a canary, rolled out and verified"
+    python -m tests.bench.mutants --main-paths
 
 A mutant is killed when a case that comes through its state deviates, or else when the check refuses the playbook. A
 state of a fragment is mutated in all its includes at once, because it is written once; so is what the options of a
@@ -41,6 +42,7 @@ from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Case
 from bot.flow.rehearse_case import CaseResult, play_case, settings_of
 from tests.bench.mutations import Mutation, mutated, mutations_of
+from tests.kit.main_paths import MAIN_PATHS
 
 JOBS = 2
 WIDTH = 120
@@ -312,6 +314,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="CASE",
         help="only mutants of the states of this case; repeatable",
     )
+    parser.add_argument("--main-paths", action="store_true", help="only mutants of the states of the main paths")
     return parser.parse_args(arguments)
 
 
@@ -320,7 +323,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     only = [name for name in chosen.states.split(",") if name]
     for table in tables_in(map(Path, chosen.playbooks) if chosen.playbooks else [packaged_playbooks()]):
         begun = time.monotonic()
-        for line in lines_of(report(table, only=only, through=chosen.through, sample=chosen.sample)):
+        through = MAIN_PATHS[table.name.removesuffix(TABLE_ENDING)] if chosen.main_paths else chosen.through
+        for line in lines_of(report(table, only=only, through=through, sample=chosen.sample)):
             print(line)
         print(f"  {time.monotonic() - begun:.0f} s")
 

@@ -26,6 +26,42 @@ from bot.flow.rehearse_run import Clock, DryRun
 from bot.flow.route_alerts import opened
 from tests.domain.changes.snapshots import deployment, node, planned, pod, snapshot, template
 
+MAIN_PATHS = {
+    "gpu-fault": (
+        "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node",
+        "a contained fault: one more replica first, ours is replaced, and the node stays",
+    ),
+    "inference-slo-breach": (
+        "a queue and a free GPU: one more replica, verified, and the long window trails",
+        "slow tokens without a free GPU run a smaller batch, tried on a canary",
+        "one slow replica at a normal share is replaced",
+        "an autoscaler at its maximum gets a higher one by request",
+        "a deploy that fits in time is rolled back",
+    ),
+    "kv-cache-oom": (
+        "a thrash is limited on a canary, rolled out and verified",
+        "the emergency set is one rollout without a canary",
+        "a canary that passes the load test is rolled out with its result",
+        "more traffic and a free GPU recommend a replica first",
+        "one replica of four is replaced, after one more came up",
+    ),
+    "kv-compression-no-savings": (
+        "a flag that breached the SLO is taken back first",
+        "scattered survivors free no block, and the method goes",
+        "fp8 that was never set is scored by a Job and rolled out",
+    ),
+    "thermal-emergency": (
+        "one hot node: cordon, ours moves away, and the platform team gives it back",
+        "a hot hall: facilities are called, load is shed, and the replica comes back once it is cool",
+    ),
+    "vllm-oom-triage": (
+        "a burst of long prompts gets fewer tokens a step, and never more than now",
+        "a leak restarts the replicas with one approval, and adds none",
+        "only the new revision crashes: nobody is paged, and it goes back",
+    ),
+}
+"""Playbook to the cases of its table that are its main paths."""
+
 MINUTE = 60.0
 STARTING = ("canary", "scale", "promote", "set_flags", "rollback", "restart")
 """Verbs that start replicas; those before `promote` start one."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.main_paths import FLEETS, MINUTE, Fleet, cost_of
+from tests.kit.main_paths import FLEETS, MAIN_PATHS, MINUTE, Fleet, cost_of
 
-FATAL = "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node"
-CONTAINED = "a contained fault: one more replica first, ours is replaced, and the node stays"
+FATAL, CONTAINED = MAIN_PATHS["gpu-fault"]
 
 
 @pytest.mark.parametrize("fleet", FLEETS)

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_paths import FLEETS_AND_MINUTES, MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import FLEETS_AND_MINUTES, MAIN_PATHS, MINUTE, Cost, Fleet, cost_of
 
-QUEUE = "a queue and a free GPU: one more replica, verified, and the long window trails"
-BATCH = "slow tokens without a free GPU run a smaller batch, tried on a canary"
-REPLICA = "one slow replica at a normal share is replaced"
-MAXIMUM = "an autoscaler at its maximum gets a higher one by request"
-DEPLOY = "a deploy that fits in time is rolled back"
+QUEUE, BATCH, REPLICA, MAXIMUM, DEPLOY = MAIN_PATHS["inference-slo-breach"]
 
 
 async def main_path(case: str, fleet: Fleet, relieved_by: str) -> Cost:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import MAIN_PATHS, MINUTE, Cost, Fleet, cost_of
 
-MAIN = "a thrash is limited on a canary, rolled out and verified"
-EMERGENCY = "the emergency set is one rollout without a canary"
+MAIN, EMERGENCY, TESTED, REPLICA, REPLACE = MAIN_PATHS["kv-cache-oom"]
 
 
 async def main_path(fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
@@ -50,8 +49,7 @@ async def test_the_emergency_set_takes_only_as_long_as_its_rollout(fleet: Fleet,
 
 async def test_a_load_test_costs_one_approval_more_and_nothing_where_nobody_chooses_it() -> None:
     """The choice itself is another press, which is no approval."""
-    tested = "a canary that passes the load test is rolled out with its result"
-    cost = await cost_of("kv-cache-oom", tested, Fleet(4, 2), "roll_out_roll_tested")
+    cost = await cost_of("kv-cache-oom", TESTED, Fleet(4, 2), "roll_out_roll_tested")
     assert (cost.presses, cost.people) == (3, 1)
     main = await main_path(Fleet(4, 2), "roll_out_roll_out", load_test={"found": True, "name": "x", "detail": ""})
     assert (main.presses, main.relief) == (2, (await main_path(Fleet(4, 2), "roll_out_roll_out")).relief)
@@ -73,8 +71,7 @@ async def test_with_plan_once_a_limit_takes_one_press(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("start_minutes", [2, 10])
 async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serves(start_minutes: float) -> None:
-    traffic = {"arrivals_ratio": 2.0, "prompt_ratio": 1.0, "output_ratio": 1.0, "arrivals": 4.0}
-    cost = await main_path(Fleet(4, start_minutes), "relieve_scale_out", traffic=traffic)
+    cost = await cost_of("kv-cache-oom", REPLICA, Fleet(4, start_minutes), "relieve_scale_out")
     assert (cost.presses, cost.people) == (1, 1)
     assert cost.first_message <= MINUTE
     assert cost.relief <= start_minutes + 1
@@ -82,9 +79,6 @@ async def test_one_more_replica_takes_one_press_and_relieves_as_soon_as_it_serve
 
 async def test_replacing_one_bad_replica_takes_two_presses() -> None:
     """One for the replica that comes first, one for taking the bad one out, which covers ending it once it is empty."""
-    bad = {"a": 2.8, "b": 0.0, "c": 0.0, "d": 0.0}
-    cost = await main_path(
-        Fleet(4, 2), "replace_evict", at={"another": {"thrash_by_replica": {"a": 0.0}}}, thrash_by_replica=bad
-    )
+    cost = await cost_of("kv-cache-oom", REPLACE, Fleet(4, 2), "replace_evict")
     assert (cost.presses, cost.people) == (2, 1)
     assert cost.relief <= 5

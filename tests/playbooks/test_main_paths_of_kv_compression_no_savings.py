@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.main_paths import MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import MAIN_PATHS, MINUTE, Cost, Fleet, cost_of
 
-LATE = "a flag that breached the SLO is taken back first"
-SCATTERED = "scattered survivors free no block, and the method goes"
-NEVER_SET = "fp8 that was never set is scored by a Job and rolled out"
+LATE, SCATTERED, NEVER_SET = MAIN_PATHS["kv-compression-no-savings"]
 FLEETS = pytest.mark.parametrize(
     ("fleet", "minutes"),
     [

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.main_paths import FLEETS, MINUTE, Fleet, cost_of
+from tests.kit.main_paths import FLEETS, MAIN_PATHS, MINUTE, Fleet, cost_of
 
-NODE = "one hot node: cordon, ours moves away, and the platform team gives it back"
-HALL = "a hot hall: facilities are called, load is shed, and the replica comes back once it is cool"
+NODE, HALL = MAIN_PATHS["thermal-emergency"]
 
 
 @pytest.mark.parametrize("fleet", FLEETS)

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from bot.flow import rehearse_run
-from tests.kit.main_paths import FLEETS_AND_MINUTES, MINUTE, Cost, Fleet, cost_of
+from tests.kit.main_paths import FLEETS_AND_MINUTES, MAIN_PATHS, MINUTE, Cost, Fleet, cost_of
 
-BURST = "a burst of long prompts gets fewer tokens a step, and never more than now"
-LEAK = "a leak restarts the replicas with one approval, and adds none"
-NEW_REVISION = "only the new revision crashes: nobody is paged, and it goes back"
+BURST, LEAK, NEW_REVISION = MAIN_PATHS["vllm-oom-triage"]
 
 
 async def main_path(case: str, fleet: Fleet, relieved_by: str, **given: Any) -> Cost:
