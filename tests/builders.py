@@ -10,7 +10,7 @@ from bot.domain.approvals.rules import ApprovalRules
 from bot.domain.changes.plan import Call, Difference, LedgerEntry, Plan
 from bot.domain.cluster.objects import ObjectRef
 from bot.domain.incidents.machine import Rules
-from bot.domain.incidents.run import Findings, Run
+from bot.domain.incidents.run import Findings, Run, Visit
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
@@ -148,7 +148,7 @@ def request(**fields: Any) -> Request:
 
 
 def run(**fields: Any) -> Run:
-    """Fields of a run; those of its findings may be given beside them."""
+    """Fields of a run; those of its visit and of its findings may be given beside them."""
     defaults: dict[str, Any] = {
         "incident_id": "INC-1",
         "target": TARGET,
@@ -157,12 +157,14 @@ def run(**fields: Any) -> Run:
         "starts_at": START - 60,
         "playbook": "test",
         "digest": "d1",
-        "at_state": "look",
-        "state": "look",
-        "visit": 0,
-        "entered_at": START,
     }
-    return Run(**(defaults | nested(fields)))
+    first = Visit(number=0, state="look", machine_state="look", entered_at=START)
+    return Run(**(defaults | nested(fields, first, Findings())))
+
+
+def in_visit(run: Run, **fields: Any) -> Run:
+    """The run with these fields of its visit."""
+    return run.with_(visit=run.visit.model_copy(update=fields))
 
 
 def bundle(source: str = "playbook", digest: str = "d1") -> Bundle:
@@ -172,8 +174,12 @@ def bundle(source: str = "playbook", digest: str = "d1") -> Bundle:
     return made
 
 
-def nested(fields: dict[str, Any], findings: Findings | None = None) -> dict[str, Any]:
-    """With the fields of findings put into `findings`."""
-    known = {name: fields[name] for name in Findings.model_fields if name in fields}
-    rest = {name: value for name, value in fields.items() if name not in known}
-    return rest | {"findings": (findings or Findings()).model_copy(update=known)} if known else rest
+def nested(fields: dict[str, Any], visit: Visit, findings: Findings) -> dict[str, Any]:
+    """With the fields of a visit and of findings put where they belong."""
+    parts = {"visit": visit, "findings": findings}
+    names = {part: [name for name in type(value).model_fields if name in fields] for part, value in parts.items()}
+    moved = {
+        part: parts[part].model_copy(update={name: fields[name] for name in found}) for part, found in names.items()
+    }
+    rest = {name: value for name, value in fields.items() if name not in [*names["visit"], *names["findings"]]}
+    return moved | rest

@@ -107,7 +107,11 @@ def result_lines(found: Rehearsed, zero: float) -> Iterator[str]:
         yield f"proposed at {made.at - zero:.1f} s in '{made.state}': {made.verb} {made.arguments or ''}".rstrip()
     if not found.proposed:
         yield "proposed: nothing"
-    yield f"ended: {found.run.ending}" if not found.run.is_open else f"stopped in '{found.run.state}': {found.stopped}"
+    yield (
+        f"ended: {found.run.ending}"
+        if not found.run.is_open
+        else f"stopped in '{found.run.visit.state}': {found.stopped}"
+    )
 
 
 def ask_in_the_terminal(question: Question) -> str | None:

@@ -10,7 +10,7 @@ import structlog
 from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import AlertChanged, Commanded, Due, Event
 from bot.domain.incidents.machine import Decision, Rules, advance, set_aside, without_playbook
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Run, TimelineHead
 from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunError
 from bot.domain.kernel.timeline import Entry, chain
 from bot.domain.playbooks.bundle import Bundle
@@ -89,7 +89,7 @@ class AdvanceRun:
     async def _append_overdue(self, run: Run, now: float) -> bool:
         """Turns deadlines that have passed into events; the id makes each count once."""
         due = [
-            Due(event_id=f"due/{run.visit}/{name}/{at}", deadline=name, due_at=at)
+            Due(event_id=f"due/{run.visit.number}/{name}/{at}", deadline=name, due_at=at)
             for name, at in sorted(run.deadlines.items(), key=lambda item: item[1])
             if at <= now
         ]
@@ -132,13 +132,11 @@ class AdvanceRun:
             effects |= {effect.effect_id: effect for effect in decision.effects}
         if not consumed:
             return (), None
-        chained = chain(entries, head=run.timeline_head, length=run.timeline_length)
-        moved = moved.with_(
-            version=run.version + 1,
-            timeline_head=chained[-1].hash if chained else run.timeline_head,
-            timeline_length=run.timeline_length + len(chained),
-        )
-        live = tuple(e for e in effects.values() if e.visit is None or e.visit == moved.visit)
+        chained = chain(entries, head=run.timeline.hash, length=run.timeline.length)
+        if chained:
+            moved = moved.with_(timeline=TimelineHead(hash=chained[-1].hash, length=run.timeline.length + len(chained)))
+        moved = moved.with_(version=run.version + 1)
+        live = tuple(e for e in effects.values() if e.visit is None or e.visit == moved.visit.number)
         return live, await self._store.commit(moved, consumed=consumed, entries=chained, effects=live)
 
     async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
@@ -171,6 +169,6 @@ def _still_taken(before: Mapping[str, Owed], committed: Committed) -> dict[str, 
     kept = {
         effect_id: replace(owed, run=run, taken_at=now)
         for effect_id, owed in before.items()
-        if owed.effect.visit in (None, run.visit)
+        if owed.effect.visit in (None, run.visit.number)
     }
     return kept | {owed.effect.effect_id: owed for owed in committed.taken}

@@ -100,7 +100,7 @@ def _believed(run: Run, waiting: Sequence[Event]) -> tuple[_Halt, str]:
     if newest is not None:
         return (_Halt(newest.user, newest.to == ALL) if newest.command == "halt" else NOT_HALTED), newest.event_id
     stopped = STOPPED if run.change is not None and run.change.halted else ""
-    return _Halt(run.halted_by or stopped, run.halted_with_all), str(run.version)
+    return _Halt(run.halt.by if run.halt else stopped, run.is_halted_with_all), str(run.version)
 
 
 def _correction(run: Run, believed: tuple[_Halt, str], halts: Mapping[str, str], word: HaltWord) -> Event | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.domain.incidents.event import OpenedByHand
-from bot.domain.incidents.run import Run, parked_incident
+from bot.domain.incidents.run import Run, before_start, parked_incident
 from bot.domain.kernel.errors import OpeningError
 from bot.domain.kernel.form import Answer, FormField, answers, problems
 from bot.domain.kernel.target import Target
@@ -91,8 +91,5 @@ def begun(incident_id: str, opening: Opening, bundle: Bundle, *, at: float) -> R
         starts_at=at,
         playbook=playbook.name,
         digest=bundle.digest,
-        at_state=playbook.machine.entry(playbook.start),
-        state=playbook.start,
-        visit=0,
-        entered_at=at,
+        visit=before_start(playbook, at=at),
     )

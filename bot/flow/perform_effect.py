@@ -184,4 +184,4 @@ def _performed(settled: Settled, *, is_news: bool = False) -> Performed:
 
 
 def _is_void(run: Run, effect: Effect) -> bool:
-    return effect.visit is not None and effect.visit != run.visit
+    return effect.visit is not None and effect.visit != run.visit.number

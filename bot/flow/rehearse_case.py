@@ -158,10 +158,10 @@ class AsWritten:
 
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
         run = self._run
-        given = given_at(self._written, run.state, times_in(run)) if run else self._written.given
+        given = given_at(self._written, run.visit.state, times_in(run)) if run else self._written.given
         missing = tuple(name for name in wanted if given.get(name) is None)
         if run is not None and missing:
-            self.missing[run.state] = missing
+            self.missing[run.visit.state] = missing
         return {name: reading_of(name, spec, given.get(name), at=self._clock.now) for name, spec in wanted.items()}
 
     async def sample(self, context: ReadContext) -> None:
@@ -201,13 +201,13 @@ class AsWritten:
         return nth(self._written.diverts.get(next(without_return, "")), 1)
 
     def change(self, run: Run) -> str:
-        return nth(self._written.changes.get(run.state), times_in(run)) or "done"
+        return nth(self._written.changes.get(run.visit.state), times_in(run)) or "done"
 
     def came_back(self, run: Run) -> Mapping[str, float | bool | str]:
-        return self._written.results.get(run.state, {})
+        return self._written.results.get(run.visit.state, {})
 
     def verdict(self, run: Run) -> str:
-        return nth(self._written.watches.get(run.state), times_in(run)) or ""
+        return nth(self._written.watches.get(run.visit.state), times_in(run)) or ""
 
     def still_the_same(self, run: Run) -> bool:
         return True
@@ -215,4 +215,4 @@ class AsWritten:
 
 def times_in(run: Run) -> int:
     """How often the run has entered the state that it is in."""
-    return max(run.findings.path.count(run.state), 1)
+    return max(run.findings.path.count(run.visit.state), 1)

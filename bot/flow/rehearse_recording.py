@@ -50,7 +50,7 @@ class OverRecording(AsWritten):
 
     async def read(self, wanted: Mapping[str, SignalSpec], context: ReadContext) -> Mapping[str, Reading]:
         run = self._run
-        given = given_at(self._written, run.state, times_in(run)) if run else {}
+        given = given_at(self._written, run.visit.state, times_in(run)) if run else {}
         written = await super().read({name: spec for name, spec in wanted.items() if name in given}, context)
         rest = {name: spec for name, spec in wanted.items() if name not in given}
         return {**await self._recorded.read(rest, context), **written}

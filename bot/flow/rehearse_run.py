@@ -156,14 +156,14 @@ class DryRun:
             "apply_step": self._applied,
             "judge_press": JudgeHandler(Everybody()),
             "show_in_slack": self._shown,
-            "tell": self._notified,
+            "notify": self._notified,
         }
 
     async def play(self, opening: AlertChanged | OpenedByHand) -> Rehearsed:
         self._happens(opening)
         stopped = ""
         while self.run.is_open and not stopped:
-            if self.run.visit > MAX_VISITS:
+            if self.run.visit.number > MAX_VISITS:
                 stopped = f"it goes round: {' → '.join(self.run.findings.path[-6:])}"
                 break
             due = min(self._owed.values(), default=None)
@@ -172,7 +172,7 @@ class DryRun:
             else:
                 stopped = self._people_or_time(due)
             if self.run.parked is not None and self.run.parked.unanswered:
-                stopped = stopped or f"nobody answers, and it is parked in '{self.run.state}'"
+                stopped = stopped or f"nobody answers, and it is parked in '{self.run.visit.state}'"
             if self._clock.now > self._until and self.run.is_open:
                 stopped = stopped or "the recording ends here"
         return Rehearsed(self.run, tuple(self._entries), tuple(self._proposed), stopped)
@@ -196,7 +196,7 @@ class DryRun:
 
     def _rules(self) -> Rules:
         """Nothing is announced where people refuse or do not answer: with four eyes they are always asked."""
-        is_change = isinstance(self._bundle.playbooks[self.run.playbook].state(self.run.state), ChangeState)
+        is_change = isinstance(self._bundle.playbooks[self.run.playbook].state(self.run.visit.state), ChangeState)
         says_no = is_change and self._outcome(self.run) in ("refused", "expired")
         return RULES.model_copy(update={"approvals": ALL_ASKED}) if says_no else RULES
 
@@ -207,7 +207,7 @@ class DryRun:
     async def _perform(self, due: _Due) -> None:
         effect = due.effect
         del self._owed[effect.effect_id]
-        if effect.visit is not None and effect.visit != self.run.visit:
+        if effect.visit is not None and effect.visit != self.run.visit.number:
             return
         handler = self._handlers.get(effect.kind)
         if handler is None:  # leases and files: there is nothing to release and nowhere to upload
@@ -239,7 +239,7 @@ class DryRun:
         elif deadlines:
             at, name = deadlines[0]
             self._clock.now = max(at, self._clock.now)
-            self._happens(Due(event_id=f"due/{self.run.visit}/{name}", deadline=name, due_at=at))
+            self._happens(Due(event_id=f"due/{self.run.visit.number}/{name}", deadline=name, due_at=at))
         else:
             return "nothing happens any more, and nothing expires"
         return ""
@@ -283,7 +283,7 @@ class DryRun:
         watch = self.run.watch
         if not isinstance(result, Later) or watch is None or not self._met.still_the_same(context.run):
             return result
-        if not self._samples.holds(context.run.visit):
+        if not self._samples.holds(context.run.visit.number):
             # A condition that does not hold now will not hold by waiting.
             return replace(result, after_seconds=max(watch.until - self._clock.now, 0.0))
         return replace(
@@ -293,13 +293,13 @@ class DryRun:
     async def _seconds_until_held(self, run: Run, state: str, every: float, watch: ActiveWatch) -> float:
         """Returns the seconds until a condition has held long enough; keeps the samples until then: all are equal."""
         playbook = await self._playbook_of(run)
-        written, samples = playbook.state(state), self._samples.of(run.visit)
+        written, samples = playbook.state(state), self._samples.of(run.visit.number)
         if not isinstance(written, WatchState) or len(samples) < SAMPLES_THAT_AGREE:
             return every
         now, left = self._clock.now, playbook.seconds(written.for_) - held_seconds(samples, every)
         count = math.ceil(min(left, watch.until - now) / every)
         for number in range(1, count):
-            self._samples.keep(run.visit, replace(samples[-1], at=now + number * every))
+            self._samples.keep(run.visit.number, replace(samples[-1], at=now + number * every))
         return max(count, 1) * every
 
     async def _given_verdict(self, context: EffectContext, effect: WatchSignals, verdict: str) -> Done:
@@ -340,7 +340,7 @@ class DryRun:
         self, run: Run, verb: str, arguments: Mapping[str, Any], beside: Sequence[Alternative] = ()
     ) -> PlanResult:
         possible = tuple(each.key for each in beside if not each.why_not)
-        self._proposed.append(Proposed(run.state, verb, dict(arguments), self._clock.now, possible))
+        self._proposed.append(Proposed(run.visit.state, verb, dict(arguments), self._clock.now, possible))
         return PlanResult(outcome="planned", plan=stub_plan(verb, arguments, run))
 
     def _outcome(self, run: Run) -> str:

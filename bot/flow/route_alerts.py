@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
-from bot.domain.incidents.run import Offer, Run, parked_incident
+from bot.domain.incidents.run import Offer, Run, before_start, parked_incident
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import (
     ClusterError,
@@ -431,8 +431,5 @@ def opened(incident_id: str, alert: Alert, target: Target, bundle: Bundle) -> Ru
         starts_at=min(alert.starts_at.timestamp(), alert.received_at),
         playbook=playbook.name,
         digest=bundle.digest,
-        at_state=playbook.machine.entry(playbook.start),
-        state=playbook.start,
-        visit=0,
-        entered_at=alert.received_at,
+        visit=before_start(playbook, at=alert.received_at),
     )

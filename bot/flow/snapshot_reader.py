@@ -40,7 +40,7 @@ def context_of(run: Run, settings: dict[str, Value], *, shares_lists: bool = Fal
         moments=Moments(run),
         alerts=tuple(run.alerts.values()),
         handed_out=run.findings.handed_out,
-        entered_at=run.entered_at,
+        entered_at=run.visit.entered_at,
         shares_lists=shares_lists,
     )
 

@@ -403,7 +403,7 @@ def play_demo(cell: Cell) -> Outcome:
 
             def closed() -> Run | None:
                 run = stage.run()
-                disturber.happened(run.timeline_length if run else 0)
+                disturber.happened(run.timeline.length if run else 0)
                 return run if run and not run.is_open else None
 
             run = stage.pressing_until(closed, "the incident is closed", 400)

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 import redis
 
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Run, TimelineHead
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.timeline import GENESIS
 from bot.sandbox import demo, valkey
 from tests import processes
@@ -69,12 +70,12 @@ class Surroundings:
             stored = client.get("{bot}:run:" + incident_id)
             if stored is None:
                 raise BenchError(f"{incident_id} is not stored")
-            pattern = Run.model_validate_json(stored)
+            pattern = StoredForm().run(stored)
             crowd = [_like(pattern, number) for number in range(count)]
             for start in range(0, count, CROWD_AT_A_TIME):
                 with client.pipeline(transaction=False) as several:
                     for run in crowd[start : start + CROWD_AT_A_TIME]:
-                        several.set("{bot}:run:" + run.incident_id, run.model_dump_json())
+                        several.set("{bot}:run:" + run.incident_id, StoredForm().text(run))
                         several.hset("{bot}:open", run.target.key, run.incident_id)
                         several.zadd("{bot}:incidents", {run.incident_id: run.opened_at})
                     several.execute()
@@ -123,9 +124,10 @@ def _by_name(cards: Sequence[Card], names: Sequence[str]) -> dict[str, list[Card
 def _like(pattern: Run, number: int) -> Run:
     """It is open, in a question that nobody put: nothing waits or is due in it."""
     target = pattern.target.model_copy(update={"name": f"crowd-{number:04d}"})
+    visit = pattern.visit.model_copy(update={"state": OPEN_STATE, "machine_state": OPEN_STATE})
     return pattern.with_(
         incident_id=f"INC-{CROWD_FROM + number}", target=target, deadlines={}, closed_at=None, ending="",
-        state=OPEN_STATE, at_state=OPEN_STATE, timeline_head=GENESIS, timeline_length=0,
+        visit=visit, timeline=TimelineHead(hash=GENESIS, length=0),
     )  # fmt: skip
 
 

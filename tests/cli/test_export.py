@@ -15,6 +15,7 @@ from bot.adapters.redis.samples import RedisSamples
 from bot.adapters.redis.store import RedisStore
 from bot.cli.failures import CommandError
 from bot.cli.printed import as_pdf
+from bot.domain.incidents.run import TimelineHead
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.reports import html
@@ -43,7 +44,7 @@ def sampled(redis_server: valkey.Embedded, tag: str) -> dict[str, str]:
         (entry,) = await store.intake(1)
         assert await store.route(entry, run, "opens", bundle=BUNDLE)
         entries = chain([Entry(kind="opened", at=now - 1200, text="opened")], head=GENESIS, length=0)
-        moved = run.with_(version=run.version + 1, timeline_head=entries[-1].hash, timeline_length=len(entries))
+        moved = run.with_(version=run.version + 1, timeline=TimelineHead(hash=entries[-1].hash, length=len(entries)))
         await store.commit(moved, consumed=1, entries=entries, effects=())
         for after in range(0, 1200, 5):
             ranks = {"0": {"kv_cache_usage_perc": 0.97}}
@@ -83,10 +84,10 @@ def test_a_page_needs_no_settings_but_those_of_redis(
         run = await store.load("INC-1")
         assert run is not None
         ended = Entry(kind="closed", at=time.time(), text="closed: fixed", data={"ending": "fixed"})
-        entries = chain([ended], head=run.timeline_head, length=run.timeline_length)
+        entries = chain([ended], head=run.timeline.hash, length=run.timeline.length)
         moved = run.with_(
             version=run.version + 1, closed_at=ended.at, ending="fixed",
-            timeline_head=entries[-1].hash, timeline_length=run.timeline_length + 1,
+            timeline=TimelineHead(hash=entries[-1].hash, length=run.timeline.length + 1),
         )  # fmt: skip
         await store.commit(moved, consumed=0, entries=entries, effects=())
         await connection.close()

@@ -15,6 +15,8 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.slack.client import web_client, web_session
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
+from bot.domain.incidents.run import TimelineHead
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.sandbox import valkey
 from tests import builders
@@ -84,7 +86,7 @@ class World:
         (waits,) = await store.intake(1)
         run = builders.run(incident_id=INCIDENT)
         assert await store.route(waits, run, "opens", bundle=builders.bundle())
-        moved = run.with_(version=1, timeline_head=entries[-1].hash, timeline_length=len(entries))
+        moved = run.with_(version=1, timeline=TimelineHead(hash=entries[-1].hash, length=len(entries)))
         await store.commit(moved, consumed=1, entries=entries, effects=())
         await connection.close()
 
@@ -97,8 +99,8 @@ class World:
         if head:
             run = await RedisStore(connection, owner="a test").load(INCIDENT)
             assert run is not None
-            forged = run.with_(timeline_head=entries[-1].hash, timeline_length=len(entries))
-            await connection.ask(connection.client.set(connection.key("run", INCIDENT), forged.model_dump_json()))
+            forged = run.with_(timeline=TimelineHead(hash=entries[-1].hash, length=len(entries)))
+            await connection.ask(connection.client.set(connection.key("run", INCIDENT), StoredForm().text(forged)))
         await connection.close()
 
     def export(self, folder: Path) -> Path:

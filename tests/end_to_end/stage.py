@@ -118,7 +118,7 @@ class Stage:
 
     def state(self, incident_id: str = FIRST) -> str:
         run = self.run(incident_id)
-        return run.state if run else ""
+        return run.visit.state if run else ""
 
     def closed_run(self, incident_id: str = FIRST) -> Run | None:
         run = self.run(incident_id)
@@ -166,7 +166,7 @@ class Stage:
     def describe(self) -> str:
         """Where everything stands, for the message of a test that waited in vain."""
         run = self.run()
-        where = f"{run.incident_id} in '{run.at_state}'" if run else "no incident"
+        where = f"{run.incident_id} in '{run.visit.machine_state}'" if run else "no incident"
         tail = [f"{item.entry.kind}: {item.entry.text[:160]}" for item in self.timeline()[-40:]] if run else []
         return "\n  ".join([f"{where}; pressed: {self.actions[-2:]}", *tail])
 

@@ -80,7 +80,7 @@ def is_half_way(world: Stage) -> bool:
 def crash_during_the_watch(world: Stage) -> None:
     def watches() -> bool:
         run = world.run()
-        return run is not None and run.state == "verify_calm" and run.watch is not None
+        return run is not None and run.visit.state == "verify_calm" and run.watch is not None
 
     world.pressing_until(watches, "the fleet is verified", 120)
     world.world.family.kill("bot")

@@ -1,6 +1,6 @@
 """Branches of the runbook kv-cache-oom without a thrash, in the sandbox world, to their ends.
 
-Real engines' pages, a real API and a real bot; the main ways are in test_demo.py.
+Real engines' pages, a real API and a real bot; the main paths are in test_demo.py.
 """
 
 from __future__ import annotations

@@ -430,7 +430,7 @@ async def _where(scene: Scene) -> str:
     if run is None:
         return "no incident"
     newest = "\n  ".join((await timeline_text(scene)).splitlines()[-12:])
-    return f"at {run.at_state}, left {await scene.left()}; the timeline ends\n  {newest}"
+    return f"at {run.visit.machine_state}, left {await scene.left()}; the timeline ends\n  {newest}"
 
 
 def quiet_about_crashes(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

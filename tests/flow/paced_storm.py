@@ -20,7 +20,8 @@ from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.pace import slack_paces
 from bot.adapters.slack.outbound.shown import Shown
 from bot.adapters.slack.outbound.summary import Summary
-from bot.domain.incidents.run import Post, Question, Run
+from bot.domain.incidents.run import InSlack, Post, Question, Run
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.errors import MessengerError
 from bot.sandbox.slack.arguments import Arguments
 from bot.sandbox.slack.errors import ApiError
@@ -95,7 +96,7 @@ class Storm:
     _due: list[tuple[float, str]] = field(default_factory=list)
 
     async def opens(self, run: Run, at: float) -> None:
-        await self.redis.client.set(self.redis.key("run", run.incident_id), run.model_dump_json())
+        await self.redis.client.set(self.redis.key("run", run.incident_id), StoredForm().text(run))
         self.runs[run.incident_id] = run
         heapq.heappush(self._due, (at, run.incident_id))
 
@@ -120,7 +121,7 @@ class Storm:
             return
         if events:
             self.carded_at.setdefault(incident_id, self.time.now())
-            self.runs[incident_id] = self.runs[incident_id].with_(card_posted=True)
+            self.runs[incident_id] = self.runs[incident_id].with_(in_slack=InSlack(card_posted=True))
             heapq.heappush(self._due, (self.time.now(), incident_id))
 
     def messages(self, slot: str) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from bot.domain.incidents.event import (
     Watched,
 )
 from bot.domain.incidents.machine import Decision, Rules, advance
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Run, before_start
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.signals.signal import Reading
@@ -248,7 +248,7 @@ class History:
         self.owed: dict[str, Effect] = {}
         self.received: set[str] = set()
         self.run = builders.run(
-            playbook=PLAYBOOK.name, digest=BUNDLE.digest, at_state=PLAYBOOK.machine.entry("look"), state="look",
+            playbook=PLAYBOOK.name, digest=BUNDLE.digest, visit=before_start(PLAYBOOK, at=builders.START),
             severity=self.rng.choice(["page", "page", "ticket"]),
         )  # fmt: skip
         self.number = 0
@@ -289,7 +289,7 @@ class History:
             if request.policy.announced and request.request_id not in self.memory.announced:
                 self._is_announced(request)
         self.owed |= {effect.effect_id: effect for effect in decision.effects if effect.kind in PERFORMED}
-        self.owed = {name: e for name, e in self.owed.items() if e.visit is None or e.visit == self.run.visit}
+        self.owed = {name: e for name, e in self.owed.items() if e.visit is None or e.visit == self.run.visit.number}
 
     def _is_announced(self, request: Request) -> None:
         self.memory.announced.append(request.request_id)
@@ -303,7 +303,7 @@ class History:
     def _open(self) -> None:
         self.happens(AlertChanged(event_id=self._id(), alert=builders.alert()))
         usage = {"usage": Reading(name="usage", value=0.95, at=self.at)}
-        self.happens(SignalsRead(event_id=self._id(), effect_id=f"v{self.run.visit}/read", readings=usage))
+        self.happens(SignalsRead(event_id=self._id(), effect_id=f"v{self.run.visit.number}/read", readings=usage))
 
     # --- what may happen ----------------------------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class History:
         elif self.run.open_question is not None:
             self.answers()
         elif self.run.watch is not None:
-            name = f"v{self.run.visit}/watch"
+            name = f"v{self.run.visit.number}/watch"
             self.happens(Watched(event_id=self._id(), effect_id=name, verdict="not_held"))
         elif change is not None or self.owed:
             self.perform()

@@ -10,7 +10,7 @@ import pytest
 from bot.adapters.redis.claims import BreakerLimits
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import Commanded, StepSettled
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Halt, Run
 from bot.flow.handlers.apply import PATIENCE_SECONDS, what_changed
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.storage import Owed
@@ -86,7 +86,7 @@ async def test_after_a_halt_of_all_is_lifted_the_run_names_who_halted_it_by_itse
     await bot.turn()
     run = await scene.run()
     assert run is not None
-    assert run.halted_by == "U0ANA"
+    assert run.halt == Halt(by="U0ANA")
 
 
 def is_halted(run: Run) -> bool:
@@ -138,7 +138,7 @@ async def test_an_open_breaker_lets_no_further_change_pass(scene: Scene, bot: Bo
         await bot.claims.claim(OTHER, call, workload_key=WORKLOAD, lease_keys=[], disruption=call)
     run = await approved(scene, bot, is_asked_what_next, "asked what next")
     assert scene.cluster.sent == []
-    assert run.state == "cap"
+    assert run.visit.state == "cap"
     assert "the breaker is open" in (run.open_question.text if run.open_question else "")
 
 

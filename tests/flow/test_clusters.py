@@ -66,7 +66,7 @@ async def test_the_signals_of_its_incidents_are_unknown_with_the_reason(scene: S
     bot = Bot(scene, "one")
     run = await until(scene, bot, lambda run: run.open_question is not None, "asked")
     moved = run.with_(target=run.target.model_copy(update={"cluster": "gone"}))
-    effect = ReadSignals(effect_id="read", visit=moved.visit, state=moved.state, names=())
+    effect = ReadSignals(effect_id="read", visit=moved.visit.number, state=moved.visit.state, names=())
     context = EffectContext(moved, Owed(moved.incident_id, effect, 0, ""), scene.time.now())
     done = await bot.runtime.handlers[ReadSignals](context, effect)
     assert isinstance(done, Done)

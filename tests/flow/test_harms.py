@@ -427,7 +427,7 @@ async def test_5_a_resolved_alert_alone_takes_nothing_back(scene: Scene, bot: Bo
     run = await scene.run()
     assert run is not None
     assert run.alerts_resolved_at is not None
-    assert (run.is_open, run.state, scene.cluster.sent) == (True, "cap", [])
+    assert (run.is_open, run.visit.state, scene.cluster.sent) == (True, "cap", [])
 
 
 @pytest.mark.parametrize("name", ["kv-cache-oom", "inference-slo-breach"])
@@ -900,7 +900,7 @@ def requested(tmp_path: Path, playbook: str, *, four_eyes: bool = False) -> Requ
     run = opened("INC-1", builders.alert(), builders.TARGET, bundle)
     run = advance(run, AlertChanged(event_id="a", alert=builders.alert()), bundle, rules).run
     plan = planned("set_flags", {"edits": [{"flag": "--max-model-len", "value": 1024}]}, snapshot())
-    effect = f"v{run.visit}/plan"
+    effect = f"v{run.visit.number}/plan"
     planned_event = Planned(event_id=effect, effect_id=effect, result=PlanResult(outcome="planned", plan=plan))
     request = advance(run, planned_event, bundle, rules).run.open_request
     assert request is not None

@@ -79,7 +79,9 @@ async def applied(writer: Writer, claims: Claims, *, replicas: int) -> Done | La
     assert run.change is not None
     effect = ApplyStep(effect_id="v/apply", request_id=run.change.request_id, step=1)
     owed: Any = Owed.__new__(Owed)
-    return await applier(writer, claims, replicas)(EffectContext(run=run, owed=owed, now=run.entered_at + 20), effect)
+    return await applier(writer, claims, replicas)(
+        EffectContext(run=run, owed=owed, now=run.visit.entered_at + 20), effect
+    )
 
 
 def settled(outcome: Done | Later) -> StepSettled:

@@ -9,7 +9,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.event import ALL, Commanded
-from bot.domain.incidents.run import ActiveChange
+from bot.domain.incidents.run import ActiveChange, Halt
 from bot.flow.keep_halts import AT_A_TIME, CHECKS_PER_INCIDENT, KeepHalts
 from bot.flow.receive_input import ReceiveInput
 from tests import builders
@@ -117,9 +117,9 @@ async def test_an_incident_that_opens_while_everything_is_halted_says_so(
 
 def test_resuming_one_incident_while_everything_is_halted_does_not_make_its_card_say_otherwise() -> None:
     story = Story().asked().says("halt", user="ben", to=ALL).says("resume")
-    assert (story.run.halted_by, story.run.halted_with_all) == ("ben", True)
+    assert story.run.halt == Halt(by="ben", with_all=True)
     assert "/incident resume all" in str(story.run.posts[-1].data)
-    assert story.says("resume", user="ben", to=ALL).run.halted_by == ""
+    assert story.says("resume", user="ben", to=ALL).run.halt is None
 
 
 async def test_a_halt_of_all_is_one_write_and_reaches_incidents_a_bounded_number_a_round(
@@ -174,7 +174,7 @@ async def test_a_halt_of_one_incident_looks_at_no_other(
         await halts.once()
     run = await store.load("INC-2")
     assert run is not None
-    differing = run.with_(version=1, halted_by="nobody")
+    differing = run.with_(version=1, halt=Halt(by="nobody"))
     await store.commit(differing, consumed=1, entries=(), effects=())
     await hear.command(command("halt"), "INC-1")
     await halts.once()
@@ -209,7 +209,7 @@ async def test_a_call_that_was_stopped_before_its_run_received_the_halt_goes_on_
 def test_a_halt_that_is_notified_twice_stands_on_the_timeline_once() -> None:
     story = Story().asked().says("halt").says("halt").says("resume").says("resume")
     assert [len(story.texts(kind)) for kind in ("halt", "resume")] == [1, 1]
-    assert story.run.halted_by == ""
+    assert story.run.halt is None
 
 
 def test_a_press_may_be_received_before_the_bot_learns_that_its_message_stands() -> None:

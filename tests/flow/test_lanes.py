@@ -74,7 +74,9 @@ class World:
         (entry,) = await self.store.intake(10)
         run = builders.run(incident_id=incident, target=target)
         assert await self.store.route(entry, run, "opens", bundle=builders.bundle())
-        await self.store.commit(run.with_(version=1, visit=1), consumed=1, entries=(), effects=[effect])
+        await self.store.commit(
+            builders.in_visit(run.with_(version=1), number=1), consumed=1, entries=(), effects=[effect]
+        )
         self.wake.effect(incident, effect.effect_id, effect.lane)
 
     async def stuck_on(self, effect: Effect) -> None:

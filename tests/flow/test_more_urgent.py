@@ -58,7 +58,7 @@ async def test_an_xid_takes_over_while_a_request_waits_and_calls_people(days: Da
     assert request is not None
     await days.arrives(xid(days))
     run = await days.run()
-    assert (run.playbook, run.state, run.requests[request.request_id].status) == ("urgent", "faulty", "withdrawn")
+    assert (run.playbook, run.visit.state, run.requests[request.request_id].status) == ("urgent", "faulty", "withdrawn")
     assert await days.incidents() == ["INC-1"], "in the same incident, with its timeline and undo"
     assert (
         "GPUFatalXID: 'A GPU is faulty' is more urgent and takes over from 'Long waits'."
@@ -75,7 +75,7 @@ async def test_the_thrash_is_taken_up_again_after_the_fault(days: Days) -> None:
     await days.arrives(xid(days))
     await days.answers("INC-1", "none")
     run = await days.run()
-    assert (run.playbook, run.state, run.is_open) == ("parked", "people", True)
+    assert (run.playbook, run.visit.state, run.is_open) == ("parked", "people", True)
 
 
 async def test_while_the_fault_waits_for_a_ticket_the_thrash_has_a_fresh_incident(days: Days) -> None:
@@ -139,5 +139,5 @@ async def test_a_bot_that_dies_meanwhile_takes_over_once(client: aioredis.Redis,
         days, died = await _crashing(client, f"{tag}-{number}-{side}", (number, side))
         run = await days.run()
         assert died
-        assert (run.playbook, run.state, run.diverts) == ("urgent", "faulty", 1), number
+        assert (run.playbook, run.visit.state, run.diverts) == ("urgent", "faulty", 1), number
         assert (await days.timeline_text("INC-1")).count("continues in urgent") == 1

@@ -48,7 +48,7 @@ async def test_an_incident_is_opened_with_its_form_and_its_bundle(bench: Bench) 
     assert (opened.incident_id, opened.is_new, bench.woken) == ("INC-1", True, ["INC-1"])
     run = await bench.store.load("INC-1")
     assert run is not None
-    assert (run.playbook, run.visit, run.target) == ("hand", 0, TARGET)
+    assert (run.playbook, run.visit.number, run.target) == ("hand", 0, TARGET)
     assert await bench.store.bundle(run.digest) == Bundle.of(HAND).stored()
     (event,) = await bench.store.inbox("INC-1")
     assert isinstance(event, OpenedByHand)

@@ -11,7 +11,7 @@ import redis.asyncio as aioredis
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.domain.approvals.contacts import Contact, Contacts
 from bot.domain.incidents.event import Due
-from bot.domain.incidents.run import PARKED_REMINDER, Run
+from bot.domain.incidents.run import PARKED_REMINDER, Halt, Run
 from bot.domain.kernel.alert import Alert
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
@@ -63,7 +63,7 @@ class Days:
     async def answers(self, incident: str, choice: str) -> None:
         question = (await self.run(incident)).open_question
         assert question is not None
-        channel, _ts = (await self.run(incident)).places[f"question:{question.question_id}"]
+        channel, _ts = (await self.run(incident)).in_slack.places[f"question:{question.question_id}"]
         self.scene.attempts += 1
         press = builders.press(
             press_id=f"p{self.scene.attempts}", channel=channel, action="choose", about=question.question_id,
@@ -75,7 +75,7 @@ class Days:
     async def approves(self, incident: str = "INC-1") -> None:
         request = (await self.run(incident)).open_request
         assert request is not None
-        channel, _ts = (await self.run(incident)).places[f"request:{request.request_id}"]
+        channel, _ts = (await self.run(incident)).in_slack.places[f"request:{request.request_id}"]
         for user in APPROVERS[: request.policy.needed]:
             self.scene.attempts += 1
             press = builders.press(
@@ -186,7 +186,7 @@ async def test_a_parked_incident_that_continues_takes_a_free_slot(days: Days) ->
     days.read["thrash"] = UNANSWERED
     await days.answers("INC-1", "there")
     run = await days.run()
-    assert (run.state, run.parked, await days.slot()) == ("people", None, "INC-1")
+    assert (run.visit.state, run.parked, await days.slot()) == ("people", None, "INC-1")
     assert PARKED_REMINDER not in run.deadlines
 
 
@@ -214,11 +214,11 @@ async def test_what_a_superseded_incident_changed_belongs_to_the_next_one(days: 
     days.read["thrash"] = GROW
     await days.arrives(fires(days))
     await days.approves()
-    assert await days.parked() == ["INC-1"], (await days.run()).at_state
+    assert await days.parked() == ["INC-1"], (await days.run()).visit.machine_state
     (held,) = (await days.run()).held
     days.read["again"] = {"fires": True, "names": "x"}
     await days.passes(2 * HOUR)
-    assert ((await days.run()).state, await days.parked()) == ("bad", ["INC-1"]), "nobody answered"
+    assert ((await days.run()).visit.state, await days.parked()) == ("bad", ["INC-1"]), "nobody answered"
     days.read |= {"thrash": UNANSWERED, "again": {"fires": False, "names": ""}}
     await days.arrives(fires(days, fingerprint="f2"))
     assert (await days.run("INC-2")).parked_before[0].active_changes == (held.title,)
@@ -238,7 +238,7 @@ async def test_a_watch_that_reads_alerts_receives_them_and_takes_the_slot(days: 
     assert await days.incidents() == ["INC-1"]
     days.read["again"] = {"fires": True, "names": "VllmKVCacheThrash"}
     await days.passes(30 * MINUTE)
-    assert ((await days.run()).state, await days.slot()) == ("bad", "INC-1")
+    assert ((await days.run()).visit.state, await days.slot()) == ("bad", "INC-1")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ async def test_a_halt_of_everything_reaches_parked_incidents(days: Days) -> None
     await days.arrives(fires(days))
     await days.bot.receive.halt_all(LEAD, "a drill")
     await days.passes(10)
-    assert (await days.run()).halted_by == LEAD
+    assert (await days.run()).halt == Halt(by=LEAD, reason="a drill", with_all=True)
     assert [run.incident_id for run in (await days.store.open_page(10)).runs] == ["INC-1"]
 
 

@@ -45,7 +45,7 @@ async def owing(store: RedisStore, *effects: Effect) -> Run:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
     assert await store.route(entry, builders.run(), "opens", bundle=builders.bundle())
-    run = builders.run(version=1, visit=1)
+    run = builders.run(version=1, number=1)
     await store.commit(run, consumed=1, entries=(), effects=effects)
     return run
 
@@ -108,7 +108,7 @@ async def test_an_effect_that_somebody_else_performs_is_left_to_them(redis: Conn
 
 async def test_an_effect_of_a_state_that_was_left_is_not_performed(store: RedisStore) -> None:
     run = await owing(store, SHOW)
-    left = run.with_(version=2, visit=2)
+    left = builders.in_visit(run.with_(version=2), number=2)
     await store.commit(left, consumed=0, entries=(), effects=[READ])
     handler = Handled()
     assert await performer(store, handler)("INC-1", "v1/read") == Performed()

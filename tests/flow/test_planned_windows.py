@@ -105,7 +105,7 @@ async def test_an_alert_in_maintenance_opens_its_incident_when_the_window_ends(s
     assert await turns(bot, scene) is None
     assert [each.alert.fingerprint for each in await scene.eyes.held()] == ["f1"]
     await scene.time.advance(HOUR)
-    run = await until(scene, bot, lambda run: run.visit > 0, "opened")
+    run = await until(scene, bot, lambda run: run.visit.number > 0, "opened")
     assert run.alerts["f1"].status == "firing"
     assert "held back during maintenance until" in await timeline_text(scene)
     assert await scene.eyes.held() == []

@@ -10,6 +10,7 @@ from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import InSlack
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.receive_input import OPEN_READ, ReceiveInput
 from tests import builders
@@ -84,7 +85,7 @@ async def test_a_halt_counts_before_the_run_has_received_it(
     await inputs.command(command("halt"), "INC-1")
     run = await store.load("INC-1")
     assert run is not None
-    assert run.halted_by == ""
+    assert run.halt is None
     assert await call_is(claims, "INC-1") == "halted"
     assert await call_is(claims, "INC-2") == "claimed"
 
@@ -155,7 +156,7 @@ async def test_the_incident_of_a_channel_is_found_however_many_are_open(
     run = await store.load("INC-1")
     assert run is not None
     places = {"card": ("C0HOME", "1.1"), "request:R1": ("C0OWN", "1.2")}
-    run = run.with_(version=run.version + 1, places=places)
+    run = run.with_(version=run.version + 1, in_slack=InSlack(places=places))
     await store.commit(run, consumed=1, entries=(), effects=())
     assert run not in (await inputs.open_page()).runs
     assert await inputs.of_channel("C0OWN") == run

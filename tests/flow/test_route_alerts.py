@@ -89,7 +89,7 @@ async def test_an_alert_opens_an_incident_on_its_workload_and_wakes_it(
     await arrives(builders.alert())
     run = await store.load("INC-1")
     assert run is not None
-    assert (run.target, run.playbook, run.visit, run.state) == (builders.TARGET, "drill", 0, "look")
+    assert (run.target, run.playbook, run.visit.number, run.visit.state) == (builders.TARGET, "drill", 0, "look")
     assert run.digest == Bundle.of(drill_playbook()).digest
     assert await store.bundle(run.digest) == Bundle.of(drill_playbook()).stored()
     assert await store.open_incident(builders.TARGET.key) == "INC-1"

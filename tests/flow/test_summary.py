@@ -15,6 +15,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.summary import CLAIM_SECONDS, COMPETE, RedisSummary
 from bot.adapters.slack.limits import SECTION, TEXT
 from bot.adapters.slack.outbound.summary_message import MOVED, summary_line, summary_message
+from bot.domain.incidents.run import InSlack
 from bot.domain.kernel.errors import LostRunError, MessengerError
 from tests import builders
 from tests.fakes.shown import file_of
@@ -280,5 +281,5 @@ async def test_an_incident_that_redis_lost_is_not_posted_again(storm: Storm) -> 
     await storm.redis.client.flushall()
     await storm.time.start()
     with pytest.raises(LostRunError, match="INC-1 is not stored any more"):
-        await storm.messenger.show(run.with_(card_posted=True))
+        await storm.messenger.show(run.with_(in_slack=InSlack(card_posted=True)))
     assert storm.cards() == {"INC-1": 1}

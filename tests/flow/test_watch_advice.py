@@ -54,7 +54,7 @@ OBSERVING = Observing((ObserveRule(is_on=True),))
 def advised() -> Run:
     return builders.run(
         state="grow",
-        visit=1,
+        number=1,
         change=ActiveChange(state="grow", verb="set_flags", request_id="R1"),
         watch=ActiveWatch(started_at=builders.START, until=builders.START + 60),
         requests={"R1": builders.request(status="advised", visit=1)},

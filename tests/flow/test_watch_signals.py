@@ -58,7 +58,7 @@ class Watching:
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
         self._run = builders.run(
-            state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30)
+            state="calm", number=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30)
         )
         self.restart()
 
@@ -175,7 +175,7 @@ async def test_it_reports_what_it_waits_for_and_comes_back_at_its_cadence(watchi
 async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: Watching) -> None:
     waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="not yet: calm")}
     read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START + 2)}
-    watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
+    watching.continue_as(builders.run(state="calm", number=3, latest=read, **waits))
     still = await watching.look(60, BAD)
     assert isinstance(still, Later)
     assert still.events == (), "the numbers are not a minute old"
@@ -189,7 +189,7 @@ async def test_while_it_waits_the_card_gets_new_numbers_every_minute(watching: W
 async def test_a_part_that_holds_or_fails_again_is_reported_at_once(watching: Watching) -> None:
     waits = {"watch": ActiveWatch(started_at=builders.START, until=builders.START + 900, progress="not yet: …")}
     read = {"thrash": Reading(name="thrash", value=1.0, at=builders.START)}
-    watching.continue_as(builders.run(state="calm", visit=3, latest=read, **waits))
+    watching.continue_as(builders.run(state="calm", number=3, latest=read, **waits))
     assert (await watching.look(0, BAD), await watching.look(2, BAD)) == (Later(2.0), Later(2.0))
     later = await watching.look(4, BAD | {"usage": 0.95})
     assert isinstance(later, Later)
@@ -261,7 +261,7 @@ async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connecti
     async def of(run: Run) -> CompiledPlaybook:
         return loaded
 
-    run = builders.run(state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
+    run = builders.run(state="calm", number=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
     signals = ScriptedSignals(lambda: GOOD | {"ttft": 7.0, "thrash": 2.0}, lambda: builders.START)
     watch = WatchHandler(ReadHandler(signals, of), RedisWatchLog(redis), of)
     again = await watch(EffectContext(run, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK)
@@ -272,13 +272,13 @@ async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connecti
 
 
 async def test_a_watch_that_was_left_comes_to_nothing(watching: Watching) -> None:
-    left = builders.run(state="calm", visit=3, watch=None)
+    left = builders.run(state="calm", number=3, watch=None)
     watch = WatchHandler(ReadHandler(ScriptedSignals(dict, lambda: 0.0), playbook_of), NoLog(), playbook_of)
     assert await watch(EffectContext(left, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK) == Done()
 
 
 async def test_a_look_that_ends_a_watch_is_not_stored() -> None:
-    run = builders.run(state="calm", visit=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
+    run = builders.run(state="calm", number=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30))
     signals = ScriptedSignals(lambda: BROKEN, lambda: builders.START)
     watch = WatchHandler(ReadHandler(signals, playbook_of), NoLog(), playbook_of)
     ended = await watch(EffectContext(run, Owed("INC-1", LOOK, 0, ""), builders.START), LOOK)

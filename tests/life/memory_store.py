@@ -177,7 +177,11 @@ class MemoryStore:
         if not self.inboxes[name]:
             del self.inboxes[name]
         self.entries[name] += entries
-        void = [at for at, (_, effect) in self.owed.items() if at[0] == name and effect.visit not in (None, run.visit)]
+        void = [
+            at
+            for at, (_, effect) in self.owed.items()
+            if at[0] == name and effect.visit not in (None, run.visit.number)
+        ]
         for at in void:
             del self.owed[at]
         for effect in effects:

@@ -397,11 +397,11 @@ class Month:
 
     def _has_a_next_step(self, run: Run, owed: set[str]) -> None:
         if not run.deadlines and run.incident_id not in owed:
-            self.fault(f"{run.incident_id} has no next step in {run.playbook}/{run.at_state}")
+            self.fault(f"{run.incident_id} has no next step in {run.playbook}/{run.visit.machine_state}")
         if run.parked is None and run.severity == "page" and (run.open_question or run.open_request):
             return
         if run.question == "" and run.open_request is None and run.incident_id not in owed:
-            self.fault(f"{run.incident_id} waits for nothing in {run.playbook}/{run.at_state}")
+            self.fault(f"{run.incident_id} waits for nothing in {run.playbook}/{run.visit.machine_state}")
 
     def _is_the_most_urgent(self, run: Run) -> None:
         is_begun = run.change is not None and run.change.begun
@@ -448,7 +448,7 @@ class Month:
     def _all_is_over(self) -> None:
         for name, run in self.store.runs.items():
             if run.is_open and run.parked is None:
-                self.fault(f"{name} never came to an end: {run.playbook}/{run.at_state}")
+                self.fault(f"{name} never came to an end: {run.playbook}/{run.visit.machine_state}")
             if not run.is_open and any(page.wanted != "resolve" for page in run.pages.values()):
                 self.fault(f"{name} is closed and still calls people")
             if broken := first_break(self.store.entries[name]):
@@ -534,7 +534,7 @@ class _World:
         if key not in self._month._cases or self._rng.random() < 0.05:
             self._month._cases[key] = self._rng.choice(cases()[run.playbook])
         case = self._month._cases[key]
-        given = given_at(case, run.state, max(run.findings.path.count(run.state), 1))
+        given = given_at(case, run.visit.state, max(run.findings.path.count(run.visit.state), 1))
         at = self._month.now()
         return {
             name: unknown(name, "no answer", at=at)
@@ -629,7 +629,7 @@ class _World:
         run = context.run
         waiting = [f"question:{run.question}"] if run.question else []
         waiting += [f"request:{run.open_request.request_id}"] if run.open_request else []
-        slots = [slot for slot in waiting if slot not in run.places]
+        slots = [slot for slot in waiting if slot not in run.in_slack.places]
         return Done(tuple(Posted(event_id=f"posted/{slot}", slot=slot, ts="1.1", channel=CHANNEL) for slot in slots))
 
     async def _nothing(self, context: EffectContext, effect: Any) -> Done:

@@ -104,7 +104,7 @@ class Soak:
     async def _press(self, run: Run) -> None:
         request, question = run.open_request, run.open_question
         presses = []
-        if request is not None and f"request:{request.request_id}" in run.places:
+        if request is not None and f"request:{request.request_id}" in run.in_slack.places:
             fields = {
                 "action": "approve",
                 "about": request.request_id,
@@ -112,7 +112,7 @@ class Soak:
                 "reason": "users wait",
             }
             presses += [builders.press(user=user, **fields) for user in APPROVERS[: request.policy.needed]]
-        if question is not None and f"question:{question.question_id}" in run.places:
+        if question is not None and f"question:{question.question_id}" in run.in_slack.places:
             value = "cap" if "cap" in question.choices else next(iter(question.choices))
             presses.append(builders.press(action="choose", about=question.question_id, value=value, user=LEAD))
         for press in presses:

@@ -426,7 +426,7 @@ class RedisStore:
             "" if due is None else due,
             "closed" if not run.is_open else "open" if run.parked is None else "parked",
             run.target.key,
-            run.visit,
+            run.visit.number,
             self._owner,
             self._limits.lease_seconds,
             self._limits.retention_seconds,
@@ -458,7 +458,7 @@ class RedisStore:
         text, raw = await self._redis.script("whole_timeline", self._of(incident_id, "run", "timeline"), [])
         entries = [Chained.model_validate_json(item) for item in raw]
         run = self._form.run(text) if text else None
-        return entries, None if run is None else StoredHead(head=run.timeline_head, length=run.timeline_length)
+        return entries, None if run is None else StoredHead(head=run.timeline.hash, length=run.timeline.length)
 
     async def bundle(self, digest: str) -> Mapping[str, str] | None:
         raw = await self._redis.ask(self._redis.client.get(self._redis.key("bundle", digest)))

@@ -101,7 +101,7 @@ class Notify(_Effect):
 
     lane: ClassVar[Lane] = "people"
     not_done: ClassVar[str] = "an answer could not be delivered"
-    kind: Literal["tell"] = "tell"
+    kind: Literal["notify"] = "notify"
     user: str
     channel: str
     text: str

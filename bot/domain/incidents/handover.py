@@ -39,13 +39,13 @@ def _open_matters(run: Run) -> Iterator[Matter]:
     elif run.change is not None and run.change.begun:
         yield Matter("A change is being applied", run.requests[run.change.request_id].called)
     elif run.watch is not None:
-        yield Matter("The bot watches", run.doing or run.state, "until", run.watch.until)
+        yield Matter("The bot watches", run.visit.doing or run.visit.state, "until", run.watch.until)
     else:
-        yield Matter("The bot works on", run.doing or run.state)
+        yield Matter("The bot works on", run.visit.doing or run.visit.state)
     if run.parked is not None:
         yield Matter("Parked", word="since", at=run.parked.since)
-    if run.halted_by:
-        yield Matter(f"Halted by <@{run.halted_by}>")
+    if run.halt is not None:
+        yield Matter(f"Halted by <@{run.halt.by}>")
     if run.in_place:
         yield Matter("Changes in place", "; ".join(run.in_place))
     if NEXT_STATUS in run.deadlines:

@@ -166,7 +166,7 @@ def _longest_match(path: Sequence[str], taken: Sequence[str]) -> tuple[int, int]
 def _deviation_of_end(expected: Expected, found: Rehearsed) -> str:
     ending = found.run.ending
     if expected.ends and ending != expected.ends:
-        where = f"it ended as '{ending}'" if ending else f"it stopped in '{found.run.state}': {found.stopped}"
+        where = f"it ended as '{ending}'" if ending else f"it stopped in '{found.run.visit.state}': {found.stopped}"
         return f"the end '{expected.ends}' was expected, and {where}"
     question = found.run.open_question
     if expected.asks and (question is None or expected.asks not in question.text):
@@ -175,7 +175,7 @@ def _deviation_of_end(expected: Expected, found: Rehearsed) -> str:
     if expected.severity and found.run.severity != expected.severity:
         return f"the severity '{expected.severity}' was expected, and it is '{found.run.severity}'"
     if found.stopped and not expected.ends and not expected.asks and (not expected.path or expected.path[-1] == GAP):
-        return f"it stopped in '{found.run.state}': {found.stopped}"
+        return f"it stopped in '{found.run.visit.state}': {found.stopped}"
     return ""
 
 

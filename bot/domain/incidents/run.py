@@ -20,6 +20,7 @@ from bot.domain.kernel.form import Form
 from bot.domain.kernel.runbook import Runbook
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import GENESIS
+from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.machine import UNDO
 from bot.domain.signals.signal import Reading
 
@@ -152,7 +153,7 @@ class Looked(_Frozen):
     """What was read since people were last addressed, for the details of the next message."""
 
     readings: dict[str, Reading] = Field(default_factory=dict)
-    ways: tuple[tuple[str, str], ...] = ()
+    decisions: tuple[tuple[str, str], ...] = ()
     """The states that decided, by what people call them, each with its reason."""
 
 
@@ -250,6 +251,57 @@ class Page(_Frozen):
     phone: str = ""
 
 
+class Visit(_Frozen):
+    """A stay in a state of the playbook, from one entry to the next."""
+
+    number: int = 1
+    """Counts the entries; effects carry it."""
+    state: str
+    """The written state."""
+    machine_state: str
+    """The state of the machine: a written state, or `<state>/planning|awaiting|applying`."""
+    doing: str = ""
+    """The state's display name; empty in runs from before this field existed."""
+    runbook: Runbook | None = None
+    """The step of the runbook that this state is."""
+    entered_at: float
+    readings: dict[str, Reading] = Field(default_factory=dict)
+    """Signals read since then."""
+
+
+class Halt(_Frozen):
+    by: str
+    """The person who halted the run."""
+    reason: str = ""
+    """In that person's words; empty if none were given."""
+    with_all: bool = False
+    """Everything is halted, not only this run, and only a resume for all lifts it."""
+
+
+class StatusUpdate(_Frozen):
+    """The newest update that a person wrote for those who wait for news."""
+
+    text: str = ""
+    by: str = ""
+    at: float = 0.0
+    """Initially, when the incident opened."""
+
+
+class InSlack(_Frozen):
+    """What is known of the incident's messages in Slack."""
+
+    card_posted: bool = False
+    places: dict[str, tuple[str, str]] = Field(default_factory=dict)
+    """The message of each request and question: slot to channel and ts. A press from elsewhere is on a copy."""
+    anchored: tuple[str, ...] = ()
+    """Slots whose message carries a head of the timeline and is confirmed to be in Slack."""
+
+
+class TimelineHead(_Frozen):
+    hash: str = GENESIS
+    length: int = 0
+
+
 class Run(_Frozen):
     incident_id: str
     version: int = 0
@@ -265,11 +317,7 @@ class Run(_Frozen):
     ending: str = ""
     """How it ended (`fixed`, `unproven`, …); empty while open."""
     lead: str = ""
-    status: str = ""
-    """The newest update that a person wrote for those who wait for news."""
-    status_by: str = ""
-    status_at: float = 0.0
-    """Time of the last status update; initially, when it opened."""
+    status_update: StatusUpdate = StatusUpdate()
     pages: dict[str, Page] = Field(default_factory=dict)
     """Pages by name, oldest first."""
     silences: dict[str, float] = Field(default_factory=dict)
@@ -295,10 +343,7 @@ class Run(_Frozen):
     """How often it was diverted to another playbook."""
     offers: dict[str, Offer] = Field(default_factory=dict)
     """Other playbooks of this incident, by name."""
-    at_state: str
-    """The machine's state: a written state, or `<state>/planning|awaiting|applying`."""
-    state: str
-    """The written state."""
+    visit: Visit
     diagnosis: str = ""
     """What the trouble is called; empty until it is known."""
     cause: str = ""
@@ -309,17 +354,7 @@ class Run(_Frozen):
     """When that was read."""
     news: tuple[News, ...] = ()
     looked: Looked = Field(default_factory=Looked)
-    doing: str = ""
-    """Display name of that state; empty in runs from before this field existed."""
-    runbook: Runbook | None = None
-    """The step of the runbook that this state is."""
-    visit: int = 1
-    """Counts entries into states; effects carry it."""
-    entered_at: float
     findings: Findings = Field(default_factory=Findings)
-
-    readings: dict[str, Reading] = Field(default_factory=dict)
-    """Signals read in this visit."""
     latest: dict[str, Reading] = Field(default_factory=dict)
     """The newest reading of each signal, for the card's `baseline → now`."""
 
@@ -332,27 +367,17 @@ class Run(_Frozen):
     question: str = ""
     """Id of the open question; the run waits for its answer."""
     ledger: tuple[LedgerEntry, ...] = ()
-    halted_by: str = ""
-    halt_reason: str = ""
-    """In the words of the person who halted it; empty if none were given."""
-    halted_with_all: bool = False
-    """Everything is halted, not only this run, and only a resume for all lifts it."""
+    halt: Halt | None = None
     deadlines: dict[str, float] = Field(default_factory=dict)
     """Name to the time at which a `due` event is due: `request:R1:expiry`, `question:Q2:expiry`, …"""
     posts: tuple[Post, ...] = ()
     notes: tuple[Note, ...] = ()
-    card_posted: bool = False
-    places: dict[str, tuple[str, str]] = Field(default_factory=dict)
-    """The message of each request and question: slot to channel and ts. A press from elsewhere is on a copy."""
-    anchored: tuple[str, ...] = ()
-    """Slots whose message carries a head of the timeline and is confirmed to be in Slack."""
+    in_slack: InSlack = InSlack()
     counter: int = 0
     """Numbers requests, questions and notes of this incident."""
     ignored: dict[str, int] = Field(default_factory=dict)
     """Unexpected events by description, with how often each occurred."""
-
-    timeline_head: str = GENESIS
-    timeline_length: int = 0
+    timeline: TimelineHead = TimelineHead()
 
     @property
     def is_open(self) -> bool:
@@ -371,7 +396,11 @@ class Run(_Frozen):
     @property
     def is_halted(self) -> bool:
         """Whether a person halted it, or a halt stopped its change."""
-        return bool(self.halted_by) or (self.change is not None and self.change.halted)
+        return self.halt is not None or (self.change is not None and self.change.halted)
+
+    @property
+    def is_halted_with_all(self) -> bool:
+        return self.halt is not None and self.halt.with_all
 
     @property
     def leaves_no_file(self) -> bool:
@@ -400,7 +429,7 @@ class Run(_Frozen):
     @property
     def is_undoing(self) -> bool:
         """Whether it is in an undo that a person asked for, outside the states of its playbook."""
-        return self.at_state.startswith(f"{UNDO}/")
+        return self.visit.machine_state.startswith(f"{UNDO}/")
 
     @property
     def advised(self) -> Request | None:
@@ -471,9 +500,15 @@ def _after(entry: LedgerEntry) -> dict[str, Any]:
     return {each.path: each.after for each in entry.differences}
 
 
+def before_start(playbook: CompiledPlaybook, *, at: float) -> Visit:
+    """The visit of a run before its first decision: no state has been entered yet."""
+    start = playbook.start
+    return Visit(number=0, state=start, machine_state=playbook.machine.entry(start), entered_at=at)
+
+
 def parked_incident(run: Run) -> ParkedIncident:
     """Returns what another incident of the target shows about this parked one."""
     question, watch = run.open_question, run.watch
     until = question.expires_at if question is not None else watch.until if watch is not None else None
-    waits_for = question.text if question is not None else run.doing or run.state
+    waits_for = question.text if question is not None else run.visit.doing or run.visit.state
     return ParkedIncident(incident_id=run.incident_id, waits_for=waits_for, until=until, active_changes=run.in_place)

@@ -31,6 +31,7 @@ FORMS: Mapping[int, str] = {
     8: "the verb of each later change that an approval covers",
     9: "`kind: integer` of fields in forms",
     10: "`at_equal_lengths` of means",
+    11: "the parts of a run (`visit`, `halt`, `status_update`, `in_slack`, `timeline`), `decisions`, and `notify`",
 }
 """What each form brought. A test fails if the documents, or the words of playbooks, change without a new one."""
 UNNUMBERED = 1
@@ -47,7 +48,39 @@ def _bare_reason(what: Document, document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-UPGRADES: Mapping[int, Upgrade] = MappingProxyType({4: _bare_reason})
+_PARTS_OF_A_RUN: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "visit": {
+            "visit": "number", "state": "state", "at_state": "machine_state", "doing": "doing", "runbook": "runbook",
+            "entered_at": "entered_at", "readings": "readings",
+        },
+        "halt": {"halted_by": "by", "halt_reason": "reason", "halted_with_all": "with_all"},
+        "status_update": {"status": "text", "status_by": "by", "status_at": "at"},
+        "in_slack": {"card_posted": "card_posted", "places": "places", "anchored": "anchored"},
+        "timeline": {"timeline_head": "hash", "timeline_length": "length"},
+    }
+)  # fmt: skip
+"""Part to its fields: the name that the run itself had, and the name in the part."""
+
+
+def _in_parts(what: Document, document: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a run were fields of the run, the decisions of `looked` were `ways`, and `notify` was `tell`."""
+    if what != "run":
+        return {name: "notify" if value == "tell" and "kind" in name else value for name, value in document.items()}
+    for looked in (document.get("looked"), *(post["data"].get("looked") for post in document.get("posts", ()))):
+        if looked and "ways" in looked:
+            looked["decisions"] = looked.pop("ways")
+    moved = {name for fields in _PARTS_OF_A_RUN.values() for name in fields}
+    parts: dict[str, Any] = {
+        part: {name: document[before] for before, name in fields.items() if before in document}
+        for part, fields in _PARTS_OF_A_RUN.items()
+    }
+    if not parts["halt"].get("by"):
+        del parts["halt"]
+    return {name: value for name, value in document.items() if name not in moved} | parts
+
+
+UPGRADES: Mapping[int, Upgrade] = MappingProxyType({4: _bare_reason, 10: _in_parts})
 """By the form that it upgrades from. None is needed where the next form only has more fields, each with a default."""
 
 _NUMBER = re.compile(r'\{"form":(\d+),')

@@ -35,8 +35,8 @@ def subjects(run: Run) -> tuple[str, ...]:
 
 def own_channels(run: Run) -> set[str]:
     """The channels of its messages other than that of its card."""
-    home, _ = run.places.get(CARD, ("", ""))
-    return {channel for channel, _ in run.places.values()} - {home} if home else set()
+    home, _ = run.in_slack.places.get(CARD, ("", ""))
+    return {channel for channel, _ in run.in_slack.places.values()} - {home} if home else set()
 
 
 def hot_halls(run: Run) -> set[str]:

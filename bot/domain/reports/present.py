@@ -25,7 +25,7 @@ def _waits_for(run: Run) -> str:
         return f"Would propose, and changes nothing: {advised.called}"
     under_way = run.change or run.watch
     progress = f": {under_way.progress}" if under_way is not None and under_way.progress else ""
-    doing = run.doing or NOT_BEGUN
+    doing = run.visit.doing or NOT_BEGUN
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
         title = request.called if request is not None else doing

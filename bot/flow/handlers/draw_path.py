@@ -34,7 +34,7 @@ class DrawPathHandler:
             # Drawing takes most of a second and must not delay button presses.
             return await asyncio.to_thread(self._draw, drawing)
 
-        where = f"now at: {run.doing or run.state}" if run.is_open else run.ending_in_words
+        where = f"now at: {run.visit.doing or run.visit.state}" if run.is_open else run.ending_in_words
         comment = f"The path of {run.incident_id} through {run.playbook}, {where}"
         await self._messenger.upload(
             run, key=effect.effect_id, name=f"{run.incident_id}-path.png", content=content, comment=comment
@@ -54,4 +54,4 @@ class DrawForChannel:
 
 
 def path_picture(run: Run, compiled: CompiledPlaybook) -> Picture:
-    return overview(compiled, path=run.findings.path, current=run.state if run.is_open else "")
+    return overview(compiled, path=run.findings.path, current=run.visit.state if run.is_open else "")

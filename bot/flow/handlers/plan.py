@@ -155,15 +155,15 @@ def arguments_of(
 ) -> Mapping[str, object] | PlanResult:
     """The values of the `with` of the run's present change under these readings; or why nothing can be planned."""
     values = ScopeValues(run, readings)
-    holds = playbook.still_holds(run.state, values)
+    holds = playbook.still_holds(run.visit.state, values)
     if isinstance(holds, Unknown):
         why = f"whether its reason still holds: {playbook.in_words(holds, readings)}"
         return PlanResult(outcome="unknown", reason=why, missing=holds.missing)
     if not holds:
-        now = playbook.no_longer(run.state, values, units_of(readings))
+        now = playbook.no_longer(run.visit.state, values, units_of(readings))
         return PlanResult(outcome="not_needed", reason=f"{GONE}: {now}")
     is_asked = run.change is not None and bool(run.change.request_id)
-    arguments = playbook.arguments(run.state, values, as_asked=is_asked)
+    arguments = playbook.arguments(run.visit.state, values, as_asked=is_asked)
     if isinstance(arguments, Unknown):
         why = playbook.in_words(arguments, readings)
         return PlanResult(outcome="unknown", reason=why, missing=arguments.missing)

@@ -43,7 +43,7 @@ class WatchHandler:
         if broke is not None:
             why = f"{state.broke[broke].when}"
             return self._verdict(effect, "broke", sample, readings, f"broke: {why}", broke=broke)
-        samples = await self._watch_log.add(context.incident_id, context.run.visit, sample)
+        samples = await self._watch_log.add(context.incident_id, context.run.visit.number, sample)
         every = cadence(playbook, state)
         held_for = held_seconds(samples, every)
         wanted = playbook.seconds(state.for_)

@@ -44,7 +44,7 @@ class WatchAdviceHandler:
         playbook = await self._playbook_of(run)
         readings = {} if change.undo_of else dict(await self._read.readings(run, change.state))
         sample = WatchSample(context.now, _parts(run, change, playbook, readings))
-        samples = await self._watch_log.add(context.incident_id, run.visit, sample)
+        samples = await self._watch_log.add(context.incident_id, run.visit.number, sample)
         wanted = _calm_seconds(playbook)
         every = min(MAX_SECONDS, max(MIN_SECONDS, wanted / 6))
         calm = held_seconds([each for each in samples if each.at >= run.watch.started_at], every)

@@ -24,7 +24,7 @@ def _alert_again(request: ProbeRequest, run: Run) -> Reading:
 
     An alert that was firing before, and is only repeated, does not count.
     """
-    new = {a.name for a in run.alerts.values() if a.status == "firing" and a.received_at >= run.entered_at}
+    new = {a.name for a in run.alerts.values() if a.status == "firing" and a.received_at >= run.visit.entered_at}
     names = ", ".join(sorted(new))
     return answer(request, AlertAgain(bool(new), names), detail=f"fires again: {names or 'none'}", source=SOURCE)
 

@@ -48,7 +48,7 @@ async def owing(store: RedisStore) -> Run:
     await store.accept([builders.alert()], truncated=0)
     (entry,) = await store.intake(10)
     assert await store.route(entry, builders.run(), "opens", bundle=builders.bundle())
-    run = builders.run(version=1, visit=1)
+    run = builders.run(version=1, number=1)
     await store.commit(run, consumed=1, entries=(), effects=[SHOW])
     return run
 

@@ -10,6 +10,7 @@ from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.effect import ShowInSlack
 from bot.flow.ports.storage import HaltWord
+from tests import builders
 from tests.flow.test_receive_input import opened
 
 pytestmark = pytest.mark.fast
@@ -36,7 +37,9 @@ async def test_an_effect_that_waits_for_its_time_is_due_once_somebody_looks(stor
     await opened(store, "INC-1")
     run = await store.load("INC-1")
     assert run is not None
-    await store.commit(run.with_(version=run.version + 1, visit=1), consumed=1, entries=(), effects=[SHOW])
+    await store.commit(
+        builders.in_visit(run.with_(version=run.version + 1), number=1), consumed=1, entries=(), effects=[SHOW]
+    )
     taken = await store.take("INC-1", "show")
     assert taken is not None
     assert not await store.owe_now("INC-1", SHOW, again=True)

@@ -56,7 +56,7 @@ async def opened(store: RedisStore, incident_id: str = "INC-1") -> Run:
 
 
 async def committed(store: RedisStore, run: Run, *effects: Any, consumed: int = 0, **fields: Any) -> Run:
-    after = run.with_(version=run.version + 1, **fields)
+    after = run.with_(version=run.version + 1, **builders.nested(fields, run.visit, run.findings))
     await store.commit(after, consumed=consumed, entries=(), effects=effects)
     return after
 
@@ -151,10 +151,10 @@ async def test_entries_and_effects_of_one_commit_are_not_mixed_up(store: RedisSt
 
 
 async def test_an_effect_of_an_earlier_visit_leaves_nothing_behind(store: RedisStore, redis: Connection) -> None:
-    run = await committed(store, await opened(store), READ, SHOW, visit=1)
-    run = await committed(store, run, visit=1)
+    run = await committed(store, await opened(store), READ, SHOW, number=1)
+    run = await committed(store, run, number=1)
     assert await effects_of(redis) == ["show", "v1/read"], "of this visit it stays"
-    await committed(store, run, visit=2)
+    await committed(store, run, number=2)
     member = "INC-1|v1/read"
     assert await effects_of(redis) == ["show"]
     assert await redis.client.zscore(redis.key("owed"), member) is None
@@ -164,7 +164,7 @@ async def test_an_effect_of_an_earlier_visit_leaves_nothing_behind(store: RedisS
 async def test_a_commit_takes_what_it_owes_as_if_each_was_taken(
     store: RedisStore, two: RedisStore, time: VirtualTime
 ) -> None:
-    run = (await opened(store)).with_(version=1, visit=1)
+    run = builders.in_visit((await opened(store)).with_(version=1), number=1)
     first = await store.commit(run, consumed=1, entries=(), effects=[SHOW, READ])
     assert [owed.effect for owed in first.taken] == [SHOW, READ]
     assert await taken(store) == first.taken[0]
@@ -241,9 +241,9 @@ async def test_a_closed_incident_is_kept_for_its_time_and_an_open_one_for_good(
 async def test_what_was_voided_while_it_was_performed_is_not_owed_when_it_is_put_back(
     store: RedisStore, time: VirtualTime
 ) -> None:
-    run = await committed(store, await opened(store), READ, visit=1)
+    run = await committed(store, await opened(store), READ, number=1)
     owed = await taken(store, "v1/read")
-    await committed(store, run, visit=2)
+    await committed(store, run, number=2)
     await store.put_back(owed, after_seconds=0, failed=True)
     await time.advance(60)
     assert await store.owed_now(10) == []

@@ -14,6 +14,7 @@ from bot.domain.cluster.node_disruption import NodeDisruption
 from bot.domain.incidents.effect import ApplyStep, ReadSignals, ShowInSlack, WatchSignals
 from bot.domain.incidents.event import AlertChanged, Due, Progressed
 from bot.domain.incidents.run import Offer, Run
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.incidents.subjects import HOT_HALL, about_node, about_target
 from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain, first_break
@@ -42,8 +43,8 @@ async def opened(store: RedisStore) -> Run:
     return run
 
 
-def moved(run: Run, **fields: object) -> Run:
-    return run.with_(version=run.version + 1, **fields)
+def moved(run: Run, **fields: Any) -> Run:
+    return run.with_(version=run.version + 1, **builders.nested(fields, run.visit, run.findings))
 
 
 # --- alerts -----------------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ async def test_an_event_for_an_unknown_incident_is_refused(store: RedisStore) ->
 
 
 async def test_a_commit_writes_run_timeline_and_effects_and_drops_what_it_consumed(store: RedisStore) -> None:
-    run = moved(await opened(store), visit=1)
+    run = moved(await opened(store), number=1)
     entries = chain([Entry(kind="opened", at=1.0, text="opened")], head=GENESIS, length=0)
     await store.commit(run, consumed=1, entries=entries, effects=[SHOW])
     loaded = await store.load("INC-1")
@@ -140,16 +141,16 @@ async def test_a_stale_commit_changes_nothing(store: RedisStore) -> None:
 
 
 async def test_a_commit_voids_the_effects_of_earlier_visits(store: RedisStore) -> None:
-    run = moved(await opened(store), visit=1)
+    run = moved(await opened(store), number=1)
     old = ReadSignals(effect_id="v1/read", visit=1, state="look", names=())
     await store.commit(run, consumed=1, entries=(), effects=[old, SHOW])
-    await store.commit(moved(run, visit=2), consumed=0, entries=(), effects=())
+    await store.commit(moved(run, number=2), consumed=0, entries=(), effects=())
     assert await store.take("INC-1", "v1/read") is None
     assert await store.take("INC-1", "show") is not None
 
 
 async def test_an_incident_that_owes_a_reading_or_a_watch_is_reading(store: RedisStore) -> None:
-    run = moved(await opened(store), visit=1)
+    run = moved(await opened(store), number=1)
     watch = WatchSignals(effect_id="v1/watch", visit=1, state="look", started_at=0.0)
     await store.commit(run, consumed=1, entries=(), effects=[SHOW])
     assert await store.incidents_reading() == frozenset()
@@ -212,7 +213,7 @@ async def test_the_newest_incidents_of_a_subject_are_listed(
     heat = Reading(name="heat", value=None, fields={"scope": "facility"}, at=0.0)
     for number in range(MAX_INCIDENTS + 2):
         run = builders.run(incident_id=f"INC-{number}", closed_at=1.0, latest={"heat": heat})
-        await redis.client.set(redis.key("run", run.incident_id), run.model_dump_json())
+        await redis.client.set(redis.key("run", run.incident_id), StoredForm().text(run))
         await store.commit(moved(run), consumed=0, entries=(), effects=())
         await time.advance(1)
     listed = await store.incidents_about(HOT_HALL, 2 * MAX_INCIDENTS)
@@ -347,7 +348,7 @@ async def test_a_process_that_was_frozen_right_before_a_call_claims_nothing(
     other = RedisStore(redis, owner="two")
     await time.advance(16)
     if meanwhile == "the incident went on":
-        await other.commit(moved(run, visit=2), consumed=0, entries=(), effects=())
+        await other.commit(moved(run, number=2), consumed=0, entries=(), effects=())
     else:
         assert await other.take("INC-1", step.effect_id) is not None
 
@@ -512,7 +513,7 @@ async def test_many_incidents_are_read_in_a_few_round_trips(store: RedisStore, r
     names = [f"INC-{number}" for number in range(2 * RUNS_PER_READ)]
     for name in names[1:]:
         run = builders.run(incident_id=name, closed_at=builders.START)
-        await redis.client.set(redis.key("run", name), run.model_dump_json())
+        await redis.client.set(redis.key("run", name), StoredForm().text(run))
     await redis.client.config_resetstat()
     assert [run.incident_id for run in await store.load_all(names)] == names[1:], "the first is not stored"
     calls = {name: found["calls"] for name, found in (await redis.client.info("commandstats")).items()}
@@ -523,7 +524,7 @@ async def test_many_incidents_are_read_in_a_few_round_trips(store: RedisStore, r
 async def test_only_incidents_that_mention_something_are_parsed(store: RedisStore, redis: Connection) -> None:
     for name, title in (("INC-1", 'says "no"'), ("INC-2", "says no")):
         run = builders.run(incident_id=name, title=title, closed_at=builders.START)
-        await redis.client.set(redis.key("run", name), run.model_dump_json())
+        await redis.client.set(redis.key("run", name), StoredForm().text(run))
     found = await store.load_all(["INC-1", "INC-2"], mentioning='"no"')
     assert [run.incident_id for run in found] == ["INC-1"]
 

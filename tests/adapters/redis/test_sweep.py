@@ -8,6 +8,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.sweep import UNUSED_BUNDLES_KEPT_SECONDS, RedisSweep, Swept
+from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.sweep_storage import SweepStorage
 from tests import builders
@@ -23,7 +24,7 @@ async def stored(redis: Connection, name: str, target: str, *, digest: str = "ab
     key, client = redis.key, redis.client
     if not expired:
         run = builders.run(incident_id=name, digest=digest, closed_at=builders.START)
-        await client.set(key("run", name), run.model_dump_json())
+        await client.set(key("run", name), StoredForm().text(run))
     await client.zadd(key("incidents"), {name: builders.START})
     await client.hset(key("last"), target, name)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from bot.domain.approvals.grant import APPROVERS, Authority, Demand, JudgedPress, Policy, Press, Request
 from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Risk, Wait
 from bot.domain.cluster.objects import ObjectRef
-from bot.domain.incidents.run import ActiveChange, Findings, Looked, Post, PostKind, Question, Run
+from bot.domain.incidents.run import ActiveChange, Findings, Looked, Post, PostKind, Question, Run, Visit
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
@@ -125,7 +125,7 @@ def readings() -> dict[str, Reading]:
     return {name: each.model_copy(update={"at": at.get(name, BEGAN + 50)}) for name, each in found.items()}
 
 
-LOOKED = Looked(readings=readings(), ways=(("Keep a baseline", "thrash > settings.thrash_ratio → One replica?"),))
+LOOKED = Looked(readings=readings(), decisions=(("Keep a baseline", "thrash > settings.thrash_ratio → One replica?"),))
 
 
 def ledger_entry(**changes: Any) -> LedgerEntry:
@@ -152,10 +152,7 @@ def run(**changes: Any) -> Run:
         alerts={"f": alert()},
         playbook="kv-cache-oom",
         digest="d" * 64,
-        at_state="cap/awaiting",
-        state="cap",
-        visit=5,
-        entered_at=BEGAN + 190,
+        visit=Visit(number=5, state="cap", machine_state="cap/awaiting", entered_at=BEGAN + 190),
         findings=Findings(
             path=("look", "scope", "choose", "canary", "cap"),
             baseline={
@@ -166,7 +163,7 @@ def run(**changes: Any) -> Run:
         ),
         latest=readings(),
     )
-    return standard.with_(**nested(changes, standard.findings))
+    return standard.with_(**nested(changes, standard.visit, standard.findings))
 
 
 def waiting(**changes: Any) -> Run:

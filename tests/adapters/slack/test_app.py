@@ -18,7 +18,7 @@ from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
 from bot.adapters.slack.inbound.commands import Commands
 from bot.domain.approvals.grant import Press
-from bot.domain.incidents.run import ActiveChange, Offer, Run
+from bot.domain.incidents.run import ActiveChange, Halt, InSlack, Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.flow.receive_input import OPEN_READ
@@ -26,6 +26,7 @@ from bot.sandbox.plain_http import async_http
 from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, until, view_of, whispered
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 from tests.adapters.slack.test_playbook_commands import playbooks
+from tests.builders import in_visit
 
 
 async def pressed(
@@ -308,7 +309,7 @@ async def test_of_many_open_incidents_the_answer_counts_those_that_were_read(cou
 
 
 async def test_a_change_that_was_halted_half_way_waits_for_people(counter: Counter) -> None:
-    halted = waiting(status="granted").with_(halted_by="U0BEN")
+    halted = waiting(status="granted").with_(halt=Halt(by="U0BEN"))
     assert halted.change is not None
     counter.inbound.runs["INC-7"] = halted.with_(change=halted.change.model_copy(update={"begun": True}))
     answer = await counter.say("")
@@ -366,10 +367,10 @@ async def test_with_several_incidents_open_in_one_channel_a_command_names_one(co
     """Requests of both stand in the channel of their cards, which belongs to neither."""
     for name in ("INC-7", "INC-8"):
         places = {"card": (CHANNEL, "1.1"), "request:R1": (CHANNEL, "1.2")}
-        counter.inbound.runs[name] = run(incident_id=name, places=places)
+        counter.inbound.runs[name] = run(incident_id=name, in_slack=InSlack(places=places))
     assert "2 incidents are open; name one" in await counter.say("resolve all good")
     for name in ("INC-7", "INC-8"):
-        counter.inbound.runs[name] = run(incident_id=name, places={"request:R1": (CHANNEL, "1.2")})
+        counter.inbound.runs[name] = run(incident_id=name, in_slack=InSlack(places={"request:R1": (CHANNEL, "1.2")}))
     assert "2 incidents are open; name one" in await counter.say("resolve all good")
     assert counter.inbound.commands == {}
 
@@ -380,7 +381,7 @@ async def test_what_a_halt_and_a_resolution_mean_while_a_change_is_applied(count
     assert "A rollout that has begun goes on in Kubernetes." in await counter.say("halt INC-7")
     counter.inbound.commands.clear()
     assert "Not closed: a change of INC-7 is being applied." in await counter.say("resolve INC-7 it is over")
-    counter.inbound.runs["INC-7"] = run(change=change, halted_by="U0ANA")
+    counter.inbound.runs["INC-7"] = run(change=change, halt=Halt(by="U0ANA"))
     assert "`/incident resume INC-7` continues it" in await counter.say("resolve INC-7 it is over")
     assert counter.inbound.commands == {}
 
@@ -497,7 +498,7 @@ async def test_one_incident_does_not_go_on_while_everything_is_halted(counter: C
     assert counter.inbound.commands == {}
     counter.inbound.halter = ""
     assert "INC-7 was not halted" in await counter.say("resume INC-7")
-    counter.inbound.runs["INC-7"] = run(halted_by="U0BEN")
+    counter.inbound.runs["INC-7"] = run(halt=Halt(by="U0BEN"))
     assert "INC-7 is resumed" in await counter.say("resume INC-7")
     assert "There was no global halt" in await counter.say("resume all")
 
@@ -507,7 +508,7 @@ async def test_an_undo_is_not_promised_while_a_change_is_applied(counter: Counte
     counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),), change=under_way)
     assert "`/incident halt INC-7` first" in await counter.say("undo")
     assert counter.inbound.commands == {}
-    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),), change=under_way, halted_by="U0BEN")
+    counter.inbound.runs["INC-7"] = run(ledger=(ledger_entry(),), change=under_way, halt=Halt(by="U0BEN"))
     assert "is being planned" in await counter.say("undo")
 
 
@@ -518,7 +519,7 @@ async def test_an_undo_with_nothing_to_take_back_promises_none(counter: Counter)
 
 
 async def test_an_undo_that_waits_for_approval_is_not_promised_again(counter: Counter) -> None:
-    counter.inbound.runs["INC-7"] = waiting().with_(ledger=(ledger_entry(),), at_state="(undo)/approval")
+    counter.inbound.runs["INC-7"] = in_visit(waiting().with_(ledger=(ledger_entry(),)), machine_state="(undo)/approval")
     assert "An undo waits for approval already, in the thread of INC-7." in await counter.say("undo")
     assert counter.inbound.commands == {}
 
@@ -570,7 +571,7 @@ async def test_the_channel_of_all_incidents_learns_of_a_global_halt_and_of_its_e
 
 
 async def test_the_card_of_a_closed_incident_offers_to_resume_nothing(counter: Counter) -> None:
-    counter.inbound.runs["INC-7"] = run(halted_by="U0ANA", closed_at=BEGAN, ending="fixed")
+    counter.inbound.runs["INC-7"] = run(halt=Halt(by="U0ANA"), closed_at=BEGAN, ending="fixed")
     assert "Halted" not in await counter.say("show INC-7")
 
 
@@ -583,7 +584,7 @@ async def test_only_what_somebody_may_use_is_suggested(counter: Counter) -> None
 
 
 async def test_the_list_says_which_incident_is_halted(counter: Counter) -> None:
-    counter.inbound.runs = {"INC-7": run(halted_by="U0ANA"), "INC-8": run(incident_id="INC-8")}
+    counter.inbound.runs = {"INC-7": run(halt=Halt(by="U0ANA")), "INC-8": run(incident_id="INC-8")}
     answer = await counter.say("list")
     halted = [each for each in answer.split("INC-") if "⛔ Halted" in each]
     assert len(halted) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.outbound.card import card
-from bot.domain.incidents.run import ActiveWatch, Run
+from bot.domain.incidents.run import ActiveWatch, Halt, Run
 from tests.adapters.slack.conftest import CHANNEL, Counter, send_in, view_of, whispered
 from tests.adapters.slack.runs import run, waiting
 from tests.adapters.slack.test_operator_commands import watching
@@ -35,7 +35,7 @@ def stored(counter: Counter) -> list[tuple[str, str, str]]:
 @pytest.mark.fast
 def test_a_card_offers_what_can_be_done_now() -> None:
     assert list(handles(run())) == ["say:lead", "say:halt"]
-    assert list(handles(run(lead="U0ANA", halted_by="U0BEN"))) == ["say:resume"]
+    assert list(handles(run(lead="U0ANA", halt=Halt(by="U0BEN")))) == ["say:resume"]
     assert list(handles(WATCHING)) == ["say:lead", "say:skip", "say:halt"]
     assert handles(run(closed_at=run().opened_at + 60)) == {}
 
@@ -71,7 +71,7 @@ async def test_who_presses_i_lead_leads(counter: Counter) -> None:
     assert stored(counter) == [("INC-7", "lead", "U0ANA")]
 
 
-@pytest.mark.parametrize(("word", "shown"), [("halt", run()), ("resume", run(halted_by="U0BEN"))])
+@pytest.mark.parametrize(("word", "shown"), [("halt", run()), ("resume", run(halt=Halt(by="U0BEN")))])
 async def test_halt_and_resume_are_stored_for_this_incident(counter: Counter, word: str, shown: Run) -> None:
     await pressed(counter, f"say:{word}", shown=shown)
     await whispered(counter, "INC-7")

@@ -12,7 +12,7 @@ from bot.adapters.slack.outbound.incident_channel import ChannelRules, names_of,
 from bot.adapters.slack.outbound.messenger import Place, SlackMessenger
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.incidents.event import CARD
-from bot.domain.incidents.run import Post, Run
+from bot.domain.incidents.run import Halt, InSlack, Post, Run
 from bot.domain.incidents.subjects import own_channels
 from bot.domain.kernel.errors import MessengerError, StorageUnavailableError
 from bot.domain.kernel.target import Target
@@ -80,7 +80,7 @@ async def slots(bench: Bench, channel: str) -> list[str]:
 
 async def test_who_halts_on_the_command_line_is_invited_nowhere(bench: Bench) -> None:
     speaker = messenger(bench)
-    await settle(bench, speaker, run(halted_by="ana (command line)", lead="U0ANA"))
+    await settle(bench, speaker, run(halt=Halt(by="ana (command line)"), lead="U0ANA"))
     invited = await bench.slack.calls("conversations.invite")
     assert "U0ANA" in str(invited)
     assert "command line" not in str(invited)
@@ -166,7 +166,7 @@ async def test_where_slack_refuses_channels_the_thread_serves_and_the_error_is_r
         await speaker.show(waiting())
     assert partly.value.events
     assert [message.get("thread_ts") is not None for message in await bench.slack.messages()][1:] == [True, True]
-    posted = waiting().with_(card_posted=True)
+    posted = waiting().with_(in_slack=InSlack(card_posted=True))
     with pytest.raises(MessengerError, match="restricted_action") as refused:
         await speaker.show(posted)
     assert refused.value.lasting
@@ -253,14 +253,16 @@ def test_a_topic_is_short_and_harmless(text: str) -> None:
 
 @pytest.mark.fast
 def test_a_channel_is_an_incidents_own_where_its_card_stands_elsewhere() -> None:
-    assert own_channels(run(places=PLACES)) == {"C0MADE2"}
-    assert own_channels(run(places={CARD: (CHANNEL, "1.1")})) == set()
+    assert own_channels(run(in_slack=InSlack(places=PLACES))) == {"C0MADE2"}
+    assert own_channels(run(in_slack=InSlack(places={CARD: (CHANNEL, "1.1")}))) == set()
     assert own_channels(run()) == set()
 
 
 async def test_a_command_in_the_channel_needs_no_name(counter: Counter) -> None:
     counter.inbound.runs = {
-        "INC-7": run(places={CARD: (CHANNEL, "1.1")}),
-        "INC-8": run(incident_id="INC-8", places={CARD: ("C0OTHER", "1.2"), "request:R3": (CHANNEL, "2.2")}),
+        "INC-7": run(in_slack=InSlack(places={CARD: (CHANNEL, "1.1")})),
+        "INC-8": run(
+            incident_id="INC-8", in_slack=InSlack(places={CARD: ("C0OTHER", "1.2"), "request:R3": (CHANNEL, "2.2")})
+        ),
     }
     assert "INC-8" in await counter.say("note the batch run ends at three")

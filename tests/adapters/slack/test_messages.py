@@ -18,7 +18,19 @@ from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
 from bot.domain.changes.plan import Circumstance, Difference
-from bot.domain.incidents.run import ActiveChange, ActiveWatch, Check, Findings, News, Note, Page, Post, Run
+from bot.domain.incidents.run import (
+    ActiveChange,
+    ActiveWatch,
+    Check,
+    Findings,
+    Halt,
+    News,
+    Note,
+    Page,
+    Post,
+    Run,
+    StatusUpdate,
+)
 from bot.domain.kernel.form import FormField
 from bot.domain.kernel.runbook import Runbook
 from bot.sandbox.slack.block_kit import problems_of_blocks
@@ -38,6 +50,7 @@ from tests.adapters.slack.runs import (
     waiting,
 )
 from tests.adapters.slack.snapshots import assert_same
+from tests.builders import in_visit
 
 pytestmark = pytest.mark.fast
 
@@ -49,7 +62,7 @@ def applying() -> Run:
     change = ActiveChange(
         state="cap", verb="set_flags", request_id="R3", step=1, begun=True, progress="2 of 4 replicas run the new flags"
     )
-    return waiting(**GRANTED).with_(change=change, ledger=(ledger_entry(),), at_state="cap/applying")
+    return in_visit(waiting(**GRANTED).with_(change=change, ledger=(ledger_entry(),)), machine_state="cap/applying")
 
 
 def closed(*to_commit: str) -> Run:
@@ -130,8 +143,7 @@ CARDS = {
                 Check(state="missing", found="unknown", text="a missing replica"),
             )
         ),
-        status="two of four <!here> are back",
-        status_by="U0MO",
+        status_update=StatusUpdate(text="two of four <!here> are back", by="U0MO"),
     ),
     "card-advises": advised(),
     "card-in-a-freeze": run(only_advice=FREEZE),
@@ -140,12 +152,12 @@ CARDS = {
     "card-asks": questioned(),
     "card-applies": applying(),
     "card-watches": run(watch=ActiveWatch(started_at=BEGAN, until=BEGAN + 2400, progress="calm 3 of 10 min")),
-    "card-halted-while-it-waits": waiting().with_(halted_by="U0BEN", alerts_resolved_at=BEGAN + 500),
+    "card-halted-while-it-waits": waiting().with_(halt=Halt(by="U0BEN"), alerts_resolved_at=BEGAN + 500),
     "card-silenced": run(silences={"s1": BEGAN + 900, "s2": BEGAN + 1800}),
-    "card-halted-while-it-applies": applying().with_(halted_by="U0BEN"),
-    "card-halted-with-all": run(halted_by="U0BEN", halted_with_all=True),
+    "card-halted-while-it-applies": applying().with_(halt=Halt(by="U0BEN")),
+    "card-halted-with-all": run(halt=Halt(by="U0BEN", with_all=True)),
     "card-closed": closed(),
-    "card-with-a-runbook": waiting().with_(runbook=STEP),
+    "card-with-a-runbook": in_visit(waiting(), runbook=STEP),
     "card-with-a-runbook-without-a-link": run(runbook=Runbook(step="<!here> 3|2", url="javascript:alert(1)")),
 }
 THREADS = {
@@ -161,8 +173,8 @@ THREADS = {
     "request-of-teams-half-approved": teams(presses=(approval(teams=("serving",)),)),
     "request-alerts-resolved": waiting(alerts_resolved_at=BEGAN + 400).with_(alerts_resolved_at=BEGAN + 400),
     "request-applying": applying(),
-    "request-granted-but-halted": applying().with_(halted_by="U0BEN"),
-    "request-open-while-all-is-halted": waiting().with_(halted_by="U0BEN", halted_with_all=True),
+    "request-granted-but-halted": applying().with_(halt=Halt(by="U0BEN")),
+    "request-open-while-all-is-halted": waiting().with_(halt=Halt(by="U0BEN", with_all=True)),
     "request-editable": waiting(plan=EDITABLE, edited_by="U0BEN", extended_by="U0ANA"),
     "request-half-time-with-a-glass": waiting(policy=GLASS, half_passed=True, extended_by="U0ANA"),
     "request-glass-broken": waiting(
@@ -922,7 +934,7 @@ def test_a_handover_shows_times_in_the_readers_zone() -> None:
         {"what": "Alerts are silenced", "about": "", "word": "until", "at": BEGAN + 2 * 86_400},
     ]
     data = {"text": "<@U0ANA> handed over to <@U0BEN>.", "user": "U0ANA", "mentions": ["U0BEN"], "matters": matters}
-    shown = last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), halted_by="U0ANA"))
+    shown = last(run(posts=(Post(slot="n", kind="note", ref="N1", at=BEGAN, data=data),), halt=Halt(by="U0ANA")))
     first, waits, halted, silenced = shown.blocks[0]["text"]["text"].splitlines()
     assert first == "📣 <@U0BEN>: <@U0ANA> handed over to <@U0BEN>."
     assert waits == f"Waits for approval by {time_of_day(BEGAN + 900)}: cap &lt;!here&gt;"

@@ -13,7 +13,7 @@ from bot.adapters.slack.client import PEOPLE_TAKE_SECONDS, Refusal, ask
 from bot.adapters.slack.outbound.lookup import SETTLE_SECONDS
 from bot.adapters.slack.outbound.messenger import PROCESSED_WITHIN_SECONDS, Place, SlackMessenger
 from bot.domain.incidents.event import Posted
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Halt, InSlack, Run
 from bot.domain.kernel.errors import MessengerError
 from bot.flow.ports.people import PartlyShownError
 from tests.adapters.slack.conftest import CHANNEL, Bench, until
@@ -91,7 +91,7 @@ async def test_a_post_that_the_run_has_not_recorded_is_reported_again(bench: Ben
     await show(bench, waiting(posted_at=None))
     again = await show(bench, waiting(posted_at=None))
     assert [event.slot for event in again] == ["card", "request:R3"]
-    assert await show(bench, waiting().with_(card_posted=True)) == []
+    assert await show(bench, waiting().with_(in_slack=InSlack(card_posted=True))) == []
 
 
 @pytest.mark.parametrize("slot", ["card", "request:R3"])
@@ -252,7 +252,7 @@ async def test_who_looks_at_an_incident_has_slack_asked_at_once(bench: Bench) ->
 
 @pytest.mark.parametrize("error", ["invalid_arguments", "no_text", "msg_too_long"])
 async def test_an_error_of_one_message_is_raised_once_and_holds_up_none_of_the_others(bench: Bench, error: str) -> None:
-    known = waiting().with_(card_posted=True)
+    known = waiting().with_(in_slack=InSlack(card_posted=True))
     await show(bench, run())
     # A layout that is refused is tried once more, as plain text.
     fault = {"method": "chat.postMessage", "kind": f"error:{error}", "count": 2 if error == "msg_too_long" else 1}
@@ -284,13 +284,13 @@ async def test_a_refused_layout_becomes_plain_text_that_says_so(bench: Bench) ->
 
 
 async def test_a_message_that_cannot_be_edited_is_reported_once_and_holds_up_nothing(bench: Bench) -> None:
-    known = waiting().with_(card_posted=True)
+    known = waiting().with_(in_slack=InSlack(card_posted=True))
     await show(bench, known)
     ts = bench.store.slots["INC-7"]["diagnosis:1"].ts
     await bench.client.chat_delete(channel=CHANNEL, ts=ts)
     diagnosis, request = waiting().posts
     corrected = diagnosis.model_copy(update={"data": diagnosis.data | {"title": "something else"}})
-    changed = waiting(**GRANTED).with_(card_posted=True, posts=(corrected, request))
+    changed = waiting(**GRANTED).with_(in_slack=InSlack(card_posted=True), posts=(corrected, request))
     error = await refused(bench, changed)
     assert error.lasting
     assert "message_not_found" in error.reason
@@ -310,7 +310,7 @@ async def test_without_room_in_the_pace_it_comes_back_later_and_has_sent_nothing
 async def test_new_messages_are_not_held_up_by_the_pace_of_edits(bench: Bench) -> None:
     await show(bench, run())
     bench.pace.waits["update"] = [1.0]
-    await refused(bench, run(posts=NOTED, halted_by="U0BEN"))
+    await refused(bench, run(posts=NOTED, halt=Halt(by="U0BEN")))
     assert await slots(bench) == ["INC-7/card", "INC-7/note:N1", "INC-7/note:N2"]
 
 

@@ -12,6 +12,7 @@ from bot.adapters.slack.inbound.silencing import _covered
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import Commanded
+from bot.domain.incidents.run import Halt
 from bot.domain.kernel.silence import matchers_of
 from bot.domain.playbooks.library import Library
 from bot.flow.receive_input import OPEN_READ
@@ -23,7 +24,7 @@ from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT
 
 def watching(counter: Counter) -> None:
     counter.shelf.library = Library({"small": PLAYBOOK})
-    counter.inbound.runs["INC-7"] = run(playbook="small", state="watch", at_state="watch")
+    counter.inbound.runs["INC-7"] = run(playbook="small", state="watch", machine_state="watch")
 
 
 def stored(counter: Counter) -> Commanded:
@@ -85,7 +86,7 @@ async def test_a_handover_names_the_next_lead_and_says_what_is_open(
 
 
 async def test_a_handover_mentions_who_halted(counter: Counter) -> None:
-    counter.inbound.runs["INC-7"] = run(halted_by="U0ANA")
+    counter.inbound.runs["INC-7"] = run(halt=Halt(by="U0ANA"))
     assert "Halted by <@U0ANA>" in await counter.say("handover INC-7 <@U0BEN>")
 
 
@@ -129,7 +130,7 @@ async def test_a_summary_that_slack_refuses_is_reported_to_the_user_who_handed_o
 
 
 async def test_a_handover_of_all_notifies_nobody_whom_an_alert_names(counter: Counter) -> None:
-    counter.inbound.runs["INC-7"] = run(diagnosis="slow, cc <@U0CEO>", halted_by="U0ANA")
+    counter.inbound.runs["INC-7"] = run(diagnosis="slow, cc <@U0CEO>", halt=Halt(by="U0ANA"))
     await counter.say("handover <@U0BEN>")
     [text] = await announced(counter, "handed over to <@U0BEN>")
     assert "slow, cc &lt;@U0CEO&gt;" in text
@@ -235,7 +236,7 @@ async def test_a_skip_that_does_not_count_is_answered_with_one_that_would(
 
 async def test_where_nothing_can_be_skipped_the_answer_says_so(counter: Counter) -> None:
     watching(counter)
-    counter.inbound.runs["INC-7"] = run(playbook="small", state="calm", at_state="calm")
+    counter.inbound.runs["INC-7"] = run(playbook="small", state="calm", machine_state="calm")
     reason = "Nothing can be skipped in INC-7: it waits for no signal. Answer what it asks, if anything."
     assert reason in await counter.say("skip")
 

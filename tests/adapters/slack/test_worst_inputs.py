@@ -19,7 +19,7 @@ from bot.adapters.slack.press_value import ButtonValue
 from bot.domain.approvals.edits import EditableValue
 from bot.domain.approvals.grant import Demand
 from bot.domain.changes.plan import Call, Circumstance, Difference
-from bot.domain.incidents.run import ActiveChange, News, Run
+from bot.domain.incidents.run import ActiveChange, Halt, News, Run, StatusUpdate
 from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
 from bot.sandbox.slack.block_kit import problems_of_blocks, problems_of_view
@@ -85,7 +85,7 @@ def filled(text: str, *, many: int = 1) -> Run:
             cause=text,
             users=text,
             checks=[["found", text]] * many,
-            looked={"readings": dumps, "ways": [[text, text]] * many},
+            looked={"readings": dumps, "decisions": [[text, text]] * many},
         ),
         post("request", "request:R3", "R3", head=text, news=news),
         post("question", "question:Q2", "Q2", news=news),
@@ -99,9 +99,9 @@ def filled(text: str, *, many: int = 1) -> Run:
         post("request", "request:gone", text),
     )
     return run(
-        title=text, diagnosis=text, cause=text, users=text, status=text, status_by=text,
+        title=text, diagnosis=text, cause=text, users=text, status_update=StatusUpdate(text=text, by=text),
         target=Target(cluster=text, namespace=text, name=text, resolved=False), lead=text,
-        playbook=text, state=text, path=(text,) * many, halted_by=text, ending=text,
+        playbook=text, state=text, path=(text,) * many, halt=Halt(by=text), ending=text,
         alerts={f"{n}": alert(text) for n in range(many)}, requests={"R3": asked}, questions={"Q2": put},
         question="Q2", posts=posts, baseline=shown, latest=shown, ledger=(ledger_entry(title=text, undo=()),) * many,
         change=ActiveChange(state=text, verb=text, request_id="R3", begun=True, progress=text),

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 from bot.adapters.slack.outbound.shown import Shown
 from bot.domain.changes.catalogue import VERBS
-from bot.domain.incidents.effect import EFFECT
-from bot.domain.incidents.event import EVENT, Commanded, Due
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.effect import EFFECT, Notify
+from bot.domain.incidents.event import EVENT, Commanded, Due, EffectFailed
+from bot.domain.incidents.run import Halt, InSlack, Run, StatusUpdate, TimelineHead, Visit
 from bot.domain.incidents.stored_form import FORMS, Document, StoredForm
 from bot.domain.kernel.errors import NewerFormError
 from bot.domain.playbooks.expressions.functions import FUNCTIONS
@@ -30,7 +30,7 @@ bot/domain/incidents/stored_form.py with what it brings (and an upgrade to `UPGR
 fields, each with a default), and record the new fingerprint here. One form is enough for all changes of one commit.
 """
 FOR_PEOPLE = ("description", "title", "markdownDescription", "enumDescriptions")
-RECORDED = (10, "01dc5e885e481129")
+RECORDED = (11, "d881e1886341f73d")
 
 
 def bare(schema: Any) -> Any:
@@ -56,32 +56,32 @@ def test_the_forms_are_numbered_without_a_gap() -> None:
 
 
 def test_what_was_written_is_read_again() -> None:
-    form, run, event = StoredForm(), builders.run(status="calm"), Due(event_id="d1", deadline="Q1", due_at=5.0)
+    form, run, event = StoredForm(), builders.run(lead="ana"), Due(event_id="d1", deadline="Q1", due_at=5.0)
     assert form.text(run).startswith(f'{{"form":{max(FORMS)},')
     assert form.run(form.text(run)) == run
     assert form.event(form.text(event)) == event
 
 
 def test_a_run_without_a_number_is_of_the_first_form() -> None:
-    run = builders.run(status="calm")
-    assert StoredForm().run(run.model_dump_json()) == run
+    run = builders.run(lead="ana")
+    assert StoredForm(5, {}).run(run.model_dump_json()) == run
 
 
 def renamed(what: Document, document: dict[str, Any]) -> dict[str, Any]:
-    return {("status" if key == "news_for_all" else key): part for key, part in document.items()}
+    return {("lead" if key == "leader" else key): part for key, part in document.items()}
 
 
 def marked(what: Document, document: dict[str, Any]) -> dict[str, Any]:
-    return document | ({"status_by": f"after {document['status']}"} if what == "run" else {})
+    return document | ({"cause": f"after {document['lead']}"} if what == "run" else {})
 
 
 def test_an_earlier_form_is_upgraded_step_by_step() -> None:
     newest = StoredForm(5, {2: renamed, 4: marked})
-    old = StoredForm(2).text(builders.run(status="calm")).replace('"status":', '"news_for_all":')
+    old = StoredForm(2).text(builders.run(lead="ana")).replace('"lead":', '"leader":')
     upgraded = newest.run(old)
-    assert (upgraded.status, upgraded.status_by) == ("calm", "after calm")
-    already = StoredForm(4).text(builders.run(status="calm"))
-    assert newest.run(already).status_by == "after calm"
+    assert (upgraded.lead, upgraded.cause) == ("ana", "after ana")
+    already = StoredForm(4).text(builders.run(lead="ana"))
+    assert newest.run(already).cause == "after ana"
     assert newest.run(newest.text(upgraded)) == upgraded
 
 
@@ -93,6 +93,39 @@ def test_the_reason_of_a_halt_of_an_earlier_form_is_read(stored: str, reason: st
     assert StoredForm().event(StoredForm(4).text(halt)) == halt.model_copy(update={"text": reason})
     note = Commanded(event_id="c2", command="note", user="U0ANA", text="halted: at noon")
     assert StoredForm().event(StoredForm(4).text(note)) == note
+
+
+BEFORE_ITS_PARTS = (
+    '{"form":10,"incident_id":"INC-1","target":{"cluster":"test","namespace":"serving","name":"llm"},"title":"Thrash",'
+    '"opened_at":50.0,"starts_at":40.0,"status":"calm","status_by":"ana","status_at":5.0,"playbook":"test","digest":"d1",'
+    '"at_state":"cap/awaiting","state":"cap","doing":"Cap it","runbook":null,"visit":3,"entered_at":60.0,"readings":{},'
+    '"halted_by":"ana","halt_reason":"wait","halted_with_all":false,"card_posted":true,"places":{"card":["C1","1.2"]},'
+    '"anchored":["request:R1"],"timeline_head":"ab","timeline_length":7,"looked":{"ways":[["cap","full"]]},'
+    '"posts":[{"slot":"question:Q1","kind":"question","ref":"Q1","at":61.0,"data":{"looked":{"ways":[["cap","full"]]}}}]}'
+)
+"""A run as form 10 stored it, without fields that have a default."""
+
+
+def test_the_parts_of_a_run_of_an_earlier_form_are_read() -> None:
+    run = StoredForm().run(BEFORE_ITS_PARTS)
+    visit = Visit(number=3, state="cap", machine_state="cap/awaiting", doing="Cap it", entered_at=60.0)
+    assert (run.visit, run.halt) == (visit, Halt(by="ana", reason="wait"))
+    assert run.status_update == StatusUpdate(text="calm", by="ana", at=5.0)
+    assert run.in_slack == InSlack(card_posted=True, places={"card": ("C1", "1.2")}, anchored=("request:R1",))
+    assert run.timeline == TimelineHead(hash="ab", length=7)
+    assert (run.looked.decisions, run.posts[0].data) == (
+        (("cap", "full"),),
+        {"looked": {"decisions": [["cap", "full"]]}},
+    )
+    assert StoredForm().run(BEFORE_ITS_PARTS.replace('"halted_by":"ana"', '"halted_by":""')).halt is None
+
+
+def test_an_answer_to_one_person_of_an_earlier_form_is_sent() -> None:
+    answer = Notify(effect_id="tell/p1/0", user="U0ANA", channel="C1", text="Too late.")
+    stored = StoredForm(10).text(answer).replace('"notify"', '"tell"')
+    assert StoredForm().effect(stored) == answer
+    failed = EffectFailed(event_id="e1", effect_id="tell/p1/0", effect_kind="notify", reason="no answer")
+    assert StoredForm().event(StoredForm(10).text(failed).replace('"notify"', '"tell"')) == failed
 
 
 def test_a_later_form_is_refused_by_number() -> None:

@@ -30,7 +30,7 @@ from bot.domain.incidents.event import (
     Watched,
 )
 from bot.domain.incidents.machine import advance
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Run, TimelineHead
 from bot.domain.kernel.links import Dashboards
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead, chain
 from bot.domain.playbooks.bundle import Bundle
@@ -98,17 +98,17 @@ class Story:
     def receive(self, after: float, event: Event) -> "Story":
         at = START + after
         decision = advance(self.run, event.model_copy(update={"at": at}), Bundle.of(PLAYBOOK), rules())
-        linked = chain(decision.entries, head=self.run.timeline_head, length=self.run.timeline_length)
+        linked = chain(decision.entries, head=self.run.timeline.hash, length=self.run.timeline.length)
         self.timeline += linked
-        head = linked[-1].hash if linked else self.run.timeline_head
-        self.run = decision.run.with_(timeline_head=head, timeline_length=len(self.timeline))
+        head = linked[-1].hash if linked else self.run.timeline.hash
+        self.run = decision.run.with_(timeline=TimelineHead(hash=head, length=len(self.timeline)))
         return self
 
     def opened(self) -> "Story":
         return self.receive(0, AlertChanged(event_id="a", alert=alert()))
 
     def read(self, after: float, thrash: float) -> "Story":
-        effect = f"v{self.run.visit}/read"
+        effect = f"v{self.run.visit.number}/read"
         readings = {
             "thrash": Reading(name="thrash", value=thrash, at=START),
             "gpu": Reading(name="gpu", unknown="no exporter | answers", at=START),
@@ -122,7 +122,7 @@ class Story:
         return self.receive(after + 1, judged)
 
     def planned(self, after: float) -> "Story":
-        effect = f"v{self.run.visit}/plan/0"
+        effect = f"v{self.run.visit.number}/plan/0"
         result = PlanResult(outcome="planned", plan=plan())
         return self.receive(after, Planned(event_id=effect, effect_id=effect, result=result))
 
@@ -141,7 +141,7 @@ class Story:
         )  # fmt: skip
 
     def calm(self, after: float) -> "Story":
-        effect = f"v{self.run.visit}/watch"
+        effect = f"v{self.run.visit.number}/watch"
         readings = {"thrash": Reading(name="thrash", value=0.0, at=START + after)}
         watched = Watched(
             event_id=effect, effect_id=effect, verdict="held", parts={"calm": "held"}, readings=readings,
@@ -232,7 +232,7 @@ def test_a_report_links_no_address_that_is_not_safe() -> None:
 def test_entering_a_state_records_its_step_of_the_runbook() -> None:
     text = PLAYBOOK.source.text.replace("    title: Look at the fleet\n", "    runbook: {step: 1 Look, url: wiki}\n")
     decision = advance(run(), AlertChanged(event_id="a", alert=alert(), at=START), Bundle.of(load_text(text)), rules())
-    assert decision.run.runbook is not None
+    assert decision.run.visit.runbook is not None
     recorded = [entry.data.get("runbook") for entry in decision.entries if entry.kind == "entered"]
     assert recorded == [{"step": "1 Look", "url": "wiki"}]
 
@@ -532,7 +532,7 @@ def test_an_altered_entry_breaks_the_chain_there() -> None:
 
 
 def stored_head(story: Story) -> StoredHead:
-    return StoredHead(head=story.run.timeline_head, length=story.run.timeline_length)
+    return StoredHead(head=story.run.timeline.hash, length=story.run.timeline.length)
 
 
 def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:

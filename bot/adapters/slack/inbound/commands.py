@@ -266,7 +266,7 @@ class Commands:
         if not run.held:
             raise NotDoneError(f"No change by the bot in {line(run.incident_id, 40)} is left to undo.")
         name = line(run.incident_id, 40)
-        if run.is_applying and not run.halted_by:
+        if run.is_applying and run.halt is None:
             raise NotDoneError(f"A change is being applied right now: `/incident halt {name}` first, then undo.")
         if run.is_undoing and run.open_request is not None:
             raise NotDoneError(f"An undo waits for approval already, in the thread of {name}.")
@@ -293,7 +293,7 @@ class Commands:
         run, why = await self._naming.run_and_text(command)
         name = line(run.incident_id, 40)
         if run.is_applying:
-            if run.halted_by:
+            if run.halt is not None:
                 raise NotDoneError(
                     f"Not closed: a change of {name} is halted before its end. `/incident resume {name}` continues it, "
                     f"`/incident undo {name}` takes it back."

@@ -176,11 +176,11 @@ class OperatorCommands:
             return forms.Modal(SKIP_FORM, f"Skip in {run.incident_id}", "Skip", blocks, kept)
         if to not in exits:
             known = ", ".join(code(each, 60) for each in exits)
-            raise NotDoneError(f"{code(run.state, 60)} cannot skip to {code(to, 60)}; it can skip to {known}.")
+            raise NotDoneError(f"{code(run.visit.state, 60)} cannot skip to {code(to, 60)}; it can skip to {known}.")
         if not why.strip():
             raise NotDoneError(f"Skipping needs a reason: `/incident skip {run.incident_id} {to} why`")
         await self._store(event_of(command, "skip", to=to, text=why.strip()), run)
-        return reply(f"Skipping {code(run.state, 60)} in {line(run.incident_id, 40)}; next is {code(to, 60)}.")
+        return reply(f"Skipping {code(run.visit.state, 60)} in {line(run.incident_id, 40)}; next is {code(to, 60)}.")
 
     async def reopen(self, command: Command) -> Message:
         incident, _, why = command.rest.partition(" ")

@@ -120,7 +120,7 @@ def _no_such(name: str, known: tuple[str, ...]) -> str:
 
 
 def _drawn(head: str, playbook: Playbook, run: Run | None = None) -> Message:
-    path, current = (run.findings.path, run.state if run.is_open else "") if run else ((), "")
+    path, current = (run.findings.path, run.visit.state if run.is_open else "") if run else ((), "")
     text = mermaid(playbook, path=path, current=current)
     if len(code_block(text.splitlines(), 10 * GRAPH_CHARACTERS)) > GRAPH_CHARACTERS:
         command = f"incident-bot playbook graph {playbook.playbook}"

@@ -111,7 +111,7 @@ def sign_of(run: Run) -> str:
 
 def _situation(run: Run) -> list[str]:
     """What users feel, when it began, and why: the first lines."""
-    seen_at = max(run.users_at, run.entered_at)
+    seen_at = max(run.users_at, run.visit.entered_at)
     since = f"began {time_beside(run.starts_at, seen_at) if run.is_open else day(run.starts_at)}"
     if run.users:
         # A closed incident is not read again: its last number keeps its time.
@@ -167,7 +167,7 @@ def now_line(run: Run, links: Mapping[str, str]) -> str:
 def standing(run: Run) -> str:
     """As `now_line`, for lists, where nothing else shows that changes are halted."""
     is_explained = run.is_halted_half_way and not (run.open_question or run.open_request)
-    is_halted = run.is_open and run.halted_by and not run.halted_with_all and not is_explained
+    is_halted = run.is_open and run.halt is not None and not run.is_halted_with_all and not is_explained
     return f"{'⛔ Halted · ' if is_halted else ''}{now_line(run, {})}"
 
 
@@ -187,8 +187,8 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
         request = run.requests.get(run.change.request_id)
         title = line(called(run, request), 200) if request is not None else ""
         stage = "🔧 Planning" if not run.change.begun else "⛔ Halted" if run.is_halted else "🔧 Applying"
-        return f"{stage}: *{title or line(run.doing, 150)}*"
-    doing = line(run.doing, 150) or NOT_BEGUN
+        return f"{stage}: *{title or line(run.visit.doing, 150)}*"
+    doing = line(run.visit.doing, 150) or NOT_BEGUN
     if run.watch is not None:
         return f"👀 Checking: *{doing}*, until {time_beside(run.watch.until, run.watch.started_at)} at the latest"
     return f"🔎 Reading: *{doing}*"
@@ -246,10 +246,11 @@ def _phase(request: Request) -> str:
 
 def _banners(run: Run) -> list[Block]:
     banners = []
-    if run.status and run.is_open:
+    if run.status_update.text and run.is_open:
         due = run.deadlines.get(NEXT_STATUS)
         following = f" · next update by {time_of_day(due)}" if due is not None else ""
-        banners.append(f"📣 {prose(run.status, 500, people=people_of(run))} — {mention(run.status_by)}{following}")
+        news = prose(run.status_update.text, 500, people=people_of(run))
+        banners.append(f"📣 {news} — {mention(run.status_update.by)}{following}")
     if run.only_advice is not None and run.is_open:
         why = "*Observe-only*" if run.only_advice.reason == "observe_only" else f"*{line(run.only_advice.text, 300)}*"
         banners.append(f"👀 {why}: the bot changes nothing here, and shows what it would propose.")
@@ -258,10 +259,10 @@ def _banners(run: Run) -> list[Block]:
             phone = f" Call it yourself: {line(page.phone, 200)}." if page.phone else ""
             why = f"since {moment(page.failing_since)}: {line(page.error, 300)}"
             banners.append(f"⚠️ *{line(page.team, 40)} could not be paged* {why}.{phone}")
-    if run.halted_by and run.is_open:
-        by = f" by {mention(run.halted_by)}"
-        what = "Everything is halted" if run.halted_with_all else "Halted"
-        why = f": {line(run.halt_reason, 300)}" if run.halt_reason else ""
+    if run.halt is not None and run.is_open:
+        by = f" by {mention(run.halt.by)}"
+        what = "Everything is halted" if run.is_halted_with_all else "Halted"
+        why = f": {line(run.halt.reason, 300)}" if run.halt.reason else ""
         goes_on = f" {GOES_ON}" if run.is_applying else ""
         banners.append(f"⛔ *{what}*{by}{why}. No change is sent until `{resume_command(run)}`.{goes_on}")
     for other in run.parked_before:
@@ -319,7 +320,7 @@ def _alerts(run: Run) -> str:
 def _links(run: Run) -> list[str]:
     """The step of the runbook, and the alerts' runbooks, queries and dashboard; a too long address is left out."""
     every = links_of(run.alerts.values(), run.dashboard, starts_at=run.starts_at, closed_at=run.closed_at)
-    shown = [f"📋 Runbook step: {runbook_step(run.runbook)}"] if run.runbook else []
+    shown = [f"📋 Runbook step: {runbook_step(run.visit.runbook)}"] if run.visit.runbook else []
     for each in every:
         made = link(line(each.label, 80), each.url)
         if len(" · ".join([*shown, made])) <= LINKS_CHARACTERS:
@@ -340,7 +341,7 @@ def _handles(run: Run, links: Mapping[str, str]) -> list[Block]:
         buttons.append(button("Take the lead", f"{SAY}lead", _value(run, "lead")))
     if run.watch is not None and not about:
         buttons.append(button("Skip this wait…", f"{SAY}skip", _value(run, "skip")))
-    if run.halted_by:
+    if run.halt is not None:
         buttons.append(button("Resume changes", f"{SAY}resume", _value(run, "resume")))
     else:
         means = f"No change is sent until someone resumes it. {GOES_ON}"

@@ -97,7 +97,7 @@ def _looked(run: Run, looked: Looked, unit_of: UnitOf) -> list[Block]:
     for heading, lines in _by_source(run, readings, newest, unit_of).items():
         body += context([heading, *lines])
     body += context(_unread(readings))
-    return body + context([f"*{line(state, 60)}* {line(why, MAX_EXIT_CHARACTERS)}" for state, why in looked.ways])
+    return body + context([f"*{line(state, 60)}* {line(why, MAX_EXIT_CHARACTERS)}" for state, why in looked.decisions])
 
 
 def _unread(readings: Iterable[Reading]) -> list[str]:

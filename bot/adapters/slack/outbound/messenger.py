@@ -289,7 +289,7 @@ class SlackMessenger:
         await self._uploads.share(file_id, Shown(channel=channel), name=name, comment=comment)
 
     def _slots(self, run: Run, shown: Mapping[str, Shown], pulse: Pulse) -> _Slots:
-        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.entered_at), pulse)
+        return _Slots(run, shown, self._place.pages.of(run.incident_id, run.visit.entered_at), pulse)
 
     def _until_the_card_is_there(self, run: Run) -> float:
         """How long a file rests: in a storm some cards come after hours, and each file would ask every second."""
@@ -532,7 +532,7 @@ class _Slots:
     def unreported(self, posted: Sequence[Event]) -> list[Event]:
         """Events for messages that are in Slack but unknown to the run, because the event was lost."""
         reported = {event.event_id for event in posted}
-        slots = [] if self._run.card_posted else [CARD]
+        slots = [] if self._run.in_slack.card_posted else [CARD]
         slots += [post.slot for post in self._run.posts if self._waits_for(post)]
         events = [_posted(slot, self.shown[slot]) for slot in slots if self.shown.get(slot, Shown()).ts]
         return [event for event in events if event.event_id not in reported]
@@ -541,7 +541,7 @@ class _Slots:
         """Whether the run needs the event: a request's time and the timeline's anchoring begin with it."""
         request = self._run.requests.get(post.ref) if post.kind == "request" else None
         is_waiting = request is not None and request.status == "open" and request.posted_at is None
-        return is_waiting or ("head" in post.data and post.slot not in self._run.anchored)
+        return is_waiting or ("head" in post.data and post.slot not in self._run.in_slack.anchored)
 
 
 def _go_on(kind: Kind, wait: float) -> None:

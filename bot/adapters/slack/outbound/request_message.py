@@ -95,7 +95,7 @@ SIDE = 100
 
 def people_of(run: Run) -> frozenset[str]:
     """Everyone who takes part in the run: the only people that a text of the run may mention."""
-    people = {run.lead, run.halted_by, *(note.user for note in run.notes)}
+    people = {run.lead, *(note.user for note in run.notes)} | ({run.halt.by} if run.halt is not None else set())
     people |= {question.answered_by for question in run.questions.values()}
     for request in run.requests.values():
         people |= {request.decided_by, request.edited_by, request.extended_by}
@@ -105,7 +105,7 @@ def people_of(run: Run) -> frozenset[str]:
 
 def resume_command(run: Run) -> str:
     """What lifts the halt of a halted run."""
-    return f"/incident resume {'all' if run.halted_with_all else line(run.incident_id, 40)}"
+    return f"/incident resume {'all' if run.is_halted_with_all else line(run.incident_id, 40)}"
 
 
 def request_title(run: Run, request: Request) -> str:

@@ -87,7 +87,7 @@ def _advance(run: Run, event: Event, bundle: Bundle, rules: Rules, other: str) -
     draft = Draft(run, bundle, rules, event.at, other=other)
     if isinstance(event, Commanded) and event.user_name:
         draft.names = {event.user: event.user_name}
-    if run.visit == 0 and isinstance(event, AlertChanged | OpenedByHand):
+    if run.visit.number == 0 and isinstance(event, AlertChanged | OpenedByHand):
         if isinstance(event, OpenedByHand):
             events.opened_by_hand(draft, event)
         else:

@@ -154,7 +154,11 @@ def _somebody_acted(run: Run, before: Run, event: Event) -> bool:
         # A person who is named takes over; without a name the team is called again.
         is_taken = event.command == "handover" and bool(event.to)
         return is_taken or COMMANDS[event.command].shows_presence
-    counted = (run.requests, run.questions, run.visit) != (before.requests, before.questions, before.visit)
+    counted = (run.requests, run.questions, run.visit.number) != (
+        before.requests,
+        before.questions,
+        before.visit.number,
+    )
     return isinstance(event, Judged) and counted
 
 

@@ -37,7 +37,7 @@ def follow(draft: Draft) -> None:
 
 def check(draft: Draft, event: Due) -> None:
     if _may_end(draft):
-        draft.want(ReadCalm(effect_id=draft.effect_id(f"calm/{event.due_at}"), visit=draft.run.visit))
+        draft.want(ReadCalm(effect_id=draft.effect_id(f"calm/{event.due_at}"), visit=draft.run.visit.number))
 
 
 def read(draft: Draft, event: CalmRead) -> None:
@@ -75,7 +75,7 @@ def _may_end(draft: Draft) -> bool:
         run.is_open
         and _waits_for_people(run)
         and (run.alerts_resolved_at is not None or (not run.alerts and run.parked is not None))
-        and not run.halted_by
+        and run.halt is None
         and not run.is_undoing
         and not _was_asked_for(run)
         and run.playbook in draft.bundle.playbooks

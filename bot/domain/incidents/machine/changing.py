@@ -62,7 +62,7 @@ def _take_plan(draft: Draft, change: ActiveChange, result: PlanResult, *, outcom
     if is_patch:
         # What led here is read first: the canary's verdict before the rollout that is not possible.
         shown = {"result": result.outcome, "text": text, "patch": result.hint, "title": title, **draft.take_news()}
-        draft.post("outcome", f"outcome:{draft.run.visit}:{change.replans}", change.verb, shown)
+        draft.post("outcome", f"outcome:{draft.run.visit.number}:{change.replans}", change.verb, shown)
     elif not (result.outcome == "not_needed" and _only_cleans_up(draft, change)):
         draft.set(news=(*draft.run.news, News(title=title, result=result.outcome, text=text, at=draft.at)))
     if result.outcome == "impossible":
@@ -86,13 +86,13 @@ def _watch_advice(draft: Draft, request: Request) -> None:
     """Watch whether the trouble ends while people carry out what they want."""
     draft.set(watch=ActiveWatch(started_at=draft.at, until=draft.at + draft.rules.watches_advice_seconds))
     effect_id = draft.effect_id(f"advice/{request.request_id}")
-    draft.want(WatchAdvice(effect_id=effect_id, visit=draft.run.visit, request_id=request.request_id))
+    draft.want(WatchAdvice(effect_id=effect_id, visit=draft.run.visit.number, request_id=request.request_id))
 
 
 def _unread(draft: Draft, result: PlanResult) -> tuple[str, ...]:
     """Returns the earlier states that should have read what the plan lacks; planning again would lack it again."""
     states = (name.split(".")[1] for name in result.missing if name.startswith("results."))
-    return tuple(dict.fromkeys(state for state in states if state != draft.run.state))
+    return tuple(dict.fromkeys(state for state in states if state != draft.run.visit.state))
 
 
 def _plan_without_the_edit(draft: Draft, change: ActiveChange, result: PlanResult) -> None:
@@ -237,7 +237,7 @@ def still_halted(draft: Draft, deadline: str) -> None:
     plan, waited = run.requests[change.request_id].plan, short(draft.at - change.step_started_at)
     text = (
         f"'{plan.title}' has been halted before '{plan.steps[change.step].title}' for {waited}."
-        f" `/incident resume {ALL if run.halted_with_all else run.incident_id}` continues it,"
+        f" `/incident resume {ALL if run.is_halted_with_all else run.incident_id}` continues it,"
         f" `/incident undo {run.incident_id}` takes it back."
     )
     if deadline == HALT_HALF:
@@ -306,7 +306,7 @@ def want_step(draft: Draft) -> None:
 
 def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None:
     request_id = change.request_id
-    came_back = draft.run.readings.get(change.verb) if change.verb in RESULTS else None
+    came_back = draft.run.visit.readings.get(change.verb) if change.verb in RESULTS else None
     texts = [text if outcome != "done" else "", result_in_words(came_back) if came_back else ""]
     ended = draft.keep_request(
         draft.run.requests[request_id],
@@ -324,7 +324,7 @@ def _finish(draft: Draft, change: ActiveChange, outcome: str, text: str) -> None
     draft.want(ReleaseLeases(effect_id=f"release/{request_id}"))
     if outcome == "done" and change.undo_of:
         draft.drop_change()
-        state = draft.playbook.state(draft.run.state)
+        state = draft.playbook.state(draft.run.visit.state)
         if isinstance(state, EndState):
             entering.end(draft, state)
         elif questions.promised_to_close(draft.run):
@@ -371,10 +371,10 @@ def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
     draft.set(change=again)
     draft.record("planned", f"planning again: {why}")
     machine = draft.playbook.machine
-    if draft.run.at_state != machine.entry(machine.written(draft.run.at_state)):
+    if draft.run.visit.machine_state != machine.entry(machine.written(draft.run.visit.machine_state)):
         entering.go(draft, "replan")
     effect_id = draft.effect_id(f"plan/{again.replans}")
-    draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit, state=draft.run.state))
+    draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit.number, state=draft.run.visit.state))
 
 
 def takes_back(change: ActiveChange) -> bool:

@@ -27,8 +27,7 @@ SHOW = ShowInSlack(effect_id="show")
 
 
 UNSEEN = {
-    "ignored", "version", "counter", "deadlines", "places", "calm_since", "looked", "users_at", "card_posted",
-    "anchored",
+    "ignored", "version", "counter", "deadlines", "calm_since", "looked", "users_at", "in_slack",
 }  # fmt: skip
 SHOWN = tuple(Run.model_fields.keys() - UNSEEN)
 """The fields of a run that people see in Slack."""
@@ -90,8 +89,8 @@ class Draft:
 
     def text(self, key: str) -> str:
         """Returns a text of the current state with current readings filled in: `ask`, `why`, `expected` or `say`."""
-        values = ScopeValues(self.run, self.run.readings)
-        return self.playbook.text(self.run.state, key, values, units_of(self.run.latest))
+        values = ScopeValues(self.run, self.run.visit.readings)
+        return self.playbook.text(self.run.visit.state, key, values, units_of(self.run.latest))
 
     def option(self, name: str) -> str:
         """Returns what its recommendation called this change; empty for a change that is no option."""
@@ -134,7 +133,18 @@ class Draft:
         self.set(change=None)
         self.clear_deadlines("change")
         if self.run.playbook in self.bundle.playbooks:  # without its playbook a run enters no state again
-            self.set(at_state=self.playbook.machine.entry(self.run.state))
+            self.visit(machine_state=self.playbook.machine.entry(self.run.visit.state))
+
+    def visit(self, **changes: Any) -> None:
+        self.set(visit=copy_with(self.run.visit, **changes))
+
+    def in_slack(self, **changes: Any) -> None:
+        self.set(in_slack=copy_with(self.run.in_slack, **changes))
+
+    def leave_state(self) -> None:
+        """Void what the current visit waits for, and every effect of it that is still owed."""
+        self.set(change=None, watch=None, question="")
+        self.visit(number=self.run.visit.number + 1)
 
     def learn(self, **findings: Any) -> None:
         self.set(findings=copy_with(self.run.findings, **findings))
@@ -146,7 +156,12 @@ class Draft:
         data = {**(data or {}), "user": who, "user_name": self.names[who]} if who in self.names else data
         known = redacted_data(data or {})
         entry = Entry(
-            kind=kind, at=self.at if at is None else at, text=redacted(text), who=who, state=self.run.state, data=known
+            kind=kind,
+            at=self.at if at is None else at,
+            text=redacted(text),
+            who=who,
+            state=self.run.visit.state,
+            data=known,
         )
         self._entries.append(entry)
 
@@ -168,7 +183,7 @@ class Draft:
 
     def notify(self, press: Press, text: str) -> None:
         """Send one person an ephemeral answer."""
-        effect_id = f"tell/{press.press_id}/{len(self._effects)}"
+        effect_id = f"notify/{press.press_id}/{len(self._effects)}"
         self.want(
             Notify(
                 effect_id=effect_id,
@@ -224,7 +239,7 @@ class Draft:
         title = run.diagnosis or ("" if run.is_open else NO_TROUBLE)
         data = {"title": title, "cause": run.cause, "users": run.users, "checks": checks}
         self.record("diagnosis", title or "not clear yet", data=data)
-        self.post("diagnosis", f"diagnosis:{run.visit}", run.playbook, data | looked)
+        self.post("diagnosis", f"diagnosis:{run.visit.number}", run.playbook, data | looked)
         return news
 
     def _correct_diagnosis(self, checks: list[list[str]]) -> None:
@@ -240,15 +255,15 @@ class Draft:
 
     def looked(self, decision: str) -> None:
         """Keep what was read, and what it decided, for the details of the next message to people."""
-        looked, here = self.run.looked, (self.playbook.called(self.run.state), decision)
-        readings = looked.readings | self.run.readings
-        self.set(looked=Looked(readings=readings, ways=(*looked.ways, here)[-MAX_DECISIONS:]))
+        looked, here = self.run.looked, (self.playbook.called(self.run.visit.state), decision)
+        readings = looked.readings | self.run.visit.readings
+        self.set(looked=Looked(readings=readings, decisions=(*looked.decisions, here)[-MAX_DECISIONS:]))
 
     def effect_id(self, what: str) -> str:
-        return f"v{self.run.visit}/{what}"
+        return f"v{self.run.visit.number}/{what}"
 
     def is_of_this_visit(self, effect_id: str) -> bool:
-        return effect_id.startswith(f"v{self.run.visit}/")
+        return effect_id.startswith(f"v{self.run.visit.number}/")
 
     def set_deadline(self, name: str, at: float | None) -> None:
         others = {key: value for key, value in self.run.deadlines.items() if key != name}

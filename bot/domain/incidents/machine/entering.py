@@ -18,6 +18,7 @@ from bot.domain.incidents.run import (
     Frame,
     Offer,
     Run,
+    Visit,
 )
 from bot.domain.playbooks.language import (
     AskState,
@@ -38,21 +39,21 @@ def go(draft: Draft, outcome: str, *, because: str = "", clause: int | None = No
 
     `chosen_by`: the person who chose it, and has the incident if that hands it over.
     """
-    here = draft.run.at_state
+    here = draft.run.visit.machine_state
     there = draft.playbook.machine.next(here, outcome)
     if there is None:
         undo_refused = outcome == "refused" and bool(draft.run.change and draft.run.change.undo_of)
         if draft.run.change and draft.run.change.undo_of:
-            draft.set(at_state=draft.playbook.machine.entry(draft.run.state))
+            draft.visit(machine_state=draft.playbook.machine.entry(draft.run.visit.state))
         draft.set(change=None, watch=None)
         questions.ask_what_next(
             draft,
-            because or f"'{draft.run.state}' ended with '{outcome}', and the playbook has no exit for that.",
+            because or f"'{draft.run.visit.state}' ended with '{outcome}', and the playbook has no exit for that.",
             undo_refused=undo_refused,
         )
         return
     if outcome in PHASE_OUTCOMES:
-        draft.set(at_state=there)
+        draft.visit(machine_state=there)
         return
     by = {"by": outcome} if clause is None else {"by": outcome, "clause": clause}
     enter(draft, draft.playbook.machine.written(there), because=because, by=by, chosen_by=chosen_by)
@@ -68,18 +69,15 @@ def enter(
     name, because, instead_of = _within_limits(draft, name, because)
     state = draft.playbook.state(name)
     title = draft.option(name) or draft.playbook.called(name)
-    draft.set(
+    visit = Visit(
+        number=draft.run.visit.number + 1,
         state=name,
+        machine_state=draft.playbook.machine.entry(name),
         doing=title,
         runbook=state.runbook,
-        at_state=draft.playbook.machine.entry(name),
-        visit=draft.run.visit + 1,
         entered_at=draft.at,
-        readings={},
-        change=None,
-        watch=None,
-        question="",
     )
+    draft.set(visit=visit, change=None, watch=None, question="")
     draft.learn(path=(*draft.run.findings.path, name))
     draft.clear_waits()
     entered: dict[str, object] = {"kind": draft.playbook.kind(name), **(by or {})}
@@ -140,16 +138,20 @@ def _within_limits(draft: Draft, name: str, because: str) -> tuple[str, str, lis
 
 
 def want_readings(draft: Draft) -> None:
-    names = draft.playbook.needs(draft.run.state)
+    names = draft.playbook.needs(draft.run.visit.state)
     draft.want(
-        ReadSignals(effect_id=draft.effect_id("read"), visit=draft.run.visit, state=draft.run.state, names=names)
+        ReadSignals(
+            effect_id=draft.effect_id("read"), visit=draft.run.visit.number, state=draft.run.visit.state, names=names
+        )
     )
 
 
 def begin_change(draft: Draft, verb: str, *, undo_of: tuple[str, ...] = ()) -> None:
     parking.leave(draft)
-    draft.set(change=ActiveChange(state=draft.run.state, verb=verb, undo_of=undo_of))
-    draft.want(PlanChange(effect_id=draft.effect_id("plan/0"), visit=draft.run.visit, state=draft.run.state))
+    draft.set(change=ActiveChange(state=draft.run.visit.state, verb=verb, undo_of=undo_of))
+    draft.want(
+        PlanChange(effect_id=draft.effect_id("plan/0"), visit=draft.run.visit.number, state=draft.run.visit.state)
+    )
 
 
 def begin_watch(draft: Draft, state: WatchState) -> None:
@@ -157,7 +159,10 @@ def begin_watch(draft: Draft, state: WatchState) -> None:
     draft.set(watch=ActiveWatch(started_at=draft.at, until=until))
     draft.want(
         WatchSignals(
-            effect_id=draft.effect_id("watch"), visit=draft.run.visit, state=draft.run.state, started_at=draft.at
+            effect_id=draft.effect_id("watch"),
+            visit=draft.run.visit.number,
+            state=draft.run.visit.state,
+            started_at=draft.at,
         )
     )
 
@@ -188,7 +193,7 @@ def divert(draft: Draft, state: DivertState) -> None:
         _return(draft, "otherwise", f"{run.playbook} diverted back: {state.why}", data={"from": run.playbook})
         return
     if state.returns:
-        frame = Frame(playbook=run.playbook, state=run.state, findings=run.findings)
+        frame = Frame(playbook=run.playbook, state=run.visit.state, findings=run.findings)
         draft.set(frames=(*run.frames, frame))
     draft.set(diverts=run.diverts + 1)
     begin(draft, state.divert, because=state.why)
@@ -228,12 +233,13 @@ def _frames_up_to(run: Run, playbook: str) -> tuple[Frame, ...]:
 
 def _return(draft: Draft, end: str, because: str, *, data: dict[str, Any]) -> None:
     *outer, frame = draft.run.frames
-    draft.set(frames=tuple(outer), playbook=frame.playbook, state=frame.state, findings=frame.findings)
+    draft.set(frames=tuple(outer), playbook=frame.playbook, findings=frame.findings)
     back = draft.playbook.state(frame.state)
-    draft.set(at_state=draft.playbook.machine.entry(frame.state), runbook=back.runbook)
+    entry = draft.playbook.machine.entry(frame.state)
+    draft.visit(state=frame.state, machine_state=entry, runbook=back.runbook)
     draft.record("diverted", f"back in {frame.playbook} — {because}", data=data)
     outcome = f"returned:{end}"
-    if draft.playbook.machine.next(draft.run.at_state, outcome) is None:
+    if draft.playbook.machine.next(draft.run.visit.machine_state, outcome) is None:
         outcome = "returned:otherwise"
     go(draft, outcome, because=because)
 
@@ -272,7 +278,9 @@ def end(draft: Draft, state: EndState) -> None:
 
 def _nodes_given_back(run: Run) -> list[str]:
     """Returns what had taken a node out of use until somebody took it back here, before the incident could end."""
-    asked = (each for each in run.questions.values() if questions.asks_what_stays(each) and each.state == run.state)
+    asked = (
+        each for each in run.questions.values() if questions.asks_what_stays(each) and each.state == run.visit.state
+    )
     if not any(each.answer == "undo" for each in asked):
         return []
     return [each.title for each in run.ledger if each.undone_by and residual.is_only_of_nodes((each,))]
@@ -290,13 +298,14 @@ def close(draft: Draft, ending: str, text: str) -> None:
     draft.set_deadline(NEXT_STATUS, None)
     draft.set_deadline(PARKED_REMINDER, None)
     draft.set(parked=None)
-    draft.set(closed_at=draft.at, ending=ending, question="", change=None, watch=None, visit=draft.run.visit + 1)
+    draft.set(closed_at=draft.at, ending=ending)
+    draft.leave_state()
     held = list(draft.run.in_place)
     ended = {"ending": ending, "held": held, "users": draft.run.users, "firing": list(draft.run.firing)}
     draft.record("closed", f"closed: {ending}" + (f" — {text}" if text else ""), data=ended)
     draft.post(
         "closed",
-        f"closed:{draft.run.visit}",
+        f"closed:{draft.run.visit.number}",
         ending,
         {
             "ending": ending,
@@ -306,13 +315,13 @@ def close(draft: Draft, ending: str, text: str) -> None:
             "users": draft.run.users,
             "users_at": draft.run.users_at,
             "firing": list(draft.run.firing),
-            "head": draft.run.timeline_head,
+            "head": draft.run.timeline.hash,
         },
     )
-    end_silences(draft, f"close/{draft.run.visit}")
+    end_silences(draft, f"close/{draft.run.visit.number}")
     if draft.run.requests:
         # Without a request nothing was ever changed, so there is no lease.
-        draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit}"))
+        draft.want(ReleaseLeases(effect_id=f"release/close/{draft.run.visit.number}"))
 
 
 def end_silences(draft: Draft, because: str) -> None:

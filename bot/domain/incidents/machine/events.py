@@ -19,7 +19,7 @@ from bot.domain.incidents.machine import (
     waits,
 )
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Note, Offer, Run
+from bot.domain.incidents.run import Halt, Note, Offer, Run
 from bot.domain.kernel.alert import LIMIT_ALERTS, Alert
 from bot.domain.kernel.form import OPENING
 from bot.domain.kernel.redaction import redacted
@@ -36,7 +36,7 @@ def open_incident(draft: Draft, event: AlertChanged) -> None:
     draft.set(dashboard=draft.rules.dashboards.of(draft.run.target))
     data = alert.evidence() | _about(draft)
     draft.record("opened", f"opened by alert {alert.name} on {draft.run.target}", data=data)
-    draft.set(alerts={alert.fingerprint: alert}, visit=0)
+    draft.set(alerts={alert.fingerprint: alert})
     if alert.maintenance:
         draft.record("note", alert.maintenance)
     if draft.run.only_advice is not None:
@@ -52,7 +52,7 @@ def opened_by_hand(draft: Draft, event: OpenedByHand) -> None:
     data = {"fields": event.fields} | _about(draft)
     seen = f": {event.seen}" if event.seen else ""
     draft.record("opened", f"opened by hand on {draft.run.target}{seen}", who=event.user, data=data)
-    draft.set(lead=event.user, visit=0)
+    draft.set(lead=event.user)
     draft.learn(forms={OPENING: event.fields}, answered_by={OPENING: event.user})
     if draft.run.only_advice is not None:
         draft.record("note", f"changes are only advised: {draft.run.only_advice.text}")
@@ -141,14 +141,14 @@ def _reopen(draft: Draft, alert: Alert, because: str) -> None:
 def posted(draft: Draft, event: Posted) -> None:
     """A message is in Slack; a request's time starts here."""
     if event.slot == CARD:
-        draft.set(card_posted=True, places=draft.run.places | {event.slot: (event.channel, event.ts)})
+        draft.in_slack(card_posted=True, places=draft.run.in_slack.places | {event.slot: (event.channel, event.ts)})
         return
     _record_anchor(draft, event)
     kind, _, ref = event.slot.partition(":")
-    if kind == "question" and event.slot not in draft.run.places:
+    if kind == "question" and event.slot not in draft.run.in_slack.places:
         waits.question_posted(draft, ref)
     if kind in ("request", "question"):
-        draft.set(places=draft.run.places | {event.slot: (event.channel, event.ts)})
+        draft.in_slack(places=draft.run.in_slack.places | {event.slot: (event.channel, event.ts)})
     if kind == "request":
         waits.request_posted(draft, ref)
 
@@ -156,9 +156,9 @@ def posted(draft: Draft, event: Posted) -> None:
 def _record_anchor(draft: Draft, event: Posted) -> None:
     """Record that a Slack message carries the head of the timeline: altering the storage cannot alter that message."""
     heads = {post.slot: post.data["head"] for post in draft.run.posts if "head" in post.data}
-    if event.slot not in heads or event.slot in draft.run.anchored:
+    if event.slot not in heads or event.slot in draft.run.in_slack.anchored:
         return
-    draft.set(anchored=(*draft.run.anchored, event.slot))
+    draft.in_slack(anchored=(*draft.run.in_slack.anchored, event.slot))
     data = {"ts": event.ts, "channel": event.channel, "head": heads[event.slot]}
     draft.record("slack", f"{event.slot.replace(':', ' ')} posted, with the head of the timeline", data=data)
     if event.slot.startswith("closed") and not draft.run.leaves_no_file:
@@ -199,11 +199,11 @@ def export(draft: Draft, event: Commanded) -> None:
 
 def resume(draft: Draft, event: Commanded) -> None:
     change = draft.run.change
-    if draft.run.halted_with_all and event.to != ALL:
+    if draft.run.is_halted_with_all and event.to != ALL:
         return say(draft, event.user, "Everything is halted; `/incident resume all` lifts the halt.")
     if not draft.run.is_halted:
         return draft.ignore("resumed although nothing was halted")
-    draft.set(halted_by="", halted_with_all=False, halt_reason="")
+    draft.set(halt=None)
     draft.record("resume", f"resumed: {event.text}" if event.text else "resumed", who=event.user)
     if change is not None and change.halted:
         changing.start_step_again(draft, change)
@@ -216,15 +216,15 @@ def halt(draft: Draft, event: Commanded) -> None:
         draft.ignore("halted again")
         return
     what, consequence = ("everything is halted", ALL_HALTED) if event.to == ALL else ("halted", HALTED)
-    if draft.run.halted_with_all and event.to != ALL:
+    if draft.run.is_halted_with_all and event.to != ALL:
         consequence = STILL_HALTED
-    draft.set(halted_by=event.user, halted_with_all=event.to == ALL, halt_reason=redacted(event.text))
+    draft.set(halt=Halt(by=event.user, reason=redacted(event.text), with_all=event.to == ALL))
     draft.record("halt", f"{what}: {event.text}" if event.text else consequence, who=event.user)
 
 
 def _is_halted_so(run: Run, event: Commanded) -> bool:
     """Whether this person halted it already, alone or with everything."""
-    return (event.user, event.to == ALL) == (run.halted_by, run.halted_with_all)
+    return run.halt is not None and (event.user, event.to == ALL) == (run.halt.by, run.halt.with_all)
 
 
 def _is_call_under_way(draft: Draft) -> bool:
@@ -254,7 +254,7 @@ def start_undo(draft: Draft, user: str) -> None:
 
 def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None:
     """Propose to undo exactly these applied calls."""
-    if draft.run.is_applying and not draft.run.halted_by:
+    if draft.run.is_applying and draft.run.halt is None:
         return say(draft, user, "A change is being applied right now; halt it first, then undo.")
     if draft.run.is_applying and _is_call_under_way(draft):
         return say(
@@ -262,14 +262,8 @@ def take_back(draft: Draft, user: str, entries: tuple[LedgerEntry, ...]) -> None
         )
     withdraw_what_waits(draft, "an undo was asked for")
     titles = ", ".join(entry.title for entry in entries)
-    draft.set(
-        at_state=draft.playbook.machine.entry(UNDO),
-        doing=f"Undo: {titles}",
-        visit=draft.run.visit + 1,
-        change=None,
-        watch=None,
-        question="",
-    )
+    draft.leave_state()
+    draft.visit(machine_state=draft.playbook.machine.entry(UNDO), doing=f"Undo: {titles}")
     calls = tuple(entry.call_id for entry in entries)
     draft.record("undo", f"undo asked for: {titles}", who=user, data={"of": list(calls)})
     return entering.begin_change(draft, "undo", undo_of=calls)
@@ -305,7 +299,7 @@ def resolve(draft: Draft, event: Commanded) -> None:
 def close_by_hand(draft: Draft, by: str, why: str = "") -> None:
     """Close the incident as a person wants, once it is decided what becomes of residual changes."""
     if residual.residual_changes(draft.run):
-        draft.set(visit=draft.run.visit + 1, change=None, watch=None, question="")
+        draft.leave_state()
         return questions.ask_about_residual_changes(draft, because=f"{by} wants to close it{why}. ")
     return entering.close(draft, "resolved_by_hand", f"{by} closed it{why}.")
 

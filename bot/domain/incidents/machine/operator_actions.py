@@ -13,7 +13,7 @@ from bot.domain.incidents.event import Commanded, CommandName, EffectFailed, Sil
 from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import advising, calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run
+from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run, StatusUpdate
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
@@ -41,7 +41,7 @@ def effect_failed(draft: Draft, event: EffectFailed) -> None:
 
 def _status(draft: Draft, event: Commanded) -> None:
     draft.record("note", f"status: {event.text}", who=event.user)
-    draft.set(status=redacted(event.text), status_by=event.user)
+    draft.set(status_update=StatusUpdate(text=redacted(event.text), by=event.user, at=draft.at))
     draft.post_note(f"Status: {event.text}", user=event.user, is_broadcast=True)
     severity.expect_status(draft)
     if event.seconds is not None:
@@ -56,7 +56,7 @@ def _followup(draft: Draft, event: Commanded) -> None:
 def remind_of_status(draft: Draft) -> None:
     """Ask for a status update. Each waits twice as long as the one before, so that unread reminders do not pile up."""
     run = draft.run
-    silent = draft.at - run.status_at
+    silent = draft.at - run.status_update.at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
     lead = f"<@{run.lead}>: " if run.lead else ""
     text = f"{lead}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
@@ -96,9 +96,9 @@ def exits_to_skip(run: Run, playbook: CompiledPlaybook) -> dict[str, str]:
     Excludes the exits of a completed change and those that only an answer takes: they claim that something was done or
     decided.
     """
-    if not run.is_open or run.state not in playbook.playbook.states or run.is_undoing:
+    if not run.is_open or run.visit.state not in playbook.playbook.states or run.is_undoing:
         return {}
-    state = playbook.state(run.state)
+    state = playbook.state(run.visit.state)
     edges = edges_of(state)
     if isinstance(state, ChangeState):
         edges = tuple(edge for edge in edges if edge.outcome not in ("done", "not_needed"))
@@ -114,10 +114,10 @@ def _skip(draft: Draft, event: Commanded) -> None:
         return events.say(draft, event.user, "A change is being applied; its outcome must be known first.")
     if event.to not in exits:
         known = ", ".join(exits) or "none"
-        return events.say(draft, event.user, f"'{run.state}' cannot skip to '{event.to}'. Exits: {known}.")
-    events.withdraw_what_waits(draft, f"'{run.state}' was skipped")
-    why = f"skipped '{run.state}': {event.text}"
-    draft.record("answered", why, who=event.user, data={"skipped": run.state, "to": event.to})
+        return events.say(draft, event.user, f"'{run.visit.state}' cannot skip to '{event.to}'. Exits: {known}.")
+    events.withdraw_what_waits(draft, f"'{run.visit.state}' was skipped")
+    why = f"skipped '{run.visit.state}': {event.text}"
+    draft.record("answered", why, who=event.user, data={"skipped": run.visit.state, "to": event.to})
     return entering.enter(draft, event.to, because=f"a person {why}")
 
 

@@ -31,7 +31,7 @@ def follow(draft: Draft, state: State) -> None:
 def park(draft: Draft, *, unanswered: bool = False, reads_alerts: bool = False) -> None:
     since = draft.run.parked.since if draft.run.parked else draft.at
     if draft.run.parked is None:
-        why = "nobody answered" if unanswered else draft.playbook.called(draft.run.state)
+        why = "nobody answered" if unanswered else draft.playbook.called(draft.run.visit.state)
         draft.record("note", f"parked: {why}; the next alert of {draft.run.target} opens a fresh incident")
     draft.set(parked=Parked(since=since, unanswered=unanswered, reads_alerts=reads_alerts))
     _let_go(draft)
@@ -45,7 +45,7 @@ def _let_go(draft: Draft) -> None:
         for alert in alerts:
             if alert.status == "firing":
                 draft.record("alert", f"{alert.name} still fires: routed again, to a fresh incident")
-                effect_id = f"route/{draft.run.visit}/{alert.fingerprint}"
+                effect_id = f"route/{draft.run.visit.number}/{alert.fingerprint}"
                 draft.want(RouteAgain(effect_id=effect_id, alert=alert))
         others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
         kept = {name: alert for name, alert in draft.run.alerts.items() if name not in offer.alerts}
@@ -121,5 +121,5 @@ def passed_on(draft: Draft, event: ChangesPassedOn) -> None:
 
 
 def _reads_alerts(draft: Draft) -> bool:
-    wanted = draft.playbook.wanted(draft.run.state).values()
+    wanted = draft.playbook.wanted(draft.run.visit.state).values()
     return any(isinstance(signal, ProbeSignal) and signal.probe == ALERT_PROBE for signal in wanted)

@@ -88,7 +88,7 @@ def _reject(draft: Draft, press: Press, why: str) -> None:
 
 def _is_on_a_copy(draft: Draft, press: Press, slot: str) -> str:
     """Returns why a press on a copied or forwarded message does not count; empty for the original message."""
-    channel, ts = draft.run.places.get(slot, ("", ""))
+    channel, ts = draft.run.in_slack.places.get(slot, ("", ""))
     if channel and press.channel != channel:
         return f"that is a copy in another channel; the one that counts is in the incident's thread in <#{channel}>"
     if ts and press.message_ts and press.message_ts != ts:
@@ -298,10 +298,10 @@ def _follow_built_in(draft: Draft, press: Press) -> None:
     elif answer == "close":
         events.close_by_hand(draft, press.user_name or press.user)
     elif answer == questions.STAY:
-        entering.enter(draft, draft.run.state, because="a person keeps it open")
+        entering.enter(draft, draft.run.visit.state, because="a person keeps it open")
     elif answer == questions.KEEP:
         draft.set(lead=press.user)
-        state = draft.playbook.state(draft.run.state)
+        state = draft.playbook.state(draft.run.visit.state)
         ending, text = (state.end, draft.text("say")) if isinstance(state, EndState) else ("handed_over", "")
         kept = "A person took over the changes still in place."
         entering.close(draft, ending, f"{text} {kept}" if text else kept)

@@ -56,8 +56,8 @@ def ask_written(draft: Draft, state: AskState) -> None:
     choices = {key: choice.label for key, choice in state.choices.items()}
     question = Question(
         question_id=f"Q{draft.number()}",
-        state=draft.run.state,
-        visit=draft.run.visit,
+        state=draft.run.visit.state,
+        visit=draft.run.visit.number,
         text=draft.text("ask"),
         why=draft.text("why"),
         choices=choices,
@@ -66,7 +66,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
         forms={key: choice.form for key, choice in state.choices.items() if choice.form},
         by=draft.approvals.one_of(state.by) if state.by else None,
         not_by=draft.run.findings.answered_by.get(state.not_by, ""),
-        evidence=(*evidence(draft, draft.playbook.needs(draft.run.state)), *_tried(draft)),
+        evidence=(*evidence(draft, draft.playbook.needs(draft.run.visit.state)), *_tried(draft)),
         asked_at=draft.at,
     )
     # Where the settings name nobody for the team, approvers answer, and who is on call is mentioned.
@@ -92,14 +92,14 @@ def _tried(draft: Draft) -> tuple[str, ...]:
 def ask_to_take_over(draft: Draft, state: DivertState) -> None:
     question = Question(
         question_id=f"Q{draft.number()}",
-        state=draft.run.state,
-        visit=draft.run.visit,
+        state=draft.run.visit.state,
+        visit=draft.run.visit.number,
         text=f"This needs people{f' ({state.to_group})' if state.to_group else ''}: {state.why}",
         why=calling.call(draft, state.to_group, state.why) if state.to_group else "",
         choices={"taken": "I will take it"},
         notes={"taken": TAKEN_AND_CLOSED} if _ends_when_taken(draft, state) else {},
         styles={"taken": "primary"},
-        evidence=evidence(draft, tuple(draft.run.readings)),
+        evidence=evidence(draft, tuple(draft.run.visit.readings)),
         asked_at=draft.at,
     )
     team = calling.called(draft, state.to_group) if state.to_group else None
@@ -126,10 +126,12 @@ def ask_what_next(draft: Draft, why: str, *, unread: tuple[str, ...] = (), undo_
     `unread`: earlier states that did not read what is needed here; only reading them again can help.
     `undo_refused`: the change stays as it is, so none of the state's exits has come about.
     """
-    state = draft.playbook.state(draft.run.state)
+    state = draft.playbook.state(draft.run.visit.state)
     is_at_end = isinstance(state, EndState)
     again = "Go on" if undo_refused else "Try again"
-    choices = {} if is_at_end or unread else {"again": _label(f"{again}: {draft.playbook.called(draft.run.state)}")}
+    choices = (
+        {} if is_at_end or unread else {"again": _label(f"{again}: {draft.playbook.called(draft.run.visit.state)}")}
+    )
     choices |= {f"goto:{name}": _label(f"Read again: {draft.playbook.called(name)}") for name in unread}
     # That a watch held is for its samples to say; a person who knows better may skip it, with a reason.
     claims = ("held",) if isinstance(state, WatchState) else ()
@@ -182,7 +184,7 @@ def ask_about_residual_changes(draft: Draft, *, because: str = "") -> None:
     if is_of_nodes and "undo" in choices:
         asked = "Keep it, or take it back, so that pods start there again?"
     fires = f" Still firing: {', '.join(draft.run.firing[:FIRING])}." if draft.run.firing else ""
-    if because and not isinstance(draft.playbook.state(draft.run.state), EndState):
+    if because and not isinstance(draft.playbook.state(draft.run.visit.state), EndState):
         choices[STAY] = "Do not close it"
     there = f"Still in place: {', '.join(titles)}."
     _ask_built_in(draft, f"{because}{there}{fires} {asked} Then the incident closes.", choices)
@@ -211,13 +213,13 @@ def ask_whether_to_go_on(draft: Draft, why: str, meanwhile: str) -> None:
 def _ask_built_in(draft: Draft, text: str, choices: dict[str, str]) -> None:
     question = Question(
         question_id=f"Q{draft.number()}",
-        state=draft.run.state,
-        visit=draft.run.visit,
+        state=draft.run.visit.state,
+        visit=draft.run.visit.number,
         built_in=True,
         text=text,
         choices=choices,
         styles={"close": "danger"},
-        evidence=evidence(draft, tuple(draft.run.readings)),
+        evidence=evidence(draft, tuple(draft.run.visit.readings)),
         asked_at=draft.at,
     )
     ask(draft, question)
@@ -229,7 +231,7 @@ def evidence(draft: Draft, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _evidence_line(draft: Draft, name: str) -> str:
-    reading = draft.run.readings.get(name) or draft.run.latest.get(name)
+    reading = draft.run.visit.readings.get(name) or draft.run.latest.get(name)
     if reading is None:
         return ""
     is_old = 0 < reading.at < draft.at - STALE_SECONDS

@@ -25,7 +25,7 @@ def signals_read(draft: Draft, event: SignalsRead) -> None:
         draft.ignore("readings for a state that was left")
         return
     keep(draft, event.readings)
-    state = draft.playbook.state(draft.run.state)
+    state = draft.playbook.state(draft.run.visit.state)
     if isinstance(state, AskState):
         questions.ask_written(draft, state)
     elif isinstance(state, ReadState):
@@ -40,8 +40,9 @@ def signals_read(draft: Draft, event: SignalsRead) -> None:
 def keep(draft: Draft, readings: dict[str, Reading]) -> None:
     """Add readings to the run and to its timeline."""
     run, results = draft.run, draft.run.findings.results
-    draft.set(readings=run.readings | readings, latest=run.latest | readings)
-    draft.learn(results=results | {run.state: results.get(run.state, {}) | readings})
+    draft.set(latest=run.latest | readings)
+    draft.visit(readings=run.visit.readings | readings)
+    draft.learn(results=results | {run.visit.state: results.get(run.visit.state, {}) | readings})
     conclude(draft)
     known = sum(1 for reading in readings.values() if reading.is_known)
     draft.record("read", f"{known} of {len(readings)} signals read", data=_data(readings))
@@ -54,7 +55,7 @@ def conclude(draft: Draft) -> None:
     if not mentioned:
         return
     # Another playbook's signal of the same name may mean something else.
-    seen = {name for earlier in run.findings.results.values() for name in earlier} | run.readings.keys()
+    seen = {name for earlier in run.findings.results.values() for name in earlier} | run.visit.readings.keys()
     newest = {name: run.latest[name] for name in mentioned if name in seen and name in run.latest}
     found = playbook.conclusion(ScopeValues(run, newest), units_of(newest))
     # What it was found to be stays its title; the sentence about it holds only while it is read again.
@@ -70,19 +71,19 @@ def _data(readings: dict[str, Reading]) -> dict[str, object]:
 
 
 def _choose(draft: Draft, state: ReadState) -> None:
-    values = ScopeValues(draft.run, draft.run.readings)
-    picks = draft.playbook.picks(draft.run.state, values)
+    values = ScopeValues(draft.run, draft.run.visit.readings)
+    picks = draft.playbook.picks(draft.run.visit.state, values)
     if isinstance(picks, Unknown):
         return _unknown(draft, state, picks)
     if picks:
         draft.learn(picked=draft.run.findings.picked | picks)
-        values = ScopeValues(draft.run, draft.run.readings)
-    taken = draft.playbook.choose(draft.run.state, values, units_of(draft.run.readings))
+        values = ScopeValues(draft.run, draft.run.visit.readings)
+    taken = draft.playbook.choose(draft.run.visit.state, values, units_of(draft.run.visit.readings))
     if isinstance(taken, Unknown):
         return _unknown(draft, state, taken)
     clause = state.go[taken.index]
     if clause.severity:
-        severity.set_by_playbook(draft, clause.severity, clause.note or draft.playbook.called(draft.run.state))
+        severity.set_by_playbook(draft, clause.severity, clause.note or draft.playbook.called(draft.run.visit.state))
     elif clause.note:
         # How urgent it is stands in the line about users.
         readings = _of_probes(draft, taken.read_of) if clause.when else ""
@@ -95,26 +96,26 @@ def _choose(draft: Draft, state: ReadState) -> None:
 
 def _of_probes(draft: Draft, signals: tuple[str, ...]) -> str:
     """What the probes among these signals say of what was found."""
-    read = (draft.run.readings[name] for name in signals if name in draft.run.readings)
+    read = (draft.run.visit.readings[name] for name in signals if name in draft.run.visit.readings)
     return "; ".join(dict.fromkeys(each.sentence for each in read if each.sentence))
 
 
 def _unknown(draft: Draft, state: ReadState, why: Unknown) -> None:
-    text = f"cannot decide: {draft.playbook.in_words(why, draft.run.readings)}"
+    text = f"cannot decide: {draft.playbook.in_words(why, draft.run.visit.readings)}"
     notes = [clause.note for clause in state.go if clause.note and not clause.severity]
     if notes:
         # The note of `otherwise`, or the only one, names it. A title, often a question, is a quotation among others.
         is_named = bool(state.go[-1].note) or len(set(notes)) == 1
-        _check(draft, "unknown", notes[-1] if is_named else f"“{draft.playbook.called(draft.run.state)}”")
+        _check(draft, "unknown", notes[-1] if is_named else f"“{draft.playbook.called(draft.run.visit.state)}”")
     draft.looked(text)
     entering.go(draft, "unknown", because=text)
 
 
 def _check(draft: Draft, found: Literal["ruled_out", "found", "unknown"], text: str) -> None:
     """Keep what a state found out; a later visit, or another look at the same thing, replaces what was found before."""
-    here = draft.run.state
+    here = draft.run.visit.state
     others = tuple(each for each in draft.run.findings.checks if each.state != here and each.text != text)
-    draft.learn(checks=(*others, Check(state=draft.run.state, found=found, text=text)))
+    draft.learn(checks=(*others, Check(state=draft.run.visit.state, found=found, text=text)))
 
 
 def series_read(draft: Draft, event: SeriesRead) -> None:
@@ -146,7 +147,7 @@ def watched(draft: Draft, event: Watched) -> None:
         draft.ignore("a verdict for a watch that was left")
         return
     keep(draft, event.readings)
-    title = draft.playbook.called(draft.run.state)
+    title = draft.playbook.called(draft.run.visit.state)
     data = {"verdict": event.verdict, "parts": event.parts, "text": event.detail, "title": title}
     draft.record("verdict", f"{title}: {event.verdict.replace('_', ' ')} — {event.detail}", data=data)
     news = News(title=title, result=event.verdict, text=draft.text("say"), at=draft.at, parts=dict(event.parts))

@@ -21,7 +21,7 @@ NOTHING_TO_UNDO = "the bot has changed nothing that could be taken back"
 
 def recommend(draft: Draft, state: RecommendState) -> None:
     """Propose the first option that is possible and was not tried; without one, leave by `none_possible`."""
-    name = draft.run.state
+    name = draft.run.visit.state
     options = _options(draft, name, state)
     left = [
         each.key
@@ -41,11 +41,11 @@ def recommend(draft: Draft, state: RecommendState) -> None:
 
 def _explain_why_none(draft: Draft, options: tuple[Alternative, ...], state: RecommendState) -> None:
     """Where people are asked what is left, say why that is no change. A playbook's own question has its own words."""
-    if state.none_possible != question_without_options(draft.run.state):
+    if state.none_possible != question_without_options(draft.run.visit.state):
         return
     why = [f"{each.label}: {each.why_not}" for each in options if each.why_not and state.options[each.key].is_change]
     if why:
-        title = draft.playbook.called(draft.run.state)
+        title = draft.playbook.called(draft.run.visit.state)
         news = News(title=title, result="none_possible", text="; ".join(why), at=draft.at)
         draft.set(news=(*draft.run.news, news))
 
@@ -64,7 +64,7 @@ def _label(options: tuple[Alternative, ...], key: str) -> str:
 
 def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternative, ...]:
     found = []
-    for key, verdict in draft.playbook.options(name, ScopeValues(draft.run, draft.run.readings)).items():
+    for key, verdict in draft.playbook.options(name, ScopeValues(draft.run, draft.run.visit.readings)).items():
         why_not = ""
         if isinstance(verdict, Unknown) and not _was_not_answered(verdict):
             why_not = draft.playbook.in_words(verdict)
@@ -113,7 +113,7 @@ def _was_just_refused(draft: Draft, state: RecommendState, change: str) -> bool:
     requests = [each for each in draft.run.requests.values() if each.state == change]
     if not requests or requests[-1].status not in ("refused", "expired"):
         return False
-    here = {draft.run.state, *(option.to for option in state.options.values() if option.is_change)}
+    here = {draft.run.visit.state, *(option.to for option in state.options.values() if option.is_change)}
     since = itertools.takewhile(lambda name: name in here, reversed(draft.run.findings.path))
     return change in since
 

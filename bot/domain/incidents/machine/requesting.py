@@ -34,7 +34,7 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if not announced or not cleans_up(request.plan, draft.run.ledger):
         questions.draw_for_the_first(draft)
         mentions = {} if announced else calling.mentioned(draft)
-        draft.post("request", request.slot, request.request_id, {"head": draft.run.timeline_head, **mentions})
+        draft.post("request", request.slot, request.request_id, {"head": draft.run.timeline.hash, **mentions})
     if not announced:
         waits.expect_post(draft, request)
     _record(draft, request)
@@ -71,7 +71,7 @@ def _request(draft: Draft, change: ActiveChange, plan: Plan, asked_elsewhere: st
     request = Request(
         request_id=f"R{draft.number()}",
         state=change.state,
-        visit=draft.run.visit,
+        visit=draft.run.visit.number,
         plan=plan,
         digest=plan.digest,
         kind=kind,
@@ -127,7 +127,7 @@ def _policy(
     kind = kind_of(plan, earlier)
     risk = approvals.risk_of(kind, plan.verb, plan.risk, (written.risk if written else None) or "low")
     risk = raised(risk) if is_unknown else risk
-    covers = _covers(draft, draft.run.state, risk) if written else ()
+    covers = _covers(draft, draft.run.visit.state, risk) if written else ()
     risk = highest(risk, *(later.risk for later in covers))
     teams = (*plan.approved_by, *(written.approvers if written else ()))
     policy = approvals.policy(risk, teams, kind=kind, critical=draft.run.severity == severity.PAGE)
@@ -189,7 +189,7 @@ def _not_known(draft: Draft, names: tuple[str, ...]) -> tuple[Circumstance, ...]
     """
     found = []
     for name in names:
-        read = draft.run.readings.get(name) or draft.run.latest.get(name)
+        read = draft.run.visit.readings.get(name) or draft.run.latest.get(name)
         spec = draft.playbook.playbook.signals.get(name)
         if (
             read is not None

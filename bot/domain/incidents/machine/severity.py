@@ -8,6 +8,7 @@ from __future__ import annotations
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import NEXT_STATUS, Severity
 from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.copies import copy_with
 
 PAGE: Severity = "page"
 
@@ -53,5 +54,5 @@ def _offer_the_glass(draft: Draft) -> None:
 def expect_status(draft: Draft) -> None:
     """Expect status updates from here on: people outside wait for news about an incident that pages."""
     every = draft.rules.status_every_seconds
-    draft.set(status_at=draft.at)
+    draft.set(status_update=copy_with(draft.run.status_update, at=draft.at))
     draft.set_deadline(NEXT_STATUS, draft.at + every if draft.run.severity == PAGE and every > 0 else None)

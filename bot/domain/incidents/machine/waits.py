@@ -124,7 +124,7 @@ def question_expired(draft: Draft, ref: str) -> None:
     question = draft.run.questions.get(ref)
     if question is None or question.status != "open":
         return None
-    if not question.built_in and draft.playbook.machine.next(draft.run.at_state, "expired") is None:
+    if not question.built_in and draft.playbook.machine.next(draft.run.visit.machine_state, "expired") is None:
         draft.record("answered", f"nobody answered {ref} in time; it can still be answered", data={"question": ref})
         return question_unanswered(draft, ref)
     draft.keep_question(question, status="expired")

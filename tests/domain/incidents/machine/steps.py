@@ -23,7 +23,7 @@ from bot.domain.incidents.event import (
     Watched,
 )
 from bot.domain.incidents.machine import Decision, advance
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import Run, before_start
 from bot.domain.kernel.timeline import Entry
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -92,7 +92,7 @@ class Story:
         """Bundles by digest: those of offers too, once a test adds them."""
         entry = bundle.playbooks[bundle.entry]
         self.run: Run = builders.run(
-            playbook=entry.name, digest=bundle.digest, at_state=entry.machine.entry(entry.start), state=entry.start
+            playbook=entry.name, digest=bundle.digest, visit=before_start(entry, at=builders.START)
         )
         self.entries: list[Entry] = []
         self.effects: list[Effect] = []
@@ -144,7 +144,7 @@ class Story:
             if usage is None
             else Reading(name="usage", value=usage, at=self.at)
         )
-        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit}/read"}
+        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit.number}/read"}
         self.happens(SignalsRead.model_validate(event | {"readings": {"usage": reading} | others}))
         return self
 
@@ -177,7 +177,7 @@ class Story:
 
     def planned(self, result: PlanResult | None = None) -> Story:
         found = result or PlanResult(outcome="planned", plan=builders.plan())
-        self.happens(Planned(event_id=self.id(), effect_id=f"v{self.run.visit}/plan/0", result=found))
+        self.happens(Planned(event_id=self.id(), effect_id=f"v{self.run.visit.number}/plan/0", result=found))
         return self
 
     def posted(self) -> Story:
@@ -202,7 +202,7 @@ class Story:
         assert change is not None
         event = {
             "event_id": self.id(),
-            "effect_id": f"v{self.run.visit}/apply",
+            "effect_id": f"v{self.run.visit.number}/apply",
             "request_id": change.request_id,
             "step": change.step,
             "call_id": f"INC-1/{change.request_id}/{change.step}",
@@ -212,7 +212,7 @@ class Story:
         return self
 
     def watched(self, verdict: str, **fields: Any) -> Story:
-        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit}/watch", "verdict": verdict}
+        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit.number}/watch", "verdict": verdict}
         self.happens(Watched.model_validate(event | fields))
         return self
 

@@ -22,6 +22,7 @@ from bot.domain.incidents.effect import (
 )
 from bot.domain.incidents.event import AlertChanged, EffectFailed, Posted, Progressed, SignalsRead
 from bot.domain.incidents.machine import set_aside
+from bot.domain.incidents.run import Halt
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
@@ -43,7 +44,7 @@ TWO_STEPS = builders.plan(
 
 def test_the_first_alert_opens_the_run_and_reads_the_start_state() -> None:
     story = Story().opened()
-    assert (story.run.state, story.run.visit) == ("look", 1)
+    assert (story.run.visit.state, story.run.visit.number) == ("look", 1)
     assert story.wanted(ReadSignals).names == ("usage",)
     assert story.entries[0].kind == "opened"
     assert story.entries[0].data["incident"] == "INC-1"
@@ -58,7 +59,7 @@ def test_the_first_alert_opens_the_run_and_reads_the_start_state() -> None:
     ],
 )
 def test_a_read_goes_where_its_clauses_say(usage: float | None, goes_to: str) -> None:
-    assert Story().opened().reads(usage).run.state == goes_to
+    assert Story().opened().reads(usage).run.visit.state == goes_to
 
 
 def test_the_first_baseline_is_kept_for_good() -> None:
@@ -71,7 +72,7 @@ def test_readings_for_a_state_that_was_left_are_ignored_and_on_the_timeline() ->
     story = Story().opened().reads(0.95)
     before = story.run
     story.reads(0.2)
-    assert story.run.state == before.state
+    assert story.run.visit.state == before.visit.state
     assert story.texts("ignored") == ["readings for a state that was left"]
 
 
@@ -85,7 +86,7 @@ def test_a_question_is_answered_once_and_the_loser_reads_who_did() -> None:
     story = Story().opened().reads(0.95)
     question = story.run.question
     story.chooses("grow", user="ana").chooses("stop", about=question, user="ben")
-    assert story.run.state == "grow"
+    assert story.run.visit.state == "grow"
     assert "was already answered by <@ana>" in story.wanted(Notify).text
 
 
@@ -93,20 +94,20 @@ def test_a_press_is_judged_before_anything_is_decided() -> None:
     story = Story().opened().reads(0.95)
     story.chooses("grow", allowed=False)
     assert JudgePress in {type(effect) for effect in story.effects}
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     assert "not on the list" in story.wanted(Notify).text
 
 
 def test_a_choice_that_the_question_does_not_have_is_refused() -> None:
     story = Story().opened().reads(0.95).chooses("explode")
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     assert "'explode' is not a choice" in story.wanted(Notify).text
 
 
 def test_a_question_that_nobody_answers_expires_where_the_playbook_says() -> None:
     story = Story().opened().reads(0.95)
     story.due(f"question:{story.run.question}:expiry")
-    assert story.run.state == "left"
+    assert story.run.visit.state == "left"
 
 
 # --- requests and grants --------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ def test_a_change_is_planned_and_put_to_people_before_anything_is_applied() -> N
     story = Story().opened().reads(0.95).chooses("grow")
     assert story.wanted(PlanChange).state == "grow"
     story.planned()
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
     assert ApplyStep not in {type(effect) for effect in story.effects}
 
 
@@ -136,7 +137,7 @@ def test_a_repeated_posted_event_does_not_lengthen_a_requests_time() -> None:
 
 def test_a_press_that_counts_grants_and_the_first_step_is_applied() -> None:
     story = Story().granted()
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
     assert story.wanted(ApplyStep).step == 0
     assert story.run.requests[story.request].decided_by == "ana"
 
@@ -152,7 +153,7 @@ def test_a_press_that_counts_grants_and_the_first_step_is_applied() -> None:
 def test_a_press_that_does_not_count_changes_nothing_and_says_why(press: dict[str, Any], why: str) -> None:
     story = Story().asked()
     story.presses("approve", **press)
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
     assert why in story.wanted(Notify).text
 
 
@@ -162,11 +163,11 @@ def test_two_people_are_needed_where_the_policy_says_so() -> None:
         update={"approvals": story.rules.approvals.model_copy(update={"low": builders.policy(needed=2)})}
     )
     story.asked().presses("approve", user="ana")
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
     story.presses("approve", user="ana")
     assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Notify).text
     story.presses("approve", user="ben")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
 
 
 def test_a_plan_that_asks_for_teams_waits_for_each_of_them() -> None:
@@ -186,7 +187,7 @@ def test_a_plan_that_asks_for_teams_waits_for_each_of_them() -> None:
 
 def test_a_request_is_decided_once() -> None:
     story = Story().asked().presses("refuse", user="ben")
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     story.happens(Posted(event_id="late", slot="request:R2", ts="1", channel="C1"))
     story.presses("approve", user="ana")
     assert "was already refused by <@ben>" in story.wanted(Notify).text
@@ -194,7 +195,7 @@ def test_a_request_is_decided_once() -> None:
 
 def test_a_refusal_needs_authority_too() -> None:
     story = Story().asked().presses("refuse", allowed=False)
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
 
 
 def test_an_expired_request_is_never_applied_later() -> None:
@@ -211,7 +212,7 @@ def test_at_half_time_it_is_asked_again() -> None:
     story = Story().asked()
     story.due(f"request:{story.request}:half")
     assert any(post.slot.startswith("half:") for post in story.run.posts)
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
 
 
 def test_when_all_alerts_resolve_a_waiting_request_needs_a_fresh_press() -> None:
@@ -219,9 +220,9 @@ def test_when_all_alerts_resolve_a_waiting_request_needs_a_fresh_press() -> None
     pressed_before = story.at
     story.happens(AlertChanged(event_id="resolved", alert=builders.alert("resolved")))
     story.presses("approve", at=pressed_before)
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
     story.presses("approve", user="ben")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
 
 
 def test_a_plan_that_is_superseded_is_asked_for_again() -> None:
@@ -231,7 +232,7 @@ def test_a_plan_that_is_superseded_is_asked_for_again() -> None:
     story.settles("superseded", replanned=other, detail="there are 5 now", call_id="")
     assert story.run.requests[first].status == "superseded"
     assert story.request != first
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
 
 
 def test_a_plan_that_keeps_changing_goes_to_people() -> None:
@@ -274,7 +275,7 @@ def test_people_read_that_a_change_was_not_needed_unless_it_only_cleans_up(chang
     )
     story = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("grow")
     story.planned(PlanResult(outcome="not_needed", reason="there is none"))
-    assert story.run.state == "watch"
+    assert story.run.visit.state == "watch"
     assert [news.result for news in story.run.news] == results
 
 
@@ -289,14 +290,14 @@ def test_steps_are_applied_one_after_the_other_and_each_call_is_in_the_ledger() 
     story.settles(call_id="")
     assert story.wanted(ApplyStep).step == 2
     story.settles()
-    assert story.run.state == "watch"
+    assert story.run.visit.state == "watch"
     assert [entry.call_id for entry in story.run.ledger] == ["INC-1/R2/0", "INC-1/R2/2"]
     assert ReleaseLeases in {type(effect) for effect in story.last.effects}
 
 
 def test_an_outcome_that_comes_twice_counts_once() -> None:
     story = Story().applied()
-    assert story.run.state == "watch"
+    assert story.run.visit.state == "watch"
     settled = story.run.ledger
     story.run = story.run.with_(change=None)
     late = {"request_id": "R2", "step": 0, "effect_id": "v3/apply", "event_id": "again", "call_id": "INC-1/R2/0"}
@@ -315,7 +316,7 @@ def test_a_call_that_did_not_go_well_is_never_repeated_blindly(result: str) -> N
 
 def test_a_lapsed_grant_is_planned_and_asked_again() -> None:
     story = Story().granted().settles("lapsed", detail="10 minutes")
-    assert story.run.at_state == "grow/planning"
+    assert story.run.visit.machine_state == "grow/planning"
     assert "plan_change" in story.kinds()
 
 
@@ -364,16 +365,16 @@ def test_a_still_that_rests_on_what_was_not_read_leads_back_to_where_it_is_read(
     assert question.choices["goto:look"] == "Read again: look"
     assert "again" not in question.choices
     story.chooses("goto:look")
-    assert (story.run.state, story.kinds()[-1]) == ("look", "read_signals")
+    assert (story.run.visit.state, story.kinds()[-1]) == ("look", "read_signals")
 
 
 def test_a_halt_stops_at_the_next_call_and_resume_goes_on_with_it() -> None:
     story = Story().granted().says("halt").settles("halted", detail="the kill switch is on", call_id="")
-    assert story.run.halted_by == "ana"
+    assert story.run.halt == Halt(by="ana")
     assert "apply_step" not in story.kinds()
     story.says("resume")
     assert story.wanted(ApplyStep).step == 0
-    assert story.run.halted_by == ""
+    assert not story.run.is_halted
     assert story.run.change is not None
     assert story.run.change.step_started_at == story.at, "the time of the halt does not count against its patience"
 
@@ -388,7 +389,7 @@ def test_a_watch_goes_where_its_verdict_says(verdict: str, goes_to: str) -> None
     story = Story().applied()
     assert story.wanted(WatchSignals).state == "watch"
     story.watched(verdict, broke=0 if verdict == "broke" else None)
-    assert story.run.state == goes_to
+    assert story.run.visit.state == goes_to
 
 
 def test_an_unknown_verdict_is_no_verdict() -> None:
@@ -399,7 +400,7 @@ def test_an_unknown_verdict_is_no_verdict() -> None:
 
 def test_undo_goes_the_way_of_every_change() -> None:
     story = Story().applied().says("undo")
-    assert story.run.at_state == "(undo)/planning"
+    assert story.run.visit.machine_state == "(undo)/planning"
     back = builders.plan(verb="undo", title="Scale back", steps=(builders.call().undo[0],))
     story.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
     assert story.run.held == ()
@@ -412,22 +413,22 @@ def test_an_undo_waits_for_the_call_that_may_be_on_its_way() -> None:
     story = Story().opened().reads(0.95).chooses("grow")
     story.planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted().presses("approve").settles()
     story.says("halt").says("undo")
-    assert story.run.state == "grow", "it waits for its replicas: nothing is on its way"
-    assert story.run.at_state == "(undo)/planning"
+    assert story.run.visit.state == "grow", "it waits for its replicas: nothing is on its way"
+    assert story.run.visit.machine_state == "(undo)/planning"
 
     story = Story().opened().reads(0.95).chooses("grow")
     story.planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted().presses("approve").settles().settles()
     story.says("halt").says("undo")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
     assert "A call is under way" in story.run.posts[-1].data["text"]
     story.settles("halted").says("undo")
-    assert story.run.at_state == "(undo)/planning"
+    assert story.run.visit.machine_state == "(undo)/planning"
 
 
 def test_undo_without_anything_to_undo_says_so() -> None:
     story = Story().asked().says("undo")
     assert "nothing to undo" in story.texts("note")[-1].lower()
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
 
 
 def test_an_end_closes_the_run_and_voids_what_was_under_way() -> None:
@@ -492,12 +493,12 @@ def test_who_resolves_what_a_change_is_left_of_is_named_with_the_reason_where_pe
 def test_who_resolved_by_mistake_goes_on_where_it_was() -> None:
     canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
-    state = story.presses("approve").settles().run.state
+    state = story.presses("approve").settles().run.visit.state
     story.says("resolve", text="it is over").says("resolve", text="it is over")
     asked = [each for each in story.run.questions.values() if "keep" in each.choices]
     assert [each.status for each in asked] == ["open"], "asked once"
     story.chooses("stay")
-    assert (story.run.is_open, story.run.state, story.run.open_question) == (True, state, None)
+    assert (story.run.is_open, story.run.visit.state, story.run.open_question) == (True, state, None)
 
 
 def test_a_playbooks_own_question_with_a_choice_called_keep_does_not_hold_up_a_resolution() -> None:
@@ -511,7 +512,7 @@ def test_a_playbooks_own_question_with_a_choice_called_keep_does_not_hold_up_a_r
 def test_nothing_is_closed_while_a_change_is_being_applied() -> None:
     story = Story().granted().says("resolve")
     assert story.run.is_open
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
 
 
 def test_the_same_trouble_soon_after_the_end_reopens_the_incident() -> None:
@@ -520,7 +521,7 @@ def test_the_same_trouble_soon_after_the_end_reopens_the_incident() -> None:
     again = builders.alert(starts_at=builders.START + 500)
     story.happens(AlertChanged(event_id="again", alert=again))
     assert story.run.is_open
-    assert story.run.state == "look"
+    assert story.run.visit.state == "look"
 
 
 def test_a_late_resolve_never_reopens_what_has_started_anew() -> None:
@@ -634,7 +635,7 @@ def test_an_event_that_was_set_aside_is_kept_and_asks_a_person() -> None:
 def test_progress_is_shown_and_not_on_the_timeline() -> None:
     story = Story().granted()
     count = len(story.entries)
-    story.happens(Progressed(event_id="p", effect_id=f"v{story.run.visit}/apply/R2/0/0", text="3 of 4"))
+    story.happens(Progressed(event_id="p", effect_id=f"v{story.run.visit.number}/apply/R2/0/0", text="3 of 4"))
     assert story.run.change is not None
     assert story.run.change.progress == "3 of 4"
     assert len(story.entries) == count
@@ -642,10 +643,10 @@ def test_progress_is_shown_and_not_on_the_timeline() -> None:
 
 def test_what_a_watch_reads_while_it_waits_is_the_latest_and_decides_nothing() -> None:
     story = Story().granted()
-    decided, now = story.run.readings, Reading(name="thrash", value=9.0, at=99.0)
-    effect_id = f"v{story.run.visit}/apply/R2/0/0"
+    decided, now = story.run.visit.readings, Reading(name="thrash", value=9.0, at=99.0)
+    effect_id = f"v{story.run.visit.number}/apply/R2/0/0"
     story.happens(Progressed(event_id="p", effect_id=effect_id, text="waits", readings={"thrash": now}))
-    assert (story.run.latest["thrash"], story.run.readings) == (now, decided)
+    assert (story.run.latest["thrash"], story.run.visit.readings) == (now, decided)
 
 
 def test_the_same_run_and_event_give_the_same_decision() -> None:
@@ -671,7 +672,7 @@ def test_a_full_thread_still_takes_what_people_must_see() -> None:
 
 def test_the_person_who_chose_a_change_may_approve_it() -> None:
     story = Story().asked().presses("approve", user="ana")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
 
 
 def test_a_high_risk_is_approved_with_a_reason_in_words() -> None:
@@ -680,10 +681,10 @@ def test_a_high_risk_is_approved_with_a_reason_in_words() -> None:
     approvals = story.rules.approvals.model_copy(update={"risk_floors": {"scale": "high"}, "high": needs_reason})
     story.rules = story.rules.model_copy(update={"approvals": approvals})
     story.asked().presses("approve", user="ana", reason=" ")
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
     assert "its risk is high, and approving it needs a reason in words" in story.wanted(Notify).text
     story.presses("approve", user="ana", reason="users wait")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
     assert story.run.requests[story.request].decision_reason == "users wait"
 
 

@@ -32,13 +32,13 @@ class Advised(Story):
 
     def plans(self, advice: OnlyAdvice | None, attempt: int = 0) -> Advised:
         result = PlanResult(outcome="planned", plan=builders.plan())
-        effect_id = f"v{self.run.visit}/plan/{attempt}"
+        effect_id = f"v{self.run.visit.number}/plan/{attempt}"
         event_id = self.id()
         self.happens(Planned(event_id=event_id, effect_id=effect_id, result=result, only_advice=advice))
         return self
 
     def sees(self, result: str, **fields: object) -> Advised:
-        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit}/advice", "request_id": self.request}
+        event = {"event_id": self.id(), "effect_id": f"v{self.run.visit.number}/advice", "request_id": self.request}
         self.happens(AdviceWatched.model_validate(event | {"result": result} | fields))
         return self
 

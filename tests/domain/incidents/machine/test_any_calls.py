@@ -138,7 +138,7 @@ class Calls(RuleBasedStateMachine):
         self.check_new_pages(decision)
         for effect in decision.effects:
             self.owed[effect.effect_id] = (effect, self.run.version)
-        live = {name: each for name, each in self.owed.items() if each[0].visit in (None, self.run.visit)}
+        live = {name: each for name, each in self.owed.items() if each[0].visit in (None, self.run.visit.number)}
         self.owed = live
 
     def alert(self, fingerprint: str, status: Any = "firing", **fields: Any) -> None:

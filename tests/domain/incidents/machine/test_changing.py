@@ -99,9 +99,9 @@ def test_a_plan_that_changes_under_its_approval_is_asked_for_again_so_often_and_
         moved(story)
         assert story.run.change is not None
         assert story.run.change.request_id == story.request != before
-        assert story.run.at_state == "grow/applying"
+        assert story.run.visit.machine_state == "grow/applying"
     moved(story)
-    assert (story.run.change, story.run.at_state) == (None, "grow/planning")
+    assert (story.run.change, story.run.visit.machine_state) == (None, "grow/planning")
     text = f"The plan changed {most} times while it was being approved: 5 replicas by now. What now?"
     assert pending(story).text == text
     assert [request.status for request in story.run.requests.values()] == ["superseded"] * (most + 1)
@@ -176,7 +176,7 @@ def test_a_stopped_change_that_is_given_up_leaves_the_other_requests_as_they_wer
 def test_a_next_step_begins_without_the_progress_of_the_one_before() -> None:
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted()
     story.presses("approve")
-    story.happens(Progressed(event_id="p", effect_id=f"v{story.run.visit}/apply", text="waiting"))
+    story.happens(Progressed(event_id="p", effect_id=f"v{story.run.visit.number}/apply", text="waiting"))
     story.settles()
     assert story.run.change is not None
     assert (story.run.change.step, story.run.change.progress) == (1, "")
@@ -191,7 +191,7 @@ def test_progress_of_an_earlier_visit_is_not_shown() -> None:
 
 def test_the_progress_of_a_watch_is_shown() -> None:
     story = Story().applied()
-    story.happens(Progressed(event_id="p", effect_id=f"v{story.run.visit}/watch", text="calm for 5 s"))
+    story.happens(Progressed(event_id="p", effect_id=f"v{story.run.visit.number}/watch", text="calm for 5 s"))
     assert story.run.watch is not None
     assert story.run.watch.progress == "calm for 5 s"
 
@@ -371,7 +371,7 @@ def test_an_end_that_waited_for_an_undo_ends_with_it() -> None:
     canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
     story.presses("approve").presses("approve", user="ben").settles().watched("held")
-    assert story.run.state == "calm"
+    assert story.run.visit.state == "calm"
     assert list(pending(story).choices) == ["undo", "keep"]
     taking_back(story.chooses("undo"), canary).settles()
     assert (story.run.is_open, story.run.ending) == (False, "fixed")

@@ -74,7 +74,7 @@ def half_time(story: Story) -> Story:
 def test_an_edit_supersedes_the_request_and_is_planned_before_anybody_is_asked() -> None:
     story = edits(asked(), "6")
     assert (story.run.requests["R2"].status, story.run.requests["R2"].decided_by) == ("superseded", "ana")
-    assert story.run.at_state == "grow/planning"
+    assert story.run.visit.machine_state == "grow/planning"
     change = story.run.change
     assert change is not None
     assert (change.values, change.edited_by) == ({"replicas": 6}, "ana")
@@ -82,7 +82,7 @@ def test_an_edit_supersedes_the_request_and_is_planned_before_anybody_is_asked()
     planned_anew(story, PlanResult(outcome="planned", plan=LARGER))
     newer = story.run.requests["R3"]
     assert (newer.status, newer.edited_by, newer.plan.choices) == ("open", "ana", {"to": 6})
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
 
 
 def test_an_approval_of_the_old_request_does_not_count_for_the_edited_one() -> None:
@@ -94,7 +94,7 @@ def test_an_approval_of_the_old_request_does_not_count_for_the_edited_one() -> N
 def test_the_person_who_edited_a_request_may_approve_it() -> None:
     story = edits(asked(demands=(Demand(users=("ana", "ben")),)), "6", user="ben")
     planned_anew(story, PlanResult(outcome="planned", plan=LARGER)).posted().presses("approve", user="ben")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
 
 
 def test_edited_values_are_asked_about_even_where_the_settings_pre_approve_them() -> None:
@@ -301,7 +301,7 @@ def test_an_answer_to_a_question_that_was_left_behind_does_not_count() -> None:
     asked_then = story.run.question
     story.run = story.run.with_(question="")
     story.chooses("grow", about=asked_then)
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     assert story.wanted(Notify).text == f"⚠️ That didn't count: question {asked_then} was already withdrawn."
 
 
@@ -317,7 +317,7 @@ def test_a_press_on_a_copy_does_not_count_and_names_the_original(place: dict[str
     press = builders.press(press_id="copy", about="R2", digest=PLAN.digest, user="ben", **place)
     story.judged(press)
     assert why in story.wanted(Notify).text
-    assert story.run.at_state == "grow/awaiting"
+    assert story.run.visit.machine_state == "grow/awaiting"
     story.judged(press.model_copy(update={"press_id": "own", "channel": "C1", "message_ts": "1.1"}))
     assert story.run.requests["R2"].status == "granted"
 

@@ -89,7 +89,7 @@ def test_a_bundle_holds_all_that_can_be_come_to() -> None:
 
 def test_a_divert_goes_on_in_the_other_playbook_and_asks_nobody() -> None:
     run = story().run
-    assert (run.playbook, run.state, run.findings.path) == ("inner", "ask", ("ask",))
+    assert (run.playbook, run.visit.state, run.findings.path) == ("inner", "ask", ("ask",))
     assert (run.findings.results, run.findings.baseline) == ({}, {})
     (frame,) = run.frames
     assert (frame.playbook, frame.state, frame.findings.path) == ("outer", "other", ("look", "other"))
@@ -98,7 +98,7 @@ def test_a_divert_goes_on_in_the_other_playbook_and_asks_nobody() -> None:
 def test_its_end_leads_back_with_everything_that_was_known() -> None:
     went = story().chooses("fixed")
     run = went.run
-    assert (run.playbook, run.state, run.is_open, run.frames) == ("outer", "verify", True, ())
+    assert (run.playbook, run.visit.state, run.is_open, run.frames) == ("outer", "verify", True, ())
     assert run.findings.path == ("look", "other", "verify")
     assert run.findings.results["look"]["usage"].value == 0.95
     assert run.findings.baseline["usage"].value == 0.95
@@ -111,7 +111,7 @@ def test_a_divert_to_a_playbook_that_waits_for_this_one_comes_back_to_it() -> No
     back = INNER.replace("  people: {end: handed_over}", "  people: {divert: outer, why: It is yours after all.}")
     both = OUTER.replace("not_applicable: choose}", "not_applicable: choose, otherwise: choose}")
     run = Story(bundle(both, back)).opened().reads(0.95).chooses("people").run
-    assert (run.playbook, run.state, run.frames, run.diverts) == ("outer", "choose", (), 1)
+    assert (run.playbook, run.visit.state, run.frames, run.diverts) == ("outer", "choose", (), 1)
     assert run.findings.path == ("look", "other", "choose"), "what was known, and how often each state was entered"
 
 
@@ -129,7 +129,7 @@ def test_at_the_end_there_is_no_second_diagnosis() -> None:
 
 def test_what_was_closed_within_a_divert_is_reopened_at_the_start_of_its_own_playbook() -> None:
     run = story().says("resolve").says("reopen", text="it came back").run
-    assert (run.playbook, run.state, run.frames) == ("outer", "look", ())
+    assert (run.playbook, run.visit.state, run.frames) == ("outer", "look", ())
 
 
 def test_a_question_that_was_left_behind_is_not_called_open() -> None:
@@ -141,7 +141,7 @@ def test_a_question_that_was_left_behind_is_not_called_open() -> None:
 
 def test_an_end_that_nobody_wrote_asks_people() -> None:
     run = story().chooses("people").run
-    assert (run.playbook, run.state) == ("outer", "other")
+    assert (run.playbook, run.visit.state) == ("outer", "other")
     assert run.open_question is not None
     assert "inner ended with 'handed_over'" in run.open_question.text
     assert {"goto:verify", "goto:choose"} <= run.open_question.choices.keys()
@@ -149,20 +149,20 @@ def test_an_end_that_nobody_wrote_asks_people() -> None:
 
 def test_an_end_that_nobody_wrote_takes_otherwise() -> None:
     other = bundle(OUTER.replace("not_applicable: choose", "otherwise: choose"))
-    assert Story(other).opened().reads(0.95).chooses("people").run.state == "choose"
+    assert Story(other).opened().reads(0.95).chooses("people").run.visit.state == "choose"
 
 
 def test_a_divert_without_return_ends_the_incident_where_it_ends() -> None:
     went = story().chooses("not_it").chooses("leave")
-    assert (went.run.playbook, went.run.state, went.run.frames) == ("inner", "ask", ())
+    assert (went.run.playbook, went.run.visit.state, went.run.frames) == ("inner", "ask", ())
     assert went.chooses("people").run.ending == "handed_over"
 
 
 def test_what_was_entered_too_often_leads_beyond() -> None:
     went = story().chooses("not_it").chooses("again").chooses("not_it").chooses("again")
-    assert went.run.state == "ask"
+    assert went.run.visit.state == "ask"
     run = went.chooses("not_it").run
-    assert (run.state, run.ending) == ("calm", "fixed")
+    assert (run.visit.state, run.ending) == ("calm", "fixed")
     assert any("'choose' was entered 2 times already" in text for text in went.texts("entered"))
 
 
@@ -171,9 +171,9 @@ def test_what_may_be_entered_once_leads_beyond_the_second_time_and_past_what_is_
         "    not_held: look\n", "    not_held: look\n    at_most: 1\n    beyond: calm\n"
     )
     went = Story(bundle(once)).opened().reads(0.95).chooses("not_it").chooses("again").chooses("not_it")
-    assert went.run.state == "verify"
+    assert went.run.visit.state == "verify"
     went.watched("not_held").reads(0.95).chooses("not_it")
-    assert (went.run.state, went.run.ending) == ("calm", "fixed")
+    assert (went.run.visit.state, went.run.ending) == ("calm", "fixed")
     entered = [entry for entry in went.last.entries if entry.kind == "entered"][-1]
     assert entered.data["instead_of"] == ["choose", "verify"]
     assert any("'choose' was entered 1 time already" in text for text in went.texts("entered"))
@@ -192,7 +192,7 @@ def test_a_divert_within_a_divert_comes_back_one_by_one() -> None:
     assert (went.run.playbook, [frame.playbook for frame in went.run.frames]) == ("inner", ["outer", "middle"])
     went.chooses("not_it")
     assert "inner ended with 'not_applicable': It is something else." in went.texts("diverted")[-2]
-    assert (went.run.playbook, went.run.state, went.run.frames) == ("outer", "choose", ())
+    assert (went.run.playbook, went.run.visit.state, went.run.frames) == ("outer", "choose", ())
 
 
 def test_a_run_is_diverted_so_often_and_no_more() -> None:
@@ -202,7 +202,7 @@ def test_a_run_is_diverted_so_often_and_no_more() -> None:
         went.chooses("not_it").chooses("again")
     assert went.run.playbook == "inner"
     went.chooses("not_it").chooses("again")
-    assert (went.run.playbook, went.run.state) == ("outer", "other")
+    assert (went.run.playbook, went.run.visit.state) == ("outer", "other")
     assert went.run.open_question is not None
     assert f"diverted {MAX_DIVERTS} times" in went.run.open_question.text
 
@@ -210,7 +210,7 @@ def test_a_run_is_diverted_so_often_and_no_more() -> None:
 def test_a_divert_to_a_playbook_that_was_refused_asks_people() -> None:
     alone = Bundle.of(load_text(OUTER))
     run = Story(alone).opened().reads(0.95).run
-    assert (run.playbook, run.state) == ("outer", "other")
+    assert (run.playbook, run.visit.state) == ("outer", "other")
     assert run.open_question is not None
     assert "'inner' was refused" in run.open_question.text
 
@@ -219,7 +219,7 @@ def test_a_run_that_is_opened_again_begins_in_its_first_playbook() -> None:
     went = story().chooses("not_it").chooses("leave").chooses("people")
     again = builders.alert(fingerprint="f2")
     went.happens(AlertChanged(event_id=went.id(), alert=again))
-    assert (went.run.playbook, went.run.state, went.run.is_open) == ("outer", "look", True)
+    assert (went.run.playbook, went.run.visit.state, went.run.is_open) == ("outer", "look", True)
 
 
 # --- a more urgent alert ----------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def after_many_diverts() -> Story:
 
 def test_a_more_urgent_alert_takes_over_at_once_and_says_so() -> None:
     went = after_a_more_urgent_alert()
-    assert (went.run.playbook, went.run.state, went.run.digest) == ("urgent", "ask", URGENT.digest)
+    assert (went.run.playbook, went.run.visit.state, went.run.digest) == ("urgent", "ask", URGENT.digest)
     assert [question.status for question in went.run.questions.values()] == ["answered", "withdrawn", "open"]
     notes = [post.data["text"] for post in went.run.posts if post.kind == "note"]
     assert notes[-1] == "Fire: 'The urgent one' is more urgent and takes over from 'The outer one'."
@@ -271,7 +271,7 @@ def test_a_more_urgent_alert_leaves_every_divert() -> None:
 
 def test_the_playbook_that_gave_way_begins_again_while_its_alert_fires() -> None:
     went = after_a_more_urgent_alert().chooses("fixed")
-    assert (went.run.is_open, went.run.playbook, went.run.state) == (True, "outer", "look")
+    assert (went.run.is_open, went.run.playbook, went.run.visit.state) == (True, "outer", "look")
     assert "'The inner one' ended with 'fixed', and the alerts before it still fire" in went.texts("diverted")[-1]
     assert went.run.offers == {}
 
@@ -284,7 +284,7 @@ def test_the_playbook_that_gave_way_does_not_begin_again_once_its_alert_is_resol
 
 def test_a_person_may_go_back_to_the_playbook_that_gave_way() -> None:
     went = after_a_more_urgent_alert().says("divert", text="outer")
-    assert (went.run.playbook, went.run.state, went.run.offers) == ("outer", "look", {})
+    assert (went.run.playbook, went.run.visit.state, went.run.offers) == ("outer", "look", {})
 
 
 def test_who_closes_the_incident_by_hand_closes_both() -> None:
@@ -293,7 +293,7 @@ def test_who_closes_the_incident_by_hand_closes_both() -> None:
 
 def test_nothing_is_taken_over_without_end() -> None:
     went = after_many_diverts()
-    assert (went.run.playbook, went.run.state) == ("outer", "look")
+    assert (went.run.playbook, went.run.visit.state) == ("outer", "look")
     assert f"was diverted {MAX_DIVERTS} times. `/incident divert INC-1 urgent`" in went.run.posts[-1].data["text"]
     assert went.says("divert", text="urgent").run.playbook == "urgent"
 
@@ -334,7 +334,7 @@ def test_a_more_urgent_alert_calls_people_where_a_change_is_halted() -> None:
 
 def test_a_change_between_its_calls_is_finished_first() -> None:
     went = receives_urgent(Story(SMALL).granted())
-    assert (went.run.playbook, went.run.at_state) == ("small", "grow/applying")
+    assert (went.run.playbook, went.run.visit.machine_state) == ("small", "grow/applying")
     assert "It takes over as soon as the present change has ended." in went.texts("note")[-1]
     went.settles()
     assert (went.run.playbook, [entry.verb for entry in went.run.held]) == ("urgent", ["scale"])

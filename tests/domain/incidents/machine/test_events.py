@@ -23,7 +23,7 @@ from bot.domain.incidents.event import (
 )
 from bot.domain.incidents.machine import operator_actions
 from bot.domain.incidents.machine.operator_actions import exits_to_skip
-from bot.domain.incidents.run import SILENCE_ENDS, Offer, Run
+from bot.domain.incidents.run import SILENCE_ENDS, Halt, Offer, Run
 from bot.domain.playbooks.bundle import Bundle
 from tests import builders
 from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT, Story
@@ -122,7 +122,7 @@ def test_a_resume_owes_the_step_that_was_halted_each_time_under_another_id() -> 
 
 def test_a_resume_does_not_send_again_what_no_halt_had_stopped() -> None:
     story = Story().granted().says("halt").says("resume")
-    assert story.run.halted_by == ""
+    assert story.run.halt is None
     assert "apply_step" not in story.kinds()
 
 
@@ -141,7 +141,7 @@ def test_a_halt_of_its_own_outlives_the_halt_of_everything_without_a_reason() ->
         "everything is halted: the rack burns",
         "the halt of everything is lifted; this incident stays halted by itself",
     ]
-    assert (story.run.halt_reason, story.run.halted_with_all) == ("", False)
+    assert story.run.halt == Halt(by="ana")
 
 
 def test_a_resume_without_a_halt_is_only_noted() -> None:
@@ -193,8 +193,9 @@ def test_who_closed_an_incident_and_what_still_fires_is_in_its_last_message() ->
 
 def test_the_reason_of_a_halt_is_kept_until_it_is_lifted() -> None:
     story = Story().opened().says("halt", text="we repair the node, PASSWORD=hunter2")
-    assert story.run.halt_reason == "we repair the node, PASSWORD=(masked)"
-    assert story.says("resume").run.halt_reason == ""
+    assert story.run.halt is not None
+    assert story.run.halt.reason == "we repair the node, PASSWORD=(masked)"
+    assert story.says("resume").run.halt is None
 
 
 def test_an_undo_is_not_asked_for_twice_while_it_waits() -> None:
@@ -209,24 +210,24 @@ def test_an_undo_is_not_asked_for_twice_while_it_waits() -> None:
 
 def test_an_undo_during_a_watch_ends_the_watch() -> None:
     story = Story().applied().says("undo")
-    assert (story.run.watch, story.run.at_state) == (None, "(undo)/planning")
+    assert (story.run.watch, story.run.visit.machine_state) == (None, "(undo)/planning")
 
 
 def test_while_a_change_is_applied_it_is_halted_before_it_is_undone() -> None:
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted()
     story.presses("approve").settles().says("undo")
     assert story.texts("note")[-1] == "A change is being applied right now; halt it first, then undo."
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
     story.settles(call_id="").says("halt").says("undo")
     assert story.texts("note")[-1].startswith("A call is under way")
-    assert story.run.at_state == "grow/applying"
+    assert story.run.visit.machine_state == "grow/applying"
 
 
 def test_a_halted_change_that_is_undone_says_that_it_stopped() -> None:
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted()
     request = story.request
     story.presses("approve").settles().says("halt").settles("halted", detail="it was halted", call_id="").says("undo")
-    assert story.run.at_state == "(undo)/planning"
+    assert story.run.visit.machine_state == "(undo)/planning"
     assert story.run.requests[request].outcome == "stopped"
     assert story.run.requests[request].ended_at is not None
     assert f"release/{request}" in [effect.effect_id for effect in story.effects]
@@ -245,7 +246,7 @@ def test_resolving_during_a_watch_that_leaves_something_asks_and_watches_no_more
     canary = builders.plan(verb="canary", title="Start a canary", steps=(builders.call(title="Create the canary"),))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=canary)).posted()
     story.presses("approve").presses("approve", user="ben").settles()
-    assert story.run.state == "watch"
+    assert story.run.visit.state == "watch"
     story.says("resolve")
     assert story.run.watch is None
     assert story.run.open_question is not None
@@ -321,7 +322,9 @@ def test_every_written_way_is_named_to_who_skips_to_another() -> None:
     [
         pytest.param(Story().opened().says("resolve").run, id="closed"),
         pytest.param(Story().applied().says("undo").run, id="an-undo-under-way"),
-        pytest.param(Story().opened().run.with_(state="of-another-version"), id="not-a-state-of-the-playbook"),
+        pytest.param(
+            builders.in_visit(Story().opened().run, state="of-another-version"), id="not-a-state-of-the-playbook"
+        ),
     ],
 )
 def test_there_is_no_way_to_skip_to(run: Run) -> None:
@@ -371,7 +374,7 @@ def test_what_was_passed_over_because_it_was_entered_too_often_is_on_the_timelin
 
 def test_an_undo_that_cannot_be_planned_leaves_the_state_that_it_interrupted_to_choose_from() -> None:
     story = Story().applied().says("undo").planned(PlanResult(outcome="impossible", reason="it is gone"))
-    assert (story.run.change, story.run.at_state) == (None, "watch")
+    assert (story.run.change, story.run.visit.machine_state) == (None, "watch")
     assert story.run.open_question is not None
     assert {"again", "goto:choose"} <= story.run.open_question.choices.keys()
 
@@ -387,20 +390,20 @@ def given_up(story: Story, kind: str, effect_id: str) -> Story:
 def test_an_effect_of_an_earlier_visit_that_was_given_up_asks_nobody() -> None:
     story = Story().granted()
     given_up(story, "apply_step", "v1/apply/R2/0/0")
-    assert (story.run.question, story.run.at_state) == ("", "grow/applying")
+    assert (story.run.question, story.run.visit.machine_state) == ("", "grow/applying")
 
 
 def test_an_effect_that_was_given_up_while_people_are_asked_asks_no_second_question() -> None:
     story = Story().opened().reads(0.95)
     question = story.run.question
-    given_up(story, "read_series", f"v{story.run.visit}/series")
+    given_up(story, "read_series", f"v{story.run.visit.number}/series")
     assert (story.run.question, len(story.run.questions)) == (question, 1)
 
 
 @pytest.mark.parametrize("kind", ["plan_change", "watch_signals"])
 def test_an_effect_that_the_run_waits_for_becomes_a_question_without_an_outcome(kind: str) -> None:
     story = Story().granted() if kind == "plan_change" else Story().applied()
-    given_up(story, kind, f"v{story.run.visit}/x")
+    given_up(story, kind, f"v{story.run.visit.number}/x")
     assert story.run.open_question is not None
     done = {"plan_change": "planned", "watch_signals": "watched"}[kind]
     assert story.run.open_question.text.endswith(f"could not be {done}: no answer. What now?")
@@ -410,7 +413,7 @@ def test_an_effect_that_the_run_waits_for_becomes_a_question_without_an_outcome(
 def test_a_step_that_was_given_up_although_it_is_not_applied_any_more_has_no_outcome() -> None:
     story = stopped()
     story.run = story.run.with_(question="")
-    given_up(story, "apply_step", f"v{story.run.visit}/apply/R2/1/0")
+    given_up(story, "apply_step", f"v{story.run.visit.number}/apply/R2/1/0")
     assert story.run.requests["R2"].outcome == ""
 
 

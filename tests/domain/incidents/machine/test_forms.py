@@ -58,7 +58,7 @@ def opened() -> Story:
 def test_who_opens_an_incident_leads_it_and_has_filled_in_its_form() -> None:
     story = opened()
     run = story.run
-    assert (run.state, run.visit, run.lead) == ("ask", 1, "eve")
+    assert (run.visit.state, run.visit.number, run.lead) == ("ask", 1, "eve")
     assert ScopeValues(run, {})["forms.opening.gain"] == 2.0
     assert (story.entries[0].kind, story.entries[0].who) == ("opened", "eve")
     assert story.entries[0].data["incident"] == run.incident_id
@@ -86,7 +86,7 @@ def test_a_question_carries_its_forms_and_who_must_not_answer() -> None:
 
 def test_who_filled_in_the_earlier_form_must_not_answer() -> None:
     story = opened().chooses("none", user="eve")
-    assert story.run.state == "ask"
+    assert story.run.visit.state == "ask"
     assert "someone else must answer this" in story.texts("press")[-1]
     assert story.chooses("none", user="ana").run.ending == "not_applicable"
 
@@ -96,15 +96,15 @@ def test_who_filled_in_the_earlier_form_must_not_answer() -> None:
 )
 def test_an_answer_whose_form_is_wrong_does_not_count(fields: dict[str, Any], says: str) -> None:
     story = opened().chooses("given", user="ana", **fields)
-    assert story.run.state == "ask"
+    assert story.run.visit.state == "ask"
     assert says in story.texts("press")[-1]
 
 
 def test_what_is_filled_in_decides() -> None:
     story = opened().chooses("given", user="ana", size="0.5")
-    assert story.run.state == "ask"
+    assert story.run.visit.state == "ask"
     story.chooses("given", user="ana", size="1").reads(2)
-    assert story.run.state == "sure"
+    assert story.run.visit.state == "sure"
     assert story.run.findings.forms["ask"] == {"size": 1.0}
     (answered,) = (each for each in story.run.questions.values() if each.status == "answered")
     assert answered.notes["given"] == "How big: 1"

@@ -43,7 +43,7 @@ def notes_with(node: Reading) -> tuple[Request, list[str]]:
     # A probe has words of its own too, but the playbook does not ask people to look at it.
     room = unknown("room", "nodes cannot be listed", at=story.at).model_copy(update={"label": "Room for replicas"})
     readings = {"usage": usage, "node": node, "room": room}
-    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit}/read", readings=readings))
+    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit.number}/read", readings=readings))
     request = story.planned().run.requests[story.request]
     return request, [one.text for one in request.plan.circumstances if one.name == "not_known"]
 

@@ -46,7 +46,7 @@ def test_a_status_is_in_the_thread_and_sets_when_the_next_is_due() -> None:
     story = paging().says("status", text="two of four replicas are back", seconds=900)
     shown = {"text": "Status: two of four replicas are back", "user": "ana", "is_broadcast": True}
     assert story.run.posts[-1].data == shown
-    assert (story.run.status, story.run.status_by) == ("two of four replicas are back", "ana")
+    assert (story.run.status_update.text, story.run.status_update.by) == ("two of four replicas are back", "ana")
     assert story.texts("note")[-1] == "status: two of four replicas are back"
     assert story.run.deadlines[NEXT_STATUS] == story.at + 900
 
@@ -70,9 +70,9 @@ def test_a_ticket_is_reminded_of_only_where_a_status_promised_the_next() -> None
 
 def test_a_wait_is_left_by_a_written_way_with_the_reason_and_the_person_on_the_timeline() -> None:
     story = Story().opened().reads(0.95).chooses("grow").planned().posted().presses("approve").settles()
-    assert story.run.state == "watch"
+    assert story.run.visit.state == "watch"
     story.says("skip", to="choose", text="I see it on the dashboard")
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     [answered] = [entry for entry in story.last.entries if entry.kind == "answered"]
     assert (answered.text, answered.who) == ("skipped 'watch': I see it on the dashboard", "ana")
 
@@ -82,7 +82,7 @@ def test_a_question_is_skipped_by_its_expiry_only_since_its_choices_are_for_answ
     assert exits_to_skip(story.run, PLAYBOOK) == {"left": "expired"}
     asked = story.run.question
     story.says("skip", to="grow", text="now")
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     assert "cannot skip to 'grow'" in story.texts("note")[-1]
     story.says("skip", to="left", text="now")
     assert story.run.questions[asked].status == "withdrawn"
@@ -93,14 +93,14 @@ def test_what_a_change_would_have_done_is_never_skipped_to() -> None:
     assert set(exits_to_skip(story.run, PLAYBOOK)) == {"choose"}
     request = story.request
     story.says("skip", to="watch", text="believe me")
-    assert story.run.state == "grow"
+    assert story.run.visit.state == "grow"
     story.says("skip", to="choose", text="not now")
-    assert (story.run.state, story.run.requests[request].status) == ("choose", "withdrawn")
+    assert (story.run.visit.state, story.run.requests[request].status) == ("choose", "withdrawn")
 
 
 def test_nothing_is_skipped_while_a_change_is_applied() -> None:
     story = Story().asked().presses("approve").says("skip", to="choose", text="quick")
-    assert story.run.state == "grow"
+    assert story.run.visit.state == "grow"
     assert story.texts("note")[-1] == "A change is being applied; its outcome must be known first."
 
 
@@ -210,13 +210,13 @@ def test_a_silence_that_alertmanager_refused_is_posted_in_the_thread() -> None:
 
 def test_a_closed_incident_is_opened_again_from_the_start() -> None:
     story = Story().opened().says("resolve").says("reopen", text="it came back")
-    assert (story.run.is_open, story.run.ending, story.run.state) == (True, "", "look")
+    assert (story.run.is_open, story.run.ending, story.run.visit.state) == (True, "", "look")
     assert "reopened by hand: it came back" in story.texts("reopened")
 
 
 def test_an_open_incident_is_not_reopened() -> None:
     story = Story().opened().reads(0.95).says("reopen", text="x")
-    assert (story.run.state, story.texts("note")[-1]) == ("choose", "INC-1 is open.")
+    assert (story.run.visit.state, story.texts("note")[-1]) == ("choose", "INC-1 is open.")
 
 
 @pytest.mark.parametrize("closed", [False, True])

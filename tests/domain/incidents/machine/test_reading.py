@@ -53,7 +53,7 @@ def reads(story: Story, **values: float | None) -> Story:
         else Reading(name=name, value=value, at=story.at)
         for name, value in values.items()
     }
-    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit}/read", readings=found))
+    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit.number}/read", readings=found))
     return story
 
 
@@ -63,7 +63,7 @@ def test_the_next_message_to_people_has_all_that_was_read_since_the_one_before_a
     looked = Looked.model_validate(post.data["looked"])
     assert post.kind == "question"
     assert {name: reading.value for name, reading in looked.readings.items()} == {"usage": 0.95, "waiting": 5}
-    assert looked.ways == (("first", "KV cache in use 0.95 → second"), ("second", "Requests waiting 5 → choose"))
+    assert looked.decisions == (("first", "KV cache in use 0.95 → second"), ("second", "Requests waiting 5 → choose"))
     assert story.run.looked == Looked()
 
 
@@ -82,7 +82,7 @@ def test_what_was_ruled_out_found_and_not_known_is_in_the_diagnosis() -> None:
     assert (diagnosis.kind, diagnosis.data["checks"]) == ("diagnosis", [["ruled_out", "a full pool"]])
     looked = Looked.model_validate(diagnosis.data["looked"])
     assert looked.readings.keys() == {"usage", "waiting"}
-    assert looked.ways[-1][1] == "ruled out: a full pool → choose"
+    assert looked.decisions[-1][1] == "ruled out: a full pool → choose"
     assert asked.kind == "question"
     assert "looked" not in asked.data
     unread = reads(reads(Story(Bundle.of(load_text(NOTED))).opened(), usage=None, waiting=1), waiting=None)
@@ -113,7 +113,7 @@ states:
 
 def polled(story: Story, bad: float, detail: str = "") -> Story:
     polls = Reading(name="polls", fields={"bad": bad}, detail=detail, at=story.at)
-    effect_id = f"v{story.run.visit}/read"
+    effect_id = f"v{story.run.visit.number}/read"
     story.happens(SignalsRead(event_id=story.id(), effect_id=effect_id, readings={"polls": polls}))
     return story
 
@@ -215,8 +215,8 @@ def two_of(text: str, **values: float | None) -> Story:
 
 def test_a_way_that_cannot_be_decided_names_what_was_missed_and_nothing_else() -> None:
     run = two(usage=None, waiting=None).run
-    assert run.looked.ways == (("first", "cannot decide: KV cache in use could not be read (no usage)"),)
-    assert run.state == "second"
+    assert run.looked.decisions == (("first", "cannot decide: KV cache in use could not be read (no usage)"),)
+    assert run.visit.state == "second"
 
 
 def test_a_replica_that_was_picked_is_known_from_then_on() -> None:
@@ -232,7 +232,7 @@ def test_a_replica_that_was_picked_is_known_from_then_on() -> None:
     usage, waiting = (Reading(name=name, value=0.1, at=story.at) for name in ("usage", "waiting"))
     found = {"each": each, "usage": usage, "waiting": waiting}
     story.happens(SignalsRead(event_id="r", effect_id="v1/read", readings=found))
-    assert story.run.state == "second"
+    assert story.run.visit.state == "second"
     assert story.run.findings.picked == {"earlier": "llm-9", "worst": "llm-2"}
 
 
@@ -244,9 +244,9 @@ def test_a_verdict_of_a_watch_that_was_left_decides_nothing(late: str) -> None:
     story = Story().applied()
     if late == "without a watch":
         story.run = story.run.with_(watch=None)
-    visit = story.run.visit - (late == "of another visit")
+    visit = story.run.visit.number - (late == "of another visit")
     story.happens(Watched(event_id="w", effect_id=f"v{visit}/watch", verdict="held"))
-    assert (story.run.state, story.run.is_open) == ("watch", True)
+    assert (story.run.visit.state, story.run.is_open) == ("watch", True)
     assert story.texts("ignored") == ["a verdict for a watch that was left"]
 
 

@@ -73,7 +73,7 @@ def test_above_the_question_of_a_playbook_the_reasons_are_only_in_the_details() 
     went = story(room=0.0, usage=0.5, text=asked)
     (question,) = (post for post in went.run.posts if post.kind == "question")
     assert "news" not in question.data
-    (decision,) = Looked.model_validate(question.data["looked"]).ways
+    (decision,) = Looked.model_validate(question.data["looked"]).decisions
     assert decision == (
         "relieve",
         "no option is left: Add 0 replicas: no GPU is free; Restart it: not possible now; Hand over: for people",
@@ -95,7 +95,7 @@ def request_of(went: Story) -> Request:
 def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_it() -> None:
     went = story().planned(PLANNED)
     request = request_of(went)
-    assert (went.run.state, request.why) == ("relieve_grow", "Restarts nothing.")
+    assert (went.run.visit.state, request.why) == ("relieve_grow", "Restarts nothing.")
     beside = [(each.label, each.effect, each.why_not) for each in request.alternatives]
     assert beside == [("Restart it", "Cuts streams.", ""), ("Hand over", "", "")]
     assert [line.partition(":")[0] for line in request.evidence] == ["usage"], "what is listed, not all that is read"
@@ -118,7 +118,7 @@ def test_its_numbers_are_those_that_recommended_it() -> None:
 )
 def test_an_option_that_is_not_possible_is_text_with_its_reason(room: float | None, why_not: str) -> None:
     went = story(room=room).planned(RESTART)
-    assert went.run.state == "relieve_restart"
+    assert went.run.visit.state == "relieve_restart"
     assert [each.why_not for each in request_of(went).alternatives] == [why_not, ""]
 
 
@@ -150,10 +150,10 @@ def test_another_option_is_proposed_by_one_press_and_the_first_can_be_chosen_aga
     assert went.run.requests["R1"].status == "superseded"
     assert went.run.requests["R1"].decision_reason == "Restart it, instead"
     went.planned(RESTART).posted()
-    assert went.run.state == "relieve_restart"
+    assert went.run.visit.state == "relieve_restart"
     assert request_of(went).needs_reason
     went.presses("choose", value="grow").planned(PLANNED)
-    assert went.run.state == "relieve_grow"
+    assert went.run.visit.state == "relieve_grow"
 
 
 def test_an_option_that_leads_elsewhere_is_taken_by_a_press() -> None:
@@ -164,7 +164,7 @@ def test_an_option_that_leads_elsewhere_is_taken_by_a_press() -> None:
 def test_what_is_not_possible_cannot_be_pressed(value: str, why: str) -> None:
     went = story(room=0.0).planned(RESTART).posted().presses("choose", value=value)
     assert why in went.wanted(Notify).text
-    assert went.run.state == "relieve_restart"
+    assert went.run.visit.state == "relieve_restart"
 
 
 def test_a_press_on_an_older_plan_does_not_count() -> None:
@@ -174,7 +174,7 @@ def test_a_press_on_an_older_plan_does_not_count() -> None:
 
 def test_an_option_that_was_refused_is_not_recommended_again() -> None:
     went = story().planned(PLANNED).posted().presses("refuse").reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    assert went.run.state == "relieve_restart"
+    assert went.run.visit.state == "relieve_restart"
 
 
 REPEATS = TEXT.replace("        change: scale\n", "        change: scale\n        repeat: true\n")
@@ -183,15 +183,15 @@ REPEATS = TEXT.replace("        change: scale\n", "        change: scale\n      
 def test_an_option_that_may_repeat_is_recommended_again_after_it_was_done() -> None:
     text = REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n")
     went = story(text=text).planned(PLANNED).posted().presses("approve").settles()
-    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.visit.state == "relieve_grow"
 
 
 def test_an_option_that_may_repeat_is_not_recommended_right_after_it_was_refused() -> None:
     went = story(text=REPEATS).planned(PLANNED).posted().presses("refuse")
     went.reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    assert went.run.state == "relieve_restart"
+    assert went.run.visit.state == "relieve_restart"
     went.planned(RESTART).posted().presses("refuse")
-    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "gone", "neither comes again"
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.visit.state == "gone", "neither comes again"
 
 
 def test_a_refused_option_that_may_repeat_is_recommended_again_after_another_state() -> None:
@@ -200,7 +200,7 @@ def test_a_refused_option_that_may_repeat_is_recommended_again_after_another_sta
         "  again: {ask: Again?, choices: {yes: {label: Again, to: relieve}}, expired: gone}\n  calm: {end",
     )
     went = story(text=text).planned(PLANNED).posted().presses("refuse").posted().chooses("yes")
-    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_grow"
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.visit.state == "relieve_grow"
 
 
 TRIED = PlanResult(outcome="planned", plan=builders.plan(verb="canary"))
@@ -219,7 +219,7 @@ def test_what_was_on_a_canary_is_recommended_again_only_with_other_values(
 ) -> None:
     text = REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n")
     went = story(text=text.replace("Add ${twice} replicas", label)).planned(TRIED).posted().presses("approve").settles()
-    assert went.reads(0.95, room=Reading(name="room", value=room, at=1)).run.state == recommended
+    assert went.reads(0.95, room=Reading(name="room", value=room, at=1)).run.visit.state == recommended
 
 
 def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
@@ -228,7 +228,7 @@ def test_what_could_not_be_planned_is_not_recommended_over_and_over() -> None:
     )
     text = text.replace("    done: calm\n", "    done: calm\n    at_most: 5\n    beyond: gone\n")
     went = story(text=text).planned(PlanResult(outcome="impossible", reason="its owner would revert it"))
-    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.state == "relieve_restart"
+    assert went.reads(0.95, room=Reading(name="room", value=1.0, at=1)).run.visit.state == "relieve_restart"
 
 
 def test_the_edits_that_were_handed_out_are_kept_until_the_next_change_that_is_not_possible() -> None:
@@ -268,7 +268,7 @@ def test_a_flag_edit_is_tried_on_a_canary_and_its_rollout_is_asked_for() -> None
     went = staged(once=False).posted()
     assert request_of(went).covers == ()
     went.presses("approve").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert (went.run.state, went.run.at_state) == ("rolled", "rolled/awaiting")
+    assert (went.run.visit.state, went.run.visit.machine_state) == ("rolled", "rolled/awaiting")
 
 
 def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reason() -> None:
@@ -277,7 +277,7 @@ def test_with_plan_once_the_canarys_approval_covers_the_rollout_and_needs_a_reas
     assert [(each.state, each.risk) for each in request.covers] == [("rolled", "high")]
     assert request.plan.risk == "high"
     went.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert went.run.at_state == "rolled/applying"
+    assert went.run.visit.machine_state == "rolled/applying"
     assert went.run.requests[went.request].policy.announced == "R1 covers it"
 
 
@@ -285,23 +285,23 @@ def test_the_approval_of_a_canary_of_high_risk_covers_no_rollout() -> None:
     went = staged(once=False, risk_floors={"canary": "high"}).posted()
     assert (request_of(went).plan.risk, request_of(went).covers) == ("high", ())
     went.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert went.run.at_state == "rolled/awaiting"
+    assert went.run.visit.machine_state == "rolled/awaiting"
 
 
 def test_with_plan_once_a_rollout_with_approvers_of_its_own_is_asked_for() -> None:
     own = {"promote": Asked(shares=(Share(team="serving", needed=2),), is_set=True)}
     went = staged(once=True, kinds=own).posted()
     went.presses("approve", reason="users wait").settles().planned(PlanResult(outcome="planned", plan=ROLLOUT))
-    assert went.run.at_state == "rolled/awaiting"
+    assert went.run.visit.machine_state == "rolled/awaiting"
 
 
 def test_the_undo_of_an_option_is_not_called_like_the_option() -> None:
     went = story(text=REPEATS.replace("    done: calm\n", "    done: relieve\n    at_most: 5\n    beyond: calm\n"))
     went.planned(PLANNED).posted().presses("approve").settles().reads(0.95, room=Reading(name="room", value=1.0, at=1))
-    assert (went.run.state, went.run.doing) == ("relieve_grow", "Add 2 replicas")
+    assert (went.run.visit.state, went.run.visit.doing) == ("relieve_grow", "Add 2 replicas")
     back = builders.plan(verb="undo", title="Put llm back to 4 replicas")
     went.says("undo")
-    assert went.run.doing == f"Undo: {went.run.held[-1].title}"
+    assert went.run.visit.doing == f"Undo: {went.run.held[-1].title}"
     went.planned(PlanResult(outcome="planned", plan=back))
     assert request_of(went).called == "Put llm back to 4 replicas"
 
@@ -310,12 +310,12 @@ def test_a_rollout_of_other_edits_is_asked_for() -> None:
     other = ROLLOUT.model_copy(update={"choices": {"edits": {"--seed": 5}}})
     went = staged(once=True).posted().presses("approve", reason="users wait").settles()
     went.planned(PlanResult(outcome="planned", plan=other))
-    assert went.run.at_state == "rolled/awaiting"
+    assert went.run.visit.machine_state == "rolled/awaiting"
 
 
 def test_without_room_for_a_canary_an_edit_in_place_covers_no_rollout() -> None:
     went = staged(once=True, first=PlanResult(outcome="impossible", reason="no GPU is free"))
-    assert went.run.state == "relieve_cap_in_place"
+    assert went.run.visit.state == "relieve_cap_in_place"
     went.planned(PlanResult(outcome="planned", plan=ROLLOUT.model_copy(update={"verb": "set_flags"})))
     assert request_of(went).covers == ()
 
@@ -327,7 +327,7 @@ def test_people_read_that_the_canary_is_what_was_not_possible() -> None:
 
 def test_another_replica_covers_no_rollout_of_a_canary() -> None:
     went = staged(once=True, room=1.0, first=PLANNED)
-    assert (went.run.state, request_of(went).covers) == ("relieve_grow", ())
+    assert (went.run.visit.state, request_of(went).covers) == ("relieve_grow", ())
 
 
 def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
@@ -337,7 +337,7 @@ def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
         "  settle: {watch: {ok: '!full'}, for: 10s, within: 60s, held: calm, otherwise: gone}\n  calm: {end",
     )
     went = story(text=text).planned(PLANNED).posted().presses("approve").settles()
-    assert went.run.state == "settle"
+    assert went.run.visit.state == "settle"
     went.says("undo")
     back = builders.plan(verb="undo", title="Scale back", steps=(builders.call().undo[0],))
     went.planned(PlanResult(outcome="planned", plan=back)).posted().presses("approve").settles()
@@ -348,7 +348,7 @@ def test_after_an_undo_the_choice_itself_is_offered_again() -> None:
         "hand_over": "Hand over to me",
         "close": "Close the incident",
     }
-    assert went.chooses("goto:relieve").run.state == "relieve"
+    assert went.chooses("goto:relieve").run.visit.state == "relieve"
 
 
 def test_an_undo_is_not_offered_before_anything_was_changed() -> None:

@@ -87,7 +87,7 @@ FOUND = finds("page")
 
 def test_what_a_playbook_found_is_not_lowered_by_an_alert_that_ends() -> None:
     story = opened("critical", FOUND).reads(0.95)
-    assert story.run.state == "choose"
+    assert story.run.visit.state == "choose"
     receives(story, "resolved", severity="critical")
     assert story.run.severity == "page"
 

@@ -45,7 +45,7 @@ def test_a_person_who_says_go_on_accepts_what_it_costs_now() -> None:
     assert (story.wanted(ApplyStep).step, change.step, change.stopped) == (1, 1, False)
     assert change.impact == Impact(ttft_p99_seconds=1.0, waiting=4.0), "what is unknown now stays as it was"
     assert change.step_started_at == story.at
-    assert story.settles(call_id="").settles().run.state == "watch"
+    assert story.settles(call_id="").settles().run.visit.state == "watch"
 
 
 def test_a_second_stop_is_a_question_of_its_own() -> None:

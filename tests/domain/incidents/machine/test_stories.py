@@ -150,7 +150,9 @@ def halfway() -> Story:
     """Two calls and a wait: halted between them, resumed, failed, and taken back."""
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=TWO_STEPS)).posted()
     story.presses("approve").says("undo").says("resolve").says("divert", text="other").settles()
-    story.happens(Progressed(event_id=story.id(), effect_id=f"v{story.run.visit}/apply", text="3 of 5 replicas Ready"))
+    story.happens(
+        Progressed(event_id=story.id(), effect_id=f"v{story.run.visit.number}/apply", text="3 of 5 replicas Ready")
+    )
     story.says("halt", text="I look first").says("halt").settles("halted", detail="the kill switch is on")
     story.says("resume").says("resume").settles(call_id="", detail="5 of 5 replicas Ready")
     story.settles("failed", detail="403: forbidden", evidence={"status": 403}).says("undo")
@@ -268,10 +270,14 @@ def given_up() -> tuple[Story, ...]:
     story = Story().opened()
     for kind in ("show_in_slack", "read_series"):
         story.happens(EffectFailed(event_id=story.id(), effect_id="x", effect_kind=kind, reason="no answer"))
-    effect = {"effect_id": f"v{story.run.visit}/read", "effect_kind": "read_signals", "reason": "no answer"}
+    effect = {"effect_id": f"v{story.run.visit.number}/read", "effect_kind": "read_signals", "reason": "no answer"}
     story.happens(EffectFailed.model_validate({"event_id": story.id()} | effect))
     applying = Story().granted()
-    effect = {"effect_id": f"v{applying.run.visit}/apply/R2/0/0", "effect_kind": "apply_step", "reason": "no answer"}
+    effect = {
+        "effect_id": f"v{applying.run.visit.number}/apply/R2/0/0",
+        "effect_kind": "apply_step",
+        "reason": "no answer",
+    }
     applying.happens(EffectFailed.model_validate({"event_id": applying.id()} | effect))
     return story, applying
 

@@ -21,7 +21,7 @@ def request_on(version: str | None, text: str = TESTED, circumstances: tuple[Cir
     usage = Reading(name="usage", value=0.95, at=story.at)
     flags = Reading(name="engine_flags", fields={} if version is None else {"version": version}, at=story.at)
     readings = {"usage": usage, "engine_flags": flags}
-    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit}/read", readings=readings))
+    story.happens(SignalsRead(event_id=story.id(), effect_id=f"v{story.run.visit.number}/read", readings=readings))
     result = builders.plan(risk="low", circumstances=circumstances)
     story.chooses("grow").planned(PlanResult(outcome="planned", plan=result))
     return story.run.requests[story.request]

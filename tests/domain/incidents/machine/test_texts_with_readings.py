@@ -39,7 +39,7 @@ def test_a_request_says_what_was_read_for_it() -> None:
     story = Story(BUNDLE).opened().reads(0.95).chooses("grow")
     usage = Reading(name="usage", value=0.97, at=story.at)
     result = PlanResult(outcome="planned", plan=builders.plan())
-    effect_id = f"v{story.run.visit}/plan/0"
+    effect_id = f"v{story.run.visit.number}/plan/0"
     story.happens(Planned(event_id=story.id(), effect_id=effect_id, result=result, readings={"usage": usage}))
     assert story.run.requests[story.request].why == "More room, since 0.97 of the pool is used."
 

@@ -45,7 +45,7 @@ def capped() -> Story:
 
 def test_what_it_has_taken_back_is_held_no_longer() -> None:
     story = capped()
-    assert (story.run.state, [entry.verb for entry in story.run.held]) == ("back", ["set_flags"])
+    assert (story.run.visit.state, [entry.verb for entry in story.run.held]) == ("back", ["set_flags"])
     call = CAP.calls[0]
     seen = snapshot(workload=applied(call.body, deployment()))
     back = planned("undo", {"of": "last"}, seen, replace(CONTEXT, ledger=story.run.ledger))
@@ -56,7 +56,7 @@ def test_what_it_has_taken_back_is_held_no_longer() -> None:
     for _ in back.steps:
         story.settles()
     assert story.run.held == ()
-    assert (story.run.is_open, story.run.state) == (False, "calm")
+    assert (story.run.is_open, story.run.visit.state) == (False, "calm")
 
 
 def asks(of: str = "last") -> Bundle:
