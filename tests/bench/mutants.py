@@ -9,7 +9,7 @@
 A mutant is killed when a case that comes through its state deviates, or else when the check refuses the playbook. A
 state of a fragment is mutated in all its includes at once, because it is written once; so is what the options of a
 `recommend` take from it (its `still`, its exits). A fragment's state that only other playbooks' tables come through is
-left to them.
+left to them, and a survivor in a fragment that the table of another playbook kills is not listed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,13 @@ class Mutant:
     mutation: Mutation
     includes: str = ""
     """For a state that is included several times: its name in the fragment, and how often."""
-    of_fragment: bool = False
+    origin: str = ""
+    """The fragment and its state, `roll_out.judge`; empty for a state of the playbook's own."""
+
+    @property
+    def in_fragment(self) -> tuple[str, str, str, str]:
+        """The same for the mutant of each playbook that includes the fragment; guards differ by their parameters."""
+        return self.origin, self.mutation.how, str(self.mutation.at), str(self.mutation.other)
 
     def __str__(self) -> str:
         return f"{self.includes or self.states[0]}: {self.mutation}"
@@ -103,6 +109,8 @@ class Report:
 
     left_to_others: int = 0
     """Mutants of states of fragments that no case of this table comes through."""
+    killed_elsewhere: int = 0
+    """Mutants of fragments that survive this table, and that the table of another playbook kills."""
 
     @property
     def survivors(self) -> tuple[Verdict, ...]:
@@ -156,7 +164,10 @@ def _of_each_state(subject: Subject, only: Collection[str]) -> Iterator[Mutant]:
         found = dict.fromkeys(mutation for name in names for mutation in mutations_of(states[name]))
         # Guards of a fragment differ by what each include gives it; one mutant stands for all of them.
         unique = {(each.how, each.at, each.other): each for each in reversed(found)}
-        yield from (Mutant(tuple(names), each, includes, bool(fragment)) for each in reversed(unique.values()))
+        yield from (
+            Mutant(tuple(names), each, includes, f"{fragment}.{state}" * bool(fragment))
+            for each in reversed(unique.values())
+        )
 
 
 def changed_states(playbook: CompiledPlaybook, mutant: Mutant) -> dict[str, State]:
@@ -246,7 +257,7 @@ def report(
             raise SystemExit(f"{table}: no case {', '.join(map(repr, sorted(missing)))}")
         only = [name for name in passes if any(subject.cases[number].name in through for number in passes[name])]
     found = tuple(mutants_of(subject, only))
-    mutants = tuple(one for one in found if not one.of_fragment or any(name in passes for name in one.states))
+    mutants = tuple(one for one in found if not one.origin or any(name in passes for name in one.states))
     others = len(found) - len(mutants)
     if sample is not None and sample < len(mutants):
         mutants = tuple(random.Random(0).sample(mutants, sample))
@@ -254,6 +265,19 @@ def report(
     verdicts = _each(judge, subject, range(len(mutants)), jobs)
     deviating = tuple(subject.cases[number].name for number in numbers if played[number][0])
     return Report(subject.playbook.name, tuple(verdicts), deviating, others)
+
+
+def without_killed_elsewhere(found: Report, others: Sequence[Path]) -> Report:
+    """Leave out the survivors in fragments that the table of another playbook kills."""
+    suspects = {one.mutant.in_fragment for one in found.survivors if one.mutant.origin}
+    states = {origin.partition(".")[2] for origin, *_ in suspects}
+    killed: set[tuple[str, str, str, str]] = set()
+    for table in others if suspects else ():
+        killed |= {one.mutant.in_fragment for one in report(table, only=states).verdicts if one.killed_by}
+    kept = tuple(
+        one for one in found.verdicts if one.killed_by or not one.mutant.origin or one.mutant.in_fragment not in killed
+    )
+    return replace(found, verdicts=kept, killed_elsewhere=len(found.verdicts) - len(kept))
 
 
 _subject: list[Subject] = []
@@ -289,6 +313,8 @@ def lines_of(found: Report) -> Iterator[str]:
     )
     if found.left_to_others:
         yield f"  {found.left_to_others} mutants of fragments are left to the tables that come through them"
+    if found.killed_elsewhere:
+        yield f"  {found.killed_elsewhere} more mutants of fragments are killed by the table of another playbook"
     for name in found.deviating:
         yield f"  left out, it deviates without a mutation: {name}"
     for one in found.survivors:
@@ -321,10 +347,12 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = options(arguments)
     only = [name for name in chosen.states.split(",") if name]
-    for table in tables_in(map(Path, chosen.playbooks) if chosen.playbooks else [packaged_playbooks()]):
+    packaged = tuple(tables_in([packaged_playbooks()]))
+    for table in tables_in(map(Path, chosen.playbooks)) if chosen.playbooks else packaged:
         begun = time.monotonic()
         through = MAIN_PATHS[table.name.removesuffix(TABLE_ENDING)] if chosen.main_paths else chosen.through
-        for line in lines_of(report(table, only=only, through=through, sample=chosen.sample)):
+        found = report(table, only=only, through=through, sample=chosen.sample)
+        for line in lines_of(without_killed_elsewhere(found, [one for one in packaged if one.name != table.name])):
             print(line)
         print(f"  {time.monotonic() - begun:.0f} s")
 

@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.playbooks.language import RecommendState
-from tests.bench.mutants import CHECK, Report, main, report
+from tests.bench.mutants import CHECK, Report, main, report, without_killed_elsewhere
 from tests.bench.mutations import mutated, mutations_of
 from tests.cli.test_commands import written
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
@@ -214,6 +214,20 @@ def test_a_state_of_a_fragment_is_mutated_in_all_its_includes_at_once(tmp_path: 
     found = judged(tmp_path, table, INCLUDING)
     assert [verdict.mutant.states for verdict in found.verdicts] == [("first_see", "second_see")]
     assert found.survivors == ()
+
+
+def test_a_survivor_in_a_fragment_that_another_table_kills_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "fragments").mkdir()
+    written(tmp_path / "fragments", FRAGMENT, "quiet.yaml")
+    nothing_expected = '- {name: calm, watches: {first_see: held}, expect: {path: [first_see, "..."]}}\n'
+    found = judged(tmp_path, nothing_expected, INCLUDING)
+    assert [str(one.mutant.mutation) for one in found.survivors] == ["swap held and not_held: calm, second_see"]
+    written(tmp_path, INCLUDING.replace("playbook: grow", "playbook: shrink"), "shrink.yaml")
+    other = written(tmp_path, "- {name: calm, watches: {first_see: held}, expect: {ends: fixed}}\n", "shrink.test.yaml")
+    left = without_killed_elsewhere(found, [other])
+    assert (left.survivors, left.killed_elsewhere) == ((), 1)
+    unnoticed = written(tmp_path, nothing_expected, "shrink.test.yaml")
+    assert without_killed_elsewhere(found, [unnoticed]).survivors == found.survivors
 
 
 def test_the_command_prints_scores_and_survivors_of_a_sample(
