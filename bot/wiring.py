@@ -198,7 +198,13 @@ def health_of(
         clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
         slack_silent=lambda: on.slack.client.circuits.reason,
-        notices=lambda: {**epoch.notices(), **playbooks.notices(), **route.notices(), **left_out(on)},
+        notices=lambda: {
+            **epoch.notices(),
+            **playbooks.notices(),
+            **route.notices(),
+            **on.storage.store.notices(),
+            **left_out(on),
+        },
         unsampled=lambda: sum(one.fleet.left_out.count for one in on.clusters.values()),
         page=facts.page,
     )

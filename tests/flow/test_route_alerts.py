@@ -21,7 +21,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.library import Library
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.ports.storage import Intake, Joining, Routed
-from bot.flow.route_alerts import ANSWER_WITHIN_SECONDS, RouteAlerts
+from bot.flow.route_alerts import ANSWER_WITHIN_SECONDS, BATCH, RouteAlerts
 from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.restrictions import restrictions
@@ -593,6 +593,62 @@ async def test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other
     assert len(await store.open_incidents()) == 1
     assert await reasons(store) == ["it could not be routed: KeyError: 'metadata'"]
     assert await store.intake(10) == []
+
+
+async def unreadable_entries(redis: Connection, count: int = 1) -> list[str]:
+    raws = [f"{900 + number}|{builders.START}|0|{{}}" for number in range(count - 1)] + ["no entry at all"]
+    await redis.client.rpush(redis.key("intake"), *raws)
+    return raws
+
+
+async def test_an_entry_that_cannot_be_read_stays_and_holds_up_no_other(
+    redis: Connection, store: RedisStore, route: RouteAlerts
+) -> None:
+    raws = await unreadable_entries(redis, 3)
+    await store.accept([builders.alert()], truncated=0)
+    with capture_logs() as logs:
+        await route()
+        await route()
+    assert await store.open_incident(builders.TARGET.key) == "INC-1"
+    # A newer version of the bot may read them.
+    assert await redis.client.lrange(redis.key("intake"), 0, -1) == raws
+    told = [log for log in logs if log["event"] == "alert.unreadable"]
+    assert [(log["log_level"], log["entry"]) for log in told] == [("error", "900"), ("error", "901"), ("error", "?")]
+    assert "cannot read 3 of the accepted alerts" in store.notices()["intake"]
+
+
+async def test_a_notice_of_an_entry_that_cannot_be_read_ends_with_it(
+    redis: Connection, store: RedisStore, route: RouteAlerts
+) -> None:
+    await unreadable_entries(redis)
+    await route()
+    assert "intake" in store.notices()
+    await redis.client.delete(redis.key("intake"))
+    await route()
+    assert store.notices() == {}
+
+
+async def test_alerts_after_many_entries_that_cannot_be_read_are_routed(
+    redis: Connection, store: RedisStore, route: RouteAlerts
+) -> None:
+    await unreadable_entries(redis, 3 * BATCH)
+    await store.accept([builders.alert()], truncated=0)
+    await route()
+    assert await store.open_incident(builders.TARGET.key) == "INC-1"
+
+
+async def test_a_held_alert_that_cannot_be_read_stays_and_holds_up_no_other(
+    redis: Connection, store: RedisStore, route: RouteAlerts
+) -> None:
+    await store.accept([builders.alert()], truncated=0)
+    (entry,) = await store.intake(10)
+    await store.hold(entry, builders.TARGET)
+    await redis.client.hset(redis.key("held"), "f0", "{}")
+    await route.release()
+    await route()
+    assert await store.open_incident(builders.TARGET.key) == "INC-1"
+    assert await redis.client.hkeys(redis.key("held")) == ["f0"]
+    assert "cannot read 1 of the accepted alerts" in store.notices()["intake"]
 
 
 @pytest.mark.open_index_is_broken("the run is deleted under it")

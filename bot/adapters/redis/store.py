@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import structlog
 
@@ -39,6 +39,8 @@ from bot.flow.ports.storage import (
     Standing,
     Waiting,
 )
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 FIRSTS_KEPT_SECONDS = 7 * 24 * 3600
@@ -100,6 +102,8 @@ class RedisStore:
         self._form = form or StoredForm()
         self._next_number = next_number or self._count
         self._bundles_stored: set[str] = set()
+        self._unreadable: dict[str, Collection[str]] = {"intake": (), "held": ()}
+        """By key: the stored alerts that were not readable when they were looked at last."""
         self._kept: dict[str, tuple[str, Run]] = {}
         """The runs that were read or stored last, with their texts: what comes in a row finds its run as it was."""
 
@@ -122,8 +126,40 @@ class RedisStore:
         await self._redis.script("route_again", keys, [truncated, alert.model_dump_json()])
 
     async def intake(self, limit: int) -> Sequence[Intake]:
-        raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("intake"), 0, limit - 1))
-        return [self._intake(item) for item in raw]
+        wanted = limit + len(self._unreadable["intake"])
+        while True:
+            # Always from the first one: another process may be removing some.
+            raw = await self._redis.ask(self._redis.client.lrange(self._redis.key("intake"), 0, wanted - 1))
+            entries = self._readable("intake", raw, self._intake)
+            if len(entries) >= limit or len(raw) < wanted:
+                return entries[:limit]
+            wanted = limit + len(raw) - len(entries)
+
+    def _readable(self, place: str, stored: Sequence[str], parse: Callable[[str], T]) -> list[T]:
+        """What can be parsed. The rest stays where it is, perhaps for a newer version of the bot, and is reported."""
+        parsed, unreadable = [], set()
+        for item in stored:
+            try:
+                parsed.append(parse(item))
+            except (ValueError, LookupError, TypeError) as error:
+                unreadable.add(item)
+                if item not in self._unreadable[place]:
+                    number = item.partition("|")[0]
+                    reason = type(error).__name__
+                    log.error(
+                        "alert.unreadable", place=place, entry=number if number.isdecimal() else "?", reason=reason
+                    )
+        self._unreadable[place] = unreadable
+        return parsed
+
+    def notices(self) -> Mapping[str, str]:
+        """What is wrong with stored alerts, for the people who watch the bot."""
+        where = [self._redis.key(place) for place, items in self._unreadable.items() if items]
+        if not where:
+            return {}
+        count = sum(map(len, self._unreadable.values()))
+        what = f"this version of the bot cannot read {count} of the accepted alerts, so they open no incident"
+        return {"intake": f"{what}; Redis keeps them in {' and '.join(where)}"}
 
     async def levels(self) -> Mapping[str, int]:
         """The sizes of what should not pile up. Raises if Redis does not answer, so that it is not taken for 0."""
@@ -261,7 +297,7 @@ class RedisStore:
 
     async def held(self) -> Sequence[HeldAlert]:
         found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("held")))
-        return [self._held(str(raw)) for _, raw in sorted(found.items())]
+        return self._readable("held", [str(raw) for _, raw in sorted(found.items())], self._held)
 
     @staticmethod
     def _held(raw: str) -> HeldAlert:

@@ -129,7 +129,10 @@ class AlertStore(Protocol):
         ...
 
     async def intake(self, limit: int) -> Sequence[Intake]:
-        """The oldest accepted alerts that are not routed yet, in order. Reading removes nothing."""
+        """The oldest accepted alerts that are not routed yet, in order. Reading removes nothing.
+
+        Those that cannot be read are passed over, and stay.
+        """
         ...
 
     async def route(
@@ -152,7 +155,9 @@ class AlertStore(Protocol):
         """Ends the intake entry and keeps the alert until it is released; it replaces one with its fingerprint."""
         ...
 
-    async def held(self) -> Sequence[HeldAlert]: ...
+    async def held(self) -> Sequence[HeldAlert]:
+        """As `intake`, of the held alerts."""
+        ...
 
     async def release(self, held: HeldAlert) -> None:
         """Returns a held alert to the intake, once. Does nothing if a newer one has replaced it."""
