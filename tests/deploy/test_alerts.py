@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from bot.adapters.alertmanager import NAMING_LABELS
+from bot.adapters.logs import LEVELS_SHOWN, Facts
 from bot.domain.kernel.target import WORKLOAD_LABELS, Target
 from bot.domain.playbooks.files import playbooks_in
 from bot.domain.playbooks.matchers import parse_matchers
@@ -29,8 +30,8 @@ ANY_OF_THE_ENGINES = "(Vllm|VLLM).*"
 OF_THE_RUNBOOKS = ("VLLMHighMemoryUsage", "VLLMCriticalMemoryUsage", "VLLMQueueBacklog", "VLLMNoRequests")
 
 
-def rules() -> list[dict[str, Any]]:
-    groups = document("alerts/vllm.rules.yaml")["groups"]
+def rules(file: str = "vllm") -> list[dict[str, Any]]:
+    groups = document(f"alerts/{file}.rules.yaml")["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
@@ -39,13 +40,11 @@ def labels_of(rule: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.needs_server("promtool")
-@pytest.mark.parametrize(
-    "arguments", [("check", "rules", "vllm.rules.yaml"), ("test", "rules", "vllm.rules.test.yaml")]
-)
-def test_the_rules_are_valid_and_their_scenarios_hold(arguments: tuple[str, ...]) -> None:
-    ended = subprocess.run(
-        ["promtool", *arguments], cwd=ALERTS, capture_output=True, text=True, timeout=60, check=False
-    )
+@pytest.mark.parametrize("file", ["vllm", "incident-bot"])
+@pytest.mark.parametrize(("command", "ending"), [("check", "rules.yaml"), ("test", "rules.test.yaml")])
+def test_the_rules_are_valid_and_their_scenarios_hold(command: str, ending: str, file: str) -> None:
+    arguments = ["promtool", command, "rules", f"{file}.{ending}"]
+    ended = subprocess.run(arguments, cwd=ALERTS, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
@@ -94,6 +93,24 @@ def test_every_alert_opens_a_playbook_or_says_that_it_only_informs() -> None:
     unmatched = {rule["alert"] for rule in rules() if not library.match(labels_of(rule))}
     informing = {rule["alert"] for rule in rules() if "informs_only" in rule["annotations"]}
     assert unmatched == informing == {rule["alert"] for rule in rules() if rule["labels"]["severity"] == "info"}
+
+
+@pytest.mark.fast
+def test_the_rules_about_the_bot_name_only_what_it_exports() -> None:
+    facts, used = Facts(), " ".join(rule["expr"] for rule in rules("incident-bot"))
+    logged = re.findall(r'fact="([\w.]+)"', used)
+    for fact in logged:
+        facts.count(None, "", {"event": fact})
+    exported = set(re.findall(r"incident_bot_\w+", facts.page(dict.fromkeys(LEVELS_SHOWN, 0))))
+    assert set(re.findall(r"incident_bot_\w+", used)) <= exported
+    sources = [path.read_text() for path in (DEPLOY.parent / "bot" / "flow").rglob("*.py")]
+    assert logged
+    assert all(any(f'"{fact}"' in source for source in sources) for fact in logged)
+
+
+@pytest.mark.needs_server("amtool")
+def test_the_shipped_route_sends_the_alerts_about_the_bot_to_people() -> None:
+    assert {receiver_of(labels_of(rule)) for rule in rules("incident-bot")} == {"everybody-else"}
 
 
 @pytest.mark.needs_server("amtool")
