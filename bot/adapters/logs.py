@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections import Counter
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import structlog
@@ -29,6 +30,10 @@ LEVELS_SHOWN = {
     "unsampled_workloads": "Workloads that are scraped only when their incidents read, because too many are open.",
     "slack_refused": "1 while Slack takes no message of the bot until people change something there, else 0.",
 }
+
+
+OF_ANYBODY = frozenset({"webhook.refused", "slack.refused", "slack.aborted", "request.refused", "request.aborted"})
+LINES_APART_SECONDS = 1.0
 
 
 class Facts(Collector):
@@ -86,17 +91,47 @@ class Masking(logging.Formatter):
     """Masks what libraries log, tracebacks too, under the same rule as our own facts."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
+        return plain(redacted(super().format(record)))
+
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def plain(text: str) -> str:
+    """Without what a terminal would take as a command: outside text may hold it."""
+    return text.translate(_CONTROLS)
+
+
+class FewLines:
+    """Of each fact that anybody who reaches the port can cause, one line a second; it says how many there were."""
+
+    def __init__(self, elapsed: Callable[[], float] = time.monotonic) -> None:
+        self._elapsed = elapsed
+        self._counts: Counter[tuple[str, object]] = Counter()
+        self._written_at: dict[tuple[str, object], float] = {}
+
+    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if event.get("event") not in OF_ANYBODY:
+            return event
+        kind, now = (event["event"], event.get("status")), self._elapsed()
+        self._counts[kind] += 1
+        if now - self._written_at.get(kind, float("-inf")) < LINES_APART_SECONDS:
+            raise structlog.DropEvent
+        self._written_at[kind] = now
+        return {**event, "since_last": self._counts.pop(kind)}
 
 
 def processors(facts: Facts, *, style: str) -> list[structlog.typing.Processor]:
     chosen: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+        else _plain_lines(
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+        )
     )
     return [
         facts.count,
+        FewLines(),
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -105,6 +140,10 @@ def processors(facts: Facts, *, style: str) -> list[structlog.typing.Processor]:
         masked,
         chosen,
     ]
+
+
+def _plain_lines(render: structlog.dev.ConsoleRenderer) -> structlog.typing.Processor:
+    return lambda logger, method, event: plain(render(logger, method, event))
 
 
 def configure(facts: Facts, *, level: str, style: str) -> None:
