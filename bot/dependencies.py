@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import httpx
 import structlog
+from pydantic import SecretStr
 
 from bot.adapters import logs
 from bot.adapters import pagers as paging
@@ -424,10 +425,10 @@ def page_links(settings: Settings) -> PageLinks:
     return PageLinks(settings.http.public_url, hashlib.sha256(b"pages of incidents\n" + token).digest())
 
 
-def signing_secret(settings: Settings) -> str:
-    """The signing secret, or a random one if none is set: then all requests that claim to be from Slack are refused."""
-    secret = settings.slack.signing_secret
-    return secret.get_secret_value() if secret is not None else secrets.token_hex(32)
+def signing_secret(settings: Settings) -> Callable[[], str]:
+    """Returns the signing secret as it is now, or a random one if none is set: then no request is taken for Slack's."""
+    secret = settings.slack.signing_secret or SecretStr(secrets.token_hex(32))
+    return secret.get_secret_value
 
 
 @dataclass(frozen=True)

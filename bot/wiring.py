@@ -92,7 +92,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         )
         health = health_of(on, epoch, playbooks, runtime.route, facts)
         secret = signing_secret(settings)
-        app = bolt_app(on.slack.client, secret, services, homes)
+        app = bolt_app(on.slack.client, services, homes)
         endpoints = Endpoints(
             read=read_webhook,
             accept=runtime.accept(reconcile),
@@ -219,9 +219,9 @@ def left_out(on: Dependencies) -> Mapping[str, str]:
 def credentials(settings: Settings) -> Credentials | None:
     sender = settings.alertmanager
     if sender.bearer_token is not None:
-        return Credentials.bearer(sender.bearer_token.get_secret_value())
+        return Credentials.bearer(sender.bearer_token.get_secret_value)
     if sender.password is not None:
-        return Credentials.basic(sender.user, sender.password.get_secret_value())
+        return Credentials.basic(sender.user, sender.password.get_secret_value)
     return None
 
 

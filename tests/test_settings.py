@@ -1,5 +1,6 @@
 """Settings are read once, completely or not at all; every fault has its location and an example."""
 
+import operator
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -298,6 +299,35 @@ def test_a_secret_with_the_newline_of_its_file_is_the_secret() -> None:
     token = settings(ALERTMANAGER_BEARER_TOKEN="abc\n").alertmanager.bearer_token
     assert token is not None
     assert token.get_secret_value() == "abc"
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("ALERTMANAGER_BEARER_TOKEN", "alertmanager.bearer_token"),
+        ("SLACK_SIGNING_SECRET", "slack.signing_secret"),
+    ],
+)
+def test_a_secret_in_a_file_is_read_again_after_it_was_rotated(name: str, field: str, tmp_path: Path) -> None:
+    file = written(tmp_path, "old\n")
+    secret = operator.attrgetter(field)(settings(**{name: f"file:{file}"}))
+    assert secret.get_secret_value() == "old"
+    file.write_text("new\n")
+    assert secret.get_secret_value() == "new"
+    assert str(file) not in repr(secret)
+    file.write_text("\n")
+    with pytest.raises(ValueError, match="is empty"):
+        secret.get_secret_value()
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "cannot be read: No such file or directory"), ("", "is empty")])
+def test_a_secret_whose_file_holds_none_is_a_fault(content: str | None, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    for name in ("INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN", "SLACK_SIGNING_SECRET"):
+        (fault,) = faults(ENOUGH | {name: f"file:{file}"})
+        assert fault.startswith(f"{name}: '{file}' {reason}")
 
 
 def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path: Path) -> None:

@@ -40,22 +40,25 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """What a sender must send in its Authorization header: a bearer token, or user and password."""
+    """What a sender must send in its Authorization header: a bearer token, or user and password.
+
+    The secret is asked for each time: it may have been rotated.
+    """
 
     scheme: str
-    secret: bytes
+    secret: Callable[[], bytes]
 
     @classmethod
-    def bearer(cls, token: str) -> Credentials:
-        return cls("Bearer", token.encode())
+    def bearer(cls, token: Callable[[], str]) -> Credentials:
+        return cls("Bearer", lambda: token().encode())
 
     @classmethod
-    def basic(cls, user: str, password: str) -> Credentials:
-        return cls("Basic", base64.b64encode(f"{user}:{password}".encode()))
+    def basic(cls, user: str, password: Callable[[], str]) -> Credentials:
+        return cls("Basic", lambda: base64.b64encode(f"{user}:{password()}".encode()))
 
     def match(self, header: str) -> bool:
         scheme, _, shown = header.partition(" ")
-        same = hmac.compare_digest(shown.strip().encode("latin-1"), self.secret)
+        same = hmac.compare_digest(shown.strip().encode("latin-1"), self.secret())
         return same and scheme.lower() == self.scheme.lower()
 
 

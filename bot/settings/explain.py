@@ -78,6 +78,7 @@ class _Faults:
 
 
 _STAND_INS: dict[str, tuple[str, Any]] = {
+    **{secret: (secret, "any") for secret in ("bearer_token", "password", "signing_secret")},
     "users": ("user_group", "S0"),
     "user_group": ("user_group", "S0"),
     "channel": ("channel", "C0"),

@@ -42,6 +42,7 @@ from bot.domain.kernel.redis_address import redis_address
 from bot.domain.kernel.target import checked_pattern
 from bot.domain.playbooks.packaged import PACKAGED, packaged_playbooks
 from bot.domain.playbooks.settings import Override
+from bot.settings.secret_file import RotatedSecret
 
 PREFIX = "INCIDENT_BOT_"
 
@@ -104,12 +105,12 @@ class Http(Section):
 class Alertmanager(Section):
     """How Alertmanager proves itself: a bearer token, or user and password. `open` accepts alerts from anybody."""
 
-    bearer_token: Secret | None = None
-    """The token that Alertmanager sends."""
+    bearer_token: RotatedSecret | None = None
+    """The token that Alertmanager sends, or `file:/path`, read for each webhook: a new one counts at once."""
     user: str = ""
     """The user name that Alertmanager sends with basic authentication."""
-    password: Secret | None = None
-    """The password that Alertmanager sends with basic authentication."""
+    password: RotatedSecret | None = None
+    """The password that Alertmanager sends with basic authentication, or `file:/path`, as for the token."""
     open: bool = False
     """Accept alerts from anybody who reaches the port."""
     url: Address = Field("", pattern=r"^(https?://.+)?$", examples=["http://alertmanager.monitoring:9093"])
@@ -135,8 +136,13 @@ class Alertmanager(Section):
 class Slack(Section):
     bot_token: Secret = Field(examples=["xoxb-…"])
     """The bot token of the Slack app."""
-    signing_secret: Secret | None = Field(None, examples=["the Signing Secret on the app's Basic Information page"])
-    """The secret by which requests from Slack are verified. Not needed in Socket Mode."""
+    signing_secret: RotatedSecret | None = Field(
+        None, examples=["the Signing Secret on the app's Basic Information page"]
+    )
+    """The secret by which requests from Slack are verified, or `file:/path`, read for each request.
+
+    Not needed in Socket Mode.
+    """
     app_token: Secret | None = Field(None, examples=["xapp-…"], validate_default=True)
     """Set, Slack is listened to in Socket Mode, and need not reach the bot; unset, over signed HTTP."""
     channel: str = Field(pattern=r"^[CG][A-Z0-9]+$", examples=["C0123456789, the channel's id, not its name"])

@@ -60,7 +60,7 @@ async def slack(request: Request) -> Response:
 
 def client(stored: Stored, credentials: Credentials | None = None) -> httpx.AsyncClient:
     endpoints = Endpoints(read_webhook, stored.accept, stored.not_ready, metrics, slack)
-    app = create_app(endpoints, credentials=credentials or Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
+    app = create_app(endpoints, credentials=credentials or Credentials.bearer(lambda: TOKEN), body_limit_bytes=LIMIT)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot")
 
 
@@ -96,13 +96,21 @@ async def test_who_does_not_prove_itself_stores_nothing(header: dict[str, str]) 
 
 
 async def test_user_and_password_are_another_way() -> None:
-    credentials = Credentials.basic("alertmanager", "pa:ß")
+    credentials = Credentials.basic("alertmanager", lambda: "pa:ß")
     right = base64.b64encode("alertmanager:pa:ß".encode()).decode()
     for shown, status in ((f"basic {right}", 200), ("Basic d3Jvbmc=", 401)):
         answer = await client(Stored(), credentials).post(
             "/alertmanager", content=BODY, headers={"Authorization": shown}
         )
         assert answer.status_code == status
+
+
+async def test_a_rotated_token_counts_without_a_restart() -> None:
+    tokens = iter(["old", "new", "new"])
+    app = client(Stored(), Credentials.bearer(lambda: next(tokens)))
+    for shown, status in (("old", 200), ("old", 401), ("new", 200)):
+        header = {"Authorization": f"Bearer {shown}"}
+        assert (await app.post("/alertmanager", content=BODY, headers=header)).status_code == status
 
 
 async def test_an_open_receiver_asks_nobody() -> None:
@@ -190,7 +198,7 @@ async def test_a_bot_that_the_cluster_refuses_says_so_and_still_takes_alerts_and
 
     stored = Stored()
     endpoints = Endpoints(read_webhook, stored.accept, stored.not_ready, metrics, slack, degraded)
-    app = create_app(endpoints, credentials=Credentials.bearer(TOKEN), body_limit_bytes=LIMIT)
+    app = create_app(endpoints, credentials=Credentials.bearer(lambda: TOKEN), body_limit_bytes=LIMIT)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bot") as caller:
         answer = await caller.get("/readyz")
     assert (answer.status_code, answer.json()["degraded"]) == (200, {"kubernetes": "401 Unauthorized"})
@@ -220,4 +228,4 @@ async def test_logs_hold_no_secret_and_no_payload() -> None:
         await client(Stored()).post("/alertmanager", content=BODY, headers=BEARER)
     assert [entry["event"] for entry in logs] == ["webhook.refused", "webhook.refused", "webhook.accepted"]
     assert "s3cret" not in repr(logs)
-    assert "s3cret" not in repr(Credentials.bearer(TOKEN))
+    assert "s3cret" not in repr(Credentials.bearer(lambda: TOKEN))

@@ -206,8 +206,8 @@ async def counter(bench: Bench, bot_socket: socket.socket) -> AsyncIterator[Coun
     services = services_of(bench)
     url = f"http://127.0.0.1:{bot_socket.getsockname()[1]}/slack/events"
     counter = behind(services, bench, url)
-    app = bolt_app(bench.client, SECRET, services, counter.homes)
-    web = Starlette(routes=[Route("/slack/events", endpoint(app, SECRET), methods=["POST"])])
+    app = bolt_app(bench.client, services, counter.homes)
+    web = Starlette(routes=[Route("/slack/events", endpoint(app, lambda: SECRET), methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bot_socket.dup()]))
     await until(lambda: _is(server.started), "the bot listens")

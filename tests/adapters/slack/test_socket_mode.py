@@ -11,7 +11,6 @@ from bot.adapters.slack.inbound.app import bolt_app
 from bot.adapters.slack.inbound.socket_mode import listening
 from tests.adapters.slack.conftest import (
     CHANNEL,
-    SECRET,
     TOKEN,
     Bench,
     Counter,
@@ -31,7 +30,7 @@ APP_TOKEN = "xapp-sandbox"
 async def counter(bench: Bench) -> AsyncIterator[Counter]:
     services = services_of(bench)
     counter = behind(services, bench)
-    async with listening(bolt_app(bench.client, SECRET, services, counter.homes), bench.client, APP_TOKEN):
+    async with listening(bolt_app(bench.client, services, counter.homes), bench.client, APP_TOKEN):
         await connected(counter, 1)
         yield counter
     await connected(counter, 0)

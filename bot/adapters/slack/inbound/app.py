@@ -39,13 +39,12 @@ REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 ANYTHING = re.compile(".*")
 
 
-def bolt_app(client: AsyncWebClient, signing_secret: str, services: Services, homes: Homes) -> AsyncApp:
+def bolt_app(client: AsyncWebClient, services: Services, homes: Homes) -> AsyncApp:
     """The app with every listener; building it needs no network."""
     app = AsyncApp(
         # Bolt's default logger ignores our log level, and would warn that the token in the environment is not used.
         logger=logging.getLogger("slack_bolt"),
         client=_without_token(client),
-        signing_secret=signing_secret,
         # One workspace and one token: Bolt would otherwise call `auth.test` before it stores the first press.
         authorize=_authorize_with(client.token or ""),
         # Else Bolt looks every 10 ms whether the listener has acknowledged: most of what a press waited for.
@@ -99,7 +98,9 @@ def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services) -> N
 
 
 def endpoint(
-    app: AsyncApp, signing_secret: str, answering: Callable[[], AbstractContextManager[None]] = nullcontext
+    app: AsyncApp,
+    signing_secret: Callable[[], str],
+    answering: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Callable[[Request], Awaitable[Response]]:
     """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends.
 

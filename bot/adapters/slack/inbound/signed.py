@@ -22,7 +22,7 @@ OLDEST_SECONDS = 300
 """The limit that Slack recommends: an older request may be a replay."""
 
 
-def only_signed(handle: SignedHandler, secret: str) -> Handler:
+def only_signed(handle: SignedHandler, secret: Callable[[], str]) -> Handler:
     async def checked(request: Request) -> Response:
         try:
             body = await request.body()
@@ -30,7 +30,7 @@ def only_signed(handle: SignedHandler, secret: str) -> Handler:
             log.warning("slack.aborted")
             return Response(status_code=400)
         stamp = request.headers.get("x-slack-request-timestamp", "")
-        if not is_signed(body, stamp, request.headers.get("x-slack-signature", ""), secret, now=time.time()):
+        if not is_signed(body, stamp, request.headers.get("x-slack-signature", ""), secret(), now=time.time()):
             log.warning("slack.refused", status=401)
             return PlainTextResponse("not signed by Slack\n", status_code=401)
         payload = payload_of(body, request.headers.get("content-type", ""))
