@@ -196,7 +196,11 @@ class Runtime:
         workloads = SampledWorkloads(
             self._ports.store, targets, lambda target: is_of(cluster, target, clusters), ports.left_out
         )
-        return KeepSampling(ports.signals, workloads, every_seconds=every_seconds)
+
+        async def may_sample() -> bool:
+            return await self._ports.store.take_sampling(cluster, every_seconds)
+
+        return KeepSampling(ports.signals, workloads, every_seconds=every_seconds, may_sample=may_sample)
 
     def _handlers(self) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of

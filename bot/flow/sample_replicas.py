@@ -87,13 +87,27 @@ class SampledHistory:
         return await self._store.between(context.target.key, start, end)
 
 
+async def _always() -> bool:
+    return True
+
+
 class KeepSampling:
     """Samples workloads continuously, so that an incident finds a history from before it opened."""
 
     def __init__(
-        self, signals: Signals, contexts: Callable[[], Awaitable[Iterable[ReadContext]]], *, every_seconds: float = 5.0
+        self,
+        signals: Signals,
+        contexts: Callable[[], Awaitable[Iterable[ReadContext]]],
+        *,
+        every_seconds: float = 5.0,
+        may_sample: Callable[[], Awaitable[bool]] = _always,
     ) -> None:
+        """`may_sample`: whether it is this process's turn.
+
+        What a workload may keep is limited: with samples of two replicas of the bot it would reach half as far back.
+        """
         self._signals, self._contexts, self._every = signals, contexts, every_seconds
+        self._may_sample = may_sample
 
     async def run(self) -> None:
         """Until cancelled, a round each `every_seconds`; a round that takes longer is followed by the next at once."""
@@ -106,6 +120,8 @@ class KeepSampling:
     async def sample_all(self) -> None:
         try:
             contexts = await self._contexts()
+            if not await self._may_sample():
+                return
         except BotError as error:
             log.warning("sampling.skipped", reason=str(error))
             return

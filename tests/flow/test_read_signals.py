@@ -490,6 +490,28 @@ async def test_sampling_all_the_time_gives_an_incident_a_history_from_before_it_
     assert (await signals.read({"kv": USAGE}, CONTEXT))["kv"].value == 0.4
 
 
+async def test_of_two_replicas_of_the_bot_one_samples_and_the_other_goes_on_when_it_ends() -> None:
+    scene, sampler = Scene(), ["one"]
+
+    async def contexts() -> Sequence[ReadContext]:
+        return [CONTEXT]
+
+    def replica(name: str) -> KeepSampling:
+        async def may_sample() -> bool:
+            return sampler == [name]
+
+        return KeepSampling(scene.signals(), contexts, may_sample=may_sample)
+
+    one, other = replica("one"), replica("other")
+    for _ in range(3):
+        await asyncio.gather(one.sample_all(), other.sample_all())
+        scene.now += 5
+    assert scene.scraped == 3
+    sampler[:] = ["other"]
+    await other.sample_all()
+    assert scene.scraped == 4
+
+
 async def test_a_workload_that_cannot_be_sampled_ends_the_sampling_of_no_other() -> None:
     scene = Scene()
     odd = dataclasses.replace(CONTEXT, target=CONTEXT.target.model_copy(update={"name": "odd"}))

@@ -360,6 +360,10 @@ class RedisStore:
         owed = (str(member).partition("|") for member in members)
         return frozenset(incident for incident, _, effect_id in owed if is_a_reading(effect_id))
 
+    async def take_sampling(self, cluster: str, every_seconds: float) -> bool:
+        arguments = [self._owner, round(every_seconds * 1000)]
+        return bool(await self._redis.script("take_sampling", [self._redis.key("sampler", cluster)], arguments))
+
     async def parked_incidents(self, target_key: str) -> Sequence[str]:
         return [incident for incident, target in (await self._parked()).items() if target == target_key]
 

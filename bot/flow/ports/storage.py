@@ -266,6 +266,10 @@ class RunStore(Protocol):
         """The incidents that wait for a reading or for what they watch."""
         ...
 
+    async def take_sampling(self, cluster: str, every_seconds: float) -> bool:
+        """Whether this process samples the cluster's workloads now; of several, one does while it keeps its pace."""
+        ...
+
     async def load(self, incident_id: str) -> Run | None: ...
 
     async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:

@@ -158,6 +158,19 @@ async def test_an_incident_that_owes_a_reading_or_a_watch_is_reading(store: Redi
     assert await store.incidents_reading() == {"INC-1"}
 
 
+async def test_one_process_samples_a_cluster_until_it_is_overdue(redis: Connection) -> None:
+    one, other = RedisStore(redis, owner="one"), RedisStore(redis, owner="other")
+    assert await one.take_sampling("east", 10.0)
+    assert not await other.take_sampling("east", 10.0)
+    assert await other.take_sampling("west", 10.0)
+    assert await one.take_sampling("east", 10.0)
+    sampler = redis.key("sampler", "east")
+    assert 0 < await redis.client.pttl(sampler) <= 10_000
+    await redis.client.pexpire(sampler, 0)
+    assert await other.take_sampling("east", 10.0)
+    assert not await one.take_sampling("east", 10.0)
+
+
 async def test_an_inbox_that_waits_or_a_deadline_that_passed_makes_an_incident_pending(
     store: RedisStore, time: VirtualTime
 ) -> None:
