@@ -387,6 +387,28 @@ def test_a_fault_of_one_setting_hides_none_of_the_whole_part() -> None:
     assert len(faults(environ)) == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        pytest.param("1: x\n", ["1:1"], id="number"),
+        pytest.param("log: {level: info}\nnull: 3\n", ["2:1"], id="null"),
+        pytest.param("? [a, b]\n: z\n", ["1:3"], id="list"),
+        pytest.param("? {a: b}\n: z\n", ["1:3"], id="mapping"),
+        pytest.param("slack:\n  2: y\noverrides: [{settings: {true: 1}}]\n", ["2:3", "3:25"], id="inside"),
+    ],
+)
+def test_a_key_that_is_no_text_is_reported_with_its_place(text: str, places: list[str], tmp_path: Path) -> None:
+    file = written(tmp_path, text)
+    assert faults(ENOUGH, file) == tuple(
+        f"{file}:{place}: the name of a setting must be a text; write it in quotes" for place in places
+    )
+
+
+def test_a_settings_file_may_merge_what_it_repeats(tmp_path: Path) -> None:
+    file = written(tmp_path, "log: &log {level: debug}\nslack: {channel: C0X}\noverrides: [{settings: {<<: *log}}]\n")
+    assert load_settings(ENOUGH, file).overrides[0].settings == {"level": "debug"}
+
+
 def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     environ = ENOUGH | {
         "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "",
@@ -587,7 +609,7 @@ def test_hours_that_are_no_span_are_refused_with_an_example(tmp_path: Path, key:
         pytest.param("- 1\n", ": must hold settings by name", id="a-list"),
         pytest.param("slack: {bot_token: s3cret-a, bot_token: s3cret-b}", "a key is written twice", id="twice"),
         pytest.param("slack: s3cret-x", "slack): must be settings by name", id="no-mapping"),
-        pytest.param("http: {1: 2}", "Keys should be strings", id="number-as-key"),
+        pytest.param("http: {1: 2}", "1:8: the name of a setting must be a text", id="number-as-key"),
         pytest.param("http: &loop {port: *loop}", "http.port): must be a whole number", id="holds-itself"),
     ],
 )

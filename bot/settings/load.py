@@ -25,6 +25,9 @@ M = TypeVar("M", bound=StorageSettings)
 
 FILE_VARIABLE = "INCIDENT_BOT_SETTINGS"
 OVERRIDES: Location = ("overrides",)
+TEXT, MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+MAX_DEPTH = 8
+"""An alias may contain itself."""
 
 # For a Service named `incident-bot` Kubernetes sets variables like INCIDENT_BOT_PORT=tcp://… in every pod.
 _SERVICE_LINK = re.compile(
@@ -123,7 +126,8 @@ class _Gathered:
         try:
             text = path.read_text(encoding="utf-8")
             root = YAML(typ="safe", pure=True).compose(text)
-            content = YAML(typ="safe", pure=True).load(text)
+            strange = list(_strange_keys(root, str(path)))
+            content = None if strange else YAML(typ="safe", pure=True).load(text)
         except (OSError, UnicodeDecodeError) as unreadable:
             self.is_file_known = False
             reason = unreadable.strerror if isinstance(unreadable, OSError) else "it is not UTF-8"
@@ -138,6 +142,8 @@ class _Gathered:
             self.is_file_known = False
             self.problems.append(f"{path}: not YAML: {type(wrong).__name__}")
         else:
+            self.is_file_known = not strange
+            self.problems += [f"{where}: the name of a setting must be a text; write it in quotes" for where in strange]
             if isinstance(content, dict):
                 self._take(content, dict(_positions(root, str(path))))
             elif content is not None:
@@ -148,8 +154,23 @@ class _Gathered:
         self.sources |= {path: f"{where} ({'.'.join(path)})" for path, where in positions.items()}
 
 
+def _strange_keys(node: Any, file: str, depth: int = 0) -> Iterator[str]:
+    """Where a key is no text, such as `1`, `null` or a list: it can name no setting."""
+    if depth > MAX_DEPTH:
+        return
+    for item in node.value if getattr(node, "id", "") in ("mapping", "sequence") else ():
+        key, value = item if node.id == "mapping" else (None, item)
+        if key is not None and key.tag not in (TEXT, MERGE):
+            yield _place(key, file)
+        yield from _strange_keys(value, file, depth + 1)
+
+
+def _place(node: Any, file: str) -> str:
+    return f"{file}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+
 def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Location, str]]:
-    if len(path) > 8:  # an alias may contain itself
+    if len(path) > MAX_DEPTH:
         return
     match getattr(node, "id", ""):
         case "mapping":
@@ -160,5 +181,5 @@ def _positions(node: Any, file: str, path: Location = ()) -> Iterator[tuple[Loca
         case _:
             return
     for name, at, value in parts:
-        yield (*path, name), f"{file}:{at.start_mark.line + 1}:{at.start_mark.column + 1}"
+        yield (*path, name), _place(at, file)
         yield from _positions(value, file, (*path, name))
