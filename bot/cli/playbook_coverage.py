@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
-from bot.cli.playbook_test import play_file
 from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.files import TABLE_ENDING
 from bot.domain.playbooks.packaged import packaged_playbooks
@@ -34,7 +33,7 @@ class Covered:
         return not (self.strange or self.faults or any(row.lacks for row in self.rows))
 
 
-def covered(where: Path, play: Callable[[Path], TableResult] = play_file) -> Covered:
+def covered(where: Path, play: Callable[[Path], TableResult]) -> Covered:
     """Plays the tables of a folder, or that of one playbook; only cases that hold count."""
     folder, name = (where, "*") if where.is_dir() else (where.parent, where.stem)
     library = load_folders(with_packaged(folder))

@@ -38,6 +38,10 @@ def test_a_row_is_covered_by_a_passing_case_that_names_it(tmp_path: Path) -> Non
     assert found[at + 1].split(maxsplit=1) == ["cases", "grow: it grows and the queue is gone"]
 
 
+def test_coverage_says_which_cases_it_plays_because_that_takes_a_while(tmp_path: Path) -> None:
+    assert lines(tmp_path, PLAYBOOK, TABLE)[-1] == "plays grow.test.yaml\n"
+
+
 def test_a_case_that_deviates_covers_nothing(tmp_path: Path) -> None:
     table = claiming("K12").replace("[look, choose, grow, settle, calm]", "[look]")
     assert lines(tmp_path, PLAYBOOK, table)[0].endswith(": its case deviates: grow: it grows and the queue is gone")
