@@ -318,15 +318,26 @@ class RouteAlerts:
         """What the alert meets, and the workload that it is about: this one, or that of the incident that has it.
 
         If its workload is not found any more, because its pod is gone or the cluster does not answer, it is the one
-        from before. If the cluster did not answer when it fired, that incident has to hear that it resolved.
+        from before. If the cluster did not answer when it fired, that incident has to hear that it resolved; until then
+        a repeat opens no second incident.
         """
         standing = await self._runs.standing(target.key, alert.fingerprint)
-        if standing.given in (None, standing.open) or not _may_be_elsewhere(alert, target):
+        if standing.given in (None, standing.open):
+            return target, standing
+        if standing.open is not None and not _may_be_elsewhere(alert, target):
             return target, standing
         run = await self._runs.load(standing.given)
-        if run is None or not (run.is_open or self._is_still_of(run.target, alert, target)):
+        if run is None or not self._belongs_to(run, alert, target):
             return target, standing
         return run.target, await self._runs.standing(run.target.key, alert.fingerprint)
+
+    def _belongs_to(self, run: Run, alert: Alert, target: Target) -> bool:
+        """Whether an alert belongs to the incident that it was given to last, and not to one of `target`."""
+        if not run.is_open:
+            return self._is_still_of(run.target, alert, target)
+        known = run.alerts.get(alert.fingerprint)
+        still_fires = known is None or known.status == "firing"
+        return _may_be_elsewhere(alert, target) or (still_fires and not run.target.resolved)
 
     def _is_still_of(self, before: Target, alert: Alert, target: Target) -> bool:
         """Whether an alert whose workload is not found is of the one from before, also after that incident.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -451,6 +452,27 @@ async def test_an_incident_that_opened_while_its_cluster_did_not_answer_hears_th
         await time.advance(ANSWER_WITHIN_SECONDS)
         await route()
     assert len(await inbox(store, "INC-1")) == len(alerts)
+
+
+@pytest.mark.parametrize("has_resolved", [False, True])
+async def test_an_alert_that_still_fires_in_an_incident_without_a_workload_opens_no_second_one(
+    store: RedisStore, time: VirtualTime, *, has_resolved: bool
+) -> None:
+    """The first one would never hear that it resolved. If it fires again later, the workload is known."""
+    library, of_pod = Library({"drill": drill_playbook()}), partial(builders.alert, deployment="", pod="llm-1")
+    history = [of_pod(), of_pod("resolved"), of_pod(starts_at=LATER)] if has_resolved else [of_pod(), of_pod()]
+    for alert, kind in zip(history, (SilentCluster, OfPods, OfPods), strict=False):
+        route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
+        await store.accept([alert], truncated=0)
+        await time.advance(ANSWER_WITHIN_SECONDS)
+        await route()
+        run = await store.load("INC-1")
+        assert run is not None
+        known = {alert.fingerprint: alert}
+        waiting = len(await store.inbox("INC-1"))
+        await store.commit(run.with_(version=run.version + 1, alerts=known), consumed=waiting, entries=(), effects=())
+        await time.advance(2 * 3600)
+    assert sorted(await store.open_incidents()) == (["INC-1", "INC-2"] if has_resolved else ["INC-1"])
 
 
 async def test_a_resolve_goes_to_the_incident_of_its_alert_also_where_its_workload_has_another_one(
