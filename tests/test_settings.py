@@ -12,7 +12,7 @@ from bot.adapters.slack.outbound.pace import cards_in_a_period
 from bot.dependencies import channel_rules_of, operators_of, paces_of
 from bot.domain.approvals.configuration import Approvals
 from bot.domain.approvals.grant import Demand
-from bot.domain.kernel.errors import SettingsError
+from bot.domain.kernel.errors import SecretFileError, SettingsError
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
@@ -316,7 +316,7 @@ def test_a_secret_in_a_file_is_read_again_after_it_was_rotated(name: str, field:
     assert secret.get_secret_value() == "new"
     assert str(file) not in repr(secret)
     file.write_text("\n")
-    with pytest.raises(ValueError, match="is empty"):
+    with pytest.raises(SecretFileError, match="is empty"):
         secret.get_secret_value()
 
 

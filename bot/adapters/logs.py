@@ -32,7 +32,9 @@ LEVELS_SHOWN = {
 }
 
 
-OF_ANYBODY = frozenset({"webhook.refused", "slack.refused", "slack.aborted", "request.refused", "request.aborted"})
+OF_ANYBODY = frozenset(
+    {"webhook.refused", "slack.refused", "slack.aborted", "request.refused", "request.aborted", "secret.unread"}
+)
 LINES_APART_SECONDS = 1.0
 
 

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.domain.kernel.alert import LIMIT_ALERTS, Alert
-from bot.domain.kernel.errors import BadWebhookError, StorageUnavailableError
+from bot.domain.kernel.errors import BadWebhookError, SecretFileError, StorageUnavailableError
 
 RETRY_AFTER_SECONDS = 5
 LARGE_BYTES = 64 * 1024
@@ -116,7 +116,7 @@ def create_app(
     return Starlette(
         routes=[*routes, *endpoints.pages],
         middleware=[Middleware(BodyLimit, max_bytes=body_limit_bytes)],
-        exception_handlers={HTTPException: _refused, ClientDisconnect: _aborted},
+        exception_handlers={HTTPException: _refused, ClientDisconnect: _aborted, SecretFileError: _without_secret},
         lifespan=lifespan,
     )
 
@@ -144,6 +144,13 @@ async def _refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     return _error(error.status_code, error.detail, error.headers)
+
+
+async def _without_secret(_request: Request, error: Exception) -> Response:
+    """Who sent it cannot be checked now. 5xx: Alertmanager sends it again."""
+    log.error("secret.unread", reason=str(error))
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return _error(503, "the bot cannot read a secret of its own; send it again", headers)
 
 
 async def _aborted(request: Request, _error: Exception) -> Response:

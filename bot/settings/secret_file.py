@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, SecretStr
 
 from bot.domain.kernel.configured import Secret
+from bot.domain.kernel.errors import SecretFileError
 
 IN_A_FILE = "file:/"
 
@@ -20,9 +21,14 @@ class SecretFile(SecretStr):
         return Path(self._secret_value.removeprefix("file:"))
 
     def get_secret_value(self) -> str:
-        """Raises `OSError`, or `ValueError` if the file is empty: nothing must not become what a sender has to send."""
-        if not (secret := self.path.read_text(encoding="utf-8").strip()):
-            raise ValueError(f"'{self.path}' is empty")
+        """Raises `SecretFileError`, also if the file is empty: nothing must not become what a sender has to send."""
+        try:
+            secret = self.path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise SecretFileError(f"'{self.path}' cannot be read: {reason}") from error
+        if not secret:
+            raise SecretFileError(f"'{self.path}' is empty")
         return secret
 
 
@@ -32,8 +38,8 @@ def _readable(raw: SecretStr) -> SecretStr:
     secret = SecretFile(raw.get_secret_value())
     try:
         secret.get_secret_value()
-    except OSError as error:
-        raise ValueError(f"'{secret.path}' cannot be read: {error.strerror}") from error
+    except SecretFileError as error:
+        raise ValueError(str(error)) from error
     return secret
 
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from bot.adapters.alertmanager import read_webhook
 from bot.adapters.web import Credentials, Endpoints, create_app
 from bot.domain.kernel.alert import LIMIT_ALERTS, Alert
-from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.errors import SecretFileError, StorageUnavailableError
 
 pytestmark = pytest.mark.fast
 
@@ -111,6 +111,17 @@ async def test_a_rotated_token_counts_without_a_restart() -> None:
     for shown, status in (("old", 200), ("old", 401), ("new", 200)):
         header = {"Authorization": f"Bearer {shown}"}
         assert (await app.post("/alertmanager", content=BODY, headers=header)).status_code == status
+
+
+async def test_while_the_token_cannot_be_read_an_alert_is_to_be_sent_again() -> None:
+    def gone() -> str:
+        raise SecretFileError("'/etc/token' cannot be read: No such file or directory")
+
+    with capture_logs() as logs:
+        answer = await client(Stored(), Credentials.bearer(gone)).post("/alertmanager", content=BODY, headers=BEARER)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "/etc" not in answer.text
+    assert [log["event"] for log in logs] == ["secret.unread"]
 
 
 async def test_an_open_receiver_asks_nobody() -> None:

@@ -60,6 +60,10 @@ class BadWebhookError(BotError):
     """Notify the sender (4xx): the payload is not what Alertmanager sends."""
 
 
+class SecretFileError(BotError):
+    """Notify the sender (503): the file of a secret of the bot cannot be read now."""
+
+
 class OpeningError(BotError):
     """Notify the person who wanted to open an incident; `fields` has the fault of each field of the form."""
 
