@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import gc
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
 import structlog
 from starlette.applications import Starlette
@@ -90,9 +90,15 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
                 "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
             },
         )
-        health = health_of(on, epoch, playbooks, runtime.route, facts)
         secret = signing_secret(settings)
         app = bolt_app(on.slack.client, services, homes)
+        await warm_up(on)
+        stack.push_async_callback(runtime.wake.stop)
+        disconnected: Callable[[], Awaitable[str]] = _never
+        if settings.slack.app_token is not None:
+            token = settings.slack.app_token.get_secret_value()
+            disconnected = await stack.enter_async_context(listening(app, on.slack.client, token))
+        health = health_of(on, epoch, playbooks, runtime.route, disconnected, facts)
         endpoints = Endpoints(
             read=read_webhook,
             accept=runtime.accept(reconcile),
@@ -102,11 +108,6 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             degraded=health.degraded,
             pages=IncidentPages(page_links(settings), on.storage.store.load, runtime.page, time.time).routes,
         )
-        await warm_up(on)
-        stack.push_async_callback(runtime.wake.stop)
-        if settings.slack.app_token is not None:
-            token = settings.slack.app_token.get_secret_value()
-            await stack.enter_async_context(listening(app, on.slack.client, token))
         begin(reconcile.forever(), "reconcile", stack)
         begin(on.slack.people.keep_reading(), "people", stack)
         begin(epoch.forever(), "recover", stack)
@@ -190,14 +191,25 @@ def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_on
     )
 
 
+async def _never() -> str:
+    """Over HTTP there is no connection to miss."""
+    return ""
+
+
 def health_of(
-    on: Dependencies, epoch: KeepEpoch, playbooks: LivePlaybooks, route: RouteAlerts, facts: logs.Facts
+    on: Dependencies,
+    epoch: KeepEpoch,
+    playbooks: LivePlaybooks,
+    route: RouteAlerts,
+    disconnected: Callable[[], Awaitable[str]],
+    facts: logs.Facts,
 ) -> Health:
     return Health(
         on.storage.store,
         clusters={one_of("kubernetes", one.among): one.kubernetes.client.trouble for one in on.clusters.values()},
         slack=lambda: on.slack.messenger.refused,
         slack_silent=lambda: on.slack.client.circuits.reason,
+        slack_disconnected=disconnected,
         notices=lambda: {
             **epoch.notices(),
             **playbooks.notices(),

@@ -29,6 +29,7 @@ LEVELS_SHOWN = {
     "parked_incidents": "Incidents that wait outside their target's slot.",
     "unsampled_workloads": "Workloads that are scraped only when their incidents read, because too many are open.",
     "slack_refused": "1 while Slack takes no message of the bot until people change something there, else 0.",
+    "slack_disconnected": "1 while Socket Mode has no connection, so that no press or command arrives, else 0.",
 }
 
 

@@ -31,17 +31,19 @@ class Health:
         clusters: Mapping[str, Callable[[], Awaitable[str]]],
         slack: Callable[[], str],
         slack_silent: Callable[[], str],
+        slack_disconnected: Callable[[], Awaitable[str]],
         notices: Callable[[], Mapping[str, str]],
         unsampled: Callable[[], int],
         page: Callable[[Mapping[str, int]], str],
     ) -> None:
         """`clusters`, `slack`: why each refuses the bot, or empty. `page` writes the metrics.
 
-        `slack_silent`: since when Slack has not answered, or empty. `unsampled`: how many workloads are left out of the
-        continuous scrapes.
+        `slack_silent`: since when Slack has not answered, or empty. `slack_disconnected`: why nothing arrives from it,
+        or empty. `unsampled`: how many workloads are left out of the continuous scrapes.
         """
         self._store, self._clusters, self._notices, self._page = store, clusters, notices, page
         self._slack, self._slack_silent, self._unsampled = slack, slack_silent, unsampled
+        self._slack_disconnected = slack_disconnected
 
     async def not_ready(self) -> Mapping[str, str]:
         """What is not ready, with the reason: without the storage nothing can be accepted."""
@@ -55,7 +57,11 @@ class Health:
     async def degraded(self) -> Mapping[str, str]:
         """Problems that need attention although alerts and presses are accepted, with the reason."""
         reasons = await asyncio.gather(*(trouble() for trouble in self._clusters.values()))
-        refused = {**dict(zip(self._clusters, reasons, strict=True)), "slack": self._slack() or self._slack_silent()}
+        refused = {
+            **dict(zip(self._clusters, reasons, strict=True)),
+            "slack": self._slack() or self._slack_silent(),
+            "socket_mode": await self._slack_disconnected(),
+        }
         return {name: reason for name, reason in refused.items() if reason} | dict(self._notices())
 
     async def metrics(self) -> str:
@@ -65,5 +71,9 @@ class Health:
         except StorageUnavailableError as error:
             log.warning("levels.unread", reason=str(error))
             levels = {}
-        own = {"slack_refused": int(bool(self._slack())), "unsampled_workloads": self._unsampled()}
+        own = {
+            "slack_refused": int(bool(self._slack())),
+            "slack_disconnected": int(bool(await self._slack_disconnected())),
+            "unsampled_workloads": self._unsampled(),
+        }
         return self._page({**levels, **own})

@@ -38,6 +38,13 @@ async def test_a_slack_that_takes_no_message_is_a_level_of_its_own(connection: C
         assert f"incident_bot_slack_refused {level}" in page
 
 
+async def test_a_socket_mode_without_a_connection_is_reported_and_a_level_of_its_own(connection: Connection) -> None:
+    for disconnected, level in (("", "0.0"), ("no press arrives", "1.0")):
+        reported = health(store_on(connection), slack_disconnected=disconnected)
+        assert (await reported.degraded()).get("socket_mode", "") == disconnected
+        assert f"incident_bot_slack_disconnected {level}" in await reported.metrics()
+
+
 async def test_workloads_that_are_not_scraped_all_the_time_are_a_level_of_their_own(connection: Connection) -> None:
     page = await health(store_on(connection), unsampled=7).metrics()
     assert "incident_bot_unsampled_workloads 7.0" in page

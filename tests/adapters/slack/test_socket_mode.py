@@ -99,6 +99,21 @@ async def test_a_connection_that_slack_ends_is_opened_anew(counter: Counter) -> 
     assert len(counter.inbound.presses) == 1
 
 
+async def test_a_connection_is_missed_until_it_is_there(bench: Bench) -> None:
+    """Cards are posted meanwhile, and only presses are lost."""
+    services = services_of(bench)
+    counter = behind(services, bench)
+    async with listening(bolt_app(bench.client, services, counter.homes), bench.client, APP_TOKEN) as trouble:
+        assert "no press or command arrives" in await trouble()
+        await connected(counter, 1)
+
+        async def is_well() -> bool:
+            return await trouble() == ""
+
+        await until(is_well, "the connection is known", deadline_seconds=30)
+    assert "no press or command arrives" in await trouble()
+
+
 async def test_only_the_apps_own_token_opens_a_connection(counter: Counter) -> None:
     with pytest.raises(SlackApiError, match="invalid_auth"):
         await counter.bench.client.apps_connections_open(app_token=TOKEN)
