@@ -41,6 +41,8 @@ KINDS: dict[str, Resource] = {
     "InferencePool": Resource("inference.networking.k8s.io", "v1", "inferencepools"),
     OLDER_POOL: Resource("inference.networking.x-k8s.io", "v1alpha2", "inferencepools"),
     "Application": Resource("argoproj.io", "v1alpha1", "applications"),
+    "HelmRelease": Resource("helm.toolkit.fluxcd.io", "v2", "helmreleases"),
+    "Kustomization": Resource("kustomize.toolkit.fluxcd.io", "v1", "kustomizations"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
     "Job": Resource("batch", "v1", "jobs"),
     "Node": Resource("", "v1", "nodes", is_namespaced=False),

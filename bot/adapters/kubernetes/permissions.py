@@ -73,6 +73,8 @@ READING = (
     *_reading("inference.networking.x-k8s.io", "inferencepools"),
     Permission("get", "", "configmaps", is_cluster_wide=True, name=STATUS_NAME),
     Permission("list", "argoproj.io", "applications", is_cluster_wide=True),
+    Permission("get", "helm.toolkit.fluxcd.io", "helmreleases", is_cluster_wide=True),
+    Permission("get", "kustomize.toolkit.fluxcd.io", "kustomizations", is_cluster_wide=True),
     Permission("get", "", "pods", "log"),
     Permission("get", "", "configmaps"),
 )

@@ -18,6 +18,7 @@ from bot.adapters.kubernetes.client import FORBIDDEN, Answer, KubernetesClient, 
 from bot.adapters.kubernetes.credentials import NotSentError
 from bot.adapters.kubernetes.paths import OLDER_POOL, is_built_in, path_of
 from bot.domain.cluster.argo_cd import APPLICATIONS, argo_application
+from bot.domain.cluster.flux import FLUX, flux_name
 from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, labels_of, name_of, uid_of
 from bot.domain.cluster.rollout import rollout_state
@@ -145,6 +146,8 @@ class KubernetesReader:
             reads[kept[0]] = self.part(kept[1], namespace, of_workload)
         if argo_application(workload or {}):
             reads[APPLICATIONS] = self._cluster_wide(APPLICATIONS, "Application")
+        if flux := flux_name(workload or {}):
+            reads[FLUX] = self._one(flux.kind, flux.namespace, flux.name)
         names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
         *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
         parts = dict(zip(reads, lists, strict=True))

@@ -2,8 +2,9 @@
 
 Flux, KServe, controllers and Argo CD with self-heal revert an edit within minutes: they are not edited, and people get
 the text to put where the object is kept. What an Argo CD application ignores, or a mark excludes from Flux, is
-edited all the same. Helm, and Argo CD without self-heal, write their own text with their next release or sync: the edit
-is made, and people get the text to commit. Of autoscalers only the bounds are changed.
+edited all the same. Helm, a Flux HelmRelease without drift detection, and Argo CD without self-heal write their own
+text with their next release or sync: the edit is made, and people get the text to commit. Of autoscalers only the
+bounds are changed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bot.domain.cluster.argo_cd import (
     ignored_fields,
     respects_ignored,
 )
+from bot.domain.cluster.flux import flux_name, next_write_of_flux
 from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
@@ -35,15 +37,6 @@ API_VERSIONS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "ScaledObject": "keda.sh/v1alpha1",
 }
-LEFT_BY_FLUX = {
-    "kustomize.toolkit.fluxcd.io/reconcile": "disabled",
-    "kustomize.toolkit.fluxcd.io/ssa": "ignore",
-}
-"""Labels or annotations by which a Kustomization leaves an object alone; the case of a value does not matter.
-
-Not those that Flux obeys only where git or the chart has them, which the object does not show: `ssa: IfNotPresent`
-(fluxcd/pkg, ssa/manager_apply.go) and `helm.toolkit.fluxcd.io/driftDetection` (ssa/jsondiff/unstructured.go).
-"""
 UNLIMITED_BY_KEDA = 100
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 ONLY_OUT = "paused-scale-out"
@@ -76,7 +69,7 @@ class Owner:
 
 
 def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
-    """Returns who keeps the object's spec; None if it is applied by hand. `snapshot` has Argo CD's applications."""
+    """Returns who keeps the object's spec; None if it is applied by hand. `snapshot` has those of Argo CD and Flux."""
     labels, annotations = labels_of(obj), annotations_of(obj)
     if service := labels.get("serving.kserve.io/inferenceservice"):
         return Owner("KServe", f"KServe InferenceService {service}", f"edit InferenceService {service}")
@@ -86,22 +79,15 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
         return Owner(str(controller.get("kind")), who, f"edit {who}")
     if app := argo_application(obj):
         return _argo_owner(app, snapshot)
-    for kind, key in (("HelmRelease", "helm"), ("Kustomization", "kustomize")):
-        if name := labels.get(f"{key}.toolkit.fluxcd.io/name"):
-            how = f"commit it to git, then: flux reconcile {kind.lower()} {name}"
-            next_write = _next_write_of_kustomization(labels | annotations) if key == "kustomize" else ""
-            return Owner("Flux", f"Flux {kind} {name}", how, next_write=next_write)
+    if flux := flux_name(obj):
+        how = f"commit it to git, then: flux reconcile {flux.kind.lower()} {flux.name}"
+        next_write, unknown = next_write_of_flux(flux, obj, snapshot)
+        return Owner("Flux", f"Flux {flux}", how, next_write=next_write, unknown=unknown)
     if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
         release = annotations.get("meta.helm.sh/release-name") or labels.get(INSTANCE, name_of(obj))
         how = f"put it into the values of {release}, then: helm upgrade"
         return Owner("Helm", f"Helm release {release}", how, next_write="the next helm upgrade")
     return None
-
-
-def _next_write_of_kustomization(marks: Mapping[str, str]) -> str:
-    """Returns what makes Flux write an object that is marked to be left alone; empty without such a mark."""
-    mark = next((mark for mark, value in LEFT_BY_FLUX.items() if marks.get(mark, "").lower() == value), "")
-    return f"its first reconciliation without {mark}={marks[mark]}" if mark else ""
 
 
 def owner_of_edit(obj: Obj, snapshot: ClusterSnapshot, spec: Mapping[str, Any], *, kind: str = "") -> Owner | None:

@@ -50,6 +50,8 @@ class ClusterSnapshot:
     """Of the Gateway API Inference Extension: their endpoint pickers send requests to the pods that they select."""
     applications: tuple[Obj, ...] = ()
     """Argo CD's, of every namespace; read only if one of them tracks the workload."""
+    flux: tuple[Obj, ...] = ()
+    """The HelmRelease or Kustomization that applies the workload, as its labels say."""
     config_maps: dict[str, Obj] = field(default_factory=dict)
     """By name: those from which the workload's pod templates take engine flags or variables."""
     canary: Obj | None = None

@@ -21,6 +21,14 @@ from tests.adapters.kubernetes.lab import LLM, Lab
 
 READS = {each for each in needed(VERBS) if not each.changes}
 TRACKED = {"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "llm:apps/Deployment:serving/llm"}}}
+BY_FLUX = (
+    {"helm.toolkit.fluxcd.io/name": "llm", "helm.toolkit.fluxcd.io/namespace": "flux-system"},
+    {
+        "helm.toolkit.fluxcd.io/name": None,
+        "kustomize.toolkit.fluxcd.io/name": "llm",
+        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+    },
+)
 
 
 class Recorded(KubernetesClient):
@@ -45,7 +53,7 @@ def permission_for(path: str) -> Permission:
     is_named = namespace == STATUS_NAMESPACE and name == STATUS_NAME
     return Permission(
         "get" if name else "list", group, plural, subresource,
-        is_cluster_wide=not namespace or is_named, name=name if is_named else "",
+        is_cluster_wide=namespace != "serving", name=name if is_named else "",
     )  # fmt: skip
 
 
@@ -72,6 +80,12 @@ async def test_each_request_of_the_bot_is_granted(lab: Lab) -> None:
         reader = KubernetesReader(client)
         for kind in KINDS:
             await reader.snapshot(Target(namespace="serving", kind=kind, name="llm"), incident_id="INC-1")
+        for labels in BY_FLUX:
+            await lab.somebody_patches(LLM, {"metadata": {"labels": labels}})
+            seen = await reader.snapshot(
+                Target(namespace="serving", kind="Deployment", name="llm"), incident_id="INC-1"
+            )
+            assert "flux" not in seen.unreadable
         pod = (await lab.snapshot()).pods[0]["metadata"]["name"]
         finder = TargetFinder(reader, cluster="test")
         for labels in ({"pod": pod}, {"service": "llm"}, {"statefulset": "llm"}, {"leaderworkerset": "llm"}):
@@ -85,5 +99,7 @@ async def test_each_request_of_the_bot_is_granted(lab: Lab) -> None:
         "list inferencepools.inference.networking.k8s.io",
         "list inferencepools.inference.networking.x-k8s.io",
         "list applications.argoproj.io",
+        "get helmreleases.helm.toolkit.fluxcd.io",
+        "get kustomizations.kustomize.toolkit.fluxcd.io",
         "get configmaps cluster-autoscaler-status",
     }

@@ -30,6 +30,15 @@ def application(name: str = "serving", namespace: str = "argocd", **automated: b
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"syncPolicy": policy}}
 
 
+def flux(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name, "namespace": "serving"}, "spec": spec}
+
+
+def release(mode: str = "", **spec: Any) -> tuple[dict[str, Any], ...]:
+    return (flux("HelmRelease", "llm", **({"driftDetection": {"mode": mode}} if mode else {}), **spec),)
+
+
+CORRECTS = release("enabled")
 HEALS, WAITS = application(selfHeal=True, prune=True), application(prune=True)
 
 
@@ -38,7 +47,7 @@ HEALS, WAITS = application(selfHeal=True, prune=True), application(prune=True)
     [
         pytest.param(kept({}, TRACKED, applications=(HEALS,)), "Argo CD", id="argo-self-heal"),
         pytest.param(kept({"kustomize.toolkit.fluxcd.io/name": "serving"}), "Flux", id="flux-kustomization"),
-        pytest.param(kept({"helm.toolkit.fluxcd.io/name": "llm"} | HELM), "Flux", id="flux-helm"),
+        pytest.param(kept({"helm.toolkit.fluxcd.io/name": "llm"} | HELM, flux=CORRECTS), "Flux", id="flux-helm"),
         pytest.param(kept({"serving.kserve.io/inferenceservice": "llm"}), "KServe", id="kserve"),
     ],
 )
@@ -86,12 +95,54 @@ def test_what_a_mark_excludes_from_flux_is_edited(seen: ClusterSnapshot, reverts
         pytest.param(kept(OF_FLUX, {f"{FLUX}/ssa": "Merge"}), id="merged"),
         # Flux obeys these only where git or the chart has them.
         pytest.param(kept(OF_FLUX, {f"{FLUX}/ssa": "IfNotPresent"}), id="only-created"),
-        pytest.param(kept(OF_RELEASE, {"helm.toolkit.fluxcd.io/driftDetection": "disabled"}), id="no-drift-detection"),
-        pytest.param(kept(OF_RELEASE, {f"{FLUX}/reconcile": "disabled"}), id="mark-of-the-other-controller"),
+        pytest.param(
+            kept(OF_RELEASE, {"helm.toolkit.fluxcd.io/driftDetection": "disabled"}, flux=CORRECTS),
+            id="no-drift-detection",
+        ),
+        pytest.param(
+            kept(OF_RELEASE, {f"{FLUX}/reconcile": "disabled"}, flux=CORRECTS), id="mark-of-the-other-controller"
+        ),
     ],
 )
 def test_other_marks_keep_flux_from_nothing(seen: ClusterSnapshot) -> None:
     assert "would revert" in declined("set_flags", {"edits": CAP}, seen).reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "reverts"),
+    [
+        pytest.param(kept(OF_RELEASE, flux=release()), "its next upgrade reverts it", id="default"),
+        pytest.param(kept(OF_RELEASE, flux=release("disabled")), "its next upgrade reverts it", id="disabled"),
+        pytest.param(kept(OF_RELEASE, flux=release("warn")), "its next upgrade reverts it", id="only-warns"),
+        pytest.param(kept(OF_RELEASE, flux=release("enabled", suspend=True)), "after it is resumed", id="suspended"),
+        pytest.param(kept(OF_FLUX, flux=(flux("Kustomization", "serving", suspend=True),)), "after it is resumed",
+                     id="suspended-kustomization"),
+    ],
+)  # fmt: skip
+def test_what_flux_does_not_correct_by_itself_is_edited(seen: ClusterSnapshot, reverts: str) -> None:
+    plan = planned("set_flags", {"edits": CAP}, seen)
+    assert grade(plan, "owner") == "note"
+    assert reverts in weighed(plan, "owner")
+    assert "flux reconcile" in weighed(plan, "owner")
+    assert "--max-num-seqs=6" in plan.commit
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        pytest.param(kept(OF_RELEASE, unreadable={"flux": "no role grants it"}), "no role grants it", id="not-read"),
+        pytest.param(kept(OF_RELEASE, flux=(flux("HelmRelease", "other"),)), "not in this cluster", id="elsewhere"),
+    ],
+)
+def test_a_release_that_is_not_known_counts_as_one_that_corrects(seen: ClusterSnapshot, why: str) -> None:
+    reason = declined("set_flags", {"edits": CAP}, seen).reason
+    assert "may revert the edit" in reason
+    assert why in reason
+
+
+def test_a_kustomization_that_is_not_suspended_reverts_an_edit() -> None:
+    seen = kept(OF_FLUX, flux=(flux("Kustomization", "serving", suspend=False),))
+    assert "would revert the edit" in declined("set_flags", {"edits": CAP}, seen).reason
 
 
 def applied_by(*managers: str, **world: Any) -> ClusterSnapshot:
