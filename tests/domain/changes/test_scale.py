@@ -419,6 +419,12 @@ def kept_by_helm() -> Obj:
     return made
 
 
+def kept_by_flux() -> Obj:
+    made = scaler()
+    made["metadata"]["labels"] = {"kustomize.toolkit.fluxcd.io/name": "serving"}
+    return made
+
+
 def with_floor(floor: int) -> Obj:
     made = scaler()
     made["spec"]["minReplicas"] = floor
@@ -431,7 +437,7 @@ def with_floor(floor: int) -> Obj:
         pytest.param((), "", id="none"),
         pytest.param((with_floor(4),), "", id="its-floor-is-high-enough"),
         pytest.param((scaler(name="other"),), "", id="of-another-workload"),
-        pytest.param((kept_by_helm(),), "its floor belongs to Helm release", id="owned"),
+        pytest.param((kept_by_flux(),), "its floor belongs to Flux Kustomization serving", id="owned"),
         pytest.param((scaler(owned_by="ScaledObject"),), "its floor belongs to ScaledObject llm-queue", id="kedas"),
     ],
 )
@@ -440,6 +446,31 @@ def test_a_floor_is_held_only_where_it_has_to_be_and_can_be(scalers: tuple[Obj, 
     assert {call.target.kind for call in plan.calls} == {"Deployment"}
     notes = [each.text for each in plan.circumstances if each.name == "scale_in"]
     assert [note in text for text in notes] == ([True] if note else [])
+
+
+def kept_by_argo(**ignored: Any) -> ClusterSnapshot:
+    made = scaler()
+    made["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "serving:autoscaling/HPA:serving/llm"}
+    spec = {"syncPolicy": {"automated": {"selfHeal": True}}, "ignoreDifferences": [ignored]}
+    return snapshot(autoscalers=(made,), applications=({"metadata": {"name": "serving"}, "spec": spec},))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(snapshot(autoscalers=(kept_by_helm(),)), id="helm"),
+        pytest.param(kept_by_argo(group="autoscaling", kind=HPA, jsonPointers=["/spec/minReplicas"]), id="ignored"),
+    ],
+)
+def test_a_floor_is_held_if_its_owner_does_not_revert_that_by_itself(seen: ClusterSnapshot) -> None:
+    first, *_, last = planned("set_flags", CAP, seen).calls
+    assert [d.text for d in first.differences] == [f"{HPA} llm: minReplicas for the rollout 2 → 4"]
+    assert last.body[-1] == {"op": "replace", "path": "/spec/minReplicas", "value": 2}
+
+
+def test_a_floor_that_argo_cd_heals_is_not_held() -> None:
+    plan = planned("set_flags", CAP, kept_by_argo(group="autoscaling", kind=HPA, jsonPointers=["/spec/maxReplicas"]))
+    assert "its floor belongs to Argo CD application serving" in weighed(plan, "scale_in")
 
 
 def test_a_floor_never_goes_above_the_maximum() -> None:
@@ -502,9 +533,9 @@ def test_an_autoscaler_takes_no_replica_away_during_the_undo_of_a_rollout(*, dra
 
 def test_an_undo_says_why_it_cannot_hold_a_floor() -> None:
     call, seen = edited()
-    plan = planned("undo", {"of": "last"}, replace(seen, autoscalers=(kept_by_helm(),)), with_ledger(entry(call)))
+    plan = planned("undo", {"of": "last"}, replace(seen, autoscalers=(kept_by_flux(),)), with_ledger(entry(call)))
     assert {call.target.kind for call in plan.calls} == {"Deployment"}
-    assert "its floor belongs to Helm release" in weighed(plan, "scale_in")
+    assert "its floor belongs to Flux Kustomization serving" in weighed(plan, "scale_in")
 
 
 def test_an_undo_that_rolls_nothing_out_holds_no_floor() -> None:

@@ -7,7 +7,7 @@ from bot.domain.changes.differences import changed
 from bot.domain.changes.plan import Call, Circumstance, Step
 from bot.domain.cluster.json_patch import ABSENT, edit_of, pointer
 from bot.domain.cluster.objects import controller_of, name_of
-from bot.domain.cluster.owner import Autoscaler, autoscaler_of, owner_of
+from bot.domain.cluster.owner import Autoscaler, autoscaler_of, owner_of_edit
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
 
@@ -63,5 +63,5 @@ def _present(scaler: Autoscaler, snapshot: ClusterSnapshot) -> int:
 def _why_not(scaler: Autoscaler, snapshot: ClusterSnapshot) -> str:
     if (maker := controller_of(scaler.obj)) is not None:
         return f"its floor belongs to {maker.get('kind')} {maker.get('name')}"
-    owner = owner_of(scaler.obj, snapshot)
-    return f"its floor belongs to {owner.text}" if owner is not None else ""
+    owner = owner_of_edit(scaler.obj, snapshot, {scaler.floor_field: _present(scaler, snapshot)}, kind=scaler.kind)
+    return f"its floor belongs to {owner.text}" if owner is not None and owner.reverts else ""
