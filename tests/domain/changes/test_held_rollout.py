@@ -204,6 +204,44 @@ def test_promote_writes_what_the_canary_was_started_with() -> None:
     assert (plan.verb, plan.risk, "has answered nobody" in weighed(plan, "canary")) == ("promote", "high", True)
 
 
+def deployed_since(**parts: Any) -> ClusterSnapshot:
+    """The canary, and a workload that somebody else gave another image, which the canary does not have."""
+    image = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "vllm/vllm-openai:v0.32.1"}
+    return replace(canary(), workload=applied([image], deployment()), **parts)
+
+
+def edited_by_hand() -> ClusterSnapshot:
+    seen = canary()
+    args = {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--block-size=32"}
+    return replace(seen, canary=applied([args], seen.canary or {}))
+
+
+@pytest.mark.parametrize(
+    ("seen", "difference"),
+    [
+        pytest.param(
+            deployed_since(), "image vllm/vllm-openai:v0.32.0 → vllm/vllm-openai:v0.32.1", id="deployed-since"
+        ),
+        pytest.param(edited_by_hand(), "--block-size 32 → ", id="canary-edited-by-hand"),
+    ],
+)
+def test_promote_warns_of_what_the_canary_does_not_run(seen: ClusterSnapshot, difference: str) -> None:
+    plan = planned("promote", {}, seen)
+    assert grade(plan, "canary") == "warning"
+    assert difference in weighed(plan, "canary")
+
+
+def test_a_deploy_after_the_approval_of_a_rollout_asks_again() -> None:
+    approved, now = planned("promote", {}, canary()), planned("promote", {}, deployed_since())
+    assert now.is_worse_than(approved) == (weighed(now, "canary"),)
+
+
+def test_a_restart_of_the_workload_does_not_make_its_canary_another() -> None:
+    restarted = deployment()
+    restarted["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2027-01-15"}
+    assert grade(planned("promote", {}, replace(canary(), workload=restarted)), "canary") == "fine"
+
+
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [

@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 
 from bot.domain.changes.context import Situation, require_readable
+from bot.domain.changes.edited_template import edited_template
 from bot.domain.changes.plan import Circumstance, Plan
 from bot.domain.changes.steps.canary_steps import EDITS_ANNOTATION, own_canary
+from bot.domain.changes.template_differences import template_differences
 from bot.domain.changes.verb import FLOORS_OF_AUTOSCALERS, PATCH, PATCH_CONFIG_MAP, PATCH_POD, ChangeKind, Verb
 from bot.domain.changes.verbs.set_flags import plan_set_flags
 from bot.domain.cluster.objects import annotations_of, is_ready, name_of, seconds_of
@@ -15,6 +17,7 @@ from bot.domain.cluster.objects import condition as condition_of
 from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.workload import template_of
 from bot.domain.kernel.errors import impossible
 
 
@@ -32,7 +35,7 @@ def plan_promote(situation: Situation) -> Plan:
         update={
             "verb": "promote",
             "title": f"Roll out to every replica of {workload}: {_summary(plan)}",
-            "circumstances": (*plan.circumstances, _proof(snapshot, pod)),
+            "circumstances": (*plan.circumstances, _proof(snapshot, pod, _unproven(snapshot, canary, edits))),
             "risk": VERB.risk,
         }
     )
@@ -50,13 +53,27 @@ def _summary(plan: Plan) -> str:
     return "; ".join(line.text for line in edit.differences)
 
 
-def _proof(snapshot: ClusterSnapshot, pod: Obj) -> Circumstance:
+def _unproven(snapshot: ClusterSnapshot, canary: Obj, edits: object) -> str:
+    """Returns what a canary started now would have and this one has not: the workload or the canary was edited since.
+
+    Labels and annotations are left out: they differ by design, and after a restart.
+    """
+    workload = snapshot.workload or {}
+    rolled = edited_template(workload, {"edits": edits}, snapshot.config_maps, only_template=True).template
+    found = template_differences({"spec": template_of(canary)["spec"]}, {"spec": rolled["spec"]})
+    return "; ".join(each.text for each in found)
+
+
+def _proof(snapshot: ClusterSnapshot, pod: Obj, unproven: str) -> Circumstance:
     """How long the canary has served; one that answered no requests proves only that it starts."""
     since = seconds_of(condition_of(pod, "Ready").get("lastTransitionTime"))
     span = "for an unknown time" if since is None else f"for {max(0.0, snapshot.at - since) / 60:.0f} min"
-    if is_in_rotation(pod, snapshot):
-        return Circumstance(name="canary", grade="fine", text=f"the canary has been Ready {span} and serves")
-    return Circumstance(name="canary", grade="note", text=f"the canary has been Ready {span}, but has answered nobody")
+    serves = is_in_rotation(pod, snapshot)
+    text = f"the canary has been Ready {span}{' and serves' if serves else ', but has answered nobody'}"
+    if unproven:
+        text += f"; it does not show what would be rolled out, which differs from it: {unproven}"
+        return Circumstance(name="canary", grade="warning", text=text)
+    return Circumstance(name="canary", grade="fine" if serves else "note", text=text)
 
 
 VERB = Verb(
