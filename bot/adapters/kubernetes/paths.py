@@ -35,6 +35,7 @@ KINDS: dict[str, Resource] = {
     "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "ConfigMap": Resource("", "v1", "configmaps"),
+    "PersistentVolumeClaim": Resource("", "v1", "persistentvolumeclaims"),
     "Event": Resource("", "v1", "events"),
     "ResourceQuota": Resource("", "v1", "resourcequotas"),
     "ScaledObject": Resource("keda.sh", "v1alpha1", "scaledobjects"),

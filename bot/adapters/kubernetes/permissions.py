@@ -77,6 +77,7 @@ READING = (
     Permission("get", "kustomize.toolkit.fluxcd.io", "kustomizations", is_cluster_wide=True),
     Permission("get", "", "pods", "log"),
     Permission("get", "", "configmaps"),
+    Permission("get", "", "persistentvolumeclaims"),
 )
 
 

@@ -23,6 +23,7 @@ from bot.domain.cluster.node_autoscaler import STATUS_NAME, STATUS_NAMESPACE
 from bot.domain.cluster.objects import CANARY_LABEL, JOB_LABEL, TAKEN_FROM_LABEL, dig, labels_of, name_of, uid_of
 from bot.domain.cluster.rollout import rollout_state
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.volumes import CLAIMS, claims_of
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.flags.flags_in_spec import config_maps_named
 from bot.domain.kernel.errors import ClusterError, RefusedError
@@ -148,14 +149,18 @@ class KubernetesReader:
             reads[APPLICATIONS] = self._cluster_wide(APPLICATIONS, "Application")
         if flux := flux_name(workload or {}):
             reads[FLUX] = self._one(flux.kind, flux.namespace, flux.name)
-        names = {name for each in pod_templates(workload) for name in config_maps_named(each.template)}
-        *lists, named = await asyncio.gather(*reads.values(), self._config_maps(namespace, names))
+        templates = [each.template for each in pod_templates(workload)]
+        maps = {name for template in templates for name in config_maps_named(template)}
+        reads["config_maps"] = self._each("ConfigMap", namespace, maps)
+        volumes = {name for template in templates for name in claims_of(template)}
+        reads[CLAIMS] = self._each("PersistentVolumeClaim", namespace, volumes)
+        lists = await asyncio.gather(*reads.values())
         parts = dict(zip(reads, lists, strict=True))
         own = without_other_canaries(parts["pods"], slug)
         parts["pods"] = merged(own, parts.pop("canary_pods"), parts.pop("released_pods"))
         parts["inference_pools"] = merged(parts["inference_pools"], parts.pop("older_pools"))
         parts["scale_up_events"] = merged(*(parts.pop(name) for name in SCALE_UPS))
-        return _assembled(at, workload, parts | {"config_maps": named})
+        return _assembled(at, workload, parts)
 
     def _lists(self, namespace: str) -> dict[str, Awaitable[Part]]:
         return {name: self.part(kind, namespace, query) for name, (kind, query) in LISTS.items()}
@@ -201,10 +206,10 @@ class KubernetesReader:
             workload = await self.find(target.kind, target.namespace, target.name)
         return workload
 
-    async def _config_maps(self, namespace: str, names: Collection[str]) -> Part:
+    async def _each(self, kind: str, namespace: str, names: Collection[str]) -> Part:
         """Each by its name: the bot may not list them, and reads no other."""
         try:
-            found = await asyncio.gather(*(self.find("ConfigMap", namespace, name) for name in sorted(names)))
+            found = await asyncio.gather(*(self.find(kind, namespace, name) for name in sorted(names)))
         except ClusterError as error:
             return Part(unreadable=str(error))
         return Part(tuple(one for one in found if one is not None))

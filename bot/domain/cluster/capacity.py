@@ -1,7 +1,8 @@
 """How many more replicas could be scheduled now: free accelerators on nodes that would accept such a pod.
 
 Terminating pods still hold theirs, and pending pods take theirs first. Pods that must not share a node, or need the
-same port of it, are kept apart. CPU and memory are ignored: accelerators run out first.
+same port of it, are kept apart; those that share a volume of one node stay there. CPU and memory are ignored:
+accelerators run out first.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bot.domain.cluster.objects import (
 from bot.domain.cluster.pod_resources import containers_of, of_whole_pod
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.volumes import nodes_without_claim, unread_claims
 from bot.domain.cluster.workload import pod_templates
 from bot.domain.kernel.quantity import whole
 
@@ -114,8 +116,11 @@ def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], *, 
     }
     having = {name_of(node) for node in snapshot.nodes if any(allocatable(node, kind) for kind in kinds)}
     kept_out = {node: why for node, why in shut.items() if node in having}
-    unread = (*_queued(replica, queue), *unlisted.values(), *_unread(snapshot, kinds))
-    found = Capacity(room.count(replica), free, kept_out, waiting, growth=growth_of(snapshot), unread=unread)
+    unread_volumes = filter(None, (unread_claims(snapshot, template) for template, _ in replica))
+    unread = (*_queued(replica, queue), *unlisted.values(), *unread_volumes, *_unread(snapshot, kinds))
+    # On a node that is added, a volume that is attached elsewhere is missing too.
+    growth = Growth() if nodes_without_claim(snapshot, first) else growth_of(snapshot)
+    found = Capacity(room.count(replica), free, kept_out, waiting, growth=growth, unread=unread)
     return _within_quota(found, quota_room(snapshot, replica))
 
 
@@ -187,7 +192,8 @@ class _Room:
         shunned = {} if is_plain else nodes_shunned(self._world, template)
         apart = {node: f"its pods must be apart from {other}" for node, other in shunned.items()}
         plain = {name_of(node): why for node in self._nodes if (why := why_not(node, template))}
-        return apart | nodes_without_port(self._world, template) | plain
+        bound = nodes_without_claim(self._world, template)
+        return apart | nodes_without_port(self._world, template) | bound | plain
 
     def _nodes_for(self, template: Obj, *, is_plain: bool) -> list[Obj]:
         shut = self.shut(template, is_plain=is_plain)

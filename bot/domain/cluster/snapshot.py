@@ -54,6 +54,8 @@ class ClusterSnapshot:
     """The HelmRelease or Kustomization that applies the workload, as its labels say."""
     config_maps: dict[str, Obj] = field(default_factory=dict)
     """By name: those from which the workload's pod templates take engine flags or variables."""
+    claims: tuple[Obj, ...] = ()
+    """PersistentVolumeClaims that the workload's pod templates name."""
     canary: Obj | None = None
     cron_jobs: tuple[Obj, ...] = ()
     """Of the workload's namespace: templates of Jobs."""

@@ -31,6 +31,11 @@ BY_FLUX = (
 )
 
 
+WITH_A_CLAIM = {
+    "spec": {"template": {"spec": {"volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "weights"}}]}}}
+}
+
+
 class Recorded(KubernetesClient):
     """The bot's client, which keeps the permission that each of its requests needs."""
 
@@ -75,6 +80,7 @@ def test_a_request_needs_what_the_api_server_asks_for(path: str, permission: str
 
 async def test_each_request_of_the_bot_is_granted(lab: Lab) -> None:
     await lab.somebody_patches(LLM, TRACKED)
+    await lab.somebody_patches(LLM, WITH_A_CLAIM)
     client = Recorded(Connection(url=lab.url))
     async with client:
         reader = KubernetesReader(client)
@@ -99,6 +105,7 @@ async def test_each_request_of_the_bot_is_granted(lab: Lab) -> None:
         "list inferencepools.inference.networking.k8s.io",
         "list inferencepools.inference.networking.x-k8s.io",
         "list applications.argoproj.io",
+        "get persistentvolumeclaims",
         "get helmreleases.helm.toolkit.fluxcd.io",
         "get kustomizations.kustomize.toolkit.fluxcd.io",
         "get configmaps cluster-autoscaler-status",

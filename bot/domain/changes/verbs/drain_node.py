@@ -105,10 +105,16 @@ def _ours_weighed(snapshot: ClusterSnapshot, node: Obj, ours: Sequence[Obj]) -> 
         refuse_if_last(snapshot, pod)
         refuse_if_not_made_again(snapshot, pod, leaving=ours)
     what = "replacement" if len(ours) == 1 else "replacements"
+    rest = tuple(pod for pod in snapshot.all_pods if uid_of(pod) != uid_of(ours[0]))
     drain = drain_mode(snapshot)
     return [
-        # Each pod's quota is released with it, and not counted again.
-        room_for(replace(_cordoned(snapshot, node), quotas=()), template_of(snapshot.workload), len(ours), what),
+        # The first pod's volumes and each pod's quota are released with them, and not counted again.
+        room_for(
+            replace(_cordoned(snapshot, node), all_pods=rest, quotas=()),
+            template_of(snapshot.workload),
+            len(ours),
+            what,
+        ),
         # The last to leave is Ready if any is, and a budget may be stricter with those.
         budget_circumstance(budget_for(ours[-1], snapshot)),
         drain_circumstance(snapshot, drain, ours, is_empty=drain.mode == "label"),
