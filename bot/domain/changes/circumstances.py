@@ -17,6 +17,7 @@ from bot.domain.cluster.node_autoscaler import USUAL_WAIT
 from bot.domain.cluster.objects import dig, is_going_away, is_ready, name_of
 from bot.domain.cluster.owner import Owner, owner_of, owner_of_edit, patch_text, unknown_manager
 from bot.domain.cluster.pod_state import is_loading
+from bot.domain.cluster.preemption import ended_for
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import Strategy, replicas_of
 from bot.domain.cluster.rotation import is_in_rotation, pods_of_canary, ready_replicas, replicas_present, whole_replica
@@ -26,6 +27,8 @@ from bot.domain.flags.mitigations import Move, number_in
 from bot.domain.kernel.errors import impossible
 from bot.domain.kernel.redaction import redacted_data
 
+NAMED = 3
+"""Pods named in one circumstance."""
 CAPS = ("--max-num-seqs", "--max-num-active-seqs")
 
 
@@ -102,7 +105,8 @@ def room_for_replicas(snapshot: ClusterSnapshot, more: int, what: str) -> Circum
     """Capacity for whole replicas of the workload, each with all of its pods."""
     replica = [(each.template, each.pods) for each in pod_templates(snapshot.workload)]
     _refuse_beyond_quota(snapshot, replica, more, what)
-    return _room(capacity_of(snapshot), more, what, is_needed=True)
+    room = capacity_of(snapshot)
+    return _room(room, more, what, is_needed=True, ended=_ended_for(snapshot, replica[0][0], room))
 
 
 def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
@@ -127,7 +131,8 @@ def room_for(snapshot: ClusterSnapshot, template: Obj, pods: int, what: str, *, 
     """Capacity for `pods` more of this template; raise if it is needed and known to be missing."""
     if is_needed:
         _refuse_beyond_quota(snapshot, [(template, 1)], pods, what)
-    return _room(capacity_for(snapshot, template), pods, what, is_needed=is_needed)
+    room = capacity_for(snapshot, template)
+    return _room(room, pods, what, is_needed=is_needed, ended=_ended_for(snapshot, template, room))
 
 
 def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
@@ -183,7 +188,15 @@ def _refuse_beyond_quota(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj,
         raise impossible(f"the {what} cannot be created: {quota.text}, {more} needed", "ask for a larger quota")
 
 
-def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Circumstance:
+def _ended_for(snapshot: ClusterSnapshot, template: Obj, room: Capacity | str) -> str:
+    """Returns the pods of lower priority that the scheduler may end for such a pod; empty without any."""
+    names = [] if isinstance(room, str) else ended_for(snapshot, template, room)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool, ended: str) -> Circumstance:
+    """`ended`: pods of lower priority."""
     if isinstance(room, str):
         return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
     if room.replicas_that_fit < pods:
@@ -191,14 +204,16 @@ def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool) -> Cir
         if explanation := room.explanation:
             free += f" ({explanation})"
         if room.growth.is_possible:
+            ends = f"the scheduler may end pods of lower priority for it: {ended}. Otherwise the" if ended else "The"
             text = (
-                f"no room for the {what} now: {free}. The pod may be Pending for {USUAL_WAIT} while a node is added;"
-                " if none is, the wait ends at once with the reason"
+                f"no room for the {what} now: {free}{'; ' if ended else '. '}{ends} pod may be Pending for {USUAL_WAIT}"
+                " while a node is added; if none is, the wait ends at once with the reason"
             )
             return Circumstance(name="room", grade="warning", text=text)
         if not is_needed:
             return Circumstance(name="room", grade="warning", text=f"no room for the {what} now: {free}")
-        raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", "free a GPU or add a node")
+        hint = "free a GPU or add a node" + (f"; pods of lower priority hold some: {ended}" if ended else "")
+        raise impossible(f"the {what} cannot be scheduled: {free}, {pods} needed", hint)
     best = ", ".join(f"{node} {count}" for node, count in sorted(room.free.items()) if count)
     besides = f"; {room.explanation}" if room.explanation else ""
     text = f"room for {room.replicas_that_fit} more (free: {best}{besides})"
