@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.domain.changes.drain import DrainMode
 from bot.domain.changes.plan import Circumstance
-from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of
+from bot.domain.cluster.capacity import Capacity, accelerators_of, capacity_for, capacity_of, claims_devices
 from bot.domain.cluster.disruption import Budget
 from bot.domain.cluster.node_autoscaler import USUAL_WAIT
 from bot.domain.cluster.objects import dig, is_going_away, is_ready, name_of
@@ -111,7 +111,8 @@ def room_for_replicas(snapshot: ClusterSnapshot, more: int, what: str) -> Circum
 
 def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
     """Warns that no accelerator stays free for a surge or a canary; None if one does, or the workload requests none."""
-    if not any(accelerators_of(each.template) for each in pod_templates(snapshot.workload)):
+    templates = [each.template for each in pod_templates(snapshot.workload)]
+    if not any(accelerators_of(template) or claims_devices(template) for template in templates):
         return None
     room = capacity_of(snapshot)
     if isinstance(room, str):

@@ -94,6 +94,8 @@ def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], *, 
             return snapshot.unreadable[source]
     if bad := next(filter(None, (uncountable(template) for template, _ in replica)), ""):
         return f"its pods ask for {bad}, so its room is not known"
+    if any(claims_devices(template) for template, _ in replica):
+        return "its pods claim devices (resourceClaims), which are not counted, so its room is not known"
     kinds = {kind for template, _ in replica for kind in accelerators_of(template)}
     if not kinds:
         return "the workload asks for no accelerator, so its room is not known"
@@ -249,6 +251,11 @@ def accelerators_of(template: Obj) -> dict[str, int]:
     """
     wanted = of_whole_pod(template, lambda container: {kind: _count(amount) or 0 for kind, amount in _asked(container)})
     return {kind: count for kind, count in wanted.items() if count > 0}
+
+
+def claims_devices(template: Obj) -> bool:
+    """Whether such a pod gets devices by dynamic resource allocation."""
+    return bool(dig(template, "spec", "resourceClaims"))
 
 
 def uncountable(template: Obj, kinds: Collection[str] = ()) -> str:

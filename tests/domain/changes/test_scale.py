@@ -473,6 +473,17 @@ def test_a_floor_that_argo_cd_heals_is_not_held() -> None:
     assert "its floor belongs to Argo CD application serving" in weighed(plan, "scale_in")
 
 
+def test_one_more_replica_with_claimed_devices_needs_platform_too() -> None:
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "eight-gpus"}]
+    made = template()
+    made["spec"] |= {"resourceClaims": claims}
+    made["spec"]["containers"][0] |= {"resources": {"claims": [{"name": "gpus"}]}}
+    plan = planned("scale", {"by": 1}, snapshot(workload=deployment(made)))
+    assert "claim devices" in weighed(plan, "room")
+    assert "is not known: platform decides too" in weighed(plan, "last_room")
+    assert plan.approved_by
+
+
 def test_a_floor_never_goes_above_the_maximum() -> None:
     small = scaler()
     small["spec"]["maxReplicas"] = 3

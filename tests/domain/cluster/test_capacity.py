@@ -58,3 +58,15 @@ def test_pods_that_the_scheduler_does_not_look_at_take_nothing_first() -> None:
     assert fits(found) == 1
     assert isinstance(found, Capacity)
     assert found.explanation == ""
+
+
+CLAIMED: Obj = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "eight-gpus"}]}
+
+
+@pytest.mark.parametrize("limits", [{}, {"rdma/hca": "1"}], ids=["nothing-else", "and-network-cards"])
+def test_devices_that_pods_claim_are_not_counted_as_room(limits: dict[str, str]) -> None:
+    made = asking(limits)
+    made["spec"] |= CLAIMED
+    workload = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": made}}
+    found = capacity_of(ClusterSnapshot(at=0.0, workload=workload, nodes=(node("n1", "a"),)))
+    assert found == "its pods claim devices (resourceClaims), which are not counted, so its room is not known"
