@@ -8,7 +8,8 @@ import pytest
 
 from bot.domain.approvals.grant import Approved
 from bot.domain.changes.plan import Call, PlanResult
-from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.cluster.json_patch import applied as patched
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.effect import ApplyStep
 from bot.domain.incidents.event import StepSettled
 from bot.domain.incidents.run import Run
@@ -17,7 +18,7 @@ from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.cluster import Sent
 from bot.flow.ports.storage import Owed
 from tests import builders
-from tests.domain.changes.snapshots import deployment, planned, snapshot
+from tests.domain.changes.snapshots import deployment, planned, snapshot, template
 from tests.domain.incidents.machine.steps import PLAYBOOK, Story
 from tests.fakes.restrictions import restrictions
 
@@ -49,18 +50,18 @@ class Claims:
         return "already_claimed" if self._before else "claimed"
 
 
-def second_step() -> Run:
-    """The run has scaled to five; the next step of its plan is another call."""
-    first = planned("scale", {"by": 1}, snapshot()).calls[0]
+def second_step(first: Call | None = None) -> Run:
+    """The run has scaled to five, or done `first`; the next step of its plan is another call."""
+    first = first or planned("scale", {"by": 1}, snapshot()).calls[0]
     second = first.model_copy(update={"title": "the next call"})
     plan = builders.plan(steps=(first, second))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
     return story.presses("approve").settles().run
 
 
-def applier(writer: Writer, claims: Claims, replicas: int) -> ApplyCall:
+def applier(writer: Writer, claims: Claims, workload: Obj) -> ApplyCall:
     async def see(run: Run, context: Any, *, at: float) -> ClusterSnapshot:
-        return snapshot(workload=deployment(replicas=replicas))
+        return snapshot(workload=workload)
 
     async def playbook_of(run: Run) -> Any:
         return PLAYBOOK
@@ -75,11 +76,14 @@ def applier(writer: Writer, claims: Claims, replicas: int) -> ApplyCall:
 
 
 async def applied(writer: Writer, claims: Claims, *, replicas: int) -> Done | Later:
-    run = second_step()
+    return await applied_to(deployment(replicas=replicas), second_step(), writer, claims)
+
+
+async def applied_to(workload: Obj, run: Run, writer: Writer, claims: Claims) -> Done | Later:
     assert run.change is not None
     effect = ApplyStep(effect_id="v/apply", request_id=run.change.request_id, step=1)
     owed: Any = Owed.__new__(Owed)
-    return await applier(writer, claims, replicas)(
+    return await applier(writer, claims, workload)(
         EffectContext(run=run, owed=owed, now=run.visit.entered_at + 20), effect
     )
 
@@ -102,6 +106,16 @@ async def test_a_scale_by_somebody_else_stops_the_run_before_its_next_call() -> 
     assert (event.result, writer.sent) == ("interfered", [])
     assert event.detail == "Deployment serving/llm: /spec/replicas is 9, the bot left 5"
     assert [type(call) for call in event.evidence["calls"]] == [str]
+
+
+async def test_what_still_holds_a_rollout_is_not_lost_to_somebody_elses_deploy() -> None:
+    before = deployment(template(lifecycle={}))
+    begun = planned("set_flags", {"edits": [{"flag": "--seed", "value": 6}]}, snapshot(workload=before)).calls[0]
+    held = patched(begun.body, before)
+    held["spec"]["template"]["spec"]["containers"][0]["args"] = ["--seed=7"]
+    event = settled(await applied_to(held, second_step(begun), Writer(), Claims()))
+    assert (event.result, event.evidence) == ("interfered", {"calls": []})
+    assert "the bot still holds the rollout" in event.detail
 
 
 async def test_after_a_possible_attempt_the_call_itself_is_looked_up_instead() -> None:

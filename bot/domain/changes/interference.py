@@ -15,6 +15,7 @@ from bot.domain.cluster.additions import is_kept
 from bot.domain.cluster.json_patch import ABSENT, difference_in_words, value_at
 from bot.domain.cluster.locate import object_of, unread
 from bot.domain.cluster.objects import ObjectRef, is_going_away, uid_of, writers_of
+from bot.domain.cluster.rollout import TEMPLATE
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS
 
@@ -23,10 +24,12 @@ OURS = "incident-bot"
 
 @dataclass(frozen=True)
 class Interference:
-    """One applied call whose effect is gone, in words; the call can no longer be undone."""
+    """One applied call whose effect is gone, in words; the call can no longer be undone, unless `still_holds`."""
 
     call_id: str
     text: str
+    still_holds: bool = False
+    """Somebody else's template has overtaken a rollout that the call still holds: its undo lets that go on."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,17 @@ def _is_expected(entry: LedgerEntry, ledger: Sequence[LedgerEntry]) -> bool:
 
 
 def _differences(ref: ObjectRef, entries: Sequence[LedgerEntry], obj: Obj) -> list[Interference]:
+    left, holding = _left(entries), {entry.call_id for entry in entries if entry.holds}
+    present = {path: value_at(obj, path) for path in left}
+    lost = {path: one for path, one in left.items() if not is_kept(path, present[path], one.value, one.before)}
+    kept = [path for path in left if path not in lost and not path.startswith(TEMPLATE)]
+    holds = any(left[path].call_id in holding for path in kept)
     found = []
-    for path, left in _left(entries).items():
-        present = value_at(obj, path)
-        if not is_kept(path, present, left.value, left.before):
-            text = f"{ref}: {difference_in_words(path, present, left.value)}{_by(obj, left.at)}"
-            found.append(Interference(left.call_id, text))
+    for path, one in lost.items():
+        text = f"{ref}: {difference_in_words(path, present[path], one.value)}{_by(obj, one.at)}"
+        still_holds = holds and one.call_id in holding
+        text += "; the bot still holds the rollout: take that back to let it go on" if still_holds else ""
+        found.append(Interference(one.call_id, text, still_holds))
     return found
 
 

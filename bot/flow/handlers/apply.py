@@ -361,7 +361,7 @@ class ApplyCall:
         if not found:
             return None
         log.warning("call.interfered", incident=context.incident_id, call=call_id, calls=[one.call_id for one in found])
-        detail, calls = "; ".join(one.text for one in found), [one.call_id for one in found]
+        detail, calls = "; ".join(one.text for one in found), [one.call_id for one in found if not one.still_holds]
         return self._settled(effect, "interfered", detail, call_id=call_id, evidence={"calls": calls})
 
     # --- waits ------------------------------------------------------------------------------------------------------

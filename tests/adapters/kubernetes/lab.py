@@ -76,6 +76,7 @@ def with_ledger(plan: Plan) -> PlanContext:
             differences=call.differences,
             undo=call.undo,
             no_undo=call.no_undo,
+            holds=call.holds,
             applied_at=0.0,
         )
         for number, call in enumerate(plan.calls)

@@ -138,3 +138,17 @@ async def test_a_bot_that_stops_half_way_leaves_a_rollout_that_ends_nobody(lab: 
     assert await spec(lab) == before
     left = names(await lab.snapshot())
     assert (len(left & old), seen.ended_in_rotation(left), seen.fewest_serving >= 4) == (3, [], True)
+
+
+async def test_a_deploy_that_overtakes_a_held_rollout_goes_on_once_that_is_taken_back(lab: Lab) -> None:
+    await with_short_grace(lab)
+    before = await spec(lab)
+    done = await stopped_after(lab, await lab.plan("set_flags", edits=CAP), 1)
+    (container,) = before["template"]["spec"]["containers"]
+    deployed = [{**container, "args": [*container["args"], "--seed=3"]}]
+    await lab.somebody_patches(LLM, {"spec": {"template": {"spec": {"containers": deployed}}}})
+    await lab.carry_out(await lab.plan("undo", with_ledger(done), of="last"))
+    after = await spec(lab)
+    assert {**after, "template": None} == {**before, "template": None}
+    snapshot = await lab.snapshot()
+    assert ["--seed=3" in flags(pod) for pod in snapshot.pods] == [True] * 4

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.domain.changes.calls import Wording
+from bot.domain.changes.calls import TAKES_BACK, Wording, patch_call
 from bot.domain.changes.circumstances import drain_circumstance
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step, Wait, change_of
+from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Step, Wait, change_of
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.canary_steps import gone
 from bot.domain.changes.steps.replica_steps import in_rotation
@@ -19,10 +19,11 @@ from bot.domain.changes.steps.rolling import (
     expected_downtime,
     no_surge,
     refuse_if_not_rolled_out,
+    replaced_by,
     rolled_out,
     rollout_circumstances,
 )
-from bot.domain.changes.steps.rollout_steps import TemplateChange, ended_in_the_way, rollout_steps
+from bot.domain.changes.steps.rollout_steps import STRATEGY, TemplateChange, ended_in_the_way, rollout_steps
 from bot.domain.changes.verb import (
     DELETE,
     EVICT,
@@ -44,13 +45,14 @@ from bot.domain.cluster.json_patch import (
     applied,
     broken_tests,
     difference_in_words,
+    edit_of,
     is_in_force,
     value_at,
 )
 from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
 from bot.domain.cluster.owner import AUTOSCALERS
-from bot.domain.cluster.rollout import TEMPLATE, replicas_of
+from bot.domain.cluster.rollout import TEMPLATE, replicas_of, strategy_of
 from bot.domain.cluster.rotation import pods_of_canary
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS, pod_templates
@@ -59,6 +61,7 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 OF_AUTOSCALER = "autoscaler"
 NO_CHANGE = frozenset({"undo", "probe_request", "run_job"})
+_LETS_GO = "Let the rollout of {} that somebody else began go on"
 NAMED = 2
 """Calls in a title, edits of one, and changes that stay."""
 
@@ -70,6 +73,8 @@ class _Inverse:
     call: Call
     before: Obj
     after: Obj
+    lets_go: bool = False
+    """It only ends the bot's hold of a rollout that somebody else's template has overtaken."""
 
     @property
     def is_template_patch(self) -> bool:
@@ -107,6 +112,8 @@ def plan_undo(situation: Situation) -> Plan:
 
 def _title(inverses: Sequence[_Inverse]) -> str:
     """What will happen. Calls that only moved a held rollout along are not named."""
+    if let_go := next((each for each in inverses if each.lets_go), None):
+        return _LETS_GO.format(let_go.call.target.name)
     named = [each.call for each in inverses if not each.is_template_patch or _edits(each.call)]
     descriptions = list(dict.fromkeys(map(_in_words, named or [inverses[-1].call])))
     more = f"; and {len(descriptions) - NAMED} more" if len(descriptions) > NAMED else ""
@@ -130,6 +137,9 @@ def _edits(call: Call) -> list[str]:
 
 
 def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
+    if let_go := next((each for each in inverses if each.lets_go), None):
+        fewer = strategy_of(let_go.after).max_unavailable
+        return f"the rollout that somebody else began goes on; at most {fewer} of the replicas may be missing meanwhile"
     if any(inverse.is_template_patch for inverse in inverses):
         return expected_downtime(snapshot, _last_templates(inverses)[0])
     nodes = [each.call.target.name for each in inverses if each.call.target.kind == "Node"]
@@ -212,6 +222,8 @@ class _Replay:
     def __init__(self, snapshot: ClusterSnapshot, context: PlanContext) -> None:
         self._world, self._context = snapshot, context
         self._objects: dict[str, Obj] = {}
+        self._moved: set[str] = set()
+        """Paths of a held rollout that others have written since."""
 
     def take(self, entry: LedgerEntry, call: Call) -> _Inverse | None:
         """Returns the inverse as it can be sent, None if nothing is left to do; raise if the object has changed."""
@@ -231,10 +243,18 @@ class _Replay:
         broken = broken_tests(call.body, obj)
         if broken and is_in_force(call.body, obj):
             return None
-        if broken:
+        lets_go = False
+        if entry.holds:
+            self._moved |= {each.path for each in broken}
+            call, lets_go = _rest_of_hold(call, self._moved)
+            if all(op["op"] == "test" for op in call.body):
+                if lets_go:
+                    raise _moved_on(call, broken)
+                return None
+        elif broken:
             raise _moved_on(call, broken)
         self._objects[uid_of(obj)] = after = applied(call.body, obj)
-        return _Inverse(call.model_copy(update=named), obj, after)
+        return _Inverse(call.model_copy(update=named), obj, after, lets_go)
 
     def _find(self, target: ObjectRef) -> Obj | None:
         found = object_of(target, self._world)
@@ -256,6 +276,21 @@ def _beside_additions(call: Call, obj: Obj) -> Call:
     return call if body == call.body else call.model_copy(update={"body": body})
 
 
+def _rest_of_hold(call: Call, moved: Collection[str]) -> tuple[Call, bool]:
+    """Returns what is left of the inverse of a call that holds a rollout, and whether others changed its template.
+
+    They may have changed settings of the rollout too: those stay as they are.
+    """
+    is_overtaken = any(path.startswith(TEMPLATE) for path in moved)
+    theirs = {*moved, TEMPLATE} if is_overtaken else moved
+    left = [op for op in call.body if not any(_overlap(op["path"], path) for path in theirs)]
+    return call.model_copy(update={"body": left}), is_overtaken
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
 def _moved_on(call: Call, broken: Sequence[Broken]) -> Exception:
     differences = "; ".join(difference_in_words(each.path, each.present, each.expected) for each in broken)
     return impossible(
@@ -269,6 +304,8 @@ def _steps(
     """No autoscaler takes replicas away during a rollout: its bounds go back afterwards, or its floor is held."""
     if not any(inverse.is_template_patch for inverse in inverses):
         return _with_waits(snapshot, context, inverses)
+    if any(inverse.lets_go for inverse in inverses):
+        return _let_go(snapshot, context, inverses)
     bounds = [inverse for inverse in inverses if inverse.call.target.kind in AUTOSCALERS]
     others = [inverse for inverse in inverses if inverse not in bounds]
     steps, circumstances = _as_one_rollout(snapshot, context, others) or _with_waits(snapshot, context, others)
@@ -278,6 +315,21 @@ def _steps(
     # The floor is held for the undo alone: it is no change that people could be asked about.
     steps = tuple(step.model_copy(update={"restores": True}) if isinstance(step, Call) else step for step in held)
     return steps, (*circumstances, *scale_in_note(snapshot))
+
+
+def _let_go(
+    snapshot: ClusterSnapshot, context: PlanContext, inverses: Sequence[_Inverse]
+) -> tuple[tuple[Step, ...], tuple[Circumstance, ...]]:
+    """One call for all calls of a held rollout; the rollout then goes on as its own strategy says, undrained."""
+    rolling = [inverse for inverse in inverses if inverse.is_template_patch]
+    others, weighed = _with_waits(snapshot, context, [inverse for inverse in inverses if inverse not in rolling])
+    before, ends, templates = rolling[0].before, rolling[-1], _last_templates(inverses)
+    line = Difference(path=STRATEGY, text="rollout settings as they were before")
+    wording = Wording(title=_LETS_GO.format(ends.call.target.name), undo_title="", differences=(line,))
+    call = patch_call(before, ends.call.target.kind, _in_one(rolling), wording)
+    call = call.model_copy(update={"restores": True, "undoes": ends.call.undoes, "undo": (), "no_undo": TAKES_BACK})
+    leaving = drain_circumstance(snapshot, drain_mode(snapshot), replaced_by(snapshot, templates[0]))
+    return (call, rolled_out(ends.after, templates, context), *others), (leaving, *weighed)
 
 
 def _fewest(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> ClusterSnapshot:
@@ -329,13 +381,9 @@ def _as_one_rollout(
     templates = _last_templates(inverses)
     if not (emptied_first(snapshot, templates[0]) or no_surge(snapshot, templates[0])):
         return None
-    paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
-    outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
-    ends = rolling[-1].after
-    edits = [FieldEdit(path, value_at(rolling[0].before, path), value_at(ends, path)) for path in outer]
     lines = tuple(line for inverse in rolling for line in inverse.call.differences)
     wording = Wording(title=rolling[-1].call.title, undo_title="none: an undo is not undone", differences=lines)
-    change = TemplateChange([edit for edit in edits if edit.before != edit.after], templates, wording)
+    change = TemplateChange(_in_one(rolling), templates, wording)
     others, weighed = _with_waits(snapshot, context, [inverse for inverse in inverses if inverse not in rolling])
     undoes = rolling[-1].call.undoes
     rolled = tuple(
@@ -343,6 +391,14 @@ def _as_one_rollout(
         for step in rollout_steps(snapshot, change, context)
     )
     return (*others, *rolled), (*weighed, *rollout_circumstances(snapshot, templates))
+
+
+def _in_one(rolling: Sequence[_Inverse]) -> list[FieldEdit]:
+    """Returns all edits of these inverses as if they were one."""
+    paths = dict.fromkeys(op["path"] for inverse in rolling for op in inverse.call.body if op["op"] != "test")
+    outer = [path for path in paths if not any(path.startswith(other + "/") for other in paths)]
+    edits = [edit_of(rolling[0].before, path, value_at(rolling[-1].after, path)) for path in outer]
+    return [edit for edit in edits if edit.before != edit.after]
 
 
 Around = tuple[list[Step], list[Step], tuple[Circumstance, ...]]
