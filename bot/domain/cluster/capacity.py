@@ -7,6 +7,7 @@ accelerators run out first.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,6 +90,14 @@ def capacity_for(snapshot: ClusterSnapshot, template: Obj) -> Capacity | str:
 
 def _capacity(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], *, queue: str = "") -> Capacity | str:
     """`replica`: the templates that make up one replica, each with its number of pods."""
+    key = f"capacity {json.dumps([queue, *replica], sort_keys=True)}"
+    if key not in snapshot.worked_out:
+        snapshot.worked_out[key] = _counted(snapshot, replica, queue)
+    found: Capacity | str = snapshot.worked_out[key]
+    return found
+
+
+def _counted(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj, int]], queue: str) -> Capacity | str:
     for source in NODE_SOURCES:
         if source in snapshot.unreadable:
             return snapshot.unreadable[source]

@@ -63,3 +63,5 @@ class ClusterSnapshot:
     """Jobs that this incident started."""
     load: dict[str, ReplicaLoad] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Results that take long to work out, such as room for replicas; a changed copy begins without any."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -103,7 +104,7 @@ async def test_a_surge_pod_without_room_is_recognised_within_a_minute(lab: Lab) 
 
     snapshot = await lab.until_seen("the scheduler turned the surge pod down", is_turned_down)
     assert progress(wait, snapshot).state == "pending"
-    later = ClusterSnapshot(**{**snapshot.__dict__, "at": time.time() + A_MINUTE})
+    later = replace(snapshot, at=time.time() + A_MINUTE)
     status = progress(wait, later)
     assert (status.state, "cannot be scheduled" in status.text) == ("failed", True)
     await lab.carry_out(await lab.plan("undo", with_ledger(plan), of="last"))

@@ -1,8 +1,11 @@
 """Accelerators that another scheduler counts, or that pods wait for: what is free now."""
 
+import copy
+from dataclasses import replace
+
 import pytest
 
-from bot.domain.cluster.capacity import Capacity, capacity_of
+from bot.domain.cluster.capacity import Capacity, capacity_for, capacity_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.cluster.test_anti_affinity import fits, node
 
@@ -70,3 +73,14 @@ def test_devices_that_pods_claim_are_not_counted_as_room(limits: dict[str, str])
     workload = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": made}}
     found = capacity_of(ClusterSnapshot(at=0.0, workload=workload, nodes=(node("n1", "a"),)))
     assert found == "its pods claim devices (resourceClaims), which are not counted, so its room is not known"
+
+
+def test_a_plan_works_out_the_room_of_one_snapshot_once() -> None:
+    """A plan asks for it a dozen times, and each count looks at every pod of the cluster."""
+    wanted = asking(GPUS)
+    workload = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": wanted}}
+    seen = ClusterSnapshot(at=0.0, workload=workload, nodes=(node("n1", "a"),))
+    first = capacity_for(seen, wanted)
+    assert capacity_for(seen, copy.deepcopy(wanted)) is first
+    assert fits(capacity_for(seen, asking({"nvidia.com/gpu": "1"}))) == 4
+    assert fits(capacity_for(replace(seen, nodes=()), wanted)) == 0
