@@ -309,8 +309,6 @@ CRASH_LOOP = Scenario(
     trouble_load={"workers": 12},
     deploy=Deploy({"--num-gpu-blocks-override": "60"}),
     rule="crash",
-    answers={"Which revision was good?": "Another revision"},
-    filled={"revision": "1"},
     windows={"no_crash_for": "12s", "stays_within": "60s", "stable_for": "5m"},
 )
 ENGINE_DIES = Scenario(

@@ -617,9 +617,18 @@ def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_7_no_playbook_goes_back_to_whatever_came_before(name: str) -> None:
-    """A revision that served a day well, that had no compression yet, or that a person names by number or by choice."""
+    """A revision that served a day well, that had no compression yet, or that a person names by number or by choice.
+
+    And the one that alone serves while no replica of a newer one starts or stays up: its replicas go on as they are.
+    """
     named = r'answers\.\w+ == "previous" \? rollout\.previous_revision : forms\.\w+\.revision'
-    known = re.compile(rf"\$\{{(last_good\.revision|results\.\w+\.last_good\.revision|since\.revision|{named})\}}")
+    not_up = (
+        r'(scene\.only_new|\(scene\.only_new \|\| outside\.waits_for == "image" \|\| outside\.waits_for == "config"\))'
+    )
+    serves = rf"\(*{not_up} && previous\.revision > 0\)+ \? previous\.revision : last_good\.revision\)?"
+    known = re.compile(
+        rf"\$\{{(last_good\.revision|results\.\w+\.last_good\.revision|since\.revision|{named}|{serves})\}}"
+    )
     states = shipped(name).playbook.states
     back = {at: state for at, state in states.items() if isinstance(state, ChangeState) and state.change == "rollback"}
     assert back or name in ("gpu-fault", "thermal-emergency")

@@ -259,14 +259,60 @@ def warm(name: str, owner: str, *, ready: bool = True) -> Obj:
 async def test_replicas_of_an_earlier_revision_are_warm(pods: list[Obj], count: float) -> None:
     newest = revision(2, template("--max-num-seqs=256"), minutes_before=5)
     reading = await ask("warm_previous", snapshot(newest, OLD, pods=tuple(pods)))
-    assert reading.fields == {"ready": count}
+    assert reading.fields["ready"] == count
+
+
+RUNNING = [warm("a", "rs-1"), warm("b", "rs-1"), warm("c", "rs-3", ready=False)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "number"),
+    [
+        pytest.param(RUNNING, 1, id="one-revision"),
+        pytest.param([*RUNNING, warm("d", "rs-2")], 0, id="two-revisions"),
+        pytest.param([*RUNNING, warm("d", "rs-2", ready=False)], 1, id="of-the-other-none-is-ready"),
+        pytest.param([warm("c", "rs-3")], 0, id="only-the-newest"),
+    ],
+)
+async def test_the_revision_that_serves_beside_the_newest_is_named(pods: list[Obj], number: float) -> None:
+    newer = [revision(n, template(f"--max-num-seqs={n}"), minutes_before=5) for n in (3, 2)]
+    reading = await ask("warm_previous", snapshot(*newer, OLD, pods=tuple(pods)))
+    assert reading.fields["revision"] == number
+
+
+async def test_the_revision_of_a_stateful_set_that_serves_is_named() -> None:
+    workload = {
+        "kind": "StatefulSet",
+        "metadata": {"name": "llm", "namespace": "serving", "uid": "d"},
+        "spec": {"replicas": 2, "template": template()},
+        "status": {"updateRevision": "llm-new"},
+    }
+    owner = {"kind": "StatefulSet", "uid": "d", "controller": True}
+    kept = [
+        {"metadata": {"name": f"llm-{name}", "ownerReferences": [owner]}, "revision": number}
+        for name, number in (("new", 8), ("old", 7))
+    ]
+    pods = []
+    for name in ("old", "new"):
+        pod = warm(f"llm-{name}-0", "d", ready=name == "old")
+        pod["metadata"]["labels"] = {"controller-revision-hash": f"llm-{name}"}
+        pods.append(pod)
+    seen = ClusterSnapshot(at=OPENED, workload=workload, revisions=tuple(kept), pods=tuple(pods))
+    assert (await ask("warm_previous", seen)).fields["revision"] == 7
+
+
+async def test_the_revision_that_serves_is_known_where_services_cannot_be_read() -> None:
+    newest = revision(2, template("--max-num-seqs=256"), minutes_before=5)
+    pods = (warm("a", "rs-2", ready=False), warm("b", "rs-1"))
+    reading = await ask("warm_previous", snapshot(newest, OLD, pods=pods, unreadable={"services": "forbidden"}))
+    assert (reading.fields, reading.unknown_parts) == ({"revision": 1}, {"ready": "services: forbidden"})
 
 
 async def test_another_workload_behind_the_same_service_is_warm() -> None:
     stable = warm("stable-0", "rs-other")
     service = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"selector": {"app": "llm"}}}
     seen = snapshot(OLD, services=(service,), endpoint_slices=(endpoints("stable-0"),), all_pods=(stable,))
-    assert (await ask("warm_previous", seen)).fields == {"ready": 1}
+    assert (await ask("warm_previous", seen)).fields == {"ready": 1, "revision": 0}
 
 
 async def test_the_canary_of_another_incident_is_no_earlier_version() -> None:
@@ -274,7 +320,7 @@ async def test_the_canary_of_another_incident_is_no_earlier_version() -> None:
     canary["metadata"]["labels"]["incident-bot/canary"] = "inc-9"
     service = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"selector": {"app": "llm"}}}
     seen = snapshot(OLD, services=(service,), endpoint_slices=(endpoints("canary-0"),), all_pods=(canary,))
-    assert (await ask("warm_previous", seen)).fields == {"ready": 0}
+    assert (await ask("warm_previous", seen)).fields == {"ready": 0, "revision": 0}
 
 
 async def test_pods_that_cannot_be_listed_may_be_warm() -> None:
