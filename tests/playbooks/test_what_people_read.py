@@ -34,17 +34,34 @@ COMPRESSION = "kv-compression-no-savings"
 async def test_a_waiver_is_asked_for_beside_the_score_of_the_job() -> None:
     run = await played(COMPRESSION, "a Job's score below it needs the model owner's waiver")
     [waiver] = asked(run, "waive")
-    assert "Score by the Job: 0.6 (full attention 0.715); by a person: not known. 1 %" in waiver.why
-    assert "1 % of the score may be lost" in waiver.why
+    assert waiver.text.startswith(
+        "No accepted score of this configuration is on record. Does the model's owner waive it"
+    )
+    scores = "(by the Job: 0.6, with full attention 0.715)"
+    assert waiver.why.startswith(f"At most 1 % of the score may be lost {scores}; a perplexity does not count.")
+
+
+async def test_a_waiver_of_a_score_that_was_typed_names_it_and_does_not_say_that_there_is_none() -> None:
+    name = "a typed score below it needs the model owner's waiver, and a score within its day"
+    [waiver] = asked(await played(COMPRESSION, name), "waive")
+    scores = "(by a person: 70 in mmlu, with full attention 71.2)"
+    assert waiver.why.startswith(f"At most 1 % of the score may be lost {scores}; a perplexity does not count.")
+    assert "no score" not in waiver.text
+
+
+async def test_a_waiver_without_any_score_lists_none() -> None:
+    name = "an eval that nobody configured, and no score: the model's owner may waive it"
+    [waiver] = asked(await played(COMPRESSION, name), "waive")
+    assert waiver.why.startswith("At most 1 % of the score may be lost; a perplexity does not count.")
 
 
 async def test_a_refused_fp8_ends_with_its_score_and_without_other_methods() -> None:
     run = await played(COMPRESSION, "a perplexity is no score, because lower is better there")
     [waiver] = asked(run, "waive")
-    assert "by a person: 9.5 in wikitext perplexity (full attention 5.9)" in waiver.why
+    assert "(by a person: 9.5 in wikitext perplexity, with full attention 5.9)" in waiver.why
     [end] = [post for post in run.posts if post.kind == "closed"]
     assert "fp8 KV is off again" in end.data["text"]
-    assert "by a person: 9.5 in wikitext perplexity (full attention 5.9)" in end.data["text"]
+    assert "accepted (by a person: 9.5 in wikitext perplexity, with full attention 5.9)." in end.data["text"]
     assert "StreamingLLM" not in end.data["text"]
 
 
