@@ -40,6 +40,30 @@ async def test_expandable_segments_do_not_fit_several_ranks() -> None:
     assert (reading.fields["expandable"], reading.fields["expandable_fits"]) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("variables", "settings"),
+    [
+        pytest.param({}, "expandable_segments:True", id="nothing-set"),
+        pytest.param(
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:512"}, "max_split_size_mb:512,expandable_segments:True",
+            id="keeps-the-others",
+        ),
+        pytest.param(
+            {"PYTORCH_ALLOC_CONF": "roundup_power2_divisions:[256:1,512:2],expandable_segments:False",
+             "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:512"},
+            "roundup_power2_divisions:[256:1,512:2],expandable_segments:True", id="the-name-that-wins",
+        ),
+        pytest.param({"PYTORCH_HIP_ALLOC_CONF": ""}, "expandable_segments:True", id="empty"),
+    ],
+)  # fmt: skip
+async def test_segments_that_grow_keep_the_other_settings_of_the_allocator(
+    variables: dict[str, str], settings: str
+) -> None:
+    one = pod("a")
+    one["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    assert (await ask("flag_hygiene", one)).fields["expandable_settings"] == settings
+
+
 async def test_a_digest_changes_with_what_changes_the_answers_and_not_with_the_port() -> None:
     plain, moved, other = [
         (await ask("served_config", pod("a", *flags))).fields["digest"]

@@ -236,7 +236,8 @@ def broken_rule(flags: FlagsInSpec, edited: set[str], engine: Engine) -> str:
     return found or _dotted(flags, edited)
 
 
-ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+"""Releases of PyTorch before 2.9 do not read the first name; later ones read it before the others."""
 
 
 def broken_allocator(variables: Sequence[EnvEdit], flags: FlagsInSpec, engine: Engine) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,8 @@ class FlagHygiene:
     count: float
     expandable: bool | None
     expandable_fits: bool
+    expandable_settings: str | None
+    """The allocator's settings as they would be with expandable segments; the others stay."""
     gpus_per_replica: float | None
 
 
@@ -76,12 +79,14 @@ class ReadFlagHygiene(PodsProbe):
         findings = {kind: list(dict.fromkeys(text for one in read for text in one[kind])) for kind in FINDINGS}
         texts = {kind: "; ".join(found) for kind, found in findings.items()}
         on = {_is_expandable(pod, snapshot.config_maps) for pod in pods}
+        settings = {_with_expandable(pod, snapshot.config_maps) for pod in pods}
         gpus = {float(sum(accelerators_of(pod).values())) for pod in pods}
         parts = FlagHygiene(
             **texts,
             count=float(sum(map(len, findings.values()))),
             expandable=on.pop() if len(on) == 1 else None,
             expandable_fits=all(_expandable_fits(flags_of_template(p, config_maps=snapshot.config_maps)) for p in pods),
+            expandable_settings=settings.pop() if len(settings) == 1 else None,
             gpus_per_replica=gpus.pop() if len(gpus) == 1 else None,
         )
         detail = "; ".join(f"{kind}: {text}" for kind, text in texts.items() if text)
@@ -171,6 +176,13 @@ def _variables(pod: Obj, config_maps: Mapping[str, Obj] | None) -> dict[str, str
 def _is_expandable(pod: Obj, config_maps: Mapping[str, Obj] | None) -> bool:
     variables = _variables(pod, config_maps)
     return any("expandable_segments:true" in (variables.get(name) or "").lower() for name in ALLOCATOR)
+
+
+def _with_expandable(pod: Obj, config_maps: Mapping[str, Obj] | None) -> str:
+    variables = _variables(pod, config_maps)
+    written = next(filter(None, map(variables.get, ALLOCATOR)), "")
+    others = [part for part in written.split(",") if not re.match(r"\s*(expandable_segments\b|$)", part)]
+    return ",".join([*others, "expandable_segments:True"])
 
 
 def _expandable_fits(flags: FlagsInSpec) -> bool:
