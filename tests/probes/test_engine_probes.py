@@ -293,6 +293,20 @@ async def test_a_crash_before_the_state_was_entered_may_be_left_out() -> None:
     assert (await crashes(OPENED - 90)).fields["count"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("moments", "count"),
+    [
+        pytest.param({"answers.probe": OPENED - 30}, 0, id="people-answered-since"),
+        pytest.param({"answers.probe": OPENED - 90}, 1, id="it-crashed-since"),
+        pytest.param({}, 1, id="nobody-was-asked"),
+    ],
+)
+async def test_a_crash_that_people_were_asked_about_may_be_left_out(moments: dict[str, float], count: float) -> None:
+    crashed, logs, since = restarted("a", seconds=-60), Logs({"a/previous": OOM}), {"since": "answers.probe"}
+    reading = await ask("restarts", crashed, logs=logs, parameters=since, moments=moments)
+    assert reading.fields["count"] == count
+
+
 async def test_a_crash_for_another_reason_is_no_oom() -> None:
     logs = Logs({"a/previous": "RuntimeError: Worker proc W-1 died unexpectedly"})
     reading = await ask("restarts", restarted("a", seconds=-60), logs=logs)

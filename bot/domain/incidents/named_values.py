@@ -60,14 +60,22 @@ class Moments(Mapping[str, float]):
     """The past times at which a window may end, by their name in a playbook; looked up when one is named."""
 
     def __init__(self, run: Run) -> None:
-        self._findings, self._starts_at = run.findings, run.starts_at
+        self._findings, self._starts_at, self._questions = run.findings, run.starts_at, run.questions
 
     def __getitem__(self, name: str) -> float:
         if name == STARTS_AT:
             return self._starts_at
         of, _, rest = name.partition(".")
         state, _, part = rest.partition(".")
-        at = self._read(state, part) if of == "results" else self._entered(state, part) if of == "forms" else None
+        match of:
+            case "results":
+                at = self._read(state, part)
+            case "forms":
+                at = self._entered(state, part)
+            case "answers":
+                at = self._answered(state)
+            case _:
+                at = None
         if at is None:
             raise KeyError(name)
         return at
@@ -79,11 +87,17 @@ class Moments(Mapping[str, float]):
     def _entered(self, state: str, field: str) -> float | None:
         return moment_in(self._findings.forms[state][field])
 
+    def _answered(self, state: str) -> float | None:
+        """When people last answered it in this incident: a playbook that is entered again must not ask it again."""
+        answers = (one.answered_at for one in self._questions.values() if one.state == state)
+        return max((at for at in answers if at is not None), default=None)
+
     def __iter__(self) -> Iterator[str]:
         findings = self._findings
         read = (f"results.{state}.{name}" for state, earlier in findings.results.items() for name in earlier)
         entered = (f"forms.{state}.{field}" for state, form in findings.forms.items() for field in form)
-        return (name for name in (*read, *entered, STARTS_AT) if name in self)
+        answered = dict.fromkeys(f"answers.{one.state}" for one in self._questions.values())
+        return (name for name in (*read, *entered, *answered, STARTS_AT) if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -40,7 +40,8 @@ class ReadRestarts(PodsProbe):
     """How often engines ended since the incident opened, and whether memory was the cause.
 
     `over` counts only recent ends: an incident that opened with a crash must be able to detect that it is over. `since:
-    state` counts only ends after the run entered its state, such as after a change.
+    state` counts only ends after the run entered its state, such as after a change; `since: answers.probe` only those
+    after people answered that question, in whatever playbook of the incident.
     """
 
     async def read(self, request: ProbeRequest, snapshot: ClusterSnapshot, pods: Sequence[Obj]) -> Reading:
@@ -51,8 +52,7 @@ class ReadRestarts(PodsProbe):
             if isinstance(span := seconds_asked_for(request, "over"), str):
                 return no_answer(request, span, source=SOURCE)
             since = max(since, request.at - span)
-        if request.spec.parameters.get("since") == "state":
-            since = max(since, request.context.entered_at)
+        since = max(since, self._since(request))
         ended = latest_crash_first(end for pod in pods for end in ends_of(pod, since, snapshot.kills))
         crashed = [end for end in ended if is_crash(end)]
         words = await asyncio.gather(*(self._last_words(end) for end in crashed[:MAX_LOGS]))
@@ -66,6 +66,11 @@ class ReadRestarts(PodsProbe):
         missing = {"oom": ": ".join(["the log of the container that ended cannot be read", *unread[:1]])}
         evidence = [line for word in words if isinstance(word, LastWords) for line in word.evidence[-5:]]
         return answer(request, parts, missing=missing, detail="\n".join(evidence)[:2000], source=SOURCE)
+
+    @staticmethod
+    def _since(request: ProbeRequest) -> float:
+        moment = str(request.spec.parameters.get("since", ""))
+        return request.context.entered_at if moment == "state" else request.context.moments.get(moment, 0.0)
 
     async def _last_words(self, end: Ended) -> LastWords | str:
         """A string says why its log cannot be read."""
@@ -101,7 +106,7 @@ PROBE = Probe(
     answer=Restarts,
     parameters={
         "over": "Count only what ended within this time.",
-        "since": "`state`: count only what ended since the state was entered.",
+        "since": "Count only what ended since then; `state`: since the state was entered; or `answers.<question>`.",
     },
     durations=("over",),
     read=lambda sources: ReadRestarts(sources.logs),

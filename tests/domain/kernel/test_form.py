@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.incidents.named_values import Moments
+from bot.domain.incidents.run import Question
 from bot.domain.kernel.form import Answer, FormField, answers, moment_in, problems
 from tests import builders
 
@@ -82,3 +83,17 @@ def test_a_typed_date_is_a_moment_at_which_a_window_may_end() -> None:
     run = builders.run(forms={"opening": {"enabled_at": "2026-11-20 14:30", "method": "fp8"}})
     assert Moments(run)["forms.opening.enabled_at"] == HALF_PAST_TWO
     assert "forms.opening.method" not in Moments(run)
+
+
+def test_the_last_answer_to_a_question_is_a_moment_in_whatever_playbook_it_was_asked() -> None:
+    asked = [
+        Question(
+            question_id=f"INC-1/Q{number}", state="probe", visit=number, text="Was it only slow?", asked_at=at - 60,
+            status="answered" if at == answered_at else "open", answered_at=answered_at,
+        )
+        for number, (at, answered_at) in enumerate([(500.0, 500.0), (900.0, 900.0), (950.0, None)])
+    ]  # fmt: skip
+    run = builders.run(questions={one.question_id: one for one in asked})
+    assert Moments(run)["answers.probe"] == 900.0
+    assert "answers.probe" in list(Moments(run))
+    assert "answers.unclear" not in Moments(run)
