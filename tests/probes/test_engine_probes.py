@@ -548,6 +548,12 @@ async def test_flags_in_a_shell_string_are_read_without_a_log() -> None:
         ("0.32.0", "NVIDIA-H100-80GB-HBM3", 1024),
         ("0.32.0", "NVIDIA-A100-SXM4-80GB", 256),
         ("0.32", "NVIDIA-L40S", 256),
+        ("0.32", "NVIDIA-RTX-6000-Ada-Generation", 256),
+        # Only the A100 is left out by its name; every other GPU counts by its memory.
+        ("0.32.0", "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 1024),
+        ("0.32.0", "NVIDIA-A800-SXM4-80GB", 1024),
+        ("0.32.0", "NVIDIA-A800-40GB-Active", 256),
+        ("0.32.0", "NVIDIA-RTX-PRO-5000-Blackwell", None),
         ("0.8.5", "NVIDIA-H100-80GB-HBM3", 256),
         ("0.32.0", "SomethingNew-9000", None),
         ("0.32.0", "", None),

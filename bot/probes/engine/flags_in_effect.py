@@ -16,8 +16,10 @@ from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_
 from bot.probes.engine.log_lines import StartLines
 
 GPU_LABEL, GPU_RESOURCE = "nvidia.com/gpu.product", "nvidia.com/gpu"
-_MANY_SEQS = re.compile(r"H100|H200|H20\b|H800|B100|B200|B300")
-_FEWER_SEQS = re.compile(r"A100|A800|A30\b|A40\b|A10G?\b|A16|A2\b|L40S?|L4\b|T4\b|V100|RTX|Quadro|A\d000")
+_MANY_SEQS = re.compile(r"H100|H200|H20\b|H800|A800.*80GB|B100|B200|B300|RTX-PRO-6000")
+_FEWER_SEQS = re.compile(
+    r"A100|A800.*40GB|A30\b|A40\b|A10G?\b|A16|A2\b|L40S?|L4\b|T4\b|V100|RTX(?!-PRO|-6000D)|Quadro|A\d000"
+)
 _LARGEST = re.compile(r"B200|B300")
 _IMAGE_VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?:[-.+][\w.+-]*)?$")
 
