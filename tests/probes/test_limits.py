@@ -80,6 +80,7 @@ async def test_what_is_on_in_v1_was_off_in_v0(part: str) -> None:
         ("0.7.3", None, "", True),
         ("0.12.0", "0", "", False),
         ("0.8.5", None, "INFO Initializing a V0 LLM engine (v0.8.5) with config: model", True),
+        ("latest", None, "INFO Initializing a V1 LLM engine (v0.1.dev1+gb22b798) with config: model", False),
     ],
 )
 async def test_which_of_the_two_engines_runs_is_configured_or_read_from_its_log(

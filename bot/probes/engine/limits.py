@@ -87,10 +87,10 @@ class Live:
 
     @property
     def is_v0(self) -> bool | None:
-        if self.version is None:
-            return None
         if self.log.generation is not None:
             return self.log.generation == "V0"
+        if self.version is None:
+            return None
         # If V1 is requested, 0.8 to 0.10 fall back to V0 for what V1 does not support; then only their log shows it.
         major, minor = self.version
         return is_v0(f"{major}.{minor}", self.spec.variables.value("VLLM_USE_V1"))

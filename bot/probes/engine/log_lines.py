@@ -93,13 +93,14 @@ _NO_EVIDENCE = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_t
 """Warnings of each start and end, and what a dying engine writes of its configuration and requests."""
 
 _VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
+_NO_RELEASE = re.compile(r"0\.1\.dev|\D")
+"""How the version of a build from a clone without tags begins, which is how forks and shallow clones are built."""
 _KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 _KV_GIB = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
 _BACKEND = re.compile(
     r"Using (Flash Attention|Flash[Ii]nfer|XFormers|Torch SDPA|\w+) (?:attention )?backend"
     r"(?: on V1 engine\.|\.| out of potential backends| \(selected via)"
 )
-_DATA_TYPE = re.compile(r"Using (\w+) data type to store kv cache")
 _NON_DEFAULT = re.compile(r"non-default args: (\{.*\})")
 _DEVICE = re.compile(r"device_config=(\w+)")
 _PLAIN_ARGUMENT = re.compile(r"'(\w+)': ('[^']*'|-?[\d.]+|True|False|None)[,}]")
@@ -116,7 +117,6 @@ class StartLines:
     kv_gib: float | None = None
     """Memory for the KV cache on one GPU."""
     backend: str | None = None
-    kv_data_type: str | None = None
     device: str | None = None
     """`cuda` or `cpu`, from the engine's log."""
     arguments: dict[str, object] | None = None
@@ -145,14 +145,13 @@ def plain(text: str) -> str:
 def start_lines(log: str) -> StartLines:
     log = plain(log)
     version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
-    data_type, gib, device = _DATA_TYPE.search(log), _KV_GIB.search(log), _DEVICE.search(log)
+    gib, device = _KV_GIB.search(log), _DEVICE.search(log)
     return StartLines(
-        version=version[2] if version else None,
+        version=version[2] if version and not _NO_RELEASE.match(version[2]) else None,
         generation=version[1] if version else None,
         kv_tokens=float(tokens[1].replace(",", "")) if tokens else None,
         kv_gib=float(gib[1]) if gib else None,
         backend=backend[1] if backend else None,
-        kv_data_type=data_type[1] if data_type else None,
         device=device[1] if device else None,
         arguments=_arguments(log),
     )
