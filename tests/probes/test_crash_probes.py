@@ -107,6 +107,21 @@ async def test_pods_that_a_rollout_is_ending_do_not_make_the_replicas_differ() -
         assert together.fields[part] == alone.fields[part], probe
 
 
+async def test_a_compression_that_a_config_map_turns_on_is_known() -> None:
+    engine = pod("a", "--config", "/etc/vllm/flags.yaml")
+    engine["spec"]["volumes"] = [{"name": "flags", "configMap": {"name": "llm-flags"}}]
+    engine["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": "flags", "mountPath": "/etc/vllm"}],
+        "envFrom": [{"configMapRef": {"name": "llm-cache"}}],
+    }
+    config_maps = {
+        "llm-flags": {"data": {"flags.yaml": "kv-cache-dtype: fp8\n"}},
+        "llm-cache": {"data": {"LMCACHE_MAX_LOCAL_CPU_SIZE": "20"}},
+    }
+    found = (await ask("compression_method", engine, config_maps=config_maps)).fields
+    assert (found.get("kind"), found.get("offloads")) == ("quantised_kv", True)
+
+
 async def test_a_workload_whose_pods_all_leave_is_still_read() -> None:
     last = pod("last")
     last["metadata"]["deletionTimestamp"] = at(-10)

@@ -98,6 +98,7 @@ async def ask(
     moments: Mapping[str, float] | None = None,
     parameters: Mapping[str, Any] | None = None,
     entered_at: float = 0.0,
+    config_maps: Mapping[str, Obj] | None = None,
 ) -> Reading:
     owner = {"kind": "Deployment", "uid": "d", "controller": True}
     node = {"metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": gpu} if gpu else {}}}
@@ -109,6 +110,7 @@ async def ask(
         nodes=(node,),
         kills=tuple(kills),
         unreadable=unreadable or {},
+        config_maps=dict(config_maps or {}),
     )
 
     asked = request(probe, snapshot, at=OPENED, moments=moments or {}, parameters=parameters, entered_at=entered_at)

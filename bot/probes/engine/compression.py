@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bot.domain.cluster.snapshot import Obj
+from bot.domain.flags.flags_in_spec import flags_of_template
+
 Kind = Literal[
     "none",
     "quantised_kv",
@@ -46,6 +49,13 @@ class Evidence:
     cache_dtype: str = ""
     """As in `cache_config_info`."""
     log: str = ""
+
+
+def evidence_of(template: Obj, config_maps: Mapping[str, Obj], *, cache_dtype: str = "", log: str = "") -> Evidence:
+    """Returns what a pod template, or a pod, shows of itself; without a log there are fewer signs."""
+    spec = flags_of_template(template, config_maps=config_maps)
+    env = {name: spec.variables.value(name) or "" for name in spec.variables.by_name}
+    return Evidence(None if spec.unparsable else spec.values, env, spec.image, cache_dtype, log)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from typing import get_args
 
 from bot.domain.cluster.objects import name_of, namespace_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
 from bot.domain.kernel.errors import BotError, ClusterError
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports.readings import History, PodLogs, ProbeRequest
 from bot.probes.answers import answer
 from bot.probes.declaration import Probe
-from bot.probes.engine.compression import Compression, Evidence, Kind, compression_of
+from bot.probes.engine.compression import Compression, Kind, compression_of, evidence_of
 from bot.probes.engine.pod_logs import MAX_LOGS, PodsProbe, one_of_each_template
 
 
@@ -39,7 +38,7 @@ class ReadCompressionMethod(PodsProbe):
         dtypes = await self._cache_dtypes(request)
         logs = await asyncio.gather(*(self._start_of(pod) for pod in pods))
         found = [
-            compression_of(_evidence(pod, dtypes.get(name_of(pod), ""), log))
+            compression_of(evidence_of(pod, snapshot.config_maps, cache_dtype=dtypes.get(name_of(pod), ""), log=log))
             for pod, log in zip(pods, logs, strict=True)
         ]
         return _reading_of(request, found)
@@ -61,14 +60,6 @@ class ReadCompressionMethod(PodsProbe):
             # One of five kinds of evidence: what the others do not show stays unknown.
             return {}
         return {scrape.replica: scrape.config["cache_dtype"] for scrape in scrapes if "cache_dtype" in scrape.config}
-
-
-def _evidence(pod: Obj, cache_dtype: str, log: str) -> Evidence:
-    spec, engine = flags_of_template(pod), engine_container(pod)
-    container = engine[1] if engine else {}
-    env = {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or [] if "name" in one}
-    flags = None if spec.unparsable else spec.values
-    return Evidence(flags, env, str(container.get("image") or ""), cache_dtype, log)
 
 
 def _reading_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:

@@ -14,12 +14,12 @@ from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.rollout import replica_sets_of, revision_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.flags.flags_in_spec import engine_container, flags_of_template
+from bot.domain.flags.flags_in_spec import engine_container
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe
-from bot.probes.engine.compression import Evidence, compression_of
+from bot.probes.engine.compression import compression_of, evidence_of
 from bot.probes.revisions import rolled_out_at
 
 HOUR = 3600.0
@@ -87,10 +87,7 @@ def _turned_on(snapshot: ClusterSnapshot) -> _TurnedOn | None:
 
 def _signs(template: Obj, config_maps: Mapping[str, Obj]) -> tuple[str, ...]:
     """The signs of a compression in a template alone; offloading does not count."""
-    spec, engine = flags_of_template(template, config_maps=config_maps), engine_container(template)
-    container = engine[1] if engine else {}
-    env = {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or [] if "name" in one}
-    found = compression_of(Evidence(None if spec.unparsable else spec.values, env, spec.image))
+    found = compression_of(evidence_of(template, config_maps))
     return found.seen if found.kind not in (None, "none") else ()
 
 
