@@ -97,6 +97,15 @@ async def test_an_xid_that_appears_while_we_look_is_recent_and_the_next_incident
     assert (await ask(cluster, seen, store, at=NOW + 30)).fields["kind"] == "fatal"
 
 
+async def test_of_several_new_xids_the_gravest_is_named() -> None:
+    """A milder one came after it, and overwrote it in the register."""
+    cluster, store, seen = Cluster({"n1": gpu(0, "llm-a")}), FakeSampleStore(), snapshot(TWO_NODES[:1], OURS[:1])
+    for seconds, xid in ((0, 0), (30, 79), (60, 31)):
+        cluster.pages["n1"] = gpu(0, "llm-a", XID_ERRORS=xid)
+        reading = await ask(cluster, seen, store, at=NOW + seconds)
+    assert (reading.fields["kind"], reading.fields["xid"], reading.fields["xids"]) == ("fatal", 79, "79, 31")
+
+
 async def test_an_xid_of_unknown_age_has_no_class_and_the_reason_names_it() -> None:
     cluster = Cluster({"n1": gpu(0, "llm-a", XID_ERRORS=79)})
     reading = await ask(cluster, snapshot(TWO_NODES[:1], OURS[:1]))

@@ -7,7 +7,7 @@ without a date is unknown, and people are asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.changes.steps.node_steps import others_on
@@ -211,7 +211,7 @@ def _undated(xid: int, *, is_old: bool) -> Fault:
 def _node_fault(node: str, snapshot: ClusterSnapshot, dated: Dated, since: float) -> Fault:
     """By the XIDs of its events and of the alerts, else by its conditions and taints, which name no class."""
     if xids := (*dated.events, *dated.alerted):
-        worst = max(xids, key=lambda xid: SEVERITY.index(class_of(xid) or ""))
+        worst = _gravest(xids)
         source = "event," if worst in dated.events else "the alert names"
         note = f"{node}: {source} XID {worst} ({xid_of(worst).meaning})"
         return Fault(class_of(worst) or "", note, xids=xids, node=node)
@@ -219,6 +219,10 @@ def _node_fault(node: str, snapshot: ClusterSnapshot, dated: Dated, since: float
     notes = "; ".join(verdict.notes)
     # Not Ready, or marked as faulty lately: trouble, though maybe not the GPU's.
     return Fault("none" if verdict.fault is False else "", notes, node=node)
+
+
+def _gravest(xids: Iterable[int]) -> int:
+    return max(xids, key=lambda xid: SEVERITY.index(class_of(xid) or ""))
 
 
 def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, faults: Sequence[Fault]) -> Reading:
@@ -231,7 +235,7 @@ def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, 
     others = _others(request, snapshot, node)
     parts = GpuFault(
         kind=worst.kind or None,
-        xid=float(worst.xids[-1]) if worst.xids else None,
+        xid=float(_gravest(worst.xids)) if worst.xids else None,
         xids=", ".join(str(xid) for xid in worst.xids),
         node=worst.node,
         gpu=worst.gpu.uuid or worst.gpu.index if worst.gpu else None,
