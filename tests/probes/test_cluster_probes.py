@@ -228,6 +228,12 @@ async def test_a_rollout_belongs_to_the_time_of_the_first_bad_sample() -> None:
     assert "rolled out 40 min before the first bad sample" in str(reading.detail)
 
 
+async def test_without_a_rollout_the_time_that_was_searched_is_named() -> None:
+    samples = Samples(*thrash(since=90, healthy_from=125))
+    reading = await ask("recent_rollout", snapshot(OLD), history=samples, **THRASHES)
+    assert reading.detail == "no rollout from 2 h before the first bad sample to 10 min after"
+
+
 async def test_a_history_that_does_not_answer_leaves_the_alerts_start() -> None:
     class Silent(Samples):
         async def between(self, *window: object, step: float = 0.0) -> list[Scrape]:

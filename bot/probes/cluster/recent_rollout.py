@@ -167,7 +167,8 @@ def _judged(request: ProbeRequest, snapshot: ClusterSnapshot, begin: _Begin) -> 
             summary=written,
             config_map=config_map,
         )
-        detail = "no rollout from 2 h before the incident began to 10 m after"
+        hours, minutes = BEFORE_SECONDS / 3600, AFTER_SECONDS / 60
+        detail = f"no rollout from {hours:g} h before {begin.words} to {minutes:g} min after"
         if config_map:
             detail = f"{written}, and replicas have read it since"
         return answer(request, parts, missing=_MISSING, detail=detail)
