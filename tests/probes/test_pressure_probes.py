@@ -232,6 +232,12 @@ async def test_without_anything_readable_there_are_not_zero_signs() -> None:
     assert reading.unknown == "no sign can be read"
 
 
+async def test_unreadable_signs_are_listed_in_the_order_of_the_signs() -> None:
+    reading = await ask("pressure_symptoms", seen=restarted(600))
+    unread = "fewer run at once, latency doubled, the queue grows"
+    assert reading.detail == f"restarts; not readable: {unread}"
+
+
 def restarted(seconds: float) -> ClusterSnapshot:
     status: Obj = {"name": "c", "restartCount": 1, "lastState": {"terminated": {"finishedAt": at(OPENED - seconds)}}}
     owner = {"kind": "ReplicaSet", "uid": "rs-1", "controller": True}

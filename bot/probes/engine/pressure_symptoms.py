@@ -54,7 +54,7 @@ class ReadPressureSymptoms(Sampled):
         if not known:
             return unknown(request.name, "no sign can be read", at=now, source=self.history.source)
         shown = ", ".join(name for name, sign in known.items() if sign) or "none"
-        blind = ", ".join(signs.keys() - known.keys())
+        blind = ", ".join(name for name in signs if name not in known)
         detail = shown + (f"; not readable: {blind}" if blind else "")
         parts = PressureSymptoms(float(sum(known.values())), shown)
         return answer(request, parts, detail=detail, source=self.history.source)
