@@ -49,7 +49,7 @@ class Sources:
     memory: MemoryHistory | None = None
     registers: RegisterRecord | None = None
     gpu_shell: GpuShell | None = None
-    """Runs nvidia-smi or amd-smi in a replica."""
+    """Runs nvidia-smi or rocm-smi in a replica."""
     only_reads: Callable[[Target], bool] = lambda target: False
     """Whether no program may be run in the replicas of this workload."""
     dcgm_labels: Mapping[str, str] | None = None

@@ -158,7 +158,7 @@ def test_a_forged_chain_with_a_forged_head_is_found_by_what_stands_in_slack(worl
     result = world.verify()
     assert result.exit_code == 1, result.output
     assert "✔ store" in result.stdout
-    assert "✖ Slack  no entry has the head that stands in Slack: request:R3 (" in result.stdout
+    assert "✖ Slack  no entry has the head that is in Slack: request:R3 (" in result.stdout
 
 
 def test_an_altered_file_does_not_match(world: World, tmp_path: Path) -> None:

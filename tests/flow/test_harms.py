@@ -311,7 +311,7 @@ async def test_3_a_rollout_that_the_other_replicas_pay_for_stops_and_a_person_sa
     scene.answers = {"mitigation": "cap"}
     run = await until(scene, bot, lambda run: run.open_question is not None, "stopped")
     assert run.open_question is not None
-    assert "requests waiting a replica 2.0 → " in run.open_question.text
+    assert "requests waiting per replica 2.0 → " in run.open_question.text
     assert list(scene.cluster.applied) == ["INC-1/R2/0"]
     scene.answers = {"mitigation": "cap", "cap": answer}
     await until(scene, bot, lambda run: run.open_question is None, "went on")

@@ -655,7 +655,7 @@ def bearing(plan: Plan = ROLLOUT, *, step: int = 1, impact: Impact | None = BEFO
 async def test_a_step_is_not_taken_once_users_pay_too_dearly() -> None:
     outside = Outside(impact_now=MUCH_MORE)
     event = await settled(outside, bearing(), step=1)
-    assert outcome(event) == ("affected", "requests waiting a replica 1.0 → 9.0")
+    assert outcome(event) == ("affected", "requests waiting per replica 1.0 → 9.0")
     assert (event.impact, outside.impact_at, outside.claims) == (MUCH_MORE, [NOW], [])
 
 

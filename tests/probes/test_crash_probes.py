@@ -15,6 +15,7 @@ async def test_a_replica_that_is_not_ready_has_not_been_up() -> None:
     assert (reading.fields["crashed"], reading.fields["steady_for"]) == (1.0, 0.0)
     assert reading.fields["exit_code"] == 1.0
     assert reading.fields["names"] == "a (exit 1, once)"
+    assert reading.detail == "a: Error (exit 1), once"
 
 
 async def test_all_have_been_up_for_as_long_as_the_youngest() -> None:

@@ -65,7 +65,7 @@ async def test_the_fullest_of_our_gpus_decides() -> None:
 
 
 async def test_a_day_that_nobody_remembers_is_unknown() -> None:
-    assert "a Prometheus would" in (await ask(DCGM)).unknown_parts["least_free_day"]
+    assert "no Prometheus is configured" in (await ask(DCGM)).unknown_parts["least_free_day"]
     assert (await ask(DCGM, Day(0))).unknown_parts["least_free_day"] == "no whole day"
 
 

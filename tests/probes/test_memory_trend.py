@@ -101,7 +101,7 @@ async def test_what_was_taken_since_is_the_difference_of_the_medians() -> None:
 
 async def test_nothing_kept_of_then_leaves_what_was_taken_unknown() -> None:
     reading = await ask(Kept([line(18 * GIB, 0.0)], [line(0, 0.0)]), {SINCE: OPENED - 7200})
-    assert "was not kept" in reading.unknown_parts["taken"]
+    assert "no GPU memory is recorded" in reading.unknown_parts["taken"]
 
 
 async def test_a_prometheus_that_does_not_answer_is_reported() -> None:
@@ -109,4 +109,4 @@ async def test_a_prometheus_that_does_not_answer_is_reported() -> None:
 
 
 async def test_without_a_prometheus_nobody_remembers() -> None:
-    assert "nobody remembers" in (await ask(None)).unknown
+    assert "no Prometheus is configured" in (await ask(None)).unknown

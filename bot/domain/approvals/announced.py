@@ -129,8 +129,8 @@ def pre_approved(
 ) -> str:
     """Whether a rule of the settings permits this plan now. A plan with a warning is always asked about.
 
-    Only the warning that a rule is about does not count: who pre-approves that a busy replica is replaced accepts that
-    its streams are cut.
+    Only the warning that a rule is about does not count: an operator who pre-approves that a busy replica is replaced
+    accepts that its streams are cut.
     """
     done = tuple(done)
     found = next((rule for rule in rules if rule.permits(plan, kind, target, done, at=at)), None)

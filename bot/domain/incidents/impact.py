@@ -41,7 +41,7 @@ class Impact(BaseModel):
     def __str__(self) -> str:
         ttft = "unknown" if self.ttft_p99_seconds is None else f"{self.ttft_p99_seconds:.2f} s"
         waiting = "unknown" if self.waiting is None else f"{self.waiting:.1f}"
-        return f"TTFT p99 {ttft}, {waiting} waiting a replica"
+        return f"TTFT p99 {ttft}, {waiting} waiting per replica"
 
     def or_else(self, earlier: Impact | None) -> Impact:
         """Returns this impact with its unknown values taken from the earlier one."""
@@ -74,7 +74,7 @@ def too_much(before: Impact, now: Impact) -> str:
         found.append(f"TTFT p99 {was:.2f} s → {ttft:.2f} s")
     stood, waits = before.waiting, now.waiting
     if stood is not None and waits is not None and waits > max(WAITING_FACTOR * stood, WAITING_LEAST):
-        found.append(f"requests waiting a replica {stood:.1f} → {waits:.1f}")
+        found.append(f"requests waiting per replica {stood:.1f} → {waits:.1f}")
     return ", ".join(found)
 
 

@@ -22,7 +22,7 @@ class FormField(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     label: str
-    """What stands above it."""
+    """What is shown above it."""
     kind: Literal["text", "number", "integer", "choice", "time"] = "text"
     """What it takes. An integer is a number without decimals. A time is a date and a time of day in UTC, such as
     `2026-11-20 14:30`."""
@@ -39,7 +39,7 @@ class FormField(BaseModel):
     max_length: int = Field(default=500, ge=1, le=3000)
     """Of a text: how many characters at most."""
     why: str = ""
-    """What it is for; stands below it."""
+    """What it is for; shown below it."""
 
     @property
     def is_number(self) -> bool:

@@ -112,7 +112,7 @@ _BEARER = re.compile(r"\b(Bearer|Basic)(\s{1,3})([\w.~+/=-]{6,})", re.IGNORECASE
 _WORDS = ("authentication", "authorization", "header", "headers", "information", "tokens")
 _IN_URL = re.compile(r"(://[^/\s:@'\"]*):[^\s/'\"]+@|(://)[\w.~%-]{16,}@")
 _SIGNED_URL = re.compile(r"([?&](?:X-(?:Amz|Goog)-Signature|Signature|sig)=)[^&\s'\"<>|()]+")
-"""Of a bucket: who has it may read. The bot's own links have `signature`, and are for who reads them."""
+"""Of a bucket: anyone who has it may read. The bot's own links have `signature`, and are meant to be followed."""
 _USER = re.compile(r"(?<![\w-])(-u|-U|--user|--proxy-user)(\\?['\"]?[\s=,]{0,3}\\?['\"]?)([^\s:'\"=,]+):([^\s'\"\\]+)")
 _SHORT_OPTION = re.compile(
     r"\b((?:(?:mysql|mariadb)[\w-]{0,20}\b[^\n;|&]{0,200}?[ \t]-p"

@@ -96,7 +96,7 @@ def _check_server(scheme: str, text: str) -> None:
 
 
 def _without_login(text: str) -> str:
-    """The address without its user name and `password_file`: redis-py gets both from who reads the file."""
+    """The address without its user name and `password_file`: redis-py gets both from the reader of the file."""
     anonymous, _, query = re.sub("//[^/?#]*@", "//", text, count=1).partition("?")
     kept = [each for each in query.split("&") if each.partition("=")[0] not in ("username", "password_file")]
     return "?".join(filter(None, (anonymous, "&".join(kept))))

@@ -64,7 +64,7 @@ def of_slack(entries: Sequence[Chained], posted: Sequence[PostedHead], *, is_who
     strange = [each for each, number in found.items() if number is None and (is_whole or each.at <= ends_at)]
     if strange:
         named = ", ".join(f"{each.slot} ({each.head})" for each in strange[:NAMED])
-        return Compared("Slack", "differs", f"no entry has the head that stands in Slack: {named}")
+        return Compared("Slack", "differs", f"no entry has the head that is in Slack: {named}")
     known = [number for number in found.values() if number is not None]
     if not known:
         return Compared("Slack", "not_compared", "no message there carries a head of this timeline")

@@ -93,7 +93,7 @@ def _overlap(point: LoadPoint, window: Window) -> float:
 
 def _missing(window: Window, since: float | None, ago: float) -> str:
     if since is None:
-        return "nobody sampled it then; name it in sampling.workloads, and it is known a day later"
+        return "it was not sampled then; add it to sampling.workloads, and this is known a day later"
     if since <= window.start:
         return "the samples of that time have gaps"
     known = datetime.fromtimestamp(since + ago + window.seconds, UTC)

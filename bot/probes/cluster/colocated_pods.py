@@ -36,7 +36,7 @@ async def colocated_pods(request: ProbeRequest) -> Reading:
     who = ", ".join(sorted(f"{namespace_of(pod)}/{name_of(pod)}" for pod in holding))
     parts = ColocatedPods(float(len(leaving)), float(len(holding)), who[:600])
     where = ", ".join(sorted(map(str, nodes))) or "no node"
-    return answer(request, parts, detail=f"with GPUs on {where}: {who or 'nobody that Kubernetes knows'}"[:900])
+    return answer(request, parts, detail=f"with GPUs on {where}: {who or 'none that Kubernetes knows of'}"[:900])
 
 
 PROBE = Probe(

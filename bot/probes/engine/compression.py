@@ -137,7 +137,7 @@ def _undecided(evidence: Evidence) -> str:
     if evidence.flags is None:
         return "its flags cannot be read"
     if not _UPSTREAM.search(evidence.image):
-        return f"{evidence.image or 'its image'} is not upstream's image, and nothing in its flags or log tells"
+        return f"{evidence.image or 'its image'} is not upstream's image, and neither flags nor log name a method"
     if started and not _UPSTREAM_BUILD.search(started[1]) and "+" in started[1]:
         return f"v{started[1]} is not upstream's build"
     dtype = str(evidence.flags.get("--kv-cache-dtype") or evidence.cache_dtype or "auto")

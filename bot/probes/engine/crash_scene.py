@@ -150,7 +150,7 @@ def _times(count: float) -> str:
 
 def _in_words(crashed: Sequence[Ended]) -> str:
     descriptions = [
-        f"{name_of(end.pod)}: {end.reason} (exit {end.exit_code}), {end.count:.0f} times"
+        f"{name_of(end.pod)}: {end.reason} (exit {end.exit_code}), {_times(end.count)}"
         + (f": {end.failed_probe}" if end.failed_probe else "")
         for end in crashed
     ]
@@ -161,7 +161,7 @@ PROBE = Probe(
     name="crash_scene",
     label="Crashed replicas",
     units={"steady_for": DURATION, "lived": DURATION},
-    help="How many replicas crash, since when, and which of them serve.",
+    help="How many replicas crashed, how long each had lived, and for how long all have been up.",
     answer=CrashScene,
     read=lambda sources: ReadCrashScene(sources.logs),
 )

@@ -111,7 +111,7 @@ def _samples_in(poll: Window, scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
     reach = max(poll.seconds, REACH_SECONDS)
     before = [scrape for scrape in scrapes if poll.start - reach <= scrape.at <= poll.start]
     inside = [scrape for scrape in scrapes if poll.start < scrape.at <= poll.end]
-    # Who made no progress in a longer time made none in the poll.
+    # A rank that made no progress in a longer time made none in the poll.
     after = [] if inside else [scrape for scrape in scrapes if poll.end < scrape.at <= poll.end + reach]
     return [*before[-1:], *inside, *after[:1]]
 

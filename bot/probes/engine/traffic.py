@@ -89,9 +89,9 @@ PROBE = Probe(
     name="traffic",
     label="Traffic against yesterday",
     units={"arrivals": "per second"},
-    help="Arrivals and lengths beside the same time yesterday, as ratios.",
+    help="Arrivals and lengths of requests against the same time yesterday, as ratios.",
     answer=Traffic,
-    parameters={"over": "How much time is compared.", "ago": "How long before that yesterday is."},
+    parameters={"over": "How much time is compared.", "ago": "How long before it the time to compare with is."},
     durations=("over", "ago"),
     read=lambda sources: ReadTraffic(sources.history, sources.now, sources.loads),
 )

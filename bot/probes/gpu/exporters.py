@@ -182,7 +182,7 @@ def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
     """The GPUs on an exporter's page; none if it is not such a page."""
     lines = (_AMD_LINE if is_amd else _DCGM_LINE).findall(page)
     try:
-        # Loaded with the first page: it takes a tenth of a second, and who checks a playbook reads none.
+        # Loaded with the first page: it takes a tenth of a second, and the check of a playbook reads none.
         from prometheus_client.parser import text_string_to_metric_families
 
         samples = [sample for one in text_string_to_metric_families("\n".join(lines) + "\n") for sample in one.samples]

@@ -56,7 +56,7 @@ class ReadGpuLoad:
 
     async def _least_free_day(self, request: ProbeRequest, pods: Sequence[str]) -> tuple[float | None, str]:
         if self._day is None:
-            return None, "nobody remembers a day of the GPUs' memory; a Prometheus would"
+            return None, "no Prometheus is configured to ask for a day of memory"
         try:
             return await self._day.least_free_mib(request.context.target.namespace, pods) / MIB_IN_GIB, ""
         except SourceError as error:
@@ -101,7 +101,7 @@ PROBE = Probe(
     name="gpu_load",
     label="GPU memory",
     units=dict.fromkeys(("least_free", "least_free_day", "total"), "GiB") | {"compute": "ratio"},
-    help="GPU memory that is free, now and in a day, and how busy the GPUs are.",
+    help="GPU memory that is free, now and at least in the last day, and how busy the GPUs are.",
     answer=GpuLoad,
     read=ReadGpuLoad,
 )

@@ -1,4 +1,4 @@
-"""The `memory_trend` probe: does memory leak, by the free GPU memory and host memory of the day before the incident?
+"""The `memory_trend` probe: whether memory leaked on the day before the incident, on the GPUs or on the host.
 
 The engine reserves its share of the GPU at start, so used memory is flat by design: a leak shows in the rest, which
 shrinks. "Fragmentation" is not read: a high share of reserved memory in use is good.
@@ -48,7 +48,7 @@ class ReadMemoryTrend:
 
     async def __call__(self, request: ProbeRequest) -> Reading:
         if self._days is None:
-            why = "nobody remembers a day of memory; a Prometheus would"
+            why = "no Prometheus is configured to ask for a day of memory"
             return no_answer(request, why, source=SOURCE)
         snapshot = await request.snapshot()
         if failed := unreadable(request, snapshot, "pods"):
@@ -88,7 +88,7 @@ class ReadMemoryTrend:
         """GiB that are less free on a GPU than on the day before `since`, median beside median."""
         since = str(request.spec.parameters.get("since", ""))
         if not since:
-            return None, "nobody asked since when"
+            return None, "the playbook gives no 'since'"
         try:
             at = end_of(since, request.context.moments) or request.at
         except ValueError as error:
@@ -98,7 +98,7 @@ class ReadMemoryTrend:
         before = [value for points in then for _, value in points]
         after = [value for points in now for moment, value in points if moment >= max(at, request.at - 3600.0)]
         if not before or not after:
-            return None, no_then or no_now or "the GPUs' memory of then or of now was not kept"
+            return None, no_then or no_now or "no GPU memory is recorded for then, or for the last hour"
         return (median(before) - median(after)) / MIB_IN_GIB, ""
 
     async def _day(
@@ -135,8 +135,8 @@ PROBE = Probe(
     name="memory_trend",
     label="GPU memory over time",
     units=dict.fromkeys(("free_per_day", "host_per_day", "taken"), "GiB"),
-    help="Whether memory is eaten up over days, and since when.",
+    help="Whether memory leaks, by its trend over the day before the incident.",
     answer=MemoryTrend,
-    parameters={"since": "A moment: `taken` is what is less free than before it."},
+    parameters={"since": "A past time: `taken` is how much less is free now than on the day before it."},
     read=lambda sources: ReadMemoryTrend(sources.memory),
 )

@@ -57,7 +57,7 @@ def test_a_window_weighs_its_slots_by_their_share_and_lengths_by_what_finished()
 @pytest.mark.parametrize(
     ("window", "since", "reason"),
     [
-        pytest.param(Window(0, 600), None, "name it in sampling.workloads", id="never-sampled"),
+        pytest.param(Window(0, 600), None, "add it to sampling.workloads", id="never-sampled"),
         pytest.param(Window(0, 6000), 0.0, "have gaps", id="gaps"),
         pytest.param(
             Window(-3600, 600),

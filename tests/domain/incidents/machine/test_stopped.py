@@ -25,7 +25,7 @@ def stopped(*steps: Any, holds: bool | None = None) -> Story:
     plan = builders.plan(steps=(first, *steps[1:]))
     story = Story().opened().reads(0.95).chooses("grow").planned(PlanResult(outcome="planned", plan=plan)).posted()
     story.presses("approve").settles(impact=AT_THE_GRANT)
-    return story.settles("affected", detail="requests waiting a replica 1.0 → 4.0", impact=NOW)
+    return story.settles("affected", detail="requests waiting per replica 1.0 → 4.0", impact=NOW)
 
 
 def test_it_sends_nothing_and_asks_with_what_rose() -> None:
@@ -33,7 +33,7 @@ def test_it_sends_nothing_and_asks_with_what_rose() -> None:
     question = story.run.open_question
     assert question is not None
     assert "stopped before '5 replicas are Ready'" in question.text
-    assert "requests waiting a replica 1.0 → 4.0" in question.text
+    assert "requests waiting per replica 1.0 → 4.0" in question.text
     assert list(question.choices) == ["go_on", "undo", "hand_over"]
     assert "apply_step" not in story.kinds()
 
@@ -51,7 +51,7 @@ def test_a_person_who_says_go_on_accepts_what_it_costs_now() -> None:
 def test_a_second_stop_is_a_question_of_its_own() -> None:
     story = stopped().chooses("go_on")
     first = story.run.questions
-    story.settles("affected", detail="requests waiting a replica 4.0 → 9.0", impact=Impact(waiting=9.0))
+    story.settles("affected", detail="requests waiting per replica 4.0 → 9.0", impact=Impact(waiting=9.0))
     assert len(story.run.questions) == len(first) + 1
     assert story.chooses("go_on").wanted(ApplyStep).effect_id not in {
         effect.effect_id for effect in story.effects[:-2] if isinstance(effect, ApplyStep)

@@ -163,7 +163,7 @@ def halfway() -> Story:
 
 def affected() -> Story:
     story = stopped().chooses("go_on")
-    story.settles("affected", detail="requests waiting a replica 4.0 → 9.0", impact=Impact(waiting=9.0))
+    story.settles("affected", detail="requests waiting per replica 4.0 → 9.0", impact=Impact(waiting=9.0))
     return story.chooses("hand_over")
 
 
