@@ -19,16 +19,12 @@ from bot.domain.signals.window import NEEDED_SHARE, Window
 SLOT_SECONDS = 300.0
 DAY_SECONDS = 24 * 3600.0
 
-
-def load_specs(over: str) -> dict[str, SampledSpec]:
-    """The signals of load: requests per second, and the length of finished ones."""
-    return {
-        "arrivals": MetricSignal(metric="arrivals", over=over, take="rate", across="sum"),
-        "prompt": MeanSignal(mean="request_prompt_tokens", over=over),
-        "output": MeanSignal(mean="request_generation_tokens", over=over),
-    }
-
-
+LOAD: Mapping[str, SampledSpec] = {
+    "arrivals": MetricSignal(metric="arrivals", take="rate", across="sum"),
+    "prompt": MeanSignal(mean="request_prompt_tokens"),
+    "output": MeanSignal(mean="request_generation_tokens"),
+}
+"""The signals of load: requests per second, and the length of finished ones."""
 _FINISHED = MetricSignal(metric="request_success", take="increase", across="sum")
 
 
@@ -52,7 +48,7 @@ def last_slot(now: float) -> Window:
 
 def load_point(scrapes: Sequence[Scrape], slot: Window) -> LoadPoint | None:
     """Returns None if the arrivals of the slot are unknown."""
-    specs = load_specs("5m") | {"finished": _FINISHED}
+    specs = {**LOAD, "finished": _FINISHED}
     read = {name: read_window(name, spec, scrapes, window=slot, picked={}).value for name, spec in specs.items()}
     known = {name: value for name, value in read.items() if isinstance(value, float)}
     return LoadPoint(start=slot.start, **known) if "arrivals" in known else None
@@ -69,15 +65,13 @@ def load_of(
     covered = sum(share for _, share in shares)
     if covered < NEEDED_SHARE * window.seconds:
         reason = _missing(window, since, ago)
-        return {name: unknown(name, reason, at=window.end) for name in load_specs("5m")}
+        return {name: unknown(name, reason, at=window.end) for name in LOAD}
     arrivals = sum(point.arrivals * share for point, share in shares) / covered
     readings = {"arrivals": Reading(name="arrivals", value=arrivals, at=window.end)}
     for name in ("prompt", "output"):
         lengths = [(getattr(point, name), point.finished * share) for point, share in shares]
         readings[name] = _mean(name, [(length, weight) for length, weight in lengths if length is not None], window)
-    return {
-        name: reading.model_copy(update={"unit": unit_of(load_specs("5m")[name])}) for name, reading in readings.items()
-    }
+    return {name: reading.model_copy(update={"unit": unit_of(LOAD[name])}) for name, reading in readings.items()}
 
 
 def _mean(name: str, weighed: Sequence[tuple[float, float]], window: Window) -> Reading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.domain.signals.load_log import load_of, load_specs
+from bot.domain.signals.load_log import LOAD, load_of
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import Window
 from bot.flow.ports.readings import LoadLog, ProbeRequest
@@ -37,15 +37,14 @@ class ReadTraffic(Sampled):
     loads: LoadLog | None = None
 
     async def __call__(self, request: ProbeRequest) -> Reading:
-        specs = load_specs(str(request.spec.parameters.get("over", OVER)))
         if isinstance(span := seconds_asked_for(request, "over", OVER), str):
             return no_answer(request, span, source=self.history.source)
         if isinstance(ago := seconds_asked_for(request, "ago", AGO), str):
             return no_answer(request, ago, source=self.history.source)
         now = self.now()
-        today = await self.read(request, specs, Window(now - span, now))
+        today = await self.read(request, LOAD, Window(now - span, now))
         then = Window(now - span - ago, now - ago)
-        kept, sampled = await self._kept(request, then, ago), await self.read(request, specs, then)
+        kept, sampled = await self._kept(request, then, ago), await self.read(request, LOAD, then)
         # Samples are finer, and mostly do not reach that far; then the reason comes from the bot's own day.
         yesterday = sampled if not sampled["arrivals"].unknown else kept or sampled
         return self._reading(request, today, yesterday, span)
