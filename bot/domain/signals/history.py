@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import lt
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from bot.domain.kernel.references import pick_in
 from bot.domain.signals.metric import on_pages, value_of
-from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.window import STALE_SECONDS, Point, Window, counted_seconds, increase, short
 
+HistogramPart = Literal["sum", "count"]
 COUNTERS = tuple(sorted(on_pages("counter")))
 
 Reader = Callable[[Scrape, str], float | None]
@@ -173,3 +174,11 @@ def rise(
 
 def reader_of(metric: str) -> Reader:
     return lambda scrape, rank: value_of(scrape, rank, metric)
+
+
+def histogram_reader(histogram: str, part: HistogramPart) -> Reader:
+    return lambda scrape, rank: part_of(scrape.histograms.get(rank, {}).get(histogram), part)
+
+
+def part_of(found: Histogram | None, part: HistogramPart) -> float | None:
+    return None if found is None else found.sum if part == "sum" else found.count

@@ -20,6 +20,7 @@ from bot.domain.signals.history import (
     Missing,
     Reader,
     gather,
+    histogram_reader,
     lives_of,
     measured,
     nobody,
@@ -409,14 +410,7 @@ def _means(pairs: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def _mean_pairs(history: History, metric: str) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
-    def total(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(metric)
-        return None if found is None else found.sum
-
-    def count(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(metric)
-        return None if found is None else found.count
-
+    total, count = histogram_reader(metric, "sum"), histogram_reader(metric, "count")
     return _pairs(history, (metric, total), (metric, count))
 
 
@@ -472,11 +466,7 @@ def _share_above(name: str, spec: ShareSignal, history: History) -> Reading:
 
 def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """Returns for each replica how much its cumulative counts rose in the window, all its ranks together."""
-
-    def count(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(histogram)
-        return None if found is None else found.count
-
+    count = histogram_reader(histogram, "count")
     risen, missing = measured(
         history, histogram, count, lambda scrapes, rank: bucket_rises(scrapes, rank, histogram, history.window)
     )
@@ -485,11 +475,7 @@ def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, floa
 
 def bucket_rises(scrapes: Sequence[Scrape], rank: str, histogram: str, window: Window) -> dict[str, float] | Missing:
     """Returns how much each cumulative count of one rank rose in the window."""
-
-    def count(scrape: Scrape, rank: str) -> float | None:
-        found = scrape.histograms.get(rank, {}).get(histogram)
-        return None if found is None else found.count
-
+    count = histogram_reader(histogram, "count")
     lives = lives_of(scrapes, rank)
     risen = rise(scrapes, rank, window, count, lives=lives)
     if isinstance(risen, Missing):

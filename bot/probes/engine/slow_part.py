@@ -7,9 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bot.domain.signals.history import History, Missing, Reader, gather, lives_of, ranks_with, rise
+from bot.domain.signals.history import (
+    HistogramPart,
+    History,
+    Missing,
+    Reader,
+    gather,
+    histogram_reader,
+    lives_of,
+    part_of,
+    ranks_with,
+    rise,
+)
 from bot.domain.signals.sampling import MeanRequest, median_request
-from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Histogram, Scrape
+from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.window import NEEDED_SECONDS, Window, short
 from bot.flow.ports.readings import ProbeRequest
@@ -20,7 +31,7 @@ from bot.probes.engine.sampled import Sampled
 WINDOW = "5m"
 LEAST_FINISHED = 10
 """A mean of fewer requests says little."""
-PARTS = ("sum", "count")
+PARTS: tuple[HistogramPart, ...] = ("sum", "count")
 _Sums = tuple[float, float]
 """Of a histogram: how much its sum and its count rose."""
 
@@ -96,10 +107,13 @@ def _ranks(history: History) -> list[_Part]:
     """Only of replicas with several: a single rank is the replica itself."""
     found = []
     for replica, scrapes in history.scrapes.items():
-        ranks = ranks_with(scrapes, _of_rank(WHOLE, "count"))
+        ranks = ranks_with(scrapes, histogram_reader(WHOLE, "count"))
         for rank in ranks if len(ranks) > 1 else ():
             lives = lives_of(scrapes, rank)
-            risen = {metric: _risen(scrapes, rank, history, partial(_of_rank, metric), lives) for metric in OF_REQUESTS}
+            risen = {
+                metric: _risen(scrapes, rank, history, partial(histogram_reader, metric), lives)
+                for metric in OF_REQUESTS
+            }
             found += _part("rank", rank, replica, risen)
     return found
 
@@ -116,7 +130,11 @@ def _models(history: History) -> list[_Part]:
 
 
 def _risen(
-    scrapes: Sequence[Scrape], key: str, history: History, reader: Callable[[str], Reader], lives: Sequence[int]
+    scrapes: Sequence[Scrape],
+    key: str,
+    history: History,
+    reader: Callable[[HistogramPart], Reader],
+    lives: Sequence[int],
 ) -> _Sums:
     """How much sum and count rose; nothing where that is not known."""
     if reader("count")(scrapes[-1], key) is None:
@@ -133,16 +151,8 @@ def _part(kind: str, name: str, replica: str, risen: Mapping[str, _Sums]) -> lis
     return [_Part(kind, name, replica, MeanRequest(*means) if len(means) == len(OF_REQUESTS) else None)]
 
 
-def _of_rank(metric: str, part: str) -> Reader:
-    return lambda scrape, rank: _value(scrape.histograms.get(rank, {}).get(metric), part)
-
-
-def _of_model(metric: str, part: str) -> Reader:
-    return lambda scrape, model: _value(scrape.by_model.get(model, {}).get(metric), part)
-
-
-def _value(found: Histogram | None, part: str) -> float | None:
-    return None if found is None else found.sum if part == "sum" else found.count
+def _of_model(metric: str, part: HistogramPart) -> Reader:
+    return lambda scrape, model: part_of(scrape.by_model.get(model, {}).get(metric), part)
 
 
 PROBE = Probe(
