@@ -5,9 +5,9 @@ A part that could not be read is absent and has its reason; it is never false an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bot.domain.cluster.objects import dig, is_going_away
 from bot.domain.cluster.rotation import pods_of_canary, pods_of_workload
@@ -20,6 +20,7 @@ from bot.flow.ports.readings import ProbeRequest
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+T = TypeVar("T")
 KUBERNETES = "Kubernetes"
 NOT_THERE = "the workload is not there"
 
@@ -92,6 +93,12 @@ def text_asked_for(request: ProbeRequest, parameter: str) -> str:
     given = str(request.spec.parameters.get(parameter, ""))
     setting = setting_in(given)
     return given if setting is None else str(request.context.settings.get(setting, ""))
+
+
+def agreed(values: Iterable[T]) -> T | None:
+    """The value that all of these are; None if they differ, or if there are none."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
 
 
 def staying(pods: Sequence[Obj]) -> Sequence[Obj]:

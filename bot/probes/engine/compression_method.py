@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import BotError, ClusterError
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports.readings import History, PodLogs, ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import agreed, answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.compression import Compression, Kind, compression_of, evidence_of
 from bot.probes.engine.pod_logs import MAX_LOGS, PodsProbe, one_of_each_template
@@ -63,12 +63,11 @@ class ReadCompressionMethod(PodsProbe):
 
 
 def _reading_of(request: ProbeRequest, found: Sequence[Compression]) -> Reading:
-    kinds, offloads = {one.kind for one in found}, {one.offloads for one in found}
     seen = "; ".join(dict.fromkeys(sign for one in found for sign in one.seen))
     why = "; ".join(dict.fromkeys(one.missing for one in found if one.missing))
     parts = CompressionMethod(
-        kind=kinds.pop() if len(kinds) == 1 else None,
-        offloads=offloads.pop() if len(offloads) == 1 else None,
+        kind=agreed(one.kind for one in found),
+        offloads=agreed(one.offloads for one in found),
         evidence=seen,
     )
     missing = {"kind": why or "the replicas differ", "offloads": why or "the replicas differ"}

@@ -12,7 +12,7 @@ from bot.domain.cluster.objects import dig, name_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import DURATION, Reading
 from bot.flow.ports.readings import ProbeRequest
-from bot.probes.answers import answer
+from bot.probes.answers import agreed, answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import FlagsInEffect, flags_in_effect
 from bot.probes.engine.log_lines import StartLines, start_lines
@@ -46,7 +46,7 @@ class ReadEngineFlags(PodsProbe):
             )
             for pod, log in zip(pods, logs, strict=True)
         ]
-        known: dict[str, Any] = {name: _agreed(found, name) for name in PROBE.kinds}
+        known: dict[str, Any] = {name: agreed(getattr(flags, name) for flags in found) for name in PROBE.kinds}
         missing = {name: _why_not(found, name) for name, value in known.items() if value is None}
         detail = ", ".join(
             f"{name.replace('_', ' ')} {_shown(v)} ({_from(found[0], name)})"
@@ -54,12 +54,6 @@ class ReadEngineFlags(PodsProbe):
             if v is not None
         )
         return answer(request, EngineFlags(**known), missing=missing, detail=detail, source=SOURCE)
-
-
-def _agreed(found: Sequence[FlagsInEffect], part: str) -> Part | None:
-    values = {getattr(flags, part) for flags in found}
-    value: Part | None = values.pop() if len(values) == 1 else None
-    return value
 
 
 def _why_not(found: Sequence[FlagsInEffect], part: str) -> str:

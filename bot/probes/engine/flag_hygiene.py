@@ -26,7 +26,7 @@ from bot.domain.flags.flag_rules import (
 from bot.domain.flags.flags_in_spec import FlagEdit, FlagsInSpec, engine_container, flags_of_template
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
-from bot.probes.answers import answer, no_answer
+from bot.probes.answers import agreed, answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import version_of_tag
 from bot.probes.engine.log_lines import start_lines
@@ -77,25 +77,20 @@ class ReadFlagHygiene(PodsProbe):
             return no_answer(request, f"its flags cannot be read: {unread}", source=SOURCE)
         read = [one for one in found if not isinstance(one, str)]
         findings = {kind: list(dict.fromkeys(text for one in read for text in one[kind])) for kind in FINDINGS}
-        texts = {kind: "; ".join(found) for kind, found in findings.items()}
-        on = {_is_expandable(pod, snapshot.config_maps) for pod in pods}
-        settings = {_with_expandable(pod, snapshot.config_maps) for pod in pods}
-        gpus = {float(sum(accelerators_of(pod).values())) for pod in pods}
+        texts = {kind: "; ".join(each) for kind, each in findings.items()}
         parts = FlagHygiene(
             **texts,
             count=float(sum(map(len, findings.values()))),
-            expandable=on.pop() if len(on) == 1 else None,
+            expandable=agreed(_is_expandable(pod, snapshot.config_maps) for pod in pods),
             expandable_fits=all(_expandable_fits(flags_of_template(p, config_maps=snapshot.config_maps)) for p in pods),
-            expandable_settings=settings.pop() if len(settings) == 1 else None,
-            gpus_per_replica=gpus.pop() if len(gpus) == 1 else None,
+            expandable_settings=agreed(_with_expandable(pod, snapshot.config_maps) for pod in pods),
+            gpus_per_replica=agreed(float(sum(accelerators_of(pod).values())) for pod in pods),
         )
         detail = "; ".join(f"{kind}: {text}" for kind, text in texts.items() if text)
         return answer(request, parts, detail=detail[:2000] or "nothing to say against its flags", source=SOURCE)
 
 
-def hygiene_of(
-    pod: Obj, version: str | None, config_maps: Mapping[str, Obj] | None = None
-) -> dict[str, list[str]] | str:
+def hygiene_of(pod: Obj, version: str | None, config_maps: Mapping[str, Obj]) -> dict[str, list[str]] | str:
     """Findings by kind, or why the command line cannot be read."""
     flags = flags_of_template(pod, config_maps=config_maps)
     if flags.unparsable:
@@ -132,7 +127,7 @@ def _ignored_flags(flags: FlagsInSpec, engine: Engine) -> list[str]:
     return found
 
 
-def _ignored_variables(pod: Obj, config_maps: Mapping[str, Obj] | None, engine: Engine) -> list[str]:
+def _ignored_variables(pod: Obj, config_maps: Mapping[str, Obj], engine: Engine) -> list[str]:
     names = _variables(pod, config_maps)
     known = (name for name in names if name in history().variables)
     return [fault for name in known if engine.version and (fault := fault_of_variable(name, engine.version))]
@@ -155,25 +150,25 @@ def _risky_flags(flags: FlagsInSpec) -> list[str]:
     return found
 
 
-def _risky_variables(pod: Obj, config_maps: Mapping[str, Obj] | None) -> list[str]:
+def _risky_variables(pod: Obj, config_maps: Mapping[str, Obj]) -> list[str]:
     variables = _variables(pod, config_maps)
     return [
         f"{name}: {why}" for name, why in RISKY_VARIABLES.items() if (variables.get(name) or "").lower() not in _OFF
     ]
 
 
-def _variables(pod: Obj, config_maps: Mapping[str, Obj] | None) -> dict[str, str | None]:
+def _variables(pod: Obj, config_maps: Mapping[str, Obj]) -> dict[str, str | None]:
     found = engine_container(pod)
     if found is None:
         return {}
-    known = variables_of(found[1], found[0], config_maps or {}).by_name
+    known = variables_of(found[1], found[0], config_maps).by_name
     return {name: variable.text for name, variable in known.items()}
 
 
 # --- the allocator ----------------------------------------------------------------------------------------------------
 
 
-def _is_expandable(pod: Obj, config_maps: Mapping[str, Obj] | None) -> bool:
+def _is_expandable(pod: Obj, config_maps: Mapping[str, Obj]) -> bool:
     variables = _variables(pod, config_maps)
     return any("expandable_segments:true" in (variables.get(name) or "").lower() for name in ALLOCATOR)
 

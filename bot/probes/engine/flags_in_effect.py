@@ -36,9 +36,7 @@ class FlagsInEffect:
     sources: dict[str, str]
 
 
-def flags_in_effect(
-    pod: Obj, node: Obj | None, log: StartLines, config_maps: Mapping[str, Obj] | None = None
-) -> FlagsInEffect:
+def flags_in_effect(pod: Obj, node: Obj | None, log: StartLines, config_maps: Mapping[str, Obj]) -> FlagsInEffect:
     spec = flags_of_template(pod, config_maps=config_maps)
     version = log.version or version_of_tag(spec.image)
     found = _Found(_written(spec, of_file=False), _written(spec, of_file=True), spec.unparsable, log.arguments, {})

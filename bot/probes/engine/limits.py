@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_
 from bot.domain.kernel.quantity import parse_quantity
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import PodLogs, ProbeRequest
-from bot.probes.answers import answer, no_answer, pods_asked_for, unreadable
+from bot.probes.answers import agreed, answer, no_answer, pods_asked_for, unreadable
 from bot.probes.declaration import Probe
 from bot.probes.engine.flags_in_effect import version_of_tag
 from bot.probes.engine.log_lines import StartLines, start_lines
@@ -120,7 +120,7 @@ class ReadLimits:
             )
             for pod, log in zip(pods, logs, strict=True)
         ]
-        parts = _agreed(found)
+        parts = Limits(**{name: agreed(getattr(one, name) for one in found) for name in PROBE.kinds})
         reason = "neither flags nor start log say it, or the replicas differ"
         missing = dict.fromkeys(PROBE.kinds, reason)
         detail = f"no limit of {parts.missing}" if parts.missing else ""
@@ -133,12 +133,6 @@ def _swap(live: Live) -> float | None:
         return None
     written = live.number("swap-space") if live.is_v0 else 0.0
     return V0_SWAP if written is None else written
-
-
-def _agreed(found: Sequence[Limits]) -> Limits:
-    """None if the replicas differ."""
-    values = {name: {getattr(one, name) for one in found} for name in PROBE.kinds}
-    return Limits(**{name: next(iter(own)) if len(own) == 1 else None for name, own in values.items()})
 
 
 def limits_of(live: Live, pod: Obj) -> Limits:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.signal import Reading
 from bot.flow.ports.readings import ProbeRequest
-from bot.probes.answers import answer, no_answer
+from bot.probes.answers import agreed, answer, no_answer
 from bot.probes.declaration import Probe
 from bot.probes.engine.log_lines import last_words, start_lines
 from bot.probes.engine.pod_logs import BEFORE_SECONDS, MAX_LOGS, SOURCE, PodsProbe, each_log_of, one_of_each_template
@@ -35,22 +35,17 @@ class ReadStartupLog(PodsProbe):
         if not found:
             return no_answer(request, "no log of any of its pods can be read", source=SOURCE)
         started = [start_lines(log) for log in found]
-        worst = next((end for log in found if (end := last_words(log)).why != "none"), None)
+        failed = next((end for log in found if (end := last_words(log)).why != "none"), None)
         tokens = [start.kv_tokens for start in started if start.kv_tokens is not None]
         parts = StartupLog(
-            oom_class=worst.why if worst else None if unread else "none",
+            oom_class=failed.why if failed else None if unread else "none",
             kv_tokens=min(tokens, default=None),
-            version=_same(start.version for start in started),
-            backend=_same(start.backend for start in started),
+            version=agreed(start.version for start in started if start.version is not None),
+            backend=agreed(start.backend for start in started if start.backend is not None),
         )
         missing = dict.fromkeys(PROBE.kinds, "its line is not in the log (any more), or the replicas differ")
         missing["oom_class"] = f"{unread} of the logs cannot be read"
-        return answer(request, parts, missing=missing, detail=worst.line if worst else "", source=SOURCE)
-
-
-def _same(values: Iterable[str | None]) -> str | None:
-    found = {value for value in values if value is not None}
-    return found.pop() if len(found) == 1 else None
+        return answer(request, parts, missing=missing, detail=failed.line if failed else "", source=SOURCE)
 
 
 PROBE = Probe(
