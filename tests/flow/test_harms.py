@@ -346,7 +346,7 @@ def test_4_streams_that_would_be_cut_are_counted_on_the_request_which_two_people
     seen = snapshot(workload=deployment(NO_DRAIN), services=SAME_SELECTOR, load=running)
     plan = planned("replace_replica", {"replica": "llm-2"}, seen)
     assert says in weighed(plan, "drain")
-    assert (plan.risk, TWO_PEOPLE.policy(plan.risk).needed) == ("high", 2)
+    assert (plan.risk, TWO_PEOPLE.policy(plan.risk, kind=plan.verb).needed) == ("high", 2)
 
 
 @pytest.mark.fast
@@ -779,7 +779,7 @@ def test_8_other_peoples_pods_move_only_with_the_platform_team() -> None:
     assert "Job batch/train" in weighed(moved, "others_pods")
     (one,) = rules.model_copy(update={"four_eyes": ()}).policy(moved.risk, moved.approved_by, kind="drain_node").demands
     assert one.team == "approvers or platform or serving"
-    asks = rules.policy(moved.risk, moved.approved_by)
+    asks = rules.policy(moved.risk, moved.approved_by, kind=moved.verb)
     assert [(demand.team, demand.users) for demand in asks.demands] == [("platform", ("pia",)), ("serving", ("sam",))]
 
 

@@ -54,7 +54,7 @@ class ApprovalRules(BaseModel):
         floors += [self.risk_floors[name] for name in (kind, verb) if name in self.risk_floors]
         return highest(*floors, *written)
 
-    def policy(self, risk: Risk, teams: Iterable[str] = (), *, kind: str = "", critical: bool = False) -> Policy:
+    def policy(self, risk: Risk, teams: Iterable[str] = (), *, kind: str, critical: bool = False) -> Policy:
         """Returns who decides about a kind of this risk, with at least one person each of `teams`, if there are any."""
         level = {"low": self.low, "medium": self.medium, "high": self.high}[risk]
         asked = self.kinds.get(kind, Asked())

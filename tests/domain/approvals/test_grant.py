@@ -198,9 +198,9 @@ def test_a_policy_without_demands_lets_nobody() -> None:
 def test_teams_never_lower_the_number_of_people_that_a_risk_needs() -> None:
     level = builders.policy(needed=3)
     rules = ApprovalRules(low=level, medium=level, high=level, teams={"platform": PLATFORM, "serving": SERVING})
-    assert rules.policy("low") == level
+    assert rules.policy("low", kind="scale") == level
     rules = rules.model_copy(update={"four_eyes": ("all",)})
-    policy = rules.policy("high", ("platform", "serving"))
+    policy = rules.policy("high", ("platform", "serving"), kind="scale")
     assert policy.needed == 3
     assert policy.demands == (PLATFORM, SERVING, Demand(users=("ana", "ben")))
 
