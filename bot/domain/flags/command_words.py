@@ -124,13 +124,13 @@ def behind_engine_name(texts: Sequence[str]) -> int | None:
     return None
 
 
-def list_words(place: Place, elements: Sequence[str], variables: Variables, *, start: int = 0) -> list[Word]:
-    """Returns one word for each element from `start` on, whatever a reference in it expands to."""
+def list_words(place: Place, elements: Sequence[str], variables: Variables) -> list[Word]:
+    """Returns one word for each element, whatever a reference in it expands to."""
     words = []
-    for index in range(start, len(elements)):
-        only = _ONLY_A_REFERENCE.fullmatch(elements[index])
+    for index, element in enumerate(elements):
+        only = _ONLY_A_REFERENCE.fullmatch(element)
         spot = Spot(place, index, index + 1)
-        words.append(Word(variables.expanded(elements[index]), spot, variable=only[1] if only else ""))
+        words.append(Word(variables.expanded(element), spot, variable=only[1] if only else ""))
     return words
 
 
