@@ -28,7 +28,9 @@ def impact(ttft: float | None, waiting: float | None) -> Impact:
         pytest.param(impact(0.3, 0.0), impact(0.6, 2.1), "TTFT p99 0.30 s → 0.60 s, requests waiting", id="both"),
         pytest.param(impact(None, None), impact(9.0, 90.0), "", id="nothing known of before"),
         pytest.param(impact(1.0, 4.0), impact(None, None), "", id="nothing known of now"),
-        pytest.param(impact(None, 4.0), impact(9.0, 9.0), "requests waiting per replica 4.0 → 9.0", id="one of the two"),
+        pytest.param(
+            impact(None, 4.0), impact(9.0, 9.0), "requests waiting per replica 4.0 → 9.0", id="one of the two"
+        ),
     ],
 )
 def test_a_rise_beyond_its_factor_is_described_with_both_values(before: Impact, now: Impact, text: str) -> None:
