@@ -229,7 +229,7 @@ def test_settings_of_a_case_count_for_it_alone(tmp_path: Path) -> None:
         ("at: {look: {waitin: 1}}\n  expect: {ends: fixed}", "4:15: unknown signal 'waitin'"),
         ("at: {look: {node: {falt: true}}}\n  expect: {ends: fixed}", "unknown part of 'gpu_health' 'falt'"),
         ("changes: {grow: dne}\n  expect: {ends: fixed}", "'dne' is nothing that can happen in 'grow'"),
-        ("watches: {grow: held}\n  expect: {ends: fixed}", "'grow' is no watch, it is a change"),
+        ("watches: {grow: held}\n  expect: {ends: fixed}", "'grow' is not a watch, it is a change"),
         ("expect: {notes: {lok: it waits}}", "unknown state 'lok'. Did you mean 'look'?"),
         ("expect: {}", "4:3: this expects nothing"),
         ("expect: {path: [...]}", "4:3: this expects nothing"),

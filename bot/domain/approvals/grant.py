@@ -182,7 +182,7 @@ class Request(BaseModel):
     """The kind of change, which decided the policy."""
     policy: Policy
     option: str = ""
-    """What its recommendation calls it; empty for a change that is no option."""
+    """What its recommendation calls it; empty for a change that is not an option."""
     why: str
     runbook: Runbook | None = None
     """The step of the runbook that the change is."""

@@ -21,7 +21,7 @@ ALL = "all"
 
 
 def targets_of(text: str) -> tuple[str, ...]:
-    """Reads the targets that a person names: one pattern, or `all`. Raises `ValueError` if it is no target."""
+    """Reads the targets that a person names: one pattern, or `all`. Raises `ValueError` if it is not a target."""
     if text.lower() in (ALL, "*"):
         return ()
     if not re.fullmatch(PATTERN, text):

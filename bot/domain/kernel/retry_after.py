@@ -6,7 +6,7 @@ import math
 
 
 def retry_after(header: str, *, otherwise: float, at_most: float) -> float:
-    """The seconds of a `Retry-After`; `otherwise` without one, and for one that is no number."""
+    """The seconds of a `Retry-After`; `otherwise` without one, and for one that is not a number."""
     try:
         wanted = float(header)
     except ValueError:

@@ -20,7 +20,7 @@ WORDS = {"ttft_target": "first token", "tpot_target": "tokens", "objective": "ob
 
 
 def with_slo(playbook: CompiledPlaybook, target: Target, labels: Mapping[str, str]) -> CompiledPlaybook:
-    """Returns the playbook with the targets of this workload. A text that is no valid target is ignored, and named."""
+    """Returns the playbook with the targets of this workload. An invalid target is ignored, and named."""
     if SOURCE not in playbook.settings:
         return playbook
     found: dict[str, Value] = {}

@@ -57,7 +57,7 @@ class Chart(_Fact):
 
 
 def chart_of(entries: Sequence[Chained], read_since: Sequence[Series] = ()) -> Chart | None:
-    """None where nothing holds a line: a single reading is no picture.
+    """None if there is no line: a single reading does not make a picture.
 
     `read_since`: lines that were read for this picture, newer than any on the timeline.
     """

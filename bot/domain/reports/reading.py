@@ -262,7 +262,7 @@ def _grants(entry: Entry) -> bool:
 
 
 def _is_act(entry: Entry) -> bool:
-    """A pinned message has its own time and author: that it was written is no act in this incident."""
+    """A pinned message has its own time and author: writing it was not an act in this incident."""
     return bool(entry.who) and "pinned_by" not in entry.data and (entry.kind in ACTS or _approves(entry))
 
 
@@ -373,7 +373,7 @@ def _compared(entries: Sequence[Entry]) -> Iterator[Compared]:
 
 
 def readings_of(entry: Entry) -> dict[str, Reading]:
-    """The readings that an entry holds; what is no reading any more is left out."""
+    """The readings that an entry holds; invalid readings are left out."""
     found: dict[str, Reading] = {}
     for name, raw in entry.data.items():
         try:

@@ -126,7 +126,7 @@ def sampled_seconds(points: Sequence[Point], window: Window) -> float:
 def coarse(seconds: float) -> float:
     """Returns how far apart the samples of so long a window may be; 0: all are needed.
 
-    For a mean, a rise, or a quantile that is no peak.
+    For a mean, a rise, or a quantile that is not a peak.
     """
     step = min(seconds / FEWEST_POINTS, COARSEST_SECONDS)
     return step if step >= STALE_SECONDS else 0.0

@@ -172,7 +172,7 @@ def _arguments(log: str) -> dict[str, object] | None:
 def last_words(log: str) -> LastWords:
     """Why the engine of this log ended, by the most exact line in it; `none` if no line shows that it ended.
 
-    What users ask, and what the engine answers, is no evidence and is not kept.
+    What users ask, and what the engine answers, is not evidence and is not kept.
     """
     log = _REQUEST.sub(r"\1", plain(log))
     # As long as the log, so that a place in one is a place in the other.

@@ -90,7 +90,7 @@ def _was_oom(crashed: Sequence[Ended], words: Sequence[LastWords | str]) -> bool
 
 
 def _last_reason(end: Ended, word: LastWords | str | None) -> str:
-    """`word`: its own last words, or why its log cannot be read; None if it is no crash."""
+    """`word`: its own last words, or why its log cannot be read; None if it is not a crash."""
     plain = f"{end.reason} (exit {end.exit_code}) of {name_of(end.pod)}"
     if not isinstance(word, LastWords) or word.why == "none":
         return plain

@@ -75,7 +75,7 @@ _NAMES = {
     AMD_ACTIVITY: "compute",
 }
 """Our names. AMD's other values keep theirs. Memory is in MiB, and AMD's exporter gives no free memory. GPU_UTIL shows
-only that some kernel ran, so it is no measure of compute."""
+only that some kernel ran, so it does not measure compute."""
 _LOAD = frozenset({"free", "used", "total", "compute"})
 _COUNTS = {
     "DCGM_EXP_XID_ERRORS_COUNT": ("counted", "xid"),

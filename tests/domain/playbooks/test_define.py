@@ -89,7 +89,7 @@ def test_a_fragment_does_not_see_it() -> None:
         ),
         pytest.param(
             "{crowded: usage «>, thrashes: crowded}",
-            "the expression ends too early. Close each bracket, and write what stands behind the last sign.",
+            "the expression ends too early. Close each bracket, and write what follows the last sign.",
             id="syntax",
         ),
         pytest.param("{crowded: usage > 0.9«), thrashes: crowded}", "')' does not fit here", id="a-bracket-of-the-use"),

@@ -17,7 +17,7 @@ from bot.domain.signals.signal import Kind, Value
 pytestmark = pytest.mark.fast
 
 ONE_KIND = "Both sides must be of one kind; a number has no quotes."
-TOO_EARLY = "Close each bracket, and write what stands behind the last sign."
+TOO_EARLY = "Close each bracket, and write what follows the last sign."
 SCOPE: Scope = {
     "kv_usage": "number",
     "thrash": "number",

@@ -246,7 +246,7 @@ def _known_method(method: str, start: int) -> None:
 
 
 def _refuse_what_never_works(tokens: Sequence[_Token]) -> None:
-    """Each would be unknown in every incident: a division by 0, and a pattern that is no regular expression."""
+    """Each would be unknown in every incident: a division by 0, and an invalid regular expression."""
     for index, token in enumerate(tokens[:-1]):
         following = tokens[index + 1]
         if token.text in ("/", "%") and following.kind in ("whole", "float") and float(following.text) == 0:
@@ -383,9 +383,9 @@ def _in_our_words(message: str) -> tuple[str, str]:
     if message.startswith("Syntax error"):
         word = re.search(r"'((?:[^'\\]|\\.)*)'", message)
         if "'<EOF>'" in message or word is None:
-            return "the expression ends too early", "Close each bracket, and write what stands behind the last sign."
+            return "the expression ends too early", "Close each bracket, and write what follows the last sign."
         is_bracket = word.group(1) in ("(", ")", "[", "]")
-        hint = "Open and close each bracket." if is_bracket else "A sign stands between two values: a > 3 && b < 0.5."
+        hint = "Open and close each bracket." if is_bracket else "Write a sign between two values: a > 3 && b < 0.5."
         return f"'{word.group(1)}' does not fit here", hint
     # The names were looked up before, so that it is a function, called with too few or too many values.
     undeclared = re.match(r"undeclared reference to '(\w+)'", message)

@@ -241,7 +241,7 @@ class _Spreading:
         if final in self.states:
             self.mistakes.append(Mistake(at, f"there is a state '{final}' already", "Rename one.", at_key=True))
             return
-        # A title is no template.
+        # A title is not a template.
         title = state.get("title", "") if "${" in option["label"] else option["label"]
         change: dict[str, Any] = {"title": title} if title else {}
         self.keys["states", final] = self.keys.get(at, Position(1, 1))

@@ -32,7 +32,7 @@ def rows_of_fragments(compiled: CompiledPlaybook) -> dict[str, str]:
 
     states = {state: own_name(state, at) for state, at in _states(compiled).items()}
     includes = {state: state.removesuffix(f"_{own}") for state, own in states.items() if own}
-    # A fragment that another one includes is part of its row: it is no state of the playbook's own file.
+    # A fragment that another one includes is part of its row: it is not a state of the playbook's own file.
     own = [include for include in dict.fromkeys(includes.values()) if include in states]
     return {state: owner_of(include, own) for state, include in includes.items()}
 

@@ -252,7 +252,7 @@ def check_circumstances(at: Path, case: Circumstances, playbook: CompiledPlayboo
             yield from _all_known((*at, key), [state], playbook.playbook.states, "state")
             if state in playbook.playbook.states:
                 if kind and playbook.kind(state) != kind:
-                    yield Mistake(path, f"'{state}' is no {kind}, it is a {playbook.kind(state)}", at_key=True)
+                    yield Mistake(path, f"'{state}' is not a {kind}, it is a {playbook.kind(state)}", at_key=True)
                 else:
                     yield from _outcomes(path, key, state, what if isinstance(what, tuple) else (what,), playbook)
 
