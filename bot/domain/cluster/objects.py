@@ -193,10 +193,13 @@ def holds(term: Obj, labels: Mapping[str, str]) -> bool:
             return present is not None
         case "DoesNotExist":
             return present is None
-        case "Gt":
-            return present is not None and float(present) > float(values[0])
-        case "Lt":
-            return present is not None and float(present) < float(values[0])
+        case "Gt" | "Lt":
+            try:
+                found, limit = int(present or ""), int(values[0])
+            except ValueError:
+                # The scheduler compares whole numbers; any other label does not match.
+                return False
+            return found > limit if term["operator"] == "Gt" else found < limit
     return False
 
 

@@ -84,3 +84,23 @@ def test_a_plan_works_out_the_room_of_one_snapshot_once() -> None:
     assert capacity_for(seen, copy.deepcopy(wanted)) is first
     assert fits(capacity_for(seen, asking({"nvidia.com/gpu": "1"}))) == 4
     assert fits(capacity_for(replace(seen, nodes=()), wanted)) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "replicas"),
+    [
+        pytest.param("40960", 1, id="above"),
+        pytest.param("24564", 0, id="below"),
+        pytest.param("unknown", 0, id="not-a-number-matches-nothing"),
+    ],
+)
+def test_a_node_whose_label_has_to_be_above_a_number_is_compared_as_the_scheduler_does(
+    value: str, replicas: int
+) -> None:
+    term = {"matchExpressions": [{"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": ["30000"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    workload: Obj = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": asking(GPUS)}}
+    workload["spec"]["template"]["spec"]["affinity"] = affinity
+    there = node("n1", "a")
+    there["metadata"]["labels"]["nvidia.com/gpu.memory"] = value
+    assert fits(capacity_of(ClusterSnapshot(at=0.0, workload=workload, nodes=(there,)))) == replicas
