@@ -153,7 +153,7 @@ async def test_a_cluster_without_exporters_has_no_heat_to_report() -> None:
 async def test_how_fast_it_rises_is_known_once_it_was_watched() -> None:
     store, cluster = FakeSampleStore(), Cluster({"n1": gpu(0, "llm-a", GPU_TEMP=88.0)})
     reading = await ask(cluster, store=store)
-    assert reading.unknown_parts["rising"] == "temperatures were not watched for 30 s yet"
+    assert reading.unknown_parts["rising"] == "temperatures have been watched for less than 30 s"
     cluster.pages["n1"] = gpu(0, "llm-a", GPU_TEMP=90.0)
     assert (await ask(cluster, store=store, at=NOW + 60)).fields["rising"] == pytest.approx(2.0)
 

@@ -114,7 +114,7 @@ def has_flag(version: str, flag: str) -> bool:
     if life is None or not life.first or release(at) < release(life.first):
         raise ValueError(f"nothing is known of {flag} in vLLM {at}")
     if release(at) > release(life.last or history().newest_release):
-        raise ValueError(f"nobody looked whether vLLM {at} still has {flag}")
+        raise ValueError(f"whether vLLM {at} still has {flag} was not checked")
     return True
 
 

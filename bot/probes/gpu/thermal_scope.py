@@ -117,7 +117,7 @@ class ReadThermalScope:
         return _reading_of(request, snapshot, nodes, rising)
 
     async def _rising(self, nodes: Iterable[_Node], request: ProbeRequest) -> float | str:
-        """Degrees a minute of the GPU that rises fastest, or why it is unknown."""
+        """Degrees per minute of the GPU that rises fastest, or why it is unknown."""
         slopes = list[float]()
         for node in nodes:
             celsius = {heat.gpu.index: {"celsius": heat.celsius} for heat in node.heats if heat.celsius is not None}
@@ -127,7 +127,7 @@ class ReadThermalScope:
                 points = [Point(one.at, one.ranks[gpu]["celsius"]) for one in readings if gpu in one.ranks]
                 if points[-1].at - points[0].at >= SLOPE_NEEDS_SECONDS:
                     slopes.append(60 * slope(points))
-        return max(slopes) if slopes else f"temperatures were not watched for {short(SLOPE_NEEDS_SECONDS)} yet"
+        return max(slopes) if slopes else f"temperatures have been watched for less than {short(SLOPE_NEEDS_SECONDS)}"
 
 
 def heat_of(gpu: Gpu, fastest: float) -> Heat:
@@ -231,7 +231,7 @@ def _scope(hot: Sequence[_Node], unsure: Sequence[_Node]) -> tuple[str | None, s
     most = scope_of([(node.zone, node.rack) for node in (*hot, *unsure)], brakes)
     if least == most:
         return least, ""
-    return None, "; ".join(node.unreadable or f"{node.name}: heat cannot be told" for node in unsure)
+    return None, "; ".join(node.unreadable or f"{node.name}: its heat is not known" for node in unsure)
 
 
 def _places(hot: Sequence[_Node]) -> str:
@@ -242,7 +242,7 @@ def _places(hot: Sequence[_Node]) -> str:
 
 def _detail(hot: Sequence[_Node], unsure: Sequence[_Node], first: _Node) -> str:
     lines = [f"{node.name} {_celsius(node)}{' power brake' if node.brakes else ''}".rstrip() for node in hot]
-    lines += [node.unreadable or f"{node.name}: heat cannot be told" for node in unsure]
+    lines += [node.unreadable or f"{node.name}: its heat is not known" for node in unsure]
     return "; ".join(lines) or f"no hot node; the warmest is {first.name} {_celsius(first)}".rstrip()
 
 

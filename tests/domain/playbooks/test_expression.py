@@ -102,7 +102,7 @@ def test_what_is_missing_only_matters_where_the_answer_depends_on_it(
         pytest.param("worst(by_replica)", {"by_replica": {}}, "no replica could be read", id="worst-of-none"),
         pytest.param("median(by_replica)", {"by_replica": {}}, "no replica could be read", id="median-of-none"),
         pytest.param("count_above(by_replica, 1.0)", {"by_replica": {}}, "no replica could be read", id="count-none"),
-        pytest.param("share(by_replica, 'a')", {"by_replica": {"a": 0.0}}, "nobody has a share", id="share-of-zero"),
+        pytest.param("share(by_replica, 'a')", {"by_replica": {"a": 0.0}}, "there is no share", id="share-of-zero"),
         pytest.param(
             "value_of(by_replica, 'x')", {"by_replica": {"a": 0.0}}, "nothing is known of replica x", id="who"
         ),
@@ -202,7 +202,7 @@ def test_what_an_engine_version_has_is_known(source: str, expected: bool) -> Non
     [
         pytest.param("has_flag('', '--max-num-seqs')", "'' names no release", id="no-version"),
         pytest.param("has_flag('0.31.0', '--max-num-active-seqs')", "nothing is known of", id="between-two-releases"),
-        pytest.param("has_flag('0.77.0', '--watermark')", "nobody looked", id="newer-than-what-was-read"),
+        pytest.param("has_flag('0.77.0', '--watermark')", "was not checked", id="newer-than-what-was-read"),
         pytest.param("has_flag('0.14.0', '--no-such-flag')", "nothing is known of --no-such-flag", id="strange-flag"),
         pytest.param("version_at_least('nightly', '0.12')", "'nightly' names no release", id="strange-version"),
     ],

@@ -55,7 +55,7 @@ def value_of(values: ByReplica, replica: str) -> float:
 def share(values: ByReplica, replica: str) -> float:
     total = sum(_some(values).values())
     if total == 0:
-        raise ValueError("nobody has a share of nothing: the sum over all replicas is 0")
+        raise ValueError("there is no share: the sum over all replicas is 0")
     return value_of(values, replica) / total
 
 

@@ -151,4 +151,4 @@ def _whose(path: Path, of: str, playbook: Playbook) -> Mistakes:
     picks = {f"picked.{pick}" for s in playbook.states.values() if isinstance(s, ReadState) for pick in s.pick}
     if of not in {"target", "canary"} | picks:
         hint = did_you_mean(of, {"target", "canary"} | picks)
-        yield Mistake(path, f"'{of}' is nobody's replicas", hint, missing=Reference("replicas", of))
+        yield Mistake(path, f"'{of}' does not name replicas", hint, missing=Reference("replicas", of))
