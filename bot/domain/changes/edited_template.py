@@ -271,7 +271,7 @@ def _check_result(before: FlagsInSpec, after: FlagsInSpec, done: tuple[FlagEdit,
             raise impossible(f"{edit.flag} cannot be written there so that the engine reads {edit.text}")
     edited = {edit.flag for edit in done}
     moved = {name for name in after.values if after.values[name] != before.values.get(name)}
-    for name in moved - edited:
+    for name in sorted(moved - edited):
         check_flag(name, after.values[name], engine)
     # The same version of the engine already runs with them.
     if version_of_image(before.image) != engine.version and (faults := faults_of_engine(after, engine)):

@@ -329,7 +329,7 @@ def _ineffective(numbers: Numbers, edited: set[str]) -> str:
 
 def _dotted(flags: FlagsInSpec, edited: set[str]) -> str:
     """The engine merges the dotted keys of a flag, and the result replaces a value written as a whole."""
-    for flag in edited & flags.values.keys():
+    for flag in sorted(edited & flags.values.keys()):
         whole = flag.partition(".")[0]
         if flag != whole and whole in flags.values:
             return f"{flag} would replace all of {whole}, which is written as one value: give the whole value"

@@ -92,7 +92,7 @@ def effective_settings(
         values[name] = _value(setting, setting.default, (*path, "default"), report)
         if name in overrides:
             values[name] = _value(setting, overrides[name], path, report)
-    for name in overrides.keys() - declared.keys():
+    for name in sorted(overrides.keys() - declared.keys()):
         report(Mistake(("settings",), f"no setting '{name}' to override", did_you_mean(name, declared), at_key=True))
     return values
 

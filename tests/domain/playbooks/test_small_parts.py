@@ -76,6 +76,11 @@ def test_an_override_that_cannot_be_says_why(override: dict[str, str], what: str
     assert [(mistake.what, mistake.hint) for mistake in mistakes] == [(what, hint)]
 
 
+def test_overrides_of_unknown_settings_are_reported_in_the_same_order_each_time() -> None:
+    _, mistakes = effective(**dict.fromkeys("fbdaec", "1"))
+    assert [mistake.what[len("no setting '")] for mistake in mistakes] == [*"abcdef"]
+
+
 @pytest.mark.parametrize("limit", ["nan", "inf", "-inf"])
 def test_a_limit_is_a_finite_number(limit: str) -> None:
     mistakes: list[Mistake] = []
