@@ -606,10 +606,10 @@ def words_of(spec: SampledSpec, window: Window) -> str:
 def loads_in(scrapes: Sequence[Scrape], window: Window) -> dict[str, ReplicaLoad]:
     """Returns the load of each replica from its newest page, whatever its role; absent if its newest page failed."""
     loads: dict[str, ReplicaLoad] = {}
+    newest = {scrape.replica: scrape for scrape in sorted(scrapes, key=lambda scrape: scrape.at)}
     for role in ("target", "canary"):
         for replica, found in gather(scrapes, of=role, picked={}, window=window).scrapes.items():
-            newest = max((s for s in scrapes if s.replica == replica), key=lambda s: s.at)
-            if newest.error:
+            if newest[replica].error:
                 continue
             arrived, counted = _arrived(found, window)
             loads[replica] = ReplicaLoad(
