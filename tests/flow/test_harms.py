@@ -811,7 +811,11 @@ states:
         ("kv_thrash", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "smaller"),
         ("kv_thrash", "{flag: --max-num-seqs, direction: raise, value: 512}", "pool"),
         ("oom_serving", "{flag: --gpu-memory-utilization, direction: raise, value: 0.95}", "activations"),
-        ("oom_serving", "{flag: --max-num-batched-tokens, direction: raise, value: 16384}", "wrong way|activations"),
+        (
+            "oom_serving",
+            "{flag: --max-num-batched-tokens, direction: raise, value: 16384}",
+            "wrong direction|activations",
+        ),
         ("no_kv_room", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "less|smaller|pool"),
         ("", "{flag: --gpu-memory-utilization, direction: lower, value: 0.8}", "against"),
     ],
@@ -842,7 +846,7 @@ def test_9_a_number_that_turns_out_to_go_the_wrong_way_is_impossible_when_it_is_
     """The playbook was sound; what the engine really runs with makes it wrong."""
     seen = snapshot(workload=deployment(template("--served-model-name=tiny-llama", *flags)))
     refused = declined(verb, {"edits": [edit]}, seen, replace(CONTEXT, against=against))
-    assert (refused.outcome, "wrong way" in refused.reason) == ("impossible", True), refused.reason
+    assert (refused.outcome, "wrong direction" in refused.reason) == ("impossible", True), refused.reason
 
 
 @pytest.mark.fast

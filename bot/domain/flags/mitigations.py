@@ -80,7 +80,7 @@ def refuse_what_harms(moves: Iterable[Move], diagnosis: str) -> None:
             )
         effect = effect_of(move.flag, diagnosis, direction) if diagnosis else None
         if effect is not None and effect.effect == "harms":
-            raise impossible(f"{move.flag} from {move.before} to {move.after} is the wrong way: {effect.why}")
+            raise impossible(f"{move.flag} from {move.before} to {move.after} is the wrong direction: {effect.why}")
 
 
 def number_in(value: FlagValue | None) -> float | None:

@@ -70,7 +70,7 @@ def test_a_plan_looks_at_what_the_flag_really_is(verb: str) -> None:
     seen = snapshot(workload=deployment(template("--max-num-seqs=16")))
     edit = {"flag": "--max-num-seqs", "value": 32, "direction": "lower"}
     assert "is a raise" in declined(verb, {"edits": [edit]}, seen, context).reason
-    assert "wrong way" in declined(verb, {"edits": [edit | {"direction": "raise"}]}, seen, context).reason
+    assert "wrong direction" in declined(verb, {"edits": [edit | {"direction": "raise"}]}, seen, context).reason
     assert planned(verb, {"edits": [edit | {"value": 8}]}, seen, context)
 
 

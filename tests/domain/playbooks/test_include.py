@@ -270,8 +270,7 @@ def test_two_fragments_must_agree_on_a_signal_that_both_bring() -> None:
     again = CALM_AGAIN.replace("include: verify", "include: other")
     found = faults(HOST.replace("  people:\n", again + "  people:\n"), other=other)
     assert found == [
-        "fragments/other.yaml:10:3: the signal 'load' is another one in fragments/verify.yaml. "
-        "Define 'load' in the playbook."
+        "fragments/other.yaml:10:3: the signal 'load' differs in fragments/verify.yaml. Define 'load' in the playbook."
     ]
     own = HOST.replace("signals:\n", "signals:\n  load: {metric: arrivals, take: rate}\n")
     again = again.replace("{verified: over, bad: question}", "{verified: over, bad: over}")

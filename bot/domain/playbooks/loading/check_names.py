@@ -244,11 +244,11 @@ def _exits(path: Path, state: ReadState) -> Mistakes:
         if go.otherwise and (go.when or go.to):
             yield Mistake(at, "'otherwise' stands alone", "Write {when: …, to: …} or {otherwise: …}.")
         elif not go.otherwise and not (go.when and go.to):
-            yield Mistake(at, "a way out needs 'when' and 'to'", "Or {otherwise: …} as the last one.")
+            yield Mistake(at, "an exit needs 'when' and 'to'", "Or {otherwise: …} as the last one.")
         elif go.otherwise and index < last:
             yield Mistake(at, "nothing after 'otherwise' is ever reached", "Put it last.")
     if not any(go.otherwise for go in state.go):
-        yield Mistake((*path, "go"), "no way out when nothing holds", "End with {otherwise: …}.", at_key=True)
+        yield Mistake((*path, "go"), "no exit when nothing holds", "End with {otherwise: …}.", at_key=True)
 
 
 def _long_enough(path: Path, state: WatchState, settings: Mapping[str, object]) -> Mistakes:

@@ -34,9 +34,7 @@ def check_paths(playbook: Playbook) -> Mistakes:
     graph = {name: frozenset(edge.to for edge in edges_of(state)) for name, state in playbook.states.items()}
     reached = reachable(graph, [playbook.start])
     for name in graph.keys() - reached:
-        yield Mistake(
-            ("states", name), f"nothing leads to '{name}'", "Name it as a way out, or delete it.", at_key=True
-        )
+        yield Mistake(("states", name), f"nothing leads to '{name}'", "Name it as an exit, or delete it.", at_key=True)
     backwards = _reversed(graph)
     ends = [name for name, state in playbook.states.items() if isinstance(state, EndState) or _never_returns(state)]
     for name in reached - reachable(backwards, ends):

@@ -149,7 +149,7 @@ class _Expansion:
         for inside in site.inside.values():
             for name, written in self._defined_in(section, inside).items():
                 if name in found and name not in own and not self._is_same(section, name, written, found[name]):
-                    what = f"the {section.removesuffix('s')} '{name}' is another one in {found[name].site.source.file}"
+                    what = f"the {section.removesuffix('s')} '{name}' differs in {found[name].site.source.file}"
                     hint = f"Define '{name}' in the playbook."
                     self._faults.report(written.site, Mistake(written.path, what, hint, at_key=True))
                 found.setdefault(name, written)

@@ -222,7 +222,7 @@ def _unknown_key(path: Path, given: object, keys: list[str]) -> Mistake:
 def _language(path: Path, given: object) -> Mistake:
     if isinstance(given, str):
         return Mistake(path, f"the language is a number, not the text '{given}'", "Write it without quotes.")
-    return Mistake(path, f"language {given} is none that this bot speaks", "Write 'language: 1', or update the bot.")
+    return Mistake(path, f"this bot does not know language {given}", "Write 'language: 1', or update the bot.")
 
 
 def _hint(wanted: str, given: object, path: Path) -> str:
