@@ -173,7 +173,7 @@ def _is_expandable(pod: Obj, config_maps: Mapping[str, Obj]) -> bool:
     return any("expandable_segments:true" in (variables.get(name) or "").lower() for name in ALLOCATOR)
 
 
-def _with_expandable(pod: Obj, config_maps: Mapping[str, Obj] | None) -> str:
+def _with_expandable(pod: Obj, config_maps: Mapping[str, Obj]) -> str:
     variables = _variables(pod, config_maps)
     written = next(filter(None, map(variables.get, ALLOCATOR)), "")
     others = [part for part in written.split(",") if not re.match(r"\s*(expandable_segments\b|$)", part)]
