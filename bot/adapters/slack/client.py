@@ -6,11 +6,13 @@ while Slack fails, one call now and then tries again for all of them.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -28,6 +30,9 @@ from bot.flow.circuit import BackOff, Circuit
 TIMEOUT_SECONDS = 10.0
 MAX_REST_SECONDS = 300.0
 """A proxy before Slack may ask for any time."""
+ONE_BY_ONE_SECONDS = 60.0
+"""How long after a rate limit has ended calls are sent one at a time."""
+POST = "chat.postMessage"
 LARGEST_PAGE = 999
 """Slack recommends 200 on a page, but fifty pages a minute are all that may be read: in a storm, fewer calls count."""
 SLACK_API = "https://slack.com/api/"
@@ -63,6 +68,44 @@ SDK_LOG.setLevel(logging.INFO)
 BACK_OFF = BackOff(slow_seconds=0.0, first_seconds=1.0, max_seconds=5.0, trial_seconds=TIMEOUT_SECONDS)
 
 
+class RateLimits:
+    """What Slack asked to wait for. All calls that share a limit wait, then they are sent one at a time for a while."""
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._until: dict[tuple[str, str], float] = {}
+        self._sending: Counter[tuple[str, str]] = Counter()
+
+    def must_try(self, method: str, channel: str) -> None:
+        """Raise `CircuitOpenError` if a call would not be sent now."""
+        limit = _limit_of(method, channel)
+        rest = self._until.get(limit, float("-inf")) - self._elapsed()
+        if rest < -ONE_BY_ONE_SECONDS:
+            self._until.pop(limit, None)
+        elif rest > 0 or self._sending[limit]:
+            raise CircuitOpenError(f"Slack limits the rate of {method}", retry_after_seconds=max(rest, 1.0))
+
+    @contextlib.contextmanager
+    def asking(self, method: str, channel: str, *, insists: bool) -> Iterator[None]:
+        """Wraps one call."""
+        if not insists:
+            self.must_try(method, channel)
+        limit = _limit_of(method, channel)
+        self._sending[limit] += 1
+        try:
+            yield
+        finally:
+            self._sending -= Counter([limit])
+
+    def rest(self, method: str, channel: str, seconds: float) -> None:
+        self._until[_limit_of(method, channel)] = self._elapsed() + seconds
+
+
+def _limit_of(method: str, channel: str) -> tuple[str, str]:
+    """Posts are counted by channel, all else by workspace."""
+    return method, channel if method == POST else ""
+
+
 class SlackCircuits:
     """Whether Slack fails. Files have circuits of their own: they fail alone often, and must not delay messages.
 
@@ -70,6 +113,7 @@ class SlackCircuits:
     """
 
     def __init__(self, *, elapsed: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+        self.limits = RateLimits(elapsed)
         self.messages = Circuit("Slack", BACK_OFF, elapsed=elapsed, now=now)
         self.files = Circuit("Slack's file storage", BACK_OFF, elapsed=elapsed, now=now)
         self.uploads = Circuit("Slack's file storage", BACK_OFF, elapsed=elapsed, now=now)
@@ -84,19 +128,27 @@ class SlackCircuits:
 
 
 class SlackClient(AsyncWebClient):
-    """Raises `CircuitOpenError` while Slack fails, unless it `insists`: then a person waits for the answer."""
+    """Raises `CircuitOpenError` while Slack fails or limits the rate of such calls.
+
+    Not if it `insists`: then a person waits for the answer.
+    """
 
     def __init__(self, circuits: SlackCircuits, *, insists: bool, **options: Any) -> None:
         super().__init__(**options)
         self.circuits, self._insists = circuits, insists
 
     async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
-        with self.circuits.of(api_method).asking(insists=self._insists):
+        circuit, limits = self.circuits.of(api_method), self.circuits.limits
+        channel = str((options.get("json") or {}).get("channel", ""))
+        with limits.asking(api_method, channel, insists=self._insists), circuit.asking(insists=self._insists):
             try:
                 return await super().api_call(api_method, **options)
             except SlackApiError as error:
-                if _refusal(error).happened == "unknown":
+                refusal = _refusal(error)
+                if refusal.happened == "unknown":
                     raise
+                if refusal.is_rate_limit:
+                    limits.rest(api_method, channel, refusal.retry_after_seconds)
                 refused = error
         raise refused
 
@@ -125,10 +177,10 @@ def web_client(
     return client
 
 
-def must_try(circuit: Circuit) -> None:
-    """Raise `MessengerError` while Slack fails: before work that only a call needs."""
+def must_try(check: Callable[[], None]) -> None:
+    """Raise `MessengerError` while Slack fails or limits the rate: before work that only a call needs."""
     try:
-        circuit.must_try()
+        check()
     except CircuitOpenError as away:
         raise MessengerError(str(away), lasting=False, retry_after_seconds=away.retry_after_seconds) from away
 
@@ -158,6 +210,7 @@ class Refusal:
     retry_after_seconds: float = 1.0
     is_answer: bool = True
     """False if no answer came."""
+    is_rate_limit: bool = False
 
     @property
     def is_final(self) -> bool:
@@ -214,7 +267,9 @@ def _refusal(refused: SlackApiError) -> Refusal:
     if status == 429 or error in RATE_LIMITED:
         asked = str(response.headers.get("Retry-After", ""))
         rest = retry_after(asked, otherwise=1.0, at_most=MAX_REST_SECONDS)
-        return Refusal(error or "ratelimited", lasting=False, happened="no", retry_after_seconds=rest)
+        return Refusal(
+            error or "ratelimited", lasting=False, happened="no", retry_after_seconds=rest, is_rate_limit=True
+        )
     if status >= 500 or error in PASSING or not error:
         return Refusal(error or f"HTTP {status}", lasting=False, happened="unknown")
     return Refusal(error, lasting=True, happened="no")

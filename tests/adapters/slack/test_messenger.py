@@ -222,6 +222,7 @@ async def test_a_429_is_honoured_and_is_no_lost_reply(bench: Bench) -> None:
     await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 7})
     error = await refused(bench, run())
     assert (error.lasting, error.retry_after_seconds) == (False, 7.0)
+    bench.clock.move(7)
     await show(bench, run())
     assert await bench.slack.calls("conversations.history") == []
     assert await slots(bench) == ["INC-7/card"]
@@ -317,7 +318,7 @@ async def test_new_messages_are_not_held_up_by_the_pace_of_edits(bench: Bench) -
 async def test_what_was_shown_before_a_refusal_stays_recorded(bench: Bench) -> None:
     await show(bench, run())
     await bench.slack.faults({"method": "chat.postMessage", "kind": "429"})
-    await refused(bench, run(posts=NOTED))
+    bench.clock.move((await refused(bench, run(posts=NOTED))).retry_after_seconds)
     await show(bench, run(posts=NOTED))
     assert await slots(bench) == ["INC-7/card", "INC-7/note:N1", "INC-7/note:N2"]
 

@@ -5,6 +5,7 @@ Over real sockets: `bot.sandbox.slack` fails on demand, and its calls are counte
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from bot.adapters.slack.outbound.messenger import SlackMessenger
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
 from bot.flow.circuit import OPENS_AFTER
-from tests.adapters.slack.conftest import TOKEN, Bench, Json
+from tests.adapters.slack.conftest import CHANNEL, TOKEN, Bench, Json
 from tests.adapters.slack.runs import waiting
 from tests.fakes.shown import file_of
 
@@ -102,6 +103,38 @@ async def test_a_person_who_waits_is_not_asked_to_come_back(bench: Bench) -> Non
         url, circuits = bench.client.base_url, bench.client.circuits
         await web_client(TOKEN, session, base_url=url, circuits=circuits, insists=True).auth_test()
     assert bench.client.circuits.reason == ""
+
+
+async def test_a_rate_limit_of_a_channel_holds_back_everything_for_that_channel(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 7, "count": 1_000_000})
+    fleet, began = Fleet(bench, bench.messenger, incidents()), bench.clock.now()
+    await fleet.until(began + MINUTE)
+    assert (await calls(bench)).total() <= MINUTE / 7 + 1
+    await bench.slack.faults()
+    await fleet.until(began + MINUTE + 10)
+    assert await keys(bench) == {run.incident_id: SLOTS for run in incidents()}
+
+
+async def test_after_a_rate_limit_one_message_at_a_time_tries(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 7, "count": 2})
+    first, *others = incidents()
+    with pytest.raises(MessengerError):
+        await bench.messenger.show(first)
+    bench.clock.move(7)
+    refused = await asyncio.gather(*map(bench.messenger.show, others), return_exceptions=True)
+    waits = [each.retry_after_seconds for each in refused if isinstance(each, MessengerError)]
+    assert len(waits) == len(others)
+    assert len(await bench.slack.calls("chat.postMessage")) == 2
+    assert bench.pace.taken == [("post", CHANNEL)] * 2
+
+
+async def test_a_rate_limit_of_one_channel_holds_back_no_other(bench: Bench) -> None:
+    await bench.slack.faults({"method": "chat.postMessage", "kind": "429", "retry_after": 7})
+    with pytest.raises(MessengerError):
+        await bench.messenger.show(incidents()[0])
+    await bench.client.chat_postMessage(channel="C0GEN", text="elsewhere")
+    await bench.client.chat_postEphemeral(channel=CHANNEL, user="U0ANA", text="to one person")
+    assert len(await bench.slack.calls("chat.postMessage")) == 2
 
 
 async def test_a_rate_limit_is_an_answer(bench: Bench) -> None:

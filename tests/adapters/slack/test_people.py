@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from bot.adapters.slack.accounts import Home, reason_against
+from bot.adapters.slack.client import session_of, web_client
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
 from bot.domain.approvals.grant import Demand
-from tests.adapters.slack.conftest import Bench
+from tests.adapters.slack.conftest import TOKEN, Bench
 from tests.adapters.slack.runs import policy
 from tests.fakes.shown import MemoryPeople
 
@@ -18,7 +19,10 @@ OPERATORS = Demand(team="operators", users=("U0MO",), user_group="S0SERVING")
 
 @pytest.fixture
 def people(bench: Bench) -> SlackPeople:
-    return SlackPeople(bench.client, bench.clock, MemoryPeople(), operators=OPERATORS)
+    """A press is judged while a person waits, so the client insists, as it does in `open_slack`."""
+    session, circuits = session_of(bench.client), bench.client.circuits
+    client = web_client(TOKEN, session, base_url=bench.client.base_url, circuits=circuits, insists=True)
+    return SlackPeople(client, bench.clock, MemoryPeople(), operators=OPERATORS)
 
 
 async def reason(people: SlackPeople, user: str, **changes: object) -> str:

@@ -18,6 +18,7 @@ from bot.adapters.slack.client import (
     OF_THE_BOT,
     OF_THE_CHANNEL,
     OF_THE_SCOPES,
+    POST,
     Refusal,
     SlackClient,
     ask,
@@ -109,7 +110,7 @@ class SlackMessenger:
         return self._door.reason
 
     async def show(self, run: Run, shown: Mapping[str, str] | None = None) -> Displayed:
-        must_try(self._client.circuits.messages)
+        must_try(self._client.circuits.messages.must_try)
         pulse = Pulse(self._clock.now, self._clock.now())
         known = await self._store.load(run.incident_id) if shown is None else self._store.read(run.incident_id, shown)
         slots = self._slots(run, known, pulse)
@@ -315,6 +316,7 @@ class SlackMessenger:
             entry = slots.shown[slot]
         channels = (root.channel,) if root.channel else self._place.channels(run.target)
         self._door.must_be_open("post")
+        must_try(lambda: self._client.circuits.limits.must_try(POST, channels[0]))
         now = slots.pulse.went_on(f"posting {slot}")
         attempt = Shown(attempt_at=now, first_attempt_at=entry.first_attempt_at or now)
         unsaved = slots.unsaved | {slot: attempt}

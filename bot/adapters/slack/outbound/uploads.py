@@ -21,8 +21,8 @@ class Uploads:
 
     def must_try(self) -> None:
         """Call before a file is made: nothing of it is sent while Slack fails."""
-        must_try(self._client.circuits.files)
-        must_try(self._client.circuits.uploads)
+        must_try(self._client.circuits.files.must_try)
+        must_try(self._client.circuits.uploads.must_try)
 
     async def send(self, name: str, content: bytes) -> str:
         """Returns the id of the file. Slack drops it unless the upload is completed."""
