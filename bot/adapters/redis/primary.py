@@ -8,6 +8,7 @@ closed.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from redis.asyncio.sentinel import (
 )
 from redis.crc import key_slot
 from redis.credentials import CredentialProvider
-from redis.exceptions import ClusterDownError, MovedError, RedisError, TryAgainError
+from redis.exceptions import ClusterDownError, MovedError, RedisError, ResponseError, TryAgainError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from bot.domain.kernel.redis_address import RedisAddress
@@ -32,7 +33,8 @@ def client_of(address: RedisAddress, *, tag: str, **options: Any) -> aioredis.Re
     """`options`: of every connection, such as time-outs. Nothing is connected yet."""
     client = _client_of(address, tag, options)
     pool = client.connection_pool
-    pool.connection_class = type("PackingConnection", (PackingConnection, pool.connection_class), {})
+    kind = PlainConnection if isinstance(pool, PlainPool) else PackingConnection
+    pool.connection_class = type(kind.__name__, (kind, pool.connection_class), {})
     return client
 
 
@@ -47,6 +49,34 @@ class PackingConnection(AbstractConnection):
         return [hiredis.pack_command((*command.split(), *rest))]  # `CLUSTER SLOTS` is two words
 
 
+class PlainConnection(PackingConnection):
+    """A connection of `PlainPool`: without the time-outs and health checks of redis-py (8.1), of which none are used.
+
+    One command at a time is under way and its answer is waited for, so nothing is gained by waiting for its sending.
+    """
+
+    async def send_command(self, *args: Any, **kwargs: Any) -> None:
+        writer: asyncio.StreamWriter | None = self._writer
+        if writer is None:
+            await super().send_command(*args, **kwargs)
+        else:
+            writer.write(self.pack_command(*args)[0])
+
+    async def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            return await super().read_response(*args, **kwargs)
+        parser: Any = self._parser
+        try:
+            answer = await parser.read_response()
+        except BaseException:
+            # The answer may still come: the next command must not take it for its own.
+            await self.disconnect(nowait=True)
+            raise
+        if isinstance(answer, ResponseError):
+            raise answer
+        return answer
+
+
 class PlainPool(ConnectionPool):
     """redis-py's pool (8.1) without its lock, telemetry and events, which take a third of the CPU of a short command.
 
@@ -57,9 +87,10 @@ class PlainPool(ConnectionPool):
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Any:
         connection = self.get_available_connection()  # type: ignore[no-untyped-call]
         try:
-            if connection.is_connected and await connection.can_read():
-                await connection.disconnect()  # the server closed it
             if not connection.is_connected:
+                await connection.connect()
+            elif await connection.can_read():  # the server closed it
+                await connection.disconnect()
                 await connection.connect()
         except BaseException:
             await self.release(connection)

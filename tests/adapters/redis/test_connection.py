@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import uvloop
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 
@@ -148,3 +149,40 @@ async def test_a_connection_that_cannot_be_opened_is_given_back() -> None:
         with pytest.raises(StorageUnavailableError):
             await asked.now()
     assert len(asked.client.connection_pool._available_connections) == 1
+
+
+async def test_the_answer_to_a_command_that_was_cancelled_is_not_taken_for_the_next_one(
+    redis_server: valkey.Embedded,
+) -> None:
+    asked = Connection.open(redis_server.url)
+    try:
+        await asked.now()
+        sent = asyncio.create_task(asked.now())
+        await asyncio.sleep(0)  # its first step sends it
+        sent.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sent
+        assert await asked.ask(asked.client.echo("mine")) == "mine"
+    finally:
+        await asked.close()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_command_on_a_connection_that_just_broke_says_that_redis_did_not_answer(
+    loop: Callable[[], asyncio.AbstractEventLoop], redis_server: valkey.Embedded
+) -> None:
+    async def ask_twice() -> None:
+        asked = Connection.open(redis_server.url)
+        try:
+            await asked.now()
+            (idle,) = asked.client.connection_pool._available_connections
+            assert idle._writer is not None
+            idle._writer.transport.abort()
+            with pytest.raises(StorageUnavailableError, match="did not answer 'now'"):
+                await asked.now()
+            assert await asked.now() > 0
+        finally:
+            await asked.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(ask_twice())
