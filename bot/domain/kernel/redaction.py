@@ -149,11 +149,6 @@ SHORT = 300
 
 def redacted(text: str) -> str:
     """Returns the text with every secret in it masked."""
-    if (text.isalnum() and text.islower() and not text.startswith("dapi")) or (
-        len(text) <= MAX_NUMBERED and text[-1:].isdigit() and _NUMBERED.fullmatch(text)
-    ):
-        # An id or a hash, which seldom comes twice: every other secret that shows by itself has a sign or a capital.
-        return text
     return _redacted_once(text) if len(text) <= SHORT else _redacted(text)
 
 
@@ -163,6 +158,11 @@ def _redacted_once(text: str) -> str:
 
 
 def _redacted(text: str) -> str:
+    if (text.isalnum() and text.islower() and not text.startswith("dapi")) or (
+        len(text) <= MAX_NUMBERED and text[-1:].isdigit() and _NUMBERED.fullmatch(text)
+    ):
+        # An id or a hash: every other secret that shows by itself has a sign or a capital.
+        return text
     if _PREFIX.search(text):
         text = _VALUES.sub(MASK, text)
     text = _WEBHOOK.sub(rf"\1{MASK}", text)
@@ -275,33 +275,44 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 def redacted_data(data: Any) -> Any:
     """Returns a copy of JSON with its secrets masked: by field name, in `{name, value}` pairs, after list options."""
-    # Most of what is recorded is of these types, and `isinstance` is asked once for each of thousands of values.
-    if data.__class__ in _PLAIN:
+    # Most of what is recorded is of these types, and `isinstance` is slow for an abstract one.
+    kind = data.__class__
+    if kind in _PLAIN:
         return data
     if isinstance(data, str):
         return redacted(data)
-    if data.__class__ is dict or isinstance(data, Mapping):
+    if kind is dict or isinstance(data, Mapping):
         return _redacted_fields(data)
+    if kind is list or kind is tuple:
+        return _redacted_list(data)
     if isinstance(data, Sequence) and not isinstance(data, bytes):
         return _redacted_list(data)
     return data
 
 
 def _redacted_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    name = data.get("name")
-    if isinstance(name, str) and isinstance(data.get("value"), str) and is_secret_name(name):
-        return {key: shown_value(name, item) if key == "value" else redacted_data(item) for key, item in data.items()}
+    if "name" in data and "value" in data:
+        name, value = data["name"], data["value"]
+        if isinstance(name, str) and isinstance(value, str) and is_secret_name(name):
+            return {**{key: redacted_data(item) for key, item in data.items()}, "value": shown_value(name, value)}
     return {key: item if item.__class__ in _PLAIN else _redacted_field(key, item) for key, item in data.items()}
 
 
 def _redacted_field(key: str, item: Any) -> Any:
+    if isinstance(item, str):
+        if _may_hold_secret(key) and item and _holds_secret(key, item):
+            return MASK
+        return _redacted_once(item) if len(item) <= SHORT else _redacted(item)
     if item.__class__ is dict:
         return _redacted_fields(item)
-    if isinstance(item, str):
-        return MASK if item and _holds_secret(key, item) else redacted(item)
     if isinstance(item, list | tuple) and is_written_secret(key):  # several keys, as vLLM takes them
         return [MASK if isinstance(each, str) else redacted_data(each) for each in item]
     return redacted_data(item)
+
+
+@functools.lru_cache(maxsize=4096)
+def _may_hold_secret(key: str) -> bool:
+    return is_written_secret(key) or _is_auth(key)
 
 
 def _holds_secret(key: str, item: str) -> bool:
