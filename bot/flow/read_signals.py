@@ -17,6 +17,7 @@ from itertools import groupby
 import structlog
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.comparison import Era, compare, is_counted, metrics_compared
@@ -189,7 +190,7 @@ class ReadSignals:
         added = {"source": self._history.source, "query": query}
         if reading.unknown and (why := self._why_unsampled(context.target)):
             added["unknown"] = f"{reading.unknown}; {why}"
-        return reading.model_copy(update=added)
+        return copy_with(reading, **added)
 
     async def _ask(self, name: str, spec: ProbeSignal, context: ReadContext, snapshot: _ReadOnce) -> Reading:
         probe = self._probes.get(spec.probe)
@@ -224,7 +225,7 @@ def _asked_of(reading: Reading, request: ProbeRequest) -> Reading:
     """Adds what a reader needs to verify the reading, even if the probe had no result."""
     probe = request.spec.probe
     added = {"source": reading.source or probe, "query": reading.query or probe, "at": reading.at or request.at}
-    return reading.model_copy(update=added)
+    return copy_with(reading, **added)
 
 
 class _ReadOnce:

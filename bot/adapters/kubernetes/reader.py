@@ -309,6 +309,8 @@ class KubernetesReader:
             self._kept.pop(name, None)
             self._forget_old()
             kept = self._kept[name] = (time.monotonic(), asyncio.ensure_future(read()))
+        if kept[1].done():
+            return kept[1].result()
         # A caller that gives up does not cancel the read for the others.
         return await asyncio.shield(kept[1])
 

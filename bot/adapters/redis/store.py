@@ -21,6 +21,7 @@ from bot.domain.incidents.run import Offer, Run
 from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.incidents.subjects import subjects
 from bot.domain.kernel.alert import Alert
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
@@ -173,7 +174,7 @@ class RedisStore:
     @staticmethod
     def _intake(raw: str) -> Intake:
         _number, at, truncated, body = raw.split("|", 3)
-        alert = Alert.model_validate_json(body).model_copy(update={"received_at": float(at)})
+        alert = copy_with(Alert.model_validate_json(body), received_at=float(at))
         return Intake(entry_id=raw, alert=alert, truncated=int(truncated))
 
     async def route(
@@ -435,7 +436,7 @@ class RedisStore:
 
     def _event(self, raw: str) -> Event:
         at, _event_id, body = raw.split("|", 2)
-        return self._form.event(body).model_copy(update={"at": float(at)})
+        return copy_with(self._form.event(body), at=float(at))
 
     async def append(self, incident_id: str, events: Sequence[Event]) -> bool:
         keys = [*self._of(incident_id, "run", "inbox", "known"), self._redis.key("pending")]

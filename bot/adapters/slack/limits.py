@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic_core import to_json
+
 from bot.domain.playbooks.text_sizes import LABEL
 
 Block = dict[str, Any]
@@ -58,7 +60,10 @@ def fitted(body: Sequence[Block], foot: Sequence[Block] = ()) -> tuple[Block, ..
 
 
 def _fits(blocks: Sequence[Block]) -> bool:
-    return len(blocks) <= BLOCKS and sum(map(characters, blocks)) <= MESSAGE_CHARACTERS
+    if len(blocks) > BLOCKS:
+        return False
+    # Most messages are short, and no text is longer than the JSON that holds it.
+    return len(to_json(blocks)) <= MESSAGE_CHARACTERS or sum(map(characters, blocks)) <= MESSAGE_CHARACTERS
 
 
 def characters(part: Any) -> int:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.references import setting_in
 from bot.domain.signals.history import (
@@ -193,7 +194,7 @@ def read_window(
         return unknown(name, fault, at=window.end)
     reading = _read(name, spec, scrapes, window=window, picked=picked)
     asked = {"window_seconds": max(window.seconds, 0.0), "query": words_of(spec, window), "unit": unit_of(spec)}
-    return reading.model_copy(update=asked)
+    return copy_with(reading, **asked)
 
 
 def _read(
@@ -218,7 +219,7 @@ def _read(
             reading = _share_above(name, spec, history)
         case StallSignal():
             reading = _stall(name, history, window)
-    return reading.model_copy(update={"at": history.newest})
+    return copy_with(reading, at=history.newest)
 
 
 # --- metric -----------------------------------------------------------------------------------------------------------

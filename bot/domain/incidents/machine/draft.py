@@ -280,6 +280,7 @@ class Draft:
     def decision(self) -> Decision:
         """Returns the decision. Any change that people see is shown; folding a repeated unexpected event is not."""
         before, after = self._before.__dict__, self.run.__dict__
-        if any(after[name] is not before[name] and after[name] != before[name] for name in SHOWN):
+        replaced = [name for name in SHOWN if after[name] is not before[name]]
+        if any(after[name] != before[name] for name in replaced):
             self.want(SHOW)
         return Decision(self.run, tuple(self._entries), tuple(self._effects))
