@@ -153,18 +153,16 @@ class SlackClient(AsyncWebClient):
         return await self._post("chat.update", message)
 
     async def _post(self, method: str, message: dict[str, Any]) -> AsyncSlackResponse:
-        url = self.base_url + method
         headers = {**self.headers, "Authorization": f"Bearer {self.token}", "Content-Type": JSON}
+        sent = {"json": message, "headers": headers, "proxy": self.proxy}
         with self._asking(method, str(message.get("channel", ""))):
-            # Once it is read, its connection is free again.
-            answer = await session_of(self).post(url, json=message, headers=headers, proxy=self.proxy)
-            data, status = _json_object(await answer.read()), answer.status
-            response = AsyncSlackResponse(
-                client=self, http_verb="POST", api_url=url, req_args={}, data=data,
-                headers=answer.headers, status_code=status,  # type: ignore[arg-type]  # as the SDK itself does
-            )  # fmt: skip
-            response.validate()  # type: ignore[no-untyped-call]
-            return response
+            return await self._send("POST", self.base_url + method, sent)
+
+    async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:
+        # Once an answer is read, its connection is free again.
+        answer = await session_of(self).request(http_verb, api_url, **req_args)
+        data = _json_object(await answer.read())
+        return {"data": data, "headers": answer.headers, "status_code": answer.status}
 
     @contextlib.contextmanager
     def _asking(self, method: str, channel: str) -> Iterator[None]:

@@ -34,13 +34,13 @@ def answering(status: int, text: str, content_type: str, rest: str = "") -> Test
         pytest.param((429, "slower", "text/plain", "7"), ("ratelimited", "no", 7.0), id="too-many"),
     ],
 )
-@pytest.mark.parametrize("method", ["chat_postMessage", "chat_update"])
+@pytest.mark.parametrize("method", ["chat_postMessage", "chat_update", "chat_delete"])
 async def test_an_answer_that_is_not_slacks_json_is_a_refusal(
     method: str, answer: tuple[int, str, str], expected: tuple[str, str, float]
 ) -> None:
     async with answering(*answer) as server, web_session() as session:
         client = web_client("xoxb-1", session, base_url=str(server.make_url("/")))
-        refusal = await ask(getattr(client, method)(channel="C1", ts="1.0", text="a card"))
+        refusal = await ask(getattr(client, method)(channel="C1", ts="1.0"))
     assert isinstance(refusal, Refusal)
     assert (refusal.error, refusal.happened, refusal.retry_after_seconds) == expected
     assert not refusal.lasting
