@@ -12,8 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.reports import Report
-from bot.domain.reports.escaping import lasting, moment
+from bot.domain.reports.escaping import moment
 from bot.domain.reports.page import spans, summary_of
 
 MAX_CELL_LENGTH = 160

@@ -18,6 +18,7 @@ import structlog
 
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.kernel.copies import copy_with
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.comparison import Era, compare, is_counted, metrics_compared
@@ -25,7 +26,7 @@ from bot.domain.signals.sampling import SampledSpec, end_of, metrics_of, reach_o
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal, ProbeSignal, SignalSpec
-from bot.domain.signals.window import NEEDED_SECONDS, SLICES, STALE_SECONDS, Window, coarse, coarse_within, short
+from bot.domain.signals.window import NEEDED_SECONDS, SLICES, STALE_SECONDS, Window, coarse, coarse_within
 from bot.flow.ports.readings import History, ProbeReader, ProbeRequest, ReadContext, Snapshots
 
 DEADLINE_SECONDS = 5.0
@@ -212,7 +213,7 @@ class ReadSignals:
     def _reason_of_history(self, error: BotError | TimeoutError, seconds: float) -> str:
         """The source may have answered at once: what takes the time is often to read what it answered."""
         if isinstance(error, TimeoutError):
-            error = SourceError(f"{short(seconds)} of samples could not be read within {self._deadline:g} s")
+            error = SourceError(f"{lasting(seconds)} of samples could not be read within {self._deadline:g} s")
         return self._reason(error, self._history.source)
 
     def _reason(self, error: BotError | TimeoutError, source: str) -> str:

@@ -282,7 +282,7 @@ async def test_a_long_window_is_read_at_fewer_samples_which_cover_it() -> None:
     assert history.steps == {300: 0, 3600: 0, 21600: 180, 43200: 300}
     assert found["12h"].value == 0.4
     peak = await signals.read({"12h": level.model_copy(update={"over": "12h", "take": "max"})}, context)
-    assert (history.steps[43200], peak["12h"].unknown[:29]) == (0, "only 2.4 h of 12 h of history")
+    assert (history.steps[43200], peak["12h"].unknown[:34]) == (0, "only 2 h 24 min of 12 h of history")
 
 
 class AtEachStep(SampledHistory):

@@ -132,7 +132,7 @@ async def test_a_gap_of_more_than_two_looks_begins_the_time_anew(watching: Watch
 
 async def test_it_ends_once_the_time_that_is_left_is_too_short(watching: Watching) -> None:
     event = await verdict(watching, (22, GOOD), (24, BAD), (26, BAD), (28.5, BAD))
-    assert (event.verdict, event.detail) == ("not_held", "held only 0 of 6 s (calm: not held)")
+    assert (event.verdict, event.detail) == ("not_held", "held for only 0 s of 6 s (calm: not held)")
 
 
 async def test_a_restart_forgets_no_look(watching: Watching) -> None:
@@ -147,7 +147,7 @@ async def test_a_restart_forgets_no_look(watching: Watching) -> None:
     [
         pytest.param(BAD, "not_held", "calm: not held", id="did not hold"),
         pytest.param(BLIND, "unknown", "calm: unknown: Preemptions could not be read", id="cannot be read"),
-        pytest.param(GOOD, "not_held", "held only 0 of 6 s", id="held too late"),
+        pytest.param(GOOD, "not_held", "held for only 0 s of 6 s", id="held too late"),
     ],
 )
 async def test_at_the_end_of_its_time_it_says_what_was_lacking(

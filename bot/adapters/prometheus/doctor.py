@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import httpx
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.finding import Finding, broken, fine
-from bot.domain.signals.window import STALE_SECONDS, short
+from bot.domain.signals.window import STALE_SECONDS
 
 ABOUT = "prometheus"
 
@@ -26,6 +27,6 @@ async def reachable(client: httpx.AsyncClient, url: str, now: Callable[[], float
     except (ValueError, TypeError, LookupError):
         return broken(ABOUT, f"{url}: what answers is not Prometheus", remedy)
     if abs(theirs - now()) > STALE_SECONDS / 2:
-        apart = f"its clock and the bot's differ by {short(abs(theirs - now()))}"
+        apart = f"its clock and the bot's differ by {lasting(abs(theirs - now()))}"
         return broken(ABOUT, apart, "Synchronize the clocks; until then its newest samples count as old.")
     return fine(ABOUT, "answers a query")

@@ -26,18 +26,6 @@ def moment(at: float) -> str:
         return "(no such time)"  # an altered entry may hold any number
 
 
-def lasting(seconds: float | None) -> str:
-    """A duration to the second: `12 s`, `4 min 13 s`, `1 h 04 min`."""
-    if seconds is None:
-        return "–"
-    whole = round(max(seconds, 0.0)) if abs(seconds) < 1e9 else 0
-    minutes, rest = divmod(whole, 60)
-    hours, minutes_left = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes_left:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 def plain(value: object) -> str:
     """A value as people write it."""
     match value:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from bot.domain.approvals.grant import Request
 from bot.domain.incidents.run import Run
-from bot.domain.signals.window import short
+from bot.domain.kernel.durations import lasting
 
 SHOWN = 30
 
@@ -65,7 +65,7 @@ def _line(each: Observed, name: Callable[[str], str]) -> str:
 def _ended(request: Request) -> str:
     if request.ended_at is None:
         return "requested once that was allowed" if request.status == "superseded" else "not known to have recovered"
-    after = short(max(request.ended_at - request.asked_at, 0.0))
+    after = lasting(max(request.ended_at - request.asked_at, 0.0))
     return f"recovered after {after}" if request.outcome == "recovered" else f"not recovered after {after}"
 
 

@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.runbook import RelatedRunbook, Runbook
 from bot.domain.kernel.timeline import Chained, Entry, StoredHead
-from bot.domain.reports.escaping import lasting, moment, one_line, read_at, reading
+from bot.domain.reports.escaping import moment, one_line, read_at, reading
 from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report
 from bot.domain.reports.reading import readings_of, report_of
 from bot.domain.reports.roles import Roles

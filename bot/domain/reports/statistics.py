@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
 from bot.domain.incidents.run import Question, Run
-from bot.domain.reports.escaping import lasting
-from bot.domain.signals.window import short
+from bot.domain.kernel.durations import lasting
 
 GOOD = frozenset({"fixed", "self_cleared", "resolved_by_itself", "resolved_after_a_change", "accepted_degraded"})
 ENDED = GOOD - {"accepted_degraded"}
@@ -221,4 +220,4 @@ def _days(seconds: float | None) -> str:
     if seconds is None:
         return "an unknown time"
     days = seconds / DAY
-    return f"{days:.0f} days" if days >= 2 else short(seconds)
+    return f"{days:.0f} days" if days >= 2 else lasting(seconds)

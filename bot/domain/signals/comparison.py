@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.signals.sampling import SampledSpec, metrics_of, read_window, spec_fault, words_of
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import ComparedSignal, MetricSignal
-from bot.domain.signals.window import Window, short
+from bot.domain.signals.window import Window
 
 ARRIVALS = MetricSignal(metric="arrivals", take="rate", across="sum")
 
@@ -60,7 +61,7 @@ def compare(name: str, spec: ComparedSignal, *, now: Era, past: Era, picked: Map
 def _compared(name: str, spec: ComparedSignal, *, now: Era, past: Era, picked: Mapping[str, str]) -> Reading:
     present = read_window(name, spec.compared, now.scrapes, window=now.window, picked=picked)
     load = read_window(name, ARRIVALS, now.scrapes, window=now.window, picked={})
-    end, span = now.window.end, short(now.window.seconds)
+    end, span = now.window.end, lasting(now.window.seconds)
     if not isinstance(present.value, float):
         return unknown(name, f"now: {present.unknown or 'it is not a number'}", at=end)
     if not isinstance(load.value, float):
@@ -97,7 +98,7 @@ def _windows(past: Era, now: Window) -> Iterator[tuple[Window, Sequence[Scrape]]
 
 
 def _nothing_alike(loads: Sequence[float], then: Sequence[float], wanted: tuple[float, float], past: Window) -> str:
-    span = short(past.seconds)
+    span = lasting(past.seconds)
     if not loads:
         return f"no history of the {span} to compare with"
     if then:
@@ -111,6 +112,6 @@ def _nothing_alike(loads: Sequence[float], then: Sequence[float], wanted: tuple[
 def _words(spec: ComparedSignal, now: Window, past: Window) -> str:
     before = f" ending at {spec.ending}" if spec.ending else " before"
     return (
-        f"{words_of(spec.compared, now)}, per the same in the {short(past.seconds)}{before} "
+        f"{words_of(spec.compared, now)}, per the same in the {lasting(past.seconds)}{before} "
         f"at arrivals within ±{spec.load_within:.0%}"
     )

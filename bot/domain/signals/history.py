@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from operator import lt
 from typing import Literal, TypeVar
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.references import pick_in
 from bot.domain.signals.metric import on_pages, value_of
 from bot.domain.signals.scrape import Histogram, Scrape
-from bot.domain.signals.window import STALE_SECONDS, Point, Window, counted_seconds, increase, short
+from bot.domain.signals.window import STALE_SECONDS, Point, Window, counted_seconds, increase
 
 HistogramPart = Literal["sum", "count"]
 COUNTERS = tuple(sorted(on_pages("counter")))
@@ -88,8 +89,8 @@ def _is_reborn(answered: Scrape, newest: Scrape) -> bool:
 def nobody(of: str, *, is_past: bool = False) -> str:
     who = {"target": "no replica", "canary": "no canary"}.get(of, f"the replica in {of}")
     if is_past:
-        return f"{who} was scraped in the {short(STALE_SECONDS)} before the window's end: no history reaches there"
-    return f"{who} was scraped in the last {short(STALE_SECONDS)}"
+        return f"{who} was scraped in the {lasting(STALE_SECONDS)} before the window's end: no history reaches there"
+    return f"{who} was scraped in the last {lasting(STALE_SECONDS)}"
 
 
 def lives_of(scrapes: Sequence[Scrape], rank: str) -> list[int]:
@@ -152,7 +153,7 @@ def measured(
 def short_history(covered: float, window: Window) -> Missing | None:
     if window.is_covered(covered):
         return None
-    return Missing(f"only {short(covered)} of {short(window.seconds)} of history")
+    return Missing(f"only {lasting(covered)} of {lasting(window.seconds)} of history")
 
 
 def rise(
@@ -168,7 +169,7 @@ def rise(
     points = series(scrapes, rank, read, lives=lives)
     counted = counted_seconds(points, window)
     if len(points) < 2 and counted <= 0:
-        return Missing(f"only one sample in {short(window.seconds)}; a counter needs two")
+        return Missing(f"only one sample in {lasting(window.seconds)}; a counter needs two")
     return short_history(counted, window) or (increase(points, window, may_fall=may_fall), counted)
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from bot.domain.kernel.copies import copy_with
-from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.durations import lasting, seconds
 from bot.domain.kernel.references import setting_in
 from bot.domain.signals.history import (
     History,
@@ -58,7 +58,6 @@ from bot.domain.signals.window import (
     quantile,
     sampled_seconds,
     share_above,
-    short,
     slope,
     steady_rate,
 )
@@ -262,7 +261,7 @@ def _take(spec: MetricSignal, scrapes: Sequence[Scrape], rank: str, window: Wind
     if few := short_history(sampled_seconds(found, window), window):
         return few
     if spec.take in QUANTILES and len(found) < MIN_SAMPLES:
-        return Missing(f"only {len(found)} samples in {short(window.seconds)}; a {spec.take} needs {MIN_SAMPLES}")
+        return Missing(f"only {len(found)} samples in {lasting(window.seconds)}; a {spec.take} needs {MIN_SAMPLES}")
     return _over_time([point.value for point in found], spec.take)
 
 
@@ -345,7 +344,7 @@ def _nothing(counted: str, history: History) -> str:
         for rank in scrapes[-1].ranks
     ]
     at_work = sum(each for each in running if each is not None)
-    span = short(history.window.seconds)
+    span = lasting(history.window.seconds)
     if at_work == 0 and None in running:
         return f"{counted} did not rise in {span}, and how many requests run is not known"
     if at_work > 0:
@@ -357,7 +356,7 @@ def _mean(name: str, spec: MeanSignal, history: History) -> Reading:
     pairs, missing = _mean_pairs(history, spec.mean)
     each = _means(pairs)
     if pairs and not each:
-        return unknown(name, f"no {spec.mean} observed in {short(history.window.seconds)}", at=history.newest)
+        return unknown(name, f"no {spec.mean} observed in {lasting(history.window.seconds)}", at=history.newest)
     if spec.at_equal_lengths:
         return _at_equal_lengths(name, each, missing, history)
     observed = sum(pair[1] for pair in pairs.values())
@@ -444,7 +443,7 @@ def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
     together = _add_buckets(list(buckets.values()))
     value = histogram_quantile(together, spec.quantile)
     if buckets and value is None:
-        nothing = f"no {spec.histogram} observed in {short(history.window.seconds)}"
+        nothing = f"no {spec.histogram} observed in {lasting(history.window.seconds)}"
         no_bound = f"the replicas' {spec.histogram} have no bound in common"
         reason = no_bound if any(count > 0 for count in together.values()) else nothing
         return unknown(name, reason, at=history.newest)
@@ -459,7 +458,7 @@ def _share_above(name: str, spec: ShareSignal, history: History) -> Reading:
     value = share_above(together, target)
     if buckets and value is None:
         observed = together.get("+Inf", 0.0) > 0
-        nothing = f"no {spec.histogram} observed in {short(history.window.seconds)}"
+        nothing = f"no {spec.histogram} observed in {lasting(history.window.seconds)}"
         beyond = f"{target:g} lies beyond the highest bound of {spec.histogram}"
         return unknown(name, beyond if observed else nothing, at=history.newest)
     return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
@@ -583,7 +582,7 @@ def _few(replicas: Sequence[str]) -> str:
 
 def words_of(spec: SampledSpec, window: Window) -> str:
     """Describes the query in one line that a person can check against a dashboard."""
-    span = short(window.seconds) + (f" ending at {spec.ending}" if spec.ending else "")
+    span = lasting(window.seconds) + (f" ending at {spec.ending}" if spec.ending else "")
     of = "" if spec.of == "target" else f" of {spec.of}"
     match spec:
         case MetricSignal():

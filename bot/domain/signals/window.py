@@ -196,14 +196,6 @@ def share_above(buckets: Mapping[str, float], target: float) -> float | None:
     return None
 
 
-def short(seconds: float) -> str:
-    """Returns a duration for people: `12 s`, `5 min`, `2.5 h`."""
-    for size, unit in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{round(seconds / size, 1):g} {unit}"
-    return f"{round(seconds):d} s"
-
-
 def clock(at: float, beside: float) -> str:
     """Returns a time of day in UTC; with its date if that differs from the date of `beside`."""
     shown, near = (datetime.fromtimestamp(each, UTC) for each in (at, beside))

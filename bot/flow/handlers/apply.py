@@ -24,6 +24,7 @@ from bot.domain.incidents.event import Progressed, StepSettled
 from bot.domain.incidents.impact import Impact, takes_capacity, too_much
 from bot.domain.incidents.machine.changing import takes_back
 from bot.domain.incidents.run import Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.redaction import redacted
 from bot.domain.signals.signal import Reading
@@ -386,7 +387,7 @@ class ApplyCall:
             if state in ("done", "failed"):
                 return self._settled(effect, state, text, readings=await self._given(context, wait, at=now))
             if now - started > wait.within_seconds:
-                return self._settled(effect, "failed", f"not seen within {wait.within_seconds:.0f} s: {text}")
+                return self._settled(effect, "failed", f"not seen within {lasting(wait.within_seconds)}: {text}")
             if text != reported:
                 await self._runs.append(context.incident_id, self._progress(context, effect, text))
                 reported = text

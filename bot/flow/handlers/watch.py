@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from bot.domain.incidents.effect import WatchSignals
 from bot.domain.incidents.event import Progressed, Watched
 from bot.domain.incidents.named_values import ScopeValues, units_of
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import WatchState
 from bot.domain.signals.signal import Reading, Value
-from bot.domain.signals.window import short
 from bot.flow.handlers.read import PlaybookOf, ReadHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.storage import WatchLog, WatchSample
@@ -48,7 +48,7 @@ class WatchHandler:
         held_for = held_seconds(samples, every)
         wanted = playbook.seconds(state.for_)
         if held_for >= wanted:
-            return self._verdict(effect, "held", sample, readings, f"held for {held_for:.0f} s")
+            return self._verdict(effect, "held", sample, readings, f"held for {lasting(held_for)}")
         early = agreed(samples) if playbook.is_enough(effect.state, values) else ""
         if early:
             return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
@@ -60,7 +60,7 @@ class WatchHandler:
             return Later(every)
         lacking = _lacking(sample)
         seen = playbook.watch_values(effect.state, lacking, values, units_of(readings))
-        text = f"not yet: {seen}" if lacking else f"yes, and must stay so for {short(wanted)}"
+        text = f"not yet: {seen}" if lacking else f"yes, and must stay so for {lasting(wanted)}"
         event_id = f"progress/{effect.effect_id}/{sample.at}"
         progress = Progressed(event_id=event_id, effect_id=effect.effect_id, text=text, readings=dict(readings))
         return Later(every, (progress,))
@@ -70,7 +70,7 @@ class WatchHandler:
     ) -> Done:
         is_unknown = any(status.startswith(UNKNOWN) for status in sample.parts.values())
         lacking = "; ".join(f"{part}: {status}" for part, status in sample.parts.items() if status != HELD)
-        detail = f"held only {held_for:.0f} of {wanted:.0f} s" + (f" ({lacking})" if lacking else "")
+        detail = f"held for only {lasting(held_for)} of {lasting(wanted)}" + (f" ({lacking})" if lacking else "")
         return self._verdict(effect, "unknown" if is_unknown else "not_held", sample, readings, detail)
 
     def _verdict(

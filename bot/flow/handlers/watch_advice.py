@@ -13,6 +13,7 @@ from bot.domain.incidents.event import AdviceWatched, Progressed
 from bot.domain.incidents.machine.changing import takes_back
 from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.incidents.run import ActiveChange, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.expression import Unknown
 from bot.domain.playbooks.language import ChangeState
@@ -50,10 +51,10 @@ class WatchAdviceHandler:
         calm = held_seconds([each for each in samples if each.at >= run.watch.started_at], every)
         if calm >= wanted:
             recovered_at = context.now - calm
-            return self._ended(effect, "recovered", f"calm for {calm:.0f} s", readings, recovered_at=recovered_at)
+            return self._ended(effect, "recovered", f"calm for {lasting(calm)}", readings, recovered_at=recovered_at)
         if context.now >= run.watch.until:
             return self._ended(effect, "not_recovered", _lacking(sample), readings)
-        text = _lacking(sample) or f"the trouble is gone; must stay so for {wanted:.0f} s"
+        text = _lacking(sample) or f"the trouble is gone; must stay so for {lasting(wanted)}"
         if run.change is not None and run.change.progress == text:
             return Later(every)
         event_id = f"progress/{effect.effect_id}/{sample.at}"

@@ -12,8 +12,8 @@ from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.rollout import replica_sets_of, revision_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.kernel.durations import lasting
 from bot.domain.signals.signal import Reading
-from bot.domain.signals.window import short
 from bot.flow.incident_history import PastRuns, troubled_times
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
@@ -69,7 +69,7 @@ class ReadLastGood:
             undated = any(one.seconds is None for one in revisions)
             found = None if undated else False
             parts = LastGood(found=found, revision=None, is_current=None, hours=None, summary=None)
-            reason = f"no revision is known to have served {short(GOOD_SECONDS)} without an incident before this one"
+            reason = f"no revision is known to have served {lasting(GOOD_SECONDS)} without an incident before this one"
             missing = dict.fromkeys(PROBE.kinds, reason)
             return answer(request, parts, missing=missing, detail=reason)
         return _reading(request, good, revisions[0])

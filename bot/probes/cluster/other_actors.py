@@ -9,8 +9,8 @@ from bot.domain.changes.interference import OURS
 from bot.domain.cluster.objects import dig, seconds_of, writers_of
 from bot.domain.cluster.owner import aims_at, autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.kernel.durations import lasting
 from bot.domain.signals.signal import Reading
-from bot.domain.signals.window import short
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for
 from bot.probes.declaration import Probe
@@ -46,8 +46,8 @@ async def other_actors(request: ProbeRequest) -> Reading:
     hands = [*_writers(workload), *_autoscaler(snapshot)]
     acted = sorted((hand for hand in hands if request.at - hand.at <= span), key=lambda hand: -hand.at)
     if not acted:
-        return answer(request, OtherActors(acted=False, who=""), detail=f"nobody else in the last {short(span)}")
-    detail = ", ".join(f"{hand.who} {short(max(0.0, request.at - hand.at))} ago" for hand in acted)
+        return answer(request, OtherActors(acted=False, who=""), detail=f"nobody else in the last {lasting(span)}")
+    detail = ", ".join(f"{hand.who} {lasting(max(0.0, request.at - hand.at))} ago" for hand in acted)
     return answer(request, OtherActors(acted=True, who=acted[0].who), detail=detail)
 
 

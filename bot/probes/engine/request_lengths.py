@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.signals.history import History, Missing, gather
 from bot.domain.signals.sampling import bucket_rises
 from bot.domain.signals.signal import Reading, unknown
-from bot.domain.signals.window import COARSEST_SECONDS, Window, short
+from bot.domain.signals.window import COARSEST_SECONDS, Window
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, number_asked_for
 from bot.probes.declaration import Probe
@@ -75,7 +76,7 @@ def _bucket_counts(history: History, name: str) -> dict[float, float] | Missing:
     for replica, scrapes in history.scrapes.items():
         covered = scrapes[-1].at - scrapes[0].at
         if covered < NEEDED_OF_DAY * history.window.seconds:
-            return Missing(f"only {short(covered)} of {short(history.window.seconds)} of history of {replica}")
+            return Missing(f"only {lasting(covered)} of {lasting(history.window.seconds)} of history of {replica}")
         for rank, histograms in scrapes[-1].histograms.items():
             if name not in histograms:
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.signals.history import (
     HistogramPart,
     History,
@@ -22,7 +23,7 @@ from bot.domain.signals.history import (
 from bot.domain.signals.sampling import MeanRequest, median_request
 from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, Scrape
 from bot.domain.signals.signal import Reading, unknown
-from bot.domain.signals.window import NEEDED_SECONDS, Window, short
+from bot.domain.signals.window import NEEDED_SECONDS, Window
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, seconds_asked_for
 from bot.probes.declaration import Probe
@@ -75,7 +76,7 @@ class ReadSlowPart(Sampled):
             return unknown(request.name, reason, at=now, source=self.history.source)
         worst = max(found, key=lambda part: part.ratio)
         where = f" of {worst.replica}" if worst.replica else ""
-        compared = f"{worst.ratio:.1f} times the others over {short(span)}, at equal lengths of requests"
+        compared = f"{worst.ratio:.1f} times the others over {lasting(span)}, at equal lengths of requests"
         return answer(
             request, worst, detail=f"{worst.kind} {worst.name}{where}: {compared}", source=self.history.source
         )

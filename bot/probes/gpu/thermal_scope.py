@@ -15,9 +15,10 @@ from bot.domain.cluster.objects import ZONE_LABEL, dig, labels_of, name_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.incidents.subjects import FACILITY
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.references import pick_in
 from bot.domain.signals.signal import Reading
-from bot.domain.signals.window import Point, short, slope
+from bot.domain.signals.window import Point, slope
 from bot.flow.ports.readings import ProbeRequest
 from bot.probes.answers import answer, no_answer, unreadable
 from bot.probes.declaration import Probe, Sources
@@ -127,7 +128,7 @@ class ReadThermalScope:
                 points = [Point(one.at, one.ranks[gpu]["celsius"]) for one in readings if gpu in one.ranks]
                 if points[-1].at - points[0].at >= SLOPE_NEEDS_SECONDS:
                     slopes.append(60 * slope(points))
-        return max(slopes) if slopes else f"temperatures have been watched for less than {short(SLOPE_NEEDS_SECONDS)}"
+        return max(slopes) if slopes else f"temperatures have been watched for less than {lasting(SLOPE_NEEDS_SECONDS)}"
 
 
 def heat_of(gpu: Gpu, fastest: float) -> Heat:

@@ -14,10 +14,11 @@ from bot.domain.cluster.missing_pods import pending_pods, waits_for
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.errors import BotError, SourceError
 from bot.domain.signals.scrape import Scrape
 from bot.domain.signals.signal import DURATION, Reading
-from bot.domain.signals.window import NEEDED_SHARE, short
+from bot.domain.signals.window import NEEDED_SHARE
 from bot.flow.ports.readings import History, ProbeRequest, Router
 from bot.probes.answers import NOT_THERE, answer, no_answer, seconds_asked_for, unreadable
 from bot.probes.declaration import Probe
@@ -87,7 +88,7 @@ class ReadUpstream:
         counts = _side_by_side(seen)
         slot = min(SLOT_SECONDS, span)
         if len(counts) * slot < NEEDED_SHARE * span:
-            return f"only {short(len(counts) * slot)} of the {short(span)} before the incident were sampled"
+            return f"only {lasting(len(counts) * slot)} of the {lasting(span)} before the incident were sampled"
         # The median: during a rollout there are more for a while, and a missed scrape shows fewer.
         return float(statistics.median(counts))
 

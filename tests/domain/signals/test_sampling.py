@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.kernel.durations import lasting
 from bot.domain.signals.sampling import SampledSpec, loads_in, read_window, span_of, spec_fault, with_target
 from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.signal import Reading
@@ -18,7 +19,7 @@ from bot.domain.signals.specs import (
     SignalSpec,
     StallSignal,
 )
-from bot.domain.signals.window import Window, histogram_quantile, quantile, short
+from bot.domain.signals.window import Window, histogram_quantile, quantile
 
 pytestmark = pytest.mark.fast
 
@@ -643,7 +644,7 @@ def test_whether_an_engine_has_moved_is_unknown_without_two_pages_that_say_it() 
     ("seconds", "text"), [(12.4, "12 s"), (60, "60 s"), (119, "119 s"), (300, "5 min"), (5400, "90 min"), (7200, "2 h")]
 )
 def test_durations_read_as_people_write_them(seconds: float, text: str) -> None:
-    assert short(seconds) == text
+    assert lasting(seconds) == text
 
 
 def test_a_quantile_of_one_value_is_that_value() -> None:

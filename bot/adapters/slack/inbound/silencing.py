@@ -14,11 +14,10 @@ from bot.adapters.slack.inbound.command import Answer, Command, closed, reply
 from bot.adapters.slack.inbound.naming import Naming
 from bot.adapters.slack.inbound.operator_commands import INCIDENT, event_of, store
 from bot.adapters.slack.outbound.blocks import context, section
-from bot.adapters.slack.outbound.words import span
 from bot.adapters.slack.services import Services
 from bot.domain.approvals.grant import Authority, Policy, still_missing_at_best
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.durations import seconds
+from bot.domain.kernel.durations import lasting, seconds
 from bot.domain.kernel.form import Form, FormField, problems
 from bot.domain.kernel.redaction import shown_value
 from bot.domain.kernel.silence import digest_of, matchers_of
@@ -52,7 +51,7 @@ class Silencing:
         kept = {INCIDENT: run.incident_id, "seconds": f"{duration:.0f}", "shown": digest_of(matchers)}
         blocks = [
             *section(
-                [f"*Silenced for {span(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
+                [f"*Silenced for {lasting(duration)}*, or until {line(run.incident_id, 40)} closes, in Alertmanager:"]
             ),
             *section([text for name, labels in matchers.items() for text in _covered(name, labels)]),
             *context(["Until then, alerts with these labels page nobody and do not reach the bot."]),

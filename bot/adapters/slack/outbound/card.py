@@ -33,7 +33,6 @@ from bot.adapters.slack.outbound.words import (
     checked,
     day,
     moment,
-    span,
     time_beside,
     time_of_day,
 )
@@ -41,6 +40,7 @@ from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import request_of
 from bot.domain.incidents.run import NEXT_STATUS, Post, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.links import links_of
 from bot.domain.reports.present import NOT_BEGUN
 from bot.domain.reports.statistics import ENDED
@@ -158,7 +158,7 @@ def _last_diagnosis(run: Run) -> Post | None:
 def now_line(run: Run, links: Mapping[str, str]) -> str:
     """What the incident waits for, and until when, in one line."""
     if run.closed_at is not None:
-        lasted = span(run.closed_at - run.starts_at)
+        lasted = lasting(run.closed_at - run.starts_at)
         since = f"{lasted} after the alert" if run.alerts else f"after {lasted}"
         return f"*{capitalized(line(run.ending_in_words, 80))}* · {day(run.closed_at)} · {since}"
     return f"{'🅿️ Parked · ' if run.parked is not None else ''}{_waits_for(run, links)}"

@@ -13,9 +13,10 @@ from bot.adapters.slack.outbound.words import GRADES, capitalized, moment, reaso
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Looked, News, Post, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
 from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading, unit_beside
-from bot.domain.signals.window import clock, short
+from bot.domain.signals.window import clock
 
 WORST_FIRST = ("warning", "note", "fine")
 REASONS = 15
@@ -120,7 +121,7 @@ def _by_source(run: Run, readings: Iterable[Reading], newest: float, unit_of: Un
     found: dict[str, list[str]] = {}
     for each in readings:
         if each.is_known and (text := _described(run, each, unit_of)):
-            over = f" over {short(each.window_seconds)}" if each.window_seconds else ""
+            over = f" over {lasting(each.window_seconds)}" if each.window_seconds else ""
             at = f" at {clock(each.at, newest)} UTC" if each.at and newest - each.at > READ_TOGETHER_SECONDS else ""
             found.setdefault(f"*{capitalized(line(each.source, 60))}*{over}{at}", []).append(text)
     return found

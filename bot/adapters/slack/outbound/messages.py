@@ -29,7 +29,6 @@ from bot.adapters.slack.outbound.words import (
     capitalized,
     checked,
     moment,
-    span,
     time_beside,
     time_of_day,
 )
@@ -37,6 +36,7 @@ from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, Bu
 from bot.domain.changes.plan import change_of
 from bot.domain.incidents.handover import Matter
 from bot.domain.incidents.run import News, Post, Question, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
 
@@ -290,7 +290,8 @@ def _closed(run: Run, post: Post) -> Message:
         body += section(["📝 *Commit what is in force*, or its owner reverts it. The text is on the request:", *titles])
     lasted, waited = closed_at - run.starts_at, waited_seconds(run, until=closed_at)
     began = "alert" if run.alerts else "opening"
-    times = f"From {began} to close {span(lasted)}" + (f", {span(waited)} of it waiting for people" if waited else "")
+    times = f"From {began} to close {lasting(lasted)}"
+    times += f", {lasting(waited)} of it waiting for people" if waited else ""
     foot = [*context([times]), *_details(run, post.slot)]
     more = " ".join(filter(None, (prose(text), line(users, 400), names and f"Still firing: {names}")))
     fallback = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"

@@ -29,7 +29,6 @@ from bot.adapters.slack.outbound.words import (
     RISKS,
     capitalized,
     moment,
-    span,
     time_beside,
     time_of_day,
     value,
@@ -63,6 +62,7 @@ from bot.domain.approvals.grant import (
 )
 from bot.domain.changes.plan import Call, Difference, Step
 from bot.domain.incidents.run import News, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
 
 Blocks = tuple[Block, ...]
@@ -307,7 +307,7 @@ def _under_way(step: Step) -> str:
 def _step(step: Step, title: str) -> str:
     """One step with its differences, without those that the title of the request or of the step says."""
     if not isinstance(step, Call):
-        return f"Wait up to {span(step.within_seconds)} until {line(_clause(step.title), 300)}"
+        return f"Wait up to {lasting(step.within_seconds)} until {line(_clause(step.title), 300)}"
     edits = [difference(each) for each in step.differences if each.text and each.path]
     if len(edits) > EDITS:
         return flags_as_code(line(step.title, 300))
@@ -452,7 +452,7 @@ def missing_teams(request: Request) -> str:
 
 def _time_left(request: Request) -> str:
     if request.expires_at is None:
-        return f"expires {span(request.policy.expires_seconds)} after it is posted"
+        return f"expires {lasting(request.policy.expires_seconds)} after it is posted"
     longer = f" ({mention(request.extended_by)} asked for more time)" if request.extended_by else ""
     return f"by {time_beside(request.expires_at, request.asked_at)}{longer}"
 

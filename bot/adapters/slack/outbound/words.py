@@ -93,17 +93,6 @@ def time_beside(at: float, beside: float) -> str:
     return time_of_day(at) if abs(at - beside) < SAME_DAY_SECONDS else day(at)
 
 
-def span(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        minutes, rest = divmod(whole, 60)
-        return f"{minutes} min" + (f" {rest} s" if rest and minutes < 10 else "")
-    hours, minutes = divmod(round(whole / 60), 60)
-    return f"{hours} h" + (f" {minutes} min" if minutes else "")
-
-
 def value(shown: object, unit: str = "") -> str:
     """A reading's value, one of its parts, or either side of a difference."""
     if shown is None or isinstance(shown, bool | int | float | str):

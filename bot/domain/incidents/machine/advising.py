@@ -10,9 +10,9 @@ from bot.domain.approvals.grant import CarriedOut, JudgedPress, Request
 from bot.domain.incidents.event import AdviceWatched
 from bot.domain.incidents.machine import changing, entering, questions, reading, residual
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.errors import ApprovalError
 from bot.domain.kernel.redaction import redacted
-from bot.domain.signals.window import short
 
 ENDING = "observed"
 """How a run ends whose trouble ended, or went on, while the bot only advised."""
@@ -71,7 +71,7 @@ def carry_out(draft: Draft, request: Request, judged_press: JudgedPress) -> None
 
 
 def _what_happened(request: Request, ended_at: float) -> str:
-    waited = short(max(ended_at - request.asked_at, 0.0))
+    waited = lasting(max(ended_at - request.asked_at, 0.0))
     if request.outcome == "recovered":
         return f"the trouble ended {waited} after the advice"
     return f"the trouble had not ended {waited} after the advice"

@@ -14,8 +14,8 @@ from bot.domain.incidents.machine import entering, events, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.incidents.run import CALM_CHECK, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.expressions.expression import Unknown
-from bot.domain.signals.window import short
 
 RESOLVED_BY_ITSELF, NOT_APPLICABLE = "resolved_by_itself", "not_applicable"
 CHECKS = 5
@@ -54,7 +54,7 @@ def read(draft: Draft, event: CalmRead) -> None:
     draft.set(calm_since=since)
     if draft.at - since >= _seconds(draft):
         data = {name: one.model_dump(mode="json", exclude_defaults=True) for name, one in event.readings.items()}
-        what = "the workload is not there" if is_gone else f"calm for {short(draft.at - since)}"
+        what = "the workload is not there" if is_gone else f"calm for {lasting(draft.at - since)}"
         draft.record("read", f"{what} while people were waited for", data=data)
         draft.set(latest=run.latest | event.readings)
         if is_gone:
@@ -125,7 +125,7 @@ def _end(draft: Draft, seconds: float) -> None:
     asked = run.open_request.request_id if run.open_request is not None else run.question
     without = "no change is in place" if run.held else "nothing was changed"
     after = f"after this change, and under load: {held}" if held else f"by itself; {without}"
-    why = f"The alerts are resolved and the signals were calm for {short(seconds)}, {after}."
+    why = f"The alerts are resolved and the signals were calm for {lasting(seconds)}, {after}."
     draft.set(parked=None)
     events.withdraw_what_waits(draft, f"{asked} is not needed any more")
     entering.close(draft, entering.RESOLVED_AFTER_A_CHANGE if held else RESOLVED_BY_ITSELF, why)

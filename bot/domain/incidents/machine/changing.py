@@ -15,9 +15,9 @@ from bot.domain.incidents.impact import Impact
 from bot.domain.incidents.machine import calling, entering, ledger, parking, questions, reading, requesting, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import HALT_HALF, HALT_UNANSWERED, ActiveChange, ActiveWatch, News
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.language import ChangeState, EndState
 from bot.domain.signals.signal import result_in_words
-from bot.domain.signals.window import short
 
 ROLLS_ON = "Kubernetes continues the rollout meanwhile, one replica at a time; undoing it reverses the rollout."
 TRIED = "Try it on a canary first"
@@ -234,7 +234,7 @@ def still_halted(draft: Draft, deadline: str) -> None:
     run, change = draft.run, draft.run.change
     if change is None or not change.halted:
         return
-    plan, waited = run.requests[change.request_id].plan, short(draft.at - change.step_started_at)
+    plan, waited = run.requests[change.request_id].plan, lasting(draft.at - change.step_started_at)
     text = (
         f"'{plan.title}' has been halted before '{plan.steps[change.step].title}' for {waited}."
         f" `/incident resume {ALL if run.is_halted_with_all else run.incident_id}` continues it,"

@@ -14,6 +14,7 @@ from bot.domain.incidents.handover import open_matters
 from bot.domain.incidents.machine import advising, calling, calm, changing, diverting, entering, events, severity
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import NEXT_STATUS, SILENCE_ENDS, Run, StatusUpdate
+from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.edges import edges_of
@@ -59,8 +60,8 @@ def remind_of_status(draft: Draft) -> None:
     silent = draft.at - run.status_update.at
     draft.set_deadline(NEXT_STATUS, draft.at + max(silent, draft.rules.status_every_seconds))
     lead = f"<@{run.lead}>: " if run.lead else ""
-    text = f"{lead}no status update for {silent / 60:.0f} min. Post one with `/incident status {run.incident_id}`."
-    draft.record("note", f"no status for {silent / 60:.0f} min; reminded {run.lead or 'everybody in the thread'}")
+    text = f"{lead}no status update for {lasting(silent)}. Post one with `/incident status {run.incident_id}`."
+    draft.record("note", f"no status for {lasting(silent)}; reminded {run.lead or 'everybody in the thread'}")
     draft.post_note(text)
 
 
@@ -132,7 +133,7 @@ def _silence(draft: Draft, event: Commanded) -> None:
     if not any(alert.status == "firing" for alert in draft.run.alerts.values()):
         return events.say(draft, event.user, "No alert of this incident is firing, so there is nothing to silence.")
     seconds = event.seconds or 0.0
-    text = f"a silence of {seconds / 60:.0f} min decided: {event.text}"
+    text = f"a silence of {lasting(seconds)} decided: {event.text}"
     draft.record("decided", text, who=event.user, data={"matchers": event.silences, "reason": authority.reason})
     return draft.want(
         SilenceAlerts(
@@ -154,8 +155,7 @@ def _unsilence(draft: Draft, event: Commanded) -> None:
 
 def silenced(draft: Draft, event: Silenced) -> None:
     _hold(draft, draft.run.silences | dict.fromkeys(event.ids, event.ends_at))
-    minutes = (event.ends_at - draft.at) / 60
-    text = f"silenced in Alertmanager for {minutes:.0f} min ({', '.join(event.about)})"
+    text = f"silenced in Alertmanager for {lasting(event.ends_at - draft.at)} ({', '.join(event.about)})"
     undo = f"`/incident silence {draft.run.incident_id} off` ends it"
     draft.record("note", text, who=event.user, data={"silences": list(event.ids), "undo": "expire the silences"})
     draft.post_note(f"{text}; {undo}.", user=event.user)

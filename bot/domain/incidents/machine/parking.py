@@ -11,9 +11,9 @@ from bot.domain.incidents.event import AlertChanged, ChangesPassedOn
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import PARKED_REMINDER, Parked, parked_incident
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.language import AskState, DivertState, State, WatchState
 from bot.domain.signals.specs import ProbeSignal
-from bot.domain.signals.window import short
 
 REMIND_SECONDS = 24 * 3600.0
 ALERT_PROBE = "alert_again"
@@ -66,8 +66,8 @@ def remind(draft: Draft) -> None:
         return
     draft.set_deadline(PARKED_REMINDER, draft.at + REMIND_SECONDS)
     seen = parked_incident(draft.run)
-    ends = f"; it ends in {short(seen.until - draft.at)}" if seen.until is not None and seen.until > draft.at else ""
-    text = f"{draft.run.incident_id} is parked for {short(draft.at - draft.run.parked.since)} and waits for: "
+    ends = f"; it ends in {lasting(seen.until - draft.at)}" if seen.until is not None and seen.until > draft.at else ""
+    text = f"{draft.run.incident_id} is parked for {lasting(draft.at - draft.run.parked.since)} and waits for: "
     draft.record("note", f"reminded: {text}{seen.waits_for}{ends}")
     draft.post_note(f"{text}{seen.waits_for}{ends}", **calling.mentioned(draft))
 

@@ -9,7 +9,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.incidents.machine import calling, entering, parking
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.run import Run
-from bot.domain.signals.window import short
+from bot.domain.kernel.durations import lasting
 
 UNPOSTED_SECONDS = 600.0
 """A request's time starts at most this long after its creation, even if Slack does not accept its message."""
@@ -49,7 +49,7 @@ def request_unposted(draft: Draft, ref: str) -> None:
     request = draft.run.requests.get(ref)
     if request is None or not _waits(draft.run, request) or request.posted_at is not None:
         return
-    waited = short(draft.at - request.asked_at)
+    waited = lasting(draft.at - request.asked_at)
     draft.record("slack", f"{ref} could not be posted for {waited}; its time starts anyway", data={"request": ref})
     _begin_its_time(draft, request)
 
@@ -61,7 +61,7 @@ def half_of_a_request(draft: Draft, ref: str) -> None:
         return
     if request.status == "open":
         draft.keep_request(request, half_passed=True)
-        left = f"{short(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
+        left = f"{lasting(request.expires_at - draft.at)} left" if request.expires_at is not None else "Still"
         text = f"{left} to decide: {request.called}. Without an approval nothing changes."
     else:
         text = f"{_unanswered_advice(draft, request)} Say on its message what you do."
@@ -83,13 +83,13 @@ def request_expired(draft: Draft, ref: str) -> None:
     draft.record(
         "decided", f"{ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
-    waited = short(draft.at - request.asked_at)
+    waited = lasting(draft.at - request.asked_at)
     calling.call_lead(draft, f"Nobody decided within {waited}, so nothing was changed: {request.called}")
     entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
 
 
 def _unanswered_advice(draft: Draft, request: Request) -> str:
-    waited = short(draft.at - request.asked_at)
+    waited = lasting(draft.at - request.asked_at)
     return f"Nobody has answered for {waited}, and the bot only advises this: {request.called}."
 
 
@@ -104,7 +104,7 @@ def question_posted(draft: Draft, ref: str) -> None:
             draft.set_deadline(name, due_at + late)
     if question.expires_at is not None:
         draft.keep_question(question, expires_at=question.expires_at + late)
-    draft.record("slack", f"{ref} was posted {short(late)} late; its time starts now", data={"question": ref})
+    draft.record("slack", f"{ref} was posted {lasting(late)} late; its time starts now", data={"question": ref})
 
 
 def half_of_a_question(draft: Draft, ref: str) -> None:
@@ -112,7 +112,7 @@ def half_of_a_question(draft: Draft, ref: str) -> None:
     question = draft.run.questions.get(ref)
     if question is None or question.status != "open" or draft.run.parked is not None:
         return
-    waited = short(draft.at - question.asked_at)
+    waited = lasting(draft.at - question.asked_at)
     mentions = calling.mentioned_in(draft, question.slot)
     # Without people to mention, the question itself says it.
     if mentions.get("mentions"):
