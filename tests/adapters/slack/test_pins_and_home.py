@@ -312,8 +312,8 @@ def test_the_week_counts_what_opened_in_it_and_knows_no_median_of_nothing() -> N
         "*Opened*\n3 (2 paged)",
         "*Closed*\n2 (1 fixed, recovered or accepted)",
         "*Time to the first action (MTTA)*\n2 min 35 s (median of 1)",
-        "*Time to the close (MTTR)*\n19 min 55 s (median of 2)",
-        "*Time spent waiting for people*\n1 min 30 s (median of 2)",
+        "*Time to the close (MTTR)*\n20 min (median of 2)",
+        "*Time spent waiting for people*\n90 s (median of 2)",
         "*Presses for each incident*\n1 (median)",
     ]
     assert week([], now=BEGAN)[2:] == [
