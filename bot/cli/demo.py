@@ -81,7 +81,7 @@ def _wait(world: demo.World, seconds: float) -> None:
     """Raises `BotError` if a process of the demo exits meanwhile."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
-        world.family.refuse_ended()
+        world.refuse_ended()
         time.sleep(min(LOOK_EVERY_SECONDS, max(ends - time.monotonic(), 0)))
 
 

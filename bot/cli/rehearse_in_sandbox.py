@@ -236,4 +236,4 @@ def _words_of(ask: str) -> str:
 def _wait(world: demo.World, seconds: float) -> None:
     """Raises `BotError` if a process of the sandbox exits meanwhile."""
     time.sleep(seconds)
-    world.family.refuse_ended()
+    world.refuse_ended()

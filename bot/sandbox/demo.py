@@ -98,6 +98,11 @@ class World:
     def redis_url(self) -> str:
         return self.redis.url
 
+    def refuse_ended(self) -> None:
+        """Raises `BotError` if a process of this world ended by itself."""
+        self.redis.refuse_ended()
+        self.family.refuse_ended()
+
     def start_bot(self) -> None:
         """Starts the bot, or starts it again after a crash."""
         self.family.start("bot", "bot", "serve", env=self.bot_environment)

@@ -90,8 +90,7 @@ class Family:
         """Raises `BotError` if a child ended by itself."""
         gone = next((child for child in self.children if not child.process.is_alive()), None)
         if gone is not None:
-            how, output = f"exit code {gone.process.exitcode}", tail(self.folder / f"{gone.name}.log")
-            raise BotError(f"{gone.name} exited unexpectedly ({how}); its last output:\n{output}")
+            raise exited(gone.name, gone.process.exitcode, self.folder / f"{gone.name}.log")
 
     def child(self, name: str) -> Child:
         return next(child for child in reversed(self.children) if child.name == name)
@@ -154,6 +153,10 @@ def _inherited() -> dict[str, str]:
     """
     dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+
+
+def exited(name: str, code: int | None, log: Path) -> BotError:
+    return BotError(f"{name} exited unexpectedly (exit code {code}); its last output:\n{tail(log)}")
 
 
 def tail(log: Path, lines: int = 20) -> str:

@@ -20,9 +20,11 @@ from pathlib import Path
 
 from bot.domain.kernel.errors import BotError
 from bot.sandbox.leash import leash
+from bot.sandbox.processes import exited
 
 PROGRAMS = ("valkey-server", "redis-server")
 READY_WITHIN_SECONDS = 10.0
+LOG = "server.log"
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 PORTS_FOR_SERVERS = 10_000
 
@@ -41,6 +43,11 @@ class Embedded:
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
+
+    def refuse_ended(self) -> None:
+        """Raises `BotError` if the server ended by itself."""
+        if (code := self.process.poll()) is not None:
+            raise exited("Valkey", code, self.folder / LOG)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -82,7 +89,7 @@ def _spawn(folder: Path, port: int, is_durable: bool) -> subprocess.Popen[bytes]
     arguments += ["--maxmemory-policy", "noeviction"]
     durable = ["--appendonly", "yes", "--appendfsync", "always"] if is_durable else ["--appendonly", "no"]
     program = server_program()
-    with (folder / "server.log").open("ab") as log:
+    with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - the program is the one found above, the arguments are ours
             [sys.executable, "-m", "bot.sandbox.leash", str(program), *arguments, *durable],
             stdin=leash(),

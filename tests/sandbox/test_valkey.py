@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.kernel.errors import BotError
 from bot.sandbox import valkey
 
 pytestmark = pytest.mark.fast
@@ -42,3 +43,12 @@ def test_a_port_for_a_server_is_below_those_of_outgoing_connections_and_given_on
         valkey.free_port()
     with socket.create_server(("127.0.0.1", port)):
         pass
+
+
+def test_a_server_that_ended_by_itself_is_named_with_its_last_output(tmp_path: Path) -> None:
+    server = valkey.start(tmp_path)
+    server.refuse_ended()
+    (tmp_path / "server.log").write_text("Can't persist AOF: No space left on device\n")
+    server.kill()
+    with pytest.raises(BotError, match=r"Valkey exited unexpectedly.*\n.*No space left on device"):
+        server.refuse_ended()
