@@ -94,16 +94,17 @@ def is_of(cluster: str, target: Target, known: Collection[str]) -> bool:
 
 
 def named_by(labels: Mapping[str, str], cluster: str) -> Target:
-    """Returns the best target from the labels alone; `resolved` only if they name a workload outright.
+    """Returns the best target from the labels alone; `resolved` only if they name a workload and its namespace.
 
     A value that no Kubernetes object can have as its name does not count: senders write what they like into a label.
     """
     namespace = name_in(labels, "exported_namespace") or name_in(labels, "namespace")
     where = labels.get("cluster") or cluster
-    for label, kind in WORKLOAD_LABELS:
-        if name := name_in(labels, label):
-            return Target(cluster=where, namespace=namespace, kind=kind, name=name)
-    hints = (labels.get(label, "") for label in (*HINT_LABELS, "alertname"))
+    named = ((kind, name) for label, kind in WORKLOAD_LABELS if (name := name_in(labels, label)))
+    kind, workload = next(named, ("", ""))
+    if workload and namespace:
+        return Target(cluster=where, namespace=namespace, kind=kind, name=workload)
+    hints = (workload, *(labels.get(label, "") for label in (*HINT_LABELS, "alertname")))
     # Names of models have slashes, and keys are split at them.
     name = next(filter(None, hints), "unknown").replace("/", "-")
     return Target(cluster=where, namespace=namespace, kind="Unknown", name=name, resolved=False)

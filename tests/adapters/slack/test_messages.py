@@ -886,6 +886,14 @@ def test_a_notification_of_a_diagnosis_is_whole_sentences() -> None:
 
 
 @pytest.mark.parametrize(
+    ("namespace", "why"), [("serving", "from the alert's labels only"), ("", "the alert's labels name no namespace")]
+)
+def test_a_card_says_why_its_workload_is_not_certain(namespace: str, why: str) -> None:
+    unresolved = run().target.model_copy(update={"resolved": False, "namespace": namespace})
+    assert f"({why})" in str(card(run(target=unresolved), links={}).blocks)
+
+
+@pytest.mark.parametrize(
     ("ending", "read_before", "says"),
     [
         pytest.param("handed_over", 900, ["🔔 *Still firing:* VllmKVCacheThrash", "· read "], id="what-goes-on"),

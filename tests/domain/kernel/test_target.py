@@ -56,6 +56,11 @@ def test_a_label_that_is_no_name_of_an_object_names_no_workload(value: str) -> N
     assert (found.kind, found.name, found.namespace, found.resolved) == ("Unknown", "Thrash", "", False)
 
 
+def test_a_workload_without_a_namespace_is_not_resolved() -> None:
+    found = named_by({"deployment": "llm", "pod": "llm-0", "alertname": "Thrash"}, "east")
+    assert (found.kind, found.name, found.resolved) == ("Unknown", "llm", False)
+
+
 def test_what_an_exporter_says_of_another_object_counts_before_its_own_labels() -> None:
     labels = {"namespace": "monitoring", "service": "kube-state-metrics", "pod": "kube-state-metrics-0"}
     found = named_by(labels | {"exported_namespace": "serving", "exported_pod": "llm-gone"}, "east")

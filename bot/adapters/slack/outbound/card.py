@@ -291,7 +291,8 @@ def _held(run: Run) -> list[str]:
 def _about(run: Run) -> list[str]:
     where = code(run.target.workload, 200) + (f" in {line(run.target.cluster, 80)}" if run.target.cluster else "")
     if not run.target.resolved:
-        where += " (from the alert's labels only)"
+        why = "from the alert's labels only" if run.target.namespace else "the alert's labels name no namespace"
+        where += f" ({why})"
     lead = f"{mention(run.lead)} leads" if run.lead else "Nobody leads yet" if run.is_open else ""
     return [lead, f"severity: {line(run.severity, 20)}", where, _pages(run), _alerts(run)]
 

@@ -77,9 +77,11 @@ def _about(draft: Draft) -> dict[str, Any]:
 
 
 def _say_what_is_unresolved(draft: Draft) -> None:
-    if not draft.run.target.resolved:
+    target = draft.run.target
+    if not target.resolved:
         why = "the alert's labels name no workload, or the cluster did not answer in time"
-        draft.record("failed", f"the workload is not certain: {why}; the labels say '{draft.run.target}'")
+        why = why if target.namespace else "the alert's labels name no namespace"
+        draft.record("failed", f"the workload is not certain: {why}; the labels say '{target}'")
 
 
 def _say_what_is_missing(draft: Draft, event: AlertChanged) -> None:

@@ -100,12 +100,21 @@ def test_an_alert_that_ends_offers_nothing() -> None:
     assert receives(Story(BUNDLE).opened(), "resolved", fingerprint="f2", offer=offer()).run.offers == {}
 
 
-def test_a_person_who_opens_an_incident_reads_that_its_workload_is_not_known() -> None:
+@pytest.mark.parametrize(
+    ("namespace", "why", "named"),
+    [
+        ("serving", "the alert's labels name no workload, or the cluster did not answer in time", "serving/llm"),
+        ("", "the alert's labels name no namespace", "llm"),
+    ],
+)
+def test_a_person_who_opens_an_incident_reads_that_its_workload_is_not_known(
+    namespace: str, why: str, named: str
+) -> None:
     story = Story()
-    story.run = story.run.with_(target=builders.TARGET.model_copy(update={"resolved": False}))
+    unresolved = {"resolved": False, "namespace": namespace}
+    story.run = story.run.with_(target=builders.TARGET.model_copy(update=unresolved))
     story.happens(OpenedByHand(event_id="o", user="ana", fields={}))
-    why = "the alert's labels name no workload, or the cluster did not answer in time"
-    assert story.texts("failed") == [f"the workload is not certain: {why}; the labels say 'serving/llm'"]
+    assert story.texts("failed") == [f"the workload is not certain: {why}; the labels say '{named}'"]
 
 
 # --- halting and resuming ---------------------------------------------------------------------------------------------
