@@ -15,7 +15,6 @@ from bot.domain.reports.escaping import moment, one_line, read_at, reading
 from bot.domain.reports.facts import Applied, Compared, Diagnosed, Report
 from bot.domain.reports.reading import readings_of, report_of
 from bot.domain.reports.roles import Roles
-from bot.domain.reports.statistics import ENDED
 
 _MENTION = re.compile(r"<@([UW][A-Z0-9]+)>")
 DIGEST_SHOWN = 12
@@ -118,8 +117,8 @@ def summary_of(report: Report) -> tuple[tuple[str, str | Cell], ...]:
     )
     cause = [diagnosis.cause, _checked(diagnosis)] if diagnosis is not None else []
     fixed = "; ".join(f"{it.title} ({_approved(report, it)})" for it in report.applied)
-    # What was verified is calm: its alert follows, by the window of its rule.
-    firing = () if report.ending in ENDED else report.firing_at_the_end
+    # What was verified under load is calm: its alert follows, by the window of its rule.
+    firing = () if report.ending == "fixed" else report.firing_at_the_end
     return (
         ("What happened", _happened(report)),
         ("Users", f"{felt}. From {moment(report.began_at)}{over}"),

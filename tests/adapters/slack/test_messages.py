@@ -898,6 +898,7 @@ def test_a_card_says_why_its_workload_is_not_certain(namespace: str, why: str) -
     [
         pytest.param("handed_over", 900, ["🔔 *Still firing:* VllmKVCacheThrash", "· read "], id="what-goes-on"),
         pytest.param("handed_over", 10, ["🔔 *Still firing:* VllmKVCacheThrash"], id="read-just-now"),
+        pytest.param("self_cleared", 10, ["🔔 *Still firing:* VllmKVCacheThrash"], id="calm-and-not-verified"),
         pytest.param("fixed", 10, [], id="verified"),
     ],
 )

@@ -409,7 +409,8 @@ def test_a_change_that_never_ended_and_is_in_place_was_not_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "is_named"), [("resolved_by_hand", True), ("accepted_degraded", True), ("fixed", False)]
+    ("ending", "is_named"),
+    [("resolved_by_hand", True), ("accepted_degraded", True), ("self_cleared", True), ("fixed", False)],
 )
 def test_an_incident_that_closed_while_its_alerts_fired_says_so(ending: str, *, is_named: bool) -> None:
     end = {"ending": ending, "held": [], "users": "", "firing": ["VllmKVCacheThrash", "VllmQueue"]}

@@ -277,8 +277,8 @@ def _closed(run: Run, post: Post) -> Message:
     # What was read long before the end may not be so any more.
     users_at = float(post.data.get("users_at") or closed_at)
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
-    # What was verified is calm: its alert follows, by the window of its rule.
-    firing = [] if ending in ENDED else [line(name, 80) for name in post.data.get("firing", ())]
+    # What was verified under load is calm: its alert follows, by the window of its rule.
+    firing = [] if ending == "fixed" else [line(name, 80) for name in post.data.get("firing", ())]
     names = _listed(firing, ", ")
     bell = f"🔔 *Still firing:* {names}" if names else ""
     body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", bell])
