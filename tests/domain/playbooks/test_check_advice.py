@@ -156,3 +156,23 @@ def test_a_text_that_yaml_cuts_off_at_a_number_sign_is_a_warning(old: str, new: 
 def test_a_comment_after_a_text_is_no_warning(old: str, new: str) -> None:
     text, _ = marked(SMALL, old, new)
     assert warnings(text) == []
+
+
+UNLINKED = """
+language: 1
+playbook: p
+title: P
+opens_on: ['alertname="X"']
+start: look
+states:
+  look: {go: [{otherwise: over}]}
+  over: {end: fixed}
+"""
+
+
+@pytest.mark.parametrize(("url", "is_warned"), [("wiki/kv", True), ("javascript:x", True), ("https://wiki/kv", False)])
+def test_an_address_of_a_runbook_that_cannot_be_a_link_is_named(url: str, *, is_warned: bool) -> None:
+    related = f"related: [{{runbook: KV, url: '{url}'}}]\nstart: look"
+    text = UNLINKED.replace("start: look", related).replace("go:", f"runbook: {{step: 2. KV, url: '{url}'}}, go:")
+    warning = f"'{url}' cannot be a link, so none is shown Write https://… without spaces."
+    assert warnings(text) == ([warning, warning] if is_warned else [])

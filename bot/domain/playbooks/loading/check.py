@@ -16,7 +16,7 @@ from bot.domain.playbooks.expressions.expression import did_you_mean, nearest
 from bot.domain.playbooks.language import Playbook
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_paths, lint
-from bot.domain.playbooks.loading.check_texts import check_texts, cut_off, unfilled
+from bot.domain.playbooks.loading.check_texts import check_texts, cut_off, unfilled, unlinked
 from bot.domain.playbooks.loading.former_keys import former_keys
 from bot.domain.playbooks.loading.fragment import Fragments
 from bot.domain.playbooks.loading.include import expand
@@ -67,7 +67,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _follows(mistake, unbuilt)]
     if mistakes or earlier:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))
-    advice = [*lint(playbook, expanded.unused), *unfilled(source.data), *former_keys(written.data)]
+    advice = [*lint(playbook, expanded.unused), *unfilled(source.data), *unlinked(playbook), *former_keys(written.data)]
     warned = [*_faults(source, advice), *_faults(written, cut_off(written))]
     return Checked(compiled, (), _sorted(source, warned))
 

@@ -103,6 +103,17 @@ def unfilled(data: object, path: Path = ()) -> Iterator[Mistake]:
         yield from unfilled(child, (*path, key))
 
 
+def unlinked(playbook: Playbook) -> Iterator[Mistake]:
+    """Warns of addresses of runbooks that are shown without a link."""
+    steps = ((("states", name, "runbook", "url"), state.runbook) for name, state in playbook.states.items())
+    related = ((("related", number, "url"), each) for number, each in enumerate(playbook.related))
+    for path, runbook in (*steps, *related):
+        if runbook is not None and runbook.url and not runbook.link:
+            yield Mistake(
+                path, f"'{runbook.url}' cannot be a link, so none is shown", "Write https://… without spaces."
+            )
+
+
 def cut_off(written: Source) -> Iterator[Mistake]:
     """Warns where YAML takes the end of a text for a comment: `see #12`. People write a comment as `# …`."""
     lines = written.text.splitlines()
