@@ -69,6 +69,18 @@ def arrives(store: RedisStore, route: RouteAlerts) -> Accept:
     return arrive
 
 
+def router(store: RedisStore, cluster: MemoryCluster) -> RouteAlerts:
+    library = Library({"drill": drill_playbook()})
+    return RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+
+
+async def arrive_and_wait(store: RedisStore, time: VirtualTime, cluster: MemoryCluster, *alerts: Alert) -> None:
+    """They are routed once the cluster has had its time to answer."""
+    await store.accept(alerts, truncated=0)
+    await time.advance(ANSWER_WITHIN_SECONDS)
+    await router(store, cluster)()
+
+
 async def close(store: RedisStore, time: VirtualTime, incident: str = "INC-1") -> None:
     run = await store.load(incident)
     assert run is not None
@@ -334,11 +346,7 @@ class IgnorantCluster(MemoryCluster):
 async def test_a_workload_that_the_cluster_does_not_name_is_what_the_labels_say(
     store: RedisStore, time: VirtualTime, kind: type[MemoryCluster], alert: Alert, target: Target
 ) -> None:
-    library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
-    await store.accept([alert], truncated=0)
-    await time.advance(ANSWER_WITHIN_SECONDS)
-    await route()
+    await arrive_and_wait(store, time, kind(time.now), alert)
     run = await store.load("INC-1")
     assert run is not None
     assert run.target == target
@@ -350,8 +358,7 @@ async def test_a_cluster_that_answers_again_soon_is_asked_which_workload_has_the
     """An incident on what the labels say can read nothing, for as long as it is open."""
     of_pod = builders.alert(deployment="", pod="llm-1")
     for cluster in (SilentCluster(time.now), OfPods(time.now)):
-        library = Library({"drill": drill_playbook()})
-        route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+        route = router(store, cluster)
         await store.accept([of_pod, builders.alert(fingerprint="f2", deployment="other")], truncated=0)
         await route()
     assert await store.open_targets() == {builders.TARGET.key: "INC-2", builders.TARGET.key[:-3] + "other": "INC-1"}
@@ -360,8 +367,7 @@ async def test_a_cluster_that_answers_again_soon_is_asked_which_workload_has_the
 
 async def test_a_cluster_that_did_not_answer_is_left_alone_for_a_moment(store: RedisStore, time: VirtualTime) -> None:
     cluster = SilentCluster(time.now)
-    library = Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    route = router(store, cluster)
     storm = [builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(5)]
     await store.accept(storm, truncated=0)
     await route()
@@ -382,8 +388,8 @@ class OfPods(MemoryCluster):
 async def test_an_incident_hears_that_an_alert_resolved_whose_pod_is_gone(
     store: RedisStore, time: VirtualTime, *, joins: bool
 ) -> None:
-    cluster, library = OfPods(time.now), Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    cluster = OfPods(time.now)
+    route = router(store, cluster)
     for name in ["f0", "f1"] if joins else ["f1"]:
         await store.accept([builders.alert(fingerprint=name, deployment="", pod="llm-1")], truncated=0)
         await route()
@@ -401,8 +407,8 @@ async def test_an_incident_hears_that_an_alert_resolved_whose_pod_is_gone(
 async def test_an_alert_whose_pod_is_gone_is_about_the_workload_from_before(
     store: RedisStore, time: VirtualTime
 ) -> None:
-    cluster, library = OfPods(time.now), Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    cluster = OfPods(time.now)
+    route = router(store, cluster)
     for number, starts_at in enumerate((builders.START, LATER), start=1):
         await store.accept([builders.alert(deployment="", pod="llm-1", starts_at=starts_at)], truncated=0)
         await route()
@@ -428,8 +434,8 @@ async def test_of_a_service_that_leads_to_several_workloads_now_only_the_open_in
     store: RedisStore, time: VirtualTime, *, is_closed: bool
 ) -> None:
     """An incident is about the wrong workload otherwise, and proposes changes of it."""
-    cluster, library = OneService(time.now), Library({"drill": drill_playbook()})
-    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    cluster = OneService(time.now)
+    route = router(store, cluster)
     for starts_at in (builders.START, LATER):
         await store.accept([builders.alert(deployment="", service="llm", starts_at=starts_at)], truncated=0)
         await route()
@@ -446,11 +452,7 @@ async def test_an_incident_that_opened_while_its_cluster_did_not_answer_hears_th
 ) -> None:
     alerts = [builders.alert(status, deployment="", pod="llm-1") for status in ("firing", "resolved")]
     for alert, cluster in zip(alerts, (SilentCluster(time.now), OfPods(time.now)), strict=True):
-        library = Library({"drill": drill_playbook()})
-        route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
-        await store.accept([alert], truncated=0)
-        await time.advance(ANSWER_WITHIN_SECONDS)
-        await route()
+        await arrive_and_wait(store, time, cluster, alert)
     assert len(await inbox(store, "INC-1")) == len(alerts)
 
 
@@ -459,13 +461,10 @@ async def test_an_alert_that_still_fires_in_an_incident_without_a_workload_opens
     store: RedisStore, time: VirtualTime, *, has_resolved: bool
 ) -> None:
     """The first one would never hear that it resolved. If it fires again later, the workload is known."""
-    library, of_pod = Library({"drill": drill_playbook()}), partial(builders.alert, deployment="", pod="llm-1")
+    of_pod = partial(builders.alert, deployment="", pod="llm-1")
     history = [of_pod(), of_pod("resolved"), of_pod(starts_at=LATER)] if has_resolved else [of_pod(), of_pod()]
     for alert, kind in zip(history, (SilentCluster, OfPods, OfPods), strict=False):
-        route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
-        await store.accept([alert], truncated=0)
-        await time.advance(ANSWER_WITHIN_SECONDS)
-        await route()
+        await arrive_and_wait(store, time, kind(time.now), alert)
         run = await store.load("INC-1")
         assert run is not None
         known = {alert.fingerprint: alert}
@@ -485,11 +484,7 @@ async def test_a_resolve_goes_to_the_incident_of_its_alert_also_where_its_worklo
         for fingerprint in ("f1", "f2")
     )
     for alerts, kind in (([first], SilentCluster), ([second], OfPods), ([ends, other_ends], OfPods)):
-        library = Library({"drill": drill_playbook()})
-        route = RouteAlerts(store, store, library, {"test": kind(time.now)}, restrictions=FREE, wake=lambda *_: None)
-        await store.accept(alerts, truncated=0)
-        await time.advance(ANSWER_WITHIN_SECONDS)
-        await route()
+        await arrive_and_wait(store, time, kind(time.now), *alerts)
         assert [await store.load(incident) for incident in await store.open_incidents()]
     assert await inbox(store, "INC-1") == [first.dedupe_key, ends.dedupe_key]
     assert await inbox(store, "INC-2") == [second.dedupe_key, other_ends.dedupe_key]
@@ -513,7 +508,7 @@ async def test_a_resolve_does_not_overtake_its_alert_that_waits_for_the_cluster(
     store: RedisStore, time: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be kept as unmatched, and the alert fire in its incident for ever."""
-    cluster, library, intake = SilentOnce(time.now), Library({"drill": drill_playbook()}), store.intake
+    cluster, intake = SilentOnce(time.now), store.intake
 
     async def after_its_rest(limit: int) -> Sequence[Intake]:
         cluster.is_slow = False
@@ -522,7 +517,7 @@ async def test_a_resolve_does_not_overtake_its_alert_that_waits_for_the_cluster(
     monkeypatch.setattr("bot.flow.route_alerts.BATCH", 1)
     monkeypatch.setattr(store, "intake", after_its_rest)
     monkeypatch.setattr(RouteAlerts, "_is_slow", lambda *_: cluster.is_slow)
-    route = RouteAlerts(store, store, library, {"test": cluster}, restrictions=FREE, wake=lambda *_: None)
+    route = router(store, cluster)
     alerts = [builders.alert(status, deployment="", pod="llm-1") for status in ("firing", "resolved")]
     await store.accept(alerts, truncated=0)
     await route()
