@@ -70,7 +70,10 @@ BACK_OFF = BackOff(slow_seconds=0.0, first_seconds=1.0, max_seconds=5.0, trial_s
 
 
 class RateLimits:
-    """What Slack asked to wait for. All calls that share a limit wait, then they are sent one at a time for a while."""
+    """What Slack asked to wait for. All calls that share a limit wait, then they are sent one at a time for a while.
+
+    Posts share the limit of their `channel`; calls of any other method have none, and share that of the workspace.
+    """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
@@ -79,7 +82,7 @@ class RateLimits:
 
     def must_try(self, method: str, channel: str) -> None:
         """Raise `CircuitOpenError` if a call would not be sent now."""
-        limit = _limit_of(method, channel)
+        limit = method, channel
         rest = self._until.get(limit, float("-inf")) - self._elapsed()
         if rest < -ONE_BY_ONE_SECONDS:
             self._until.pop(limit, None)
@@ -91,7 +94,7 @@ class RateLimits:
         """Wraps one call."""
         if not insists:
             self.must_try(method, channel)
-        limit = _limit_of(method, channel)
+        limit = method, channel
         self._sending[limit] += 1
         try:
             yield
@@ -99,12 +102,7 @@ class RateLimits:
             self._sending -= Counter([limit])
 
     def rest(self, method: str, channel: str, seconds: float) -> None:
-        self._until[_limit_of(method, channel)] = self._elapsed() + seconds
-
-
-def _limit_of(method: str, channel: str) -> tuple[str, str]:
-    """Posts are counted by channel, all else by workspace."""
-    return method, channel if method == POST else ""
+        self._until[method, channel] = self._elapsed() + seconds
 
 
 class SlackCircuits:
@@ -139,23 +137,22 @@ class SlackClient(AsyncWebClient):
         self.circuits, self._insists = circuits, insists
 
     async def api_call(self, api_method: str, **options: Any) -> AsyncSlackResponse:
-        channel = str((options.get("json") or {}).get("channel", ""))
-        with self._asking(api_method, channel):
+        with self._asking(api_method):
             return await super().api_call(api_method, **options)
 
     # The SDK searches each message for objects of its classes, and prepares for retries and deprecated methods: a third
     # of a call. Messages of the bot are plain JSON.
 
     async def chat_postMessage(self, **message: Any) -> AsyncSlackResponse:  # noqa: N802 - the SDK's name
-        return await self._post("chat.postMessage", message)
+        return await self._post(POST, message, channel=str(message["channel"]))
 
     async def chat_update(self, **message: Any) -> AsyncSlackResponse:
         return await self._post("chat.update", message)
 
-    async def _post(self, method: str, message: dict[str, Any]) -> AsyncSlackResponse:
+    async def _post(self, method: str, message: dict[str, Any], *, channel: str = "") -> AsyncSlackResponse:
         headers = {**self.headers, "Authorization": f"Bearer {self.token}", "Content-Type": JSON}
         sent = {"json": message, "headers": headers, "proxy": self.proxy}
-        with self._asking(method, str(message.get("channel", ""))):
+        with self._asking(method, channel):
             return await self._send("POST", self.base_url + method, sent)
 
     async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +162,7 @@ class SlackClient(AsyncWebClient):
         return {"data": data, "headers": answer.headers, "status_code": answer.status}
 
     @contextlib.contextmanager
-    def _asking(self, method: str, channel: str) -> Iterator[None]:
+    def _asking(self, method: str, channel: str = "") -> Iterator[None]:
         """A refusal is an answer: Slack does not fail."""
         refused: SlackApiError | None = None
         circuit, limits = self.circuits.of(method), self.circuits.limits
