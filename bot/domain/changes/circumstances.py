@@ -105,8 +105,7 @@ def room_for_replicas(snapshot: ClusterSnapshot, more: int, what: str) -> Circum
     """Capacity for whole replicas of the workload, each with all of its pods."""
     replica = [(each.template, each.pods) for each in pod_templates(snapshot.workload)]
     _refuse_beyond_quota(snapshot, replica, more, what)
-    room = capacity_of(snapshot)
-    return _room(room, more, what, is_needed=True, ended=_ended_for(snapshot, replica[0][0], room))
+    return _room(snapshot, replica[0][0], capacity_of(snapshot), more, what, is_needed=True)
 
 
 def last_room(snapshot: ClusterSnapshot, more: int) -> Circumstance | None:
@@ -132,8 +131,7 @@ def room_for(snapshot: ClusterSnapshot, template: Obj, pods: int, what: str, *, 
     """Capacity for `pods` more of this template; raise if it is needed and known to be missing."""
     if is_needed:
         _refuse_beyond_quota(snapshot, [(template, 1)], pods, what)
-    room = capacity_for(snapshot, template)
-    return _room(room, pods, what, is_needed=is_needed, ended=_ended_for(snapshot, template, room))
+    return _room(snapshot, template, capacity_for(snapshot, template), pods, what, is_needed=is_needed)
 
 
 def why_no_room(snapshot: ClusterSnapshot, template: Obj) -> str:
@@ -189,21 +187,23 @@ def _refuse_beyond_quota(snapshot: ClusterSnapshot, replica: Sequence[tuple[Obj,
         raise impossible(f"the {what} cannot be created: {quota.text}, {more} needed", "ask for a larger quota")
 
 
-def _ended_for(snapshot: ClusterSnapshot, template: Obj, room: Capacity | str) -> str:
+def _ended_for(snapshot: ClusterSnapshot, template: Obj, room: Capacity) -> str:
     """Returns the pods of lower priority that the scheduler may end for such a pod; empty without any."""
-    names = [] if isinstance(room, str) else ended_for(snapshot, template, room)
+    names = ended_for(snapshot, template, room)
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 
-def _room(room: Capacity | str, pods: int, what: str, *, is_needed: bool, ended: str) -> Circumstance:
-    """`ended`: pods of lower priority."""
+def _room(
+    snapshot: ClusterSnapshot, template: Obj, room: Capacity | str, pods: int, what: str, *, is_needed: bool
+) -> Circumstance:
     if isinstance(room, str):
         return Circumstance(name="room", grade="warning", text=f"room for the {what} is not known: {room}")
     if room.replicas_that_fit < pods:
         free = f"{room.free_total} free accelerators on schedulable nodes, room for {room.replicas_that_fit}"
         if explanation := room.explanation:
             free += f" ({explanation})"
+        ended = _ended_for(snapshot, template, room)
         if room.growth.is_possible:
             ends = f"the scheduler may end pods of lower priority for it: {ended}. Otherwise the" if ended else "The"
             text = (
