@@ -302,7 +302,7 @@ def _redacted_field(key: str, item: Any) -> Any:
     if isinstance(item, str):
         if _may_hold_secret(key) and item and _holds_secret(key, item):
             return MASK
-        return _redacted_once(item) if len(item) <= SHORT else _redacted(item)
+        return redacted(item)
     if item.__class__ is dict:
         return _redacted_fields(item)
     if isinstance(item, list | tuple) and is_written_secret(key):  # several keys, as vLLM takes them
