@@ -283,9 +283,7 @@ def redacted_data(data: Any) -> Any:
         return redacted(data)
     if kind is dict or isinstance(data, Mapping):
         return _redacted_fields(data)
-    if kind is list or kind is tuple:
-        return _redacted_list(data)
-    if isinstance(data, Sequence) and not isinstance(data, bytes):
+    if kind is list or kind is tuple or (isinstance(data, Sequence) and not isinstance(data, bytes)):
         return _redacted_list(data)
     return data
 
