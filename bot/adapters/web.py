@@ -147,10 +147,10 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 async def _without_secret(_request: Request, error: Exception) -> Response:
-    """Who sent it cannot be checked now. 5xx: Alertmanager sends it again."""
+    """The sender cannot be checked now. 5xx: Alertmanager sends it again."""
     log.error("secret.unread", reason=str(error))
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    return _error(503, "the bot cannot read a secret of its own; send it again", headers)
+    return _error(503, "the bot cannot read the secret that it checks requests with; send this again later", headers)
 
 
 async def _aborted(request: Request, _error: Exception) -> Response:

@@ -155,7 +155,7 @@ class _Gathered:
 
 
 def _strange_keys(node: Any, file: str, depth: int = 0) -> Iterator[str]:
-    """Where a key is no text, such as `1`, `null` or a list: it can name no setting."""
+    """Yields the places of keys that are not text, such as `1`, `null` or a list: they cannot name a setting."""
     if depth > MAX_DEPTH:
         return
     for item in node.value if getattr(node, "id", "") in ("mapping", "sequence") else ():

@@ -1,4 +1,4 @@
-"""What comes back for a message that is not Slack's JSON: a proxy before Slack answers with pages of its own."""
+"""What comes back for a message that is not Slack's JSON: a proxy before Slack answers with its own pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods of lower priority: for a pod that finds no room the scheduler ends them, whoever they belong to."""
+"""Pods of lower priority: for a pod that finds no room the scheduler ends them, also if they belong to another team."""
 
 from typing import Any
 
