@@ -133,3 +133,11 @@ async def test_a_slow_replica_is_the_diagnosis_and_not_only_the_phase_that_takes
     assert run.diagnosis == "a replica is slow"
     long = "more than 1.5 times as long as the median, the slowest 3 times"
     assert run.cause == f"For requests of equal length, 1 of 4 replicas take {long}."
+
+
+async def test_a_replica_in_place_of_a_canary_that_ended_the_trouble_says_which_one_goes() -> None:
+    run = await played("kv-cache-oom", "a canary that cures a small fleet may stay as a replica")
+    [request] = [each for each in run.requests.values() if each.state == "roll_out_cured_keep"]
+    assert request.option == "Add a replica in the canary's place"
+    assert request.why == "The canary ended the trouble. A replica takes its place, and then the canary is removed."
+    assert [each.label for each in request.alternatives][-1] == "Remove the canary"
