@@ -36,6 +36,7 @@ class LateCancel:
 
     async def _send(self) -> None:
         self._cancel()
+        await asyncio.sleep(0)  # the loop carries the cancellation out, from Python 3.12 on only here
 
     async def send_command(self, *_: object) -> None:
         await asyncio.wait_for(self._send(), 5)
