@@ -22,7 +22,7 @@ FAILURES_BEFORE_SET_ASIDE = 3
 STALE_ATTEMPTS = 20
 
 FromBundle = Callable[[Mapping[str, str]], Bundle]
-"""The playbooks exactly as they were when the run started. Raises `PlaybookError` if one no longer compiles."""
+"""The playbooks exactly as they were when the run started. Using one that no longer compiles raises `PlaybookError`."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class AdvanceRun:
     async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
         """The decision, or None to stop before this event and retry it later. A third failure sets the event aside."""
         try:
+            await self.playbook_of(run)  # compiled only when it is used
             bundle = await self.bundle_of(run, event)
         except PlaybookError as error:
             log.error("run.stranded", incident=run.incident_id, reason=str(error))

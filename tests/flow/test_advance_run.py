@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.store import RedisStore
-from bot.adapters.yaml_playbooks import load_playbook
+from bot.adapters.yaml_playbooks import StoredPlaybooks, load_playbook
 from bot.domain.approvals.grant import Authority
 from bot.domain.incidents.effect import Effect, Notify
 from bot.domain.incidents.event import AlertChanged, Commanded, Judged, Posted, Pressed, StepSettled
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import Fault, PlaybookError, StaleRunError
+from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained, first_break
 from bot.domain.playbooks.bundle import Bundle
 from bot.flow.advance_run import AdvanceRun
@@ -184,14 +185,17 @@ async def test_a_stuck_incident_does_not_block_another(scene: Scene, bot: Bot) -
     assert other.visit.number > 0
 
 
-def refused(bundle: Mapping[str, str]) -> Bundle:
-    raise PlaybookError((Fault("drill.yaml:3:1", "unknown key 'at_most'"),))
+def in_another_language(bundle: Mapping[str, str]) -> Bundle:
+    """Of a version of the bot that knows a key which this one does not know."""
+    kept = json.loads(bundle["playbooks"])
+    kept["drill"] |= {"source": f"at_most: 3\n{kept['drill']['source']}", "file": "drill.yaml"}
+    return StoredPlaybooks()({**bundle, "playbooks": json.dumps(kept)})
 
 
 async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed(scene: Scene, bot: Bot) -> None:
     """Another version of the bot took over, which reads the language otherwise."""
     await asked(scene, bot)
-    newer = AdvanceRun(scene.eyes, refused, RULES)
+    newer = AdvanceRun(scene.eyes, in_another_language, RULES)
     for number in range(3):
         note = Commanded(event_id=f"note/{number}", command="note", user="U0ANA", text="anybody?")
         await scene.eyes.append("INC-1", [note])
@@ -201,10 +205,13 @@ async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed
     run = await scene.run()
     assert run is not None
     assert run.deadlines == {}
-    assert [post.data["text"] for post in run.posts if "cannot continue by itself" in post.data.get("text", "")] == [
-        "INC-1 cannot continue by itself: drill.yaml:3:1: unknown key 'at_most'. Nothing more will be decided or "
-        "changed. Let the version of the bot that opened it finish it, or close it with `/incident resolve INC-1`."
-    ]
+    texts = [post.data.get("text", "") for post in run.posts]
+    (notice,) = [text for text in texts if "cannot continue by itself" in text]
+    assert notice.startswith("INC-1 cannot continue by itself: drill.yaml:1:1: unknown key 'at_most'.")
+    assert notice.endswith(
+        "Nothing more will be decided or changed. Let the version of the bot that opened it finish it, or close it "
+        "with `/incident resolve INC-1`."
+    )
     close = Commanded(event_id="close", command="resolve", user="U0ANA", text="by hand")
     await scene.eyes.append("INC-1", [close])
     await newer("INC-1")
@@ -219,7 +226,7 @@ async def test_an_alert_of_a_closed_run_whose_playbook_no_longer_compiles_opens_
     scene: Scene, bot: Bot
 ) -> None:
     await asked(scene, bot)
-    newer = AdvanceRun(scene.eyes, refused, RULES)
+    newer = AdvanceRun(scene.eyes, in_another_language, RULES)
     await scene.eyes.append("INC-1", [Commanded(event_id="close", command="resolve", user="U0ANA", text="by hand")])
     await newer("INC-1")
     again = AlertChanged(event_id="again", alert=builders.alert(starts_at=builders.START + 300))
@@ -238,7 +245,7 @@ async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothin
     authority = Authority(allowed=True, reason="on the list", teams=("approvers",), read_at=0.0)
     judged = Judged(event_id="judged/1", press=press, pressed_at=scene.time.now(), authority=authority)
     await scene.eyes.append("INC-1", [judged])
-    advanced = await AdvanceRun(scene.eyes, refused, RULES)("INC-1")
+    advanced = await AdvanceRun(scene.eyes, in_another_language, RULES)("INC-1")
     (notice,) = [effect for effect in advanced.effects if isinstance(effect, Notify)]
     assert "can no longer be read" in notice.text
     after = await scene.run()
