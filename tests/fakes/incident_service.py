@@ -34,8 +34,8 @@ class MemoryIncidents:
         self.halter = self.halt_reason = ""
         self.exports: list[tuple[str, str, str]] = []
         self.away = False
-        self.is_newer = False
-        """Whether a newer version of the bot has stored the incidents."""
+        self.newer: frozenset[str] = frozenset()
+        """The incidents that a newer version of the bot has stored."""
         self.hangs = False
         self.commands_left: int | None = None
         """After so many commands the storage is away."""
@@ -45,8 +45,6 @@ class MemoryIncidents:
     async def _reach(self) -> None:
         if self.hangs:
             await asyncio.Event().wait()
-        if self.is_newer:
-            raise NewerFormError("INC-7")
         if self.away:
             raise StorageUnavailableError("the storage is away")
 
@@ -80,7 +78,9 @@ class MemoryIncidents:
     async def open_page(self) -> OpenPage:
         await self._reach()
         still_open = [run for run in self.runs.values() if run.is_open]
-        return OpenPage(len(still_open), still_open[::-1][:OPEN_READ])
+        return OpenPage(
+            len(still_open), [run for run in still_open[::-1][:OPEN_READ] if run.incident_id not in self.newer]
+        )
 
     async def of_channel(self, channel: str) -> Run | None:
         await self._reach()
@@ -96,6 +96,8 @@ class MemoryIncidents:
 
     async def load(self, incident_id: str) -> Run | None:
         await self._reach()
+        if incident_id in self.newer:
+            raise NewerFormError(incident_id)
         return self.runs.get(incident_id)
 
     async def timeline(self, incident_id: str) -> Sequence[Chained]:

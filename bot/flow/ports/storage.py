@@ -13,6 +13,7 @@ from bot.domain.incidents.event import Commanded, Event, OpenedByHand
 from bot.domain.incidents.run import Offer, Run
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import Epoch
+from bot.domain.kernel.errors import NewerFormError
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
@@ -180,7 +181,14 @@ class OpenPage:
 
     count: int
     runs: Sequence[Run]
-    """Newest first."""
+    """Newest first, without those that a newer version of the bot has stored."""
+
+    @property
+    def only(self) -> Run | None:
+        """The only open incident; None if there is none, or several. Raises `NewerFormError` if it cannot be read."""
+        if self.count == 1 and not self.runs:
+            raise NewerFormError("the only open incident")
+        return self.runs[0] if self.count == 1 else None
 
 
 class Standing(NamedTuple):

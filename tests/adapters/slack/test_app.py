@@ -446,6 +446,12 @@ async def test_show_is_the_card_for_one_person(counter: Counter) -> None:
     assert "INC-7" in await counter.say("show inc-7")
 
 
+async def test_the_only_open_incident_is_left_to_the_newer_version_that_stored_it(counter: Counter) -> None:
+    counter.inbound.newer = frozenset({"INC-7"})
+    assert "the only open incident was stored by a newer version of the bot" in await counter.say("halt")
+    assert counter.inbound.commands == {}
+
+
 async def test_the_only_open_incident_need_not_be_named(counter: Counter) -> None:
     await counter.say("note it began with the deploy")
     [(incident, note)] = counter.inbound.commands.values()

@@ -91,7 +91,7 @@ async def test_a_storage_that_is_away_is_reported(counter: Counter) -> None:
 
 
 async def test_an_incident_of_a_newer_version_is_left_to_it_and_the_answer_says_so(counter: Counter) -> None:
-    counter.inbound.is_newer = True
+    counter.inbound.newer = frozenset({"INC-7"})
     await pressed(counter, "say:lead")
     await whispered(counter, "INC-7 was stored by a newer version of the bot")
     assert stored(counter) == []

@@ -117,6 +117,14 @@ async def test_with_several_open_the_shortcut_asks_which(counter: Counter) -> No
     assert [incident for incident, _ in pinned(counter)] == ["INC-8"]
 
 
+async def test_the_shortcut_asks_which_if_another_open_incident_cannot_be_read(counter: Counter) -> None:
+    counter.inbound.runs["INC-8"] = run(incident_id="INC-8")
+    counter.inbound.newer = frozenset({"INC-8"})
+    await use_shortcut(counter, await posted(counter, "the hall is warm"))
+    await view_of(counter, "pin")
+    assert pinned(counter) == []
+
+
 async def test_in_a_thread_the_shortcut_knows_which_although_several_are_open(counter: Counter) -> None:
     counter.inbound.runs["INC-8"] = run(incident_id="INC-8", title="Another")
     await use_shortcut(counter, await posted(counter, "here", thread_ts=await card_of(counter, run())))

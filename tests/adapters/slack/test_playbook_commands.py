@@ -86,6 +86,12 @@ async def test_a_mistyped_playbook_gets_the_one_that_was_meant(counter: Counter)
     assert "Did you mean `small-one`?" in await counter.say("graph smal-one")
 
 
+@pytest.mark.parametrize("word", ["skip", "graph", "settings"])
+async def test_a_run_whose_playbook_cannot_be_read_is_answered_with_the_reason(counter: Counter, word: str) -> None:
+    answer = await counter.say(f"{word} INC-7")
+    assert "Nothing was done: INC-7: its playbook 'kv-cache-oom' is not stored any more." in answer
+
+
 # --- open ------------------------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,13 @@ from bot.adapters.slack.inbound.command import Answer, Command, reply
 from bot.adapters.slack.inbound.forms import Modal
 from bot.adapters.slack.outbound.message import Message
 from bot.domain.approvals.grant import Authority
-from bot.domain.kernel.errors import MessengerError, NewerFormError, PaceError, StorageUnavailableError
+from bot.domain.kernel.errors import (
+    MessengerError,
+    NewerFormError,
+    PaceError,
+    PlaybookError,
+    StorageUnavailableError,
+)
 from bot.domain.kernel.form import Answer as FieldAnswer
 from bot.flow.ports.people import Messenger
 
@@ -70,6 +76,9 @@ async def in_time(work: Awaitable[T], no_answer: str, **facts: str) -> T:
     except NewerFormError as error:
         log.warning("slack.left", reason=str(error), **facts)
         raise NotDoneError(f"Nothing was done: {line(str(error), 500)}. Please try again in a minute.") from error
+    except PlaybookError as error:
+        log.warning("slack.without_playbook", reason=str(error), **facts)
+        raise NotDoneError(f"Nothing was done: {line(str(error), 500)}.") from error
 
 
 async def permitted(asked: Awaitable[Authority], refusal: str = "Not done") -> Authority:

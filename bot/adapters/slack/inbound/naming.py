@@ -79,8 +79,8 @@ class Naming:
         if (here := await self._incidents.of_channel(command.channel)) is not None:
             return here
         page = await self._incidents.open_page()
-        if page.count == 1:
-            return page.runs[0]
+        if (only := page.only) is not None:
+            return only
         if not page.count:
             raise NotDoneError(f"No incident is open; name one: `{usage(command.word)}`")
         ids = ", ".join(code(run.incident_id, 40) for run in page.runs[:LISTED])

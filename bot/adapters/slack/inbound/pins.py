@@ -63,15 +63,17 @@ class Pins:
         """Adds the message at once, or returns the form that asks for the incident."""
         await self._must_take_part(click.user)
         message = await self._message(click.channel, click.message_ts)
-        runs = (await self._incidents.open_page()).runs
-        incident = message.incident_id or (runs[0].incident_id if len(runs) == 1 else "")
+        page = await self._incidents.open_page()
+        incident = message.incident_id
+        if not incident and (only := page.only) is not None:
+            incident = only.incident_id
         if incident:
             stored = await self._store(message, incident, click.user)
             return f"Added to the timeline of {incident}." if stored else f"{incident} is no longer known."
-        if not runs:
+        if not page.count:
             return "No incident is open, so there is no timeline to add it to."
         kept = {"channel": message.channel, "ts": message.ts}
-        return forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(which(runs)), kept)
+        return forms.Modal(PIN_FORM, "Add to a timeline", "Add", forms.inputs(which(page.runs)), kept)
 
     async def chosen(self, sent: Submission) -> None:
         """Adds the message to the chosen incident."""
