@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.errors import NewerFormError, StorageUnavailableError
 from bot.domain.kernel.page_links import PageLinks
 
 LOOK_EVERY_SECONDS = 2.0
@@ -105,7 +105,7 @@ class IncidentPages:
                 checks += 1
                 try:
                     newest = await self._load(run.incident_id)
-                except StorageUnavailableError:
+                except (StorageUnavailableError, NewerFormError):
                     return  # the browser comes back
                 if newest is None or (newest.closed_at or self._now()) < self._now() - CLOSED_FOR_SECONDS:
                     return
@@ -127,6 +127,8 @@ class IncidentPages:
             run = await self._load(incident_id)
         except StorageUnavailableError as away:
             raise HTTPException(503, "the bot's storage does not answer; try again in a moment") from away
+        except NewerFormError as newer:
+            raise HTTPException(503, f"{newer}; try again in a moment") from newer
         if run is None:
             raise HTTPException(404, NO_PAGE)
         return run

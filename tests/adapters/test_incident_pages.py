@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from bot.adapters import incident_pages
 from bot.adapters.incident_pages import IncidentPages
 from bot.domain.incidents.run import Run
-from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.errors import NewerFormError, StorageUnavailableError
 from bot.domain.kernel.page_links import WITHIN_SECONDS, PageLinks
 from tests import builders
 
@@ -27,12 +27,14 @@ class Kept:
     """One stored incident. `following`: what it is at each look."""
 
     def __init__(self, run: Run | None, *following: Run) -> None:
-        self.run, self.rendered, self.away = run, 0, False
+        self.run, self.rendered, self.away, self.is_newer = run, 0, False, False
         self._following = list(following)
 
     async def load(self, incident_id: str) -> Run | None:
         if self.away:
             raise StorageUnavailableError("away")
+        if self.is_newer:
+            raise NewerFormError(incident_id)
         if self._following:
             self.run = self._following.pop(0)
         return self.run if self.run is not None and self.run.incident_id == incident_id else None
@@ -96,6 +98,29 @@ async def test_without_storage_it_says_so() -> None:
     kept.away = True
     async with client(kept) as browser:
         assert (await browser.get(path_of(URL))).status_code == 503
+
+
+async def test_an_incident_of_a_newer_version_is_left_to_its_replicas() -> None:
+    kept = Kept(OPEN)
+    kept.is_newer = True
+    async with client(kept) as browser:
+        answer = await browser.get(path_of(URL))
+    assert (answer.status_code, "newer version of the bot" in answer.text) == (503, True)
+
+
+async def test_a_stream_ends_once_a_newer_version_has_stored_its_incident(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incident_pages, "LOOK_EVERY_SECONDS", 0.0)
+    kept = Kept(OPEN, OPEN)
+
+    async def load(incident_id: str) -> Run | None:
+        found = await kept.load(incident_id)
+        kept.is_newer = True
+        return found
+
+    app = Starlette(routes=IncidentPages(LINKS, load, kept.render, lambda: NOW).routes)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://bot.example.test") as browser:
+        answer = await browser.get(path_of(URL, "/events"))
+    assert answer.text == "retry: 5000\n\n"
 
 
 def test_without_a_public_address_there_are_no_links_and_no_routes() -> None:

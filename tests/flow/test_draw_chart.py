@@ -11,12 +11,13 @@ from bot.domain.incidents.effect import DrawChart, ExportTimeline, ReadSeries
 from bot.domain.incidents.event import EffectFailed, Posted, SeriesRead
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.series import Series, as_evidence
-from bot.domain.kernel.errors import SourceError
+from bot.domain.kernel.errors import Fault, PlaybookError, SourceError
 from bot.domain.kernel.timeline import GENESIS, Chained, Entry, chain
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.reports.chart import Chart, Panel, chart_of
 from bot.domain.signals.scrape import Scrape
 from bot.flow.handlers.draw_chart import ReadSeriesHandler, caption_of
+from bot.flow.handlers.read import PlaybookOf
 from bot.flow.handlers.show import ExportHandler
 from bot.flow.perform_effect import EffectContext
 from bot.flow.ports.people import Draw
@@ -48,12 +49,9 @@ class Sampled:
 
 
 async def test_the_lines_are_read_from_the_history_with_their_limits() -> None:
-    async def playbook_of(run: Run) -> CompiledPlaybook:
-        return WATCHED
-
     effect = ReadSeries(effect_id="series/closed:9")
     context = EffectContext(run(state="calm", path=("calm",)), Owed("INC-7", effect, 1, "t"), BEGAN + 600)
-    done = await ReadSeriesHandler(Sampled(), playbook_of)(context, effect)
+    done = await ReadSeriesHandler(Sampled(), watched)(context, effect)
     [event] = done.events
     assert isinstance(event, SeriesRead)
     [line] = event.lines
@@ -72,6 +70,17 @@ async def test_a_history_that_does_not_answer_leaves_the_page_its_readings_and_s
     exported = await exported_page(Silent(), uploaded)
     assert exported.panels[0].points[-1] == (BEGAN + 5, 0.97)
     assert b"usage: the history could not be read (nobody answers)" in uploaded[0]
+
+
+async def test_a_playbook_that_cannot_be_read_leaves_the_page_its_readings() -> None:
+    uploaded: list[bytes] = []
+
+    async def stranded(run: Run) -> CompiledPlaybook:
+        raise PlaybookError((Fault("small.yaml:1:1", "unknown key 'at_most'"),))
+
+    exported = await exported_page(Sampled(), uploaded, stranded)
+    assert exported.panels[0].points[-1] == (BEGAN + 5, 0.97)
+    assert len(uploaded) == 1
 
 
 class Silent(Sampled):
@@ -103,12 +112,14 @@ class Timelines:
         return self.entries
 
 
-async def exported_page(history: Sampled, uploaded: list[bytes] | None = None) -> Chart:
+async def watched(run: Run) -> CompiledPlaybook:
+    return WATCHED
+
+
+async def exported_page(
+    history: Sampled, uploaded: list[bytes] | None = None, playbook_of: PlaybookOf = watched
+) -> Chart:
     """The chart in the page of an incident that was last drawn five seconds after it opened."""
-
-    async def playbook_of(run: Run) -> CompiledPlaybook:
-        return WATCHED
-
     drawn: list[Chart] = []
 
     def draw(chart: Chart) -> bytes:

@@ -14,7 +14,7 @@ from bot.domain.incidents.effect import DrawChart, ReadSeries
 from bot.domain.incidents.event import SeriesRead
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.series import Limit, Series, charted, line_of, sampled_line, shown_time
-from bot.domain.kernel.errors import BotError
+from bot.domain.kernel.errors import BotError, PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.reports.chart import Chart, Panel, chart_of
 from bot.domain.signals.sampling import metrics_of, span_of, with_target
@@ -48,11 +48,17 @@ class ReadSeriesHandler:
         return tuple([await self._line(playbook, name, limits, read_context, shown) for name, limits in wanted.items()])
 
     async def lines_or_why_not(self, run: Run, now: float) -> tuple[Series, ...]:
-        """As `lines`, but if the history does not answer, each line gives the reason: the report is still made."""
+        """As `lines`, for a report that is made in any case.
+
+        If the history does not answer, each line gives the reason. There is none if the playbook cannot be read.
+        """
+        try:
+            playbook = await self._playbook_of(run)
+        except PlaybookError:
+            return ()
         try:
             return await self.lines(run, now)
         except BotError as error:
-            playbook = await self._playbook_of(run)
             return tuple(Series(signal=name, unknown=str(error)) for name in charted(playbook, run.findings.path))
 
     async def _line(
