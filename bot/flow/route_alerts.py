@@ -302,16 +302,22 @@ class RouteAlerts:
         return self._incidents.get(target_labels(alert.labels))
 
     async def knows(self, alert: Alert) -> bool:
-        """Whether the newest incident of its target has received exactly this alert; also if it would open none."""
+        """Whether the newest incident of its target has received exactly this alert; also if it would open none.
+
+        One that a newer version of the bot has stored is left to that version.
+        """
         if not self._playbooks.match(alert.labels):
             return True
         try:
             target = await self._target(alert)
         except UnknownClusterError:
             return True
-        _, standing = await self._standing(alert, target)
-        newest = standing.open or standing.last
-        run = await self._runs.load(newest) if newest else None
+        try:
+            _, standing = await self._standing(alert, target)
+            newest = standing.open or standing.last
+            run = await self._runs.load(newest) if newest else None
+        except NewerFormError:
+            return True
         return any(_has(each, alert) for each in (run, *await self._parked(standing)) if each is not None)
 
     async def _standing(self, alert: Alert, target: Target) -> tuple[Target, Standing]:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.epoch import RedisEpoch
 from bot.adapters.redis.store import RedisStore
+from bot.domain.incidents.stored_form import FORMS, StoredForm
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.epoch import numbers_begin_at
 from bot.domain.kernel.errors import MessengerError, SourceError, StorageUnavailableError
@@ -234,6 +235,21 @@ async def test_what_an_incident_has_received_is_not_opened_again_even_when_it_is
     await bot.epoch.recover()
     await bot.route()
     assert await bot.store.open_incident(TARGET) == "INC-2"
+
+
+async def test_an_incident_of_a_newer_version_keeps_no_lost_alert_from_its_incident(
+    bot: Process, outside: Outside
+) -> None:
+    await bot.epoch.once()
+    mine, lost = builders.alert(), builders.alert(fingerprint="f9", deployment="other")
+    assert await bot.hears(mine) == ["INC-1"]
+    run = await bot.store.load("INC-1")
+    assert run is not None
+    newer = StoredForm(max(FORMS) + 1).text(run)
+    await bot.connection.client.set(bot.connection.key("run", "INC-1"), newer)
+    outside.fires = [mine, lost]
+    await bot.epoch.recover()
+    assert [entry.alert.fingerprint for entry in await bot.store.intake(10)] == ["f9"]
 
 
 async def test_a_redis_that_does_not_let_us_ask_about_its_server_is_no_fault(
