@@ -20,6 +20,8 @@ from bot.flow.ports.storage import Committed, Owed, RunStore, Waiting
 log = structlog.get_logger()
 FAILURES_BEFORE_SET_ASIDE = 3
 STALE_ATTEMPTS = 20
+BUNDLES_KEPT = 64
+"""A bundle takes 0.6 MB of memory. Each edit of a playbook makes one, and each SLO that a workload sets."""
 
 FromBundle = Callable[[Mapping[str, str]], Bundle]
 """The playbooks exactly as they were when the run started. Using one that no longer compiles raises `PlaybookError`."""
@@ -108,13 +110,17 @@ class AdvanceRun:
         return replace(bundle, offered=offered) if offered else bundle
 
     async def _bundle(self, run: Run, digest: str) -> Bundle:
-        if digest not in self._bundles:
+        bundle = self._bundles.pop(digest, None)
+        if bundle is None:
             stored = await self._store.bundle(digest)
             if stored is None:
                 fault = Fault(run.incident_id, f"its playbook '{run.playbook}' ({digest[:12]}) is not stored any more")
                 raise PlaybookError((fault,))
-            self._bundles[digest] = self._from_bundle(stored)
-        return self._bundles[digest]
+            bundle = self._from_bundle(stored)
+        self._bundles[digest] = bundle
+        if len(self._bundles) > BUNDLES_KEPT:
+            del self._bundles[next(iter(self._bundles))]
+        return bundle
 
     async def _commit(
         self, run: Run, events: Sequence[Event], other: str
@@ -142,8 +148,8 @@ class AdvanceRun:
     async def _decide(self, run: Run, event: Event, other: str) -> Decision | None:
         """The decision, or None to stop before this event and retry it later. A third failure sets the event aside."""
         try:
-            await self.playbook_of(run)  # compiled only when it is used
             bundle = await self.bundle_of(run, event)
+            bundle.playbooks.get(run.playbook)  # it is compiled now, or never in this version of the bot
         except PlaybookError as error:
             log.error("run.stranded", incident=run.incident_id, reason=str(error))
             return without_playbook(run, event, str(error), self._rules)

@@ -18,6 +18,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import StaleRunError
 from bot.domain.kernel.timeline import Chained, first_break
 from bot.domain.playbooks.bundle import Bundle
+from bot.flow import advance_run
 from bot.flow.advance_run import AdvanceRun
 from bot.flow.ports.storage import Committed
 from tests import builders
@@ -251,6 +252,34 @@ async def test_a_press_on_a_run_whose_playbook_no_longer_compiles_decides_nothin
     after = await scene.run()
     assert after is not None
     assert after.requests["R2"].status == "open"
+
+
+async def test_only_the_playbooks_of_the_last_runs_are_kept_in_memory(
+    redis: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advance_run, "BUNDLES_KEPT", 2)
+    store, read = RedisStore(redis, owner="one"), list[str]()
+
+    def from_bundle(stored: Mapping[str, str]) -> Bundle:
+        bundle = compiled_once(stored)
+        read.append(str(bundle.entry_playbook.settings["calm_for"]))
+        return bundle
+
+    advance = AdvanceRun(store, from_bundle, RULES)
+    runs = []
+    for seconds in range(1, 4):
+        bundle = Bundle.of(load_playbook(DRILL, {"calm_for": f"{seconds}s"}))
+        await store.accept([builders.alert(fingerprint=f"f{seconds}")], truncated=0)
+        (entry,) = await store.intake(10)
+        target = builders.TARGET.model_copy(update={"name": f"llm-{seconds}"})
+        runs.append(
+            builders.run(incident_id=f"INC-{seconds}", target=target, playbook=bundle.entry, digest=bundle.digest)
+        )
+        assert await store.route(entry, runs[-1], "opens", bundle=bundle)
+    first, second, third = runs
+    for run in (first, second, first, third, first, second):
+        await advance.playbook_of(run)
+    assert read == ["1.0", "2.0", "3.0", "2.0"]
 
 
 async def test_a_run_keeps_the_playbook_that_it_started_with_whatever_the_files_say_now(scene: Scene, bot: Bot) -> None:
