@@ -112,8 +112,9 @@ class PerformEffect:
         timer = asyncio.get_running_loop().call_later(
             self._renew_every, lambda: renewing.append(asyncio.create_task(self._renew(context)))
         )
+        limit = asyncio.timeout(MAX_SECONDS)
         try:
-            async with asyncio.timeout(MAX_SECONDS) as limit:
+            async with limit:
                 return await self._handlers[type(effect)](replace(context, limit=limit), effect)
         except MessengerError as error:
             if error.lasting:
@@ -130,6 +131,8 @@ class PerformEffect:
             if not isinstance(error, BotError):
                 log.exception("effect.failed", incident=context.incident_id, effect=effect.effect_id)
             reason = str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
+            if limit.expired():
+                reason = "it did not end in time"
             if context.owed.attempts + 1 >= ATTEMPTS:
                 return self._give_up(context, reason)
             log.warning("effect.retried", incident=context.incident_id, effect=effect.effect_id, reason=reason)

@@ -99,6 +99,24 @@ async def test_a_handler_is_ended_in_time_unless_it_asked_for_more(
     assert performed.again_after == (None if asked else 1.0)
 
 
+async def test_an_effect_that_never_ends_is_given_up_with_the_time_that_it_had(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await owing(store, SHOW)
+
+    class Endless(Handled):
+        async def __call__(self, context: EffectContext, effect: Any) -> Done | Later:
+            await asyncio.Event().wait()
+            return Done()
+
+    monkeypatch.setattr(perform_effect, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(perform_effect, "ATTEMPTS", 1)
+    await performer(store, Endless())("INC-1", "show")
+    (event,) = await outcome(store)
+    assert isinstance(event, EffectFailed)
+    assert event.reason == "it did not end in time"
+
+
 async def test_an_effect_that_somebody_else_performs_is_left_to_them(redis: Connection, store: RedisStore) -> None:
     await owing(store, SHOW)
     handler = Handled()
