@@ -31,23 +31,17 @@ class Restrictions:
         """As `open`, where these windows are planned."""
         return open_windows(planned, self._rules, at)
 
-    async def maintenance(self, target: Target, at: float) -> PlannedWindow | None:
-        return last_of(await self.open(at), "maintenance", target)
-
     async def advice(self, run: Run, *, at: float, takes_back: bool = False) -> OnlyAdvice | None:
-        """Why a change of this run is only advised now; None if it may be requested."""
-        return await self.advice_for(run.playbook, run.target, at=at, takes_back=takes_back)
+        """Why a change of this run is only advised now; None if it may be requested.
 
-    async def advice_for(
-        self, playbook: str, target: Target, *, at: float, takes_back: bool = False
-    ) -> OnlyAdvice | None:
-        """`takes_back`: it undoes what the bot did, which a freeze does not stop."""
-        if self.observing.is_on(playbook, target) or takes_back:
-            return self.advice_in((), playbook, target)
-        return self.advice_in(await self.open(at), playbook, target)
+        `takes_back`: it undoes what the bot did, which a freeze does not stop.
+        """
+        needs_windows = not (takes_back or self.observing.is_on(run.playbook, run.target))
+        windows = await self.open(at) if needs_windows else ()
+        return self.advice_in(windows, run.playbook, run.target)
 
     def advice_in(self, windows: Sequence[PlannedWindow], playbook: str, target: Target) -> OnlyAdvice | None:
-        """As `advice_for`, where these windows are open."""
+        """As `advice`, where these windows are open."""
         if self.observing.is_on(playbook, target):
             return OBSERVE_ONLY
         freeze = last_of(windows, "freeze", target)

@@ -102,10 +102,11 @@ class RouteAlerts:
 
     async def release(self) -> None:
         """Returns the alerts whose maintenance window has ended: those that still fire open their incident now."""
-        held = await self._alerts.held()
-        at = await self._runs.now() if held else 0.0
+        if not (held := await self._alerts.held()):
+            return
+        windows = await self._restrictions.open(await self._runs.now())
         for each in held:
-            if await self._restrictions.maintenance(each.target, at) is None:
+            if last_of(windows, "maintenance", each.target) is None:
                 log.info("alert.released", target=each.target.key)
                 await self._alerts.release(each)
 

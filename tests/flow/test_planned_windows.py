@@ -14,11 +14,15 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.planned_window import PlannedWindow, WindowKind
+from bot.domain.playbooks.library import Library
 from bot.flow.keep_windows import AT_A_TIME, KeepWindows
 from bot.flow.plan_windows import Plan, PlanWindows
 from bot.flow.restrictions import Restrictions
+from bot.flow.route_alerts import RouteAlerts
 from tests import builders
+from tests.fakes.cluster import MemoryCluster
 from tests.flow.harness import Bot, Scene, timeline_text, until
+from tests.flow.scenes import drill_playbook
 from tests.flow.test_receive_input import opened
 from tests.redis_server import VirtualTime
 
@@ -109,6 +113,29 @@ async def test_an_alert_in_maintenance_opens_its_incident_when_the_window_ends(s
     assert run.alerts["f1"].status == "firing"
     assert "held back during maintenance until" in await timeline_text(scene)
     assert await scene.eyes.held() == []
+
+
+async def test_the_windows_are_read_once_for_all_alerts_that_they_hold(
+    redis: Connection, store: RedisStore, time: VirtualTime
+) -> None:
+    looked: list[float] = []
+
+    class Counted(RedisPlannedWindows):
+        async def planned(self, *, at: float) -> Sequence[PlannedWindow]:
+            looked.append(at)
+            return await super().planned(at=at)
+
+    windows = Counted(redis)
+    await windows.plan(PlannedWindow(kind="maintenance", targets=(), starts_at=time.now(), ends_at=time.now() + HOUR))
+    clusters = {"test": MemoryCluster(time.now)}
+    library = Library({"drill": drill_playbook()})
+    route = RouteAlerts(store, store, library, clusters, restrictions=Restrictions(windows), wake=lambda *_: None)
+    alerts = [builders.alert(fingerprint=f"f{number}", deployment=f"llm-{number}") for number in range(20)]
+    await store.accept(alerts, truncated=0)
+    await route()
+    looked.clear()
+    await route.release()
+    assert (len(await store.held()), len(looked)) == (20, 1)
 
 
 async def test_a_window_that_people_end_early_releases_its_alerts(scene: Scene) -> None:
