@@ -333,7 +333,7 @@ class RedisStore:
         return int(await self._redis.ask(self._redis.client.incr(self._redis.key("counter"))))
 
     def known(self, target_key: str) -> Run | None:
-        runs = (run for _, run in self._kept.values() if run.is_open and run.parked is None)
+        runs = (run for _, run in reversed(self._kept.values()) if run.is_open and run.parked is None)
         return next((run for run in runs if run.target.key == target_key), None)
 
     async def standing(self, target_key: str, fingerprint: str) -> Standing:

@@ -575,6 +575,19 @@ async def test_an_alert_joins_a_run_only_as_long_as_it_is_the_one_that_was_known
     assert store.known(run.target.key) is None
 
 
+async def test_the_run_that_was_seen_last_is_the_one_that_is_known(store: RedisStore, redis: Connection) -> None:
+    """Another process has closed the one before, and opened another one."""
+    run, other = await opened(store), RedisStore(redis, owner="two")
+    assert await store.load(run.incident_id) == run
+    await other.commit(moved(run, closed_at=1.0), consumed=1, entries=(), effects=())
+    newer = run.with_(incident_id="INC-9")
+    await other.accept([builders.alert(fingerprint="f9")], truncated=0)
+    (entry,) = await other.intake(10)
+    assert await other.route(entry, newer, "opens", bundle=builders.bundle())
+    assert await store.load("INC-9") == newer
+    assert store.known(run.target.key) == newer
+
+
 async def test_an_alert_that_another_process_gave_to_the_incident_does_not_join_it_twice(store: RedisStore) -> None:
     run = await opened(store)
     await store.accept([builders.alert(fingerprint="f8"), builders.alert(fingerprint="f9")], truncated=0)
