@@ -56,7 +56,7 @@ class RedisSweep:
         used: set[str] = set()
         for start in range(0, len(runs), AT_ONCE):
             used |= set(await self._redis.script("digests_of", runs[start : start + AT_ONCE], []))
-        unused = [name for name in bundles if name.rpartition(":")[2] not in used]
+        unused = {name for name in bundles if name.rpartition(":")[2] not in used}
         for name in bundles:
             if name in unused:
                 ends = self._redis.client.expire(name, UNUSED_BUNDLES_KEPT_SECONDS, nx=True)
