@@ -96,8 +96,10 @@ class RouteAlerts:
         return routed
 
     async def _waiting(self) -> list[Intake]:
-        """The oldest entries, without those that this round leaves."""
+        """The oldest entries, without those that this round leaves. Those that failed before are among them."""
         entries = await self._alerts.intake(BATCH + len(self._left))
+        for gone in self._failures.keys() - {entry.entry_id for entry in entries}:
+            del self._failures[gone]
         return [entry for entry in entries if entry.entry_id not in self._left]
 
     async def release(self) -> None:

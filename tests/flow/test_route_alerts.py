@@ -612,6 +612,33 @@ async def test_an_alert_that_cannot_be_routed_is_set_aside_and_holds_up_no_other
     assert await store.intake(10) == []
 
 
+async def test_an_alert_that_failed_once_costs_no_later_round_another_look(
+    store: RedisStore, time: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StumblingOnce(MemoryCluster):
+        stumbles = True
+
+        async def resolve(self, alert: Alert) -> Target | None:
+            if self.stumbles:
+                self.stumbles = False
+                raise KeyError("metadata")
+            return await super().resolve(alert)
+
+    route, intake, looks = router(store, StumblingOnce(time.now)), store.intake, list[int]()
+
+    async def counted(limit: int) -> Sequence[Intake]:
+        looks.append(limit)
+        return await intake(limit)
+
+    await store.accept([builders.alert()], truncated=0)
+    await route()
+    assert await store.open_incidents() == ["INC-1"]
+    monkeypatch.setattr(store, "intake", counted)
+    await store.accept([builders.alert(fingerprint="f2")], truncated=0)
+    await route()
+    assert len(looks) == 1
+
+
 async def unreadable_entries(redis: Connection, count: int = 1) -> list[str]:
     raws = [f"{900 + number}|{builders.START}|0|{{}}" for number in range(count - 1)] + ["no entry at all"]
     await redis.client.rpush(redis.key("intake"), *raws)
