@@ -21,7 +21,7 @@ from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.testing.cases import Circumstances, check_circumstances, circumstances_of
 from bot.flow.rehearse_case import TARGET, alert_at, by_hand
 from bot.flow.rehearse_recording import OverRecording
-from bot.flow.rehearse_run import Clock, DryRun
+from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
 from bot.probes.engine.kv_budget import ReadKvBudget
 
@@ -57,7 +57,7 @@ def rehearse(wanted: Wanted) -> Rehearsed:
     run = opened("INC-1", alert.alert, TARGET, bundle)
     opening = by_hand(wanted.written, wanted.playbook) if wanted.written.opened_by == "hand" else alert
     printer = Printer(wanted)
-    rehearsal = DryRun(run, bundle, met, clock, listen=printer.print, until=wanted.recording.ends)
+    rehearsal = Rehearsal(run, bundle, met, clock, listen=printer.print, until=wanted.recording.ends)
     found = asyncio.run(rehearsal.play(opening))
     for line in printer.rest(clock.now):
         typer.echo(line)

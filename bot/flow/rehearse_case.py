@@ -30,7 +30,7 @@ from bot.domain.playbooks.testing.cases import Answer, Case, Circumstances, Tabl
 from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import SignalSpec
 from bot.flow.ports.readings import ReadContext, Signals
-from bot.flow.rehearse_run import Clock, DryRun
+from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
 
 BEGINS_AT = 1_800_000_000.0
@@ -118,7 +118,7 @@ async def play_case(case: Case, bundle: Bundle) -> CaseResult:
     alert = alert_at(BEGINS_AT, case.name)
     run = opened("INC-1", alert.alert, TARGET, bundle)
     opening = by_hand(case, playbook) if case.opened_by == "hand" else alert
-    rehearsed = await DryRun(run, bundle, met, clock).play(opening)
+    rehearsed = await Rehearsal(run, bundle, met, clock).play(opening)
     return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed, met.missing)
 
 
@@ -129,7 +129,7 @@ def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
 
 def alert_at(at: float, title: str) -> AlertChanged:
     """The alert that opens a rehearsal."""
-    labels = {"alertname": "DryRun", "namespace": TARGET.namespace, "deployment": TARGET.name, "severity": "page"}
+    labels = {"alertname": "Rehearsal", "namespace": TARGET.namespace, "deployment": TARGET.name, "severity": "page"}
     alert = Alert(
         fingerprint="rehearsal",
         status="firing",

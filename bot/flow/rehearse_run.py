@@ -93,20 +93,20 @@ class MemoryWatchLog:
     """The `WatchLog` port."""
 
     def __init__(self) -> None:
-        self._ticks: dict[int, list[WatchSample]] = defaultdict(list)
+        self._samples: dict[int, list[WatchSample]] = defaultdict(list)
 
     async def add(self, incident_id: str, visit: int, sample: WatchSample) -> Sequence[WatchSample]:
-        self._ticks[visit].append(sample)
-        return self._ticks[visit]
+        self._samples[visit].append(sample)
+        return self._samples[visit]
 
     def keep(self, visit: int, sample: WatchSample) -> None:
-        self._ticks[visit].append(sample)
+        self._samples[visit].append(sample)
 
     def of(self, visit: int) -> Sequence[WatchSample]:
-        return tuple(self._ticks[visit])
+        return tuple(self._samples[visit])
 
     def holds(self, visit: int) -> bool:
-        return bool(self._ticks[visit]) and all(status == HELD for status in self._ticks[visit][-1].parts.values())
+        return bool(self._samples[visit]) and all(status == HELD for status in self._samples[visit][-1].parts.values())
 
 
 class Everybody:
@@ -127,7 +127,7 @@ class _Due:
     effect: Effect = field(compare=False)
 
 
-class DryRun:
+class Rehearsal:
     def __init__(
         self,
         run: Run,

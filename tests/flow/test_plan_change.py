@@ -160,7 +160,7 @@ async def test_right_before_the_call_it_is_planned_with_the_numbers_that_people_
     assert (approved.plan, anew.plan == shown.plan) == (shown.plan, False)
 
 
-async def test_every_call_is_allowed_before_the_first_one_is_rehearsed() -> None:
+async def test_every_call_is_allowed_before_the_first_dry_run() -> None:
     cluster = Asked()
     found = await result(cluster)
     assert found.plan is not None

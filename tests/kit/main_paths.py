@@ -22,7 +22,7 @@ from bot.domain.playbooks.testing.cases import Table, table_of
 from bot.domain.signals.window import NEEDED_SECONDS
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.rehearse_case import BEGINS_AT, TARGET, AsWritten, alert_at
-from bot.flow.rehearse_run import Clock, DryRun
+from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
 from tests.domain.changes.snapshots import deployment, node, planned, pod, snapshot, template
 
@@ -116,7 +116,7 @@ class Cost:
     """State to when its change began."""
 
 
-class Timed(DryRun):
+class Timed(Rehearsal):
     """A rehearsal whose changes take time."""
 
     fleet: Fleet

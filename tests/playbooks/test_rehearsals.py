@@ -26,7 +26,7 @@ from bot.domain.signals.specs import ProbeSignal
 from bot.flow.ports.readings import ProbeReader, ProbeRequest
 from bot.flow.rehearse_case import TARGET, AsWritten, alert_at
 from bot.flow.rehearse_recording import OverRecording
-from bot.flow.rehearse_run import Clock, DryRun
+from bot.flow.rehearse_run import Clock, Rehearsal
 from bot.flow.route_alerts import opened
 from bot.probes.engine.compression import Evidence, compression_of
 from bot.probes.engine.kv_budget import ReadKvBudget
@@ -92,7 +92,7 @@ async def play(
     met = OverRecording(written, playbook(name, settings), clock, history=history, probes=known, ask=lambda _: None)
     bundle, alert = bundle_of(name, settings), alert_at(clock.now, name)
     run = opened("INC-1", alert.alert, TARGET, bundle)
-    return await DryRun(run, bundle, met, clock, until=recording.ends).play(alert)
+    return await Rehearsal(run, bundle, met, clock, until=recording.ends).play(alert)
 
 
 # --- A: a thrash, and a cap that ends it; the queue stays ------------------------------------------------------------
@@ -272,7 +272,7 @@ async def triage(captures: Path, case: str, *, memory: Mapping[str, float] | Non
     clock, book = Clock(1_800_000_000.0), playbook("vllm-oom-triage")
     bundle, alert = bundle_of(book.name), alert_at(clock.now, case)
     met = AsWritten(written, book, clock)
-    return await DryRun(opened("INC-1", alert.alert, TARGET, bundle), bundle, met, clock).play(alert)
+    return await Rehearsal(opened("INC-1", alert.alert, TARGET, bundle), bundle, met, clock).play(alert)
 
 
 def test_every_recorded_start_that_failed_is_looked_at(captures: Path) -> None:

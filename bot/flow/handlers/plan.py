@@ -110,17 +110,17 @@ class PlanHandler:
             return PlanResult(outcome="impossible", reason=hot, hint="wait until facilities have it in hand")
         # Where the bot only observes, it may lack the permissions, and even a dry run is a request to change something.
         observes = self._restrictions.observing.is_on(run.playbook, run.target)
-        rehearsed = result if observes else await self._rehearsed(result)
-        if rehearsed.plan is None:
-            return rehearsed
+        checked = result if observes else await self._dry_run(result)
+        if checked.plan is None:
+            return checked
         earlier = await the_last(self._runs, run)
         if earlier is None:
-            return rehearsed
-        held = last_time([earlier], run, rehearsed.plan, at=at)
-        asked = asked_by(earlier, rehearsed.plan, at=at)
-        return rehearsed.model_copy(update={"asked_before": asked, "last_time": held})
+            return checked
+        held = last_time([earlier], run, checked.plan, at=at)
+        asked = asked_by(earlier, checked.plan, at=at)
+        return checked.model_copy(update={"asked_before": asked, "last_time": held})
 
-    async def _rehearsed(self, result: PlanResult) -> PlanResult:
+    async def _dry_run(self, result: PlanResult) -> PlanResult:
         """Checks that every call is allowed, and sends the first one for each object as a dry run.
 
         Later calls for the same object, and for pods, depend on the effect of earlier ones.
