@@ -21,14 +21,14 @@ class CachedSnapshots:
     """The `Snapshots` port over another one."""
 
     def __init__(self, snapshots: Snapshots, now: Callable[[], float], *, valid_seconds: float = VALID_SECONDS) -> None:
-        self._worlds, self._now, self._valid = snapshots, now, valid_seconds
+        self._snapshots, self._now, self._valid = snapshots, now, valid_seconds
         self._asked: dict[tuple[str, str], tuple[float, asyncio.Future[ClusterSnapshot]]] = {}
 
     async def snapshot(self, target: Target, *, incident_id: str) -> ClusterSnapshot:
         key = (target.key, incident_id)
         asked = self._asked.get(key)
         if asked is None or self._is_old(*asked):
-            asking = asyncio.ensure_future(self._worlds.snapshot(target, incident_id=incident_id))
+            asking = asyncio.ensure_future(self._snapshots.snapshot(target, incident_id=incident_id))
             # The first caller may be gone when it fails; the error belongs to the callers that still wait.
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._forget()

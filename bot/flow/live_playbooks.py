@@ -92,7 +92,7 @@ class LivePlaybooks:
             await self._notify_once(about, text)
         except MessengerError as error:  # the next round, a second later, retries it
             if file not in self._unannounced:
-                log.warning("playbooks.not_told", file=file, reason=str(error))
+                log.warning("playbooks.not_announced", file=file, reason=str(error))
             self._unannounced.add(file)
             return False
         self._unannounced.discard(file)

@@ -171,7 +171,7 @@ async def test_what_slack_did_not_take_is_announced_later(bench: Bench) -> None:
         await bench.settled()
         await bench.live.refresh()
     assert bench.announced == []
-    assert [each["event"] for each in logs].count("playbooks.not_told") == 1
+    assert [each["event"] for each in logs].count("playbooks.not_announced") == 1
     bench.is_away = False
     await bench.live.refresh()
     assert len(bench.announced) == 1

@@ -56,7 +56,7 @@ async def _received(socket: aiohttp.ClientWebSocketResponse, program: str) -> tu
         if channel in (STDOUT, STDERR):
             output += data
         if len(output) > MAX_BYTES:
-            raise SourceError(f"{program} said more than {MAX_BYTES >> 10} kB")
+            raise SourceError(f"{program} printed more than {MAX_BYTES >> 10} kB")
     raise SourceError(f"{program} was cut off before it ended")
 
 
@@ -64,7 +64,7 @@ def _status(data: bytes) -> dict[str, Any]:
     try:
         status = json.loads(data)
     except ValueError as error:
-        raise SourceError("the API server's word on how it ended is no JSON") from error
+        raise SourceError("the API server's status of it is not JSON") from error
     return status if isinstance(status, dict) else {}
 
 

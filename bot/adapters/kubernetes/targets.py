@@ -41,7 +41,7 @@ class TargetFinder:
         self._reader, self._cluster = reader, cluster
 
     async def resolve(self, alert: Alert) -> Target | None:
-        """The first label that leads to a workload wins: the workload, one of its pods, a Service before it.
+        """The workload that a label names; without such a label, that of the pod, or the one behind the Service.
 
         None for another cluster's alert, and if no label leads anywhere. Raises `ClusterError` without an answer.
         """

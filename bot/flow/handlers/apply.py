@@ -124,7 +124,7 @@ class ApplyCall:
         risen = too_much(change.impact, now)
         if not risen:
             return None
-        log.warning("change.burdens", incident=context.incident_id, request=request.request_id, risen=risen)
+        log.warning("change.stopped", incident=context.incident_id, request=request.request_id, risen=risen)
         return self._settled(effect, "affected", risen, impact=now)
 
     async def _impact(self, context: EffectContext, *, at: float) -> Impact:
