@@ -91,7 +91,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             },
         )
         secret = signing_secret(settings)
-        app = bolt_app(on.slack.client, services, homes)
+        app = bolt_app(on.slack.client, services, homes, runtime.wake.answering)
         await warm_up(on)
         stack.push_async_callback(runtime.wake.stop)
         disconnected: Callable[[], Awaitable[str]] = _never
@@ -104,7 +104,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
             accept=runtime.accept(reconcile),
             not_ready=health.not_ready,
             metrics=health.metrics,
-            slack=endpoint(app, secret, runtime.wake.answering),
+            slack=endpoint(app, secret),
             degraded=health.degraded,
             pages=IncidentPages(page_links(settings), on.storage.store.load, runtime.page, time.time).routes,
         )

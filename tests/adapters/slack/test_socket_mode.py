@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from slack_sdk.errors import SlackApiError
@@ -24,13 +25,24 @@ from tests.adapters.slack.conftest import (
 from tests.adapters.slack.runs import run, waiting
 
 APP_TOKEN = "xapp-sandbox"
+stored_while_slack_waits: list[int] = []
+"""How many presses each request has stored before Slack had its answer."""
 
 
 @pytest.fixture
 async def counter(bench: Bench) -> AsyncIterator[Counter]:
     services = services_of(bench)
     counter = behind(services, bench)
-    async with listening(bolt_app(bench.client, services, counter.homes), bench.client, APP_TOKEN):
+
+    @contextlib.contextmanager
+    def answering() -> Iterator[None]:
+        before = len(counter.inbound.presses)
+        yield
+        stored_while_slack_waits.append(len(counter.inbound.presses) - before)
+
+    stored_while_slack_waits.clear()
+    app = bolt_app(bench.client, services, counter.homes, answering)
+    async with listening(app, bench.client, APP_TOKEN):
         await connected(counter, 1)
         yield counter
     await connected(counter, 0)
@@ -54,6 +66,11 @@ async def test_a_press_is_stored(counter: Counter) -> None:
     await approve(counter)
     [(incident, press)] = counter.inbound.presses.values()
     assert (incident, press.action, press.about, press.user) == ("INC-7", "approve", "R3", "U0ANA")
+
+
+async def test_other_work_gives_way_until_a_press_is_answered(counter: Counter) -> None:
+    await approve(counter)
+    assert stored_while_slack_waits == [1]
 
 
 async def test_a_press_that_cannot_be_stored_is_reported(counter: Counter) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from slack_bolt.adapter.starlette.async_handler import to_starlette_response
 from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,9 +40,27 @@ REACTION_ADDED, HOME_OPENED = "reaction_added", "app_home_opened"
 ANYTHING = re.compile(".*")
 
 
-def bolt_app(client: AsyncWebClient, services: Services, homes: Homes) -> AsyncApp:
+class SlackApp(AsyncApp):
+    """Bolt's app. `answering` is entered while Slack waits for the answer to a request, over HTTP or Socket Mode."""
+
+    def __init__(self, answering: Callable[[], AbstractContextManager[None]], **options: Any) -> None:
+        super().__init__(**options)
+        self._answering = answering
+
+    async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse:
+        with self._answering():
+            return await super().async_dispatch(req)
+
+
+def bolt_app(
+    client: AsyncWebClient,
+    services: Services,
+    homes: Homes,
+    answering: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> SlackApp:
     """The app with every listener; building it needs no network."""
-    app = AsyncApp(
+    app = SlackApp(
+        answering,
         # Bolt's default logger ignores our log level, and would warn that the token in the environment is not used.
         logger=logging.getLogger("slack_bolt"),
         client=_without_token(client),
@@ -97,21 +116,13 @@ def _listen_to_forms(app: AsyncApp, boundary: Boundary, services: Services) -> N
     app.view(SILENCE_FORM)(form(Silencing(services, naming).confirmed, MAYBE_SENT))
 
 
-def endpoint(
-    app: AsyncApp,
-    signing_secret: Callable[[], str],
-    answering: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Callable[[Request], Awaitable[Response]]:
-    """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends.
-
-    `answering` is entered while Slack waits for the answer to a request that it signed.
-    """
+def endpoint(app: AsyncApp, signing_secret: Callable[[], str]) -> Callable[[Request], Awaitable[Response]]:
+    """The Starlette handler for `POST /slack/events`: one address for everything that Slack sends."""
 
     async def handle(request: Request, payload: dict[str, Any]) -> Response:
         # The mode in which Bolt takes what was read already, from a sender that was checked already.
         asked = AsyncBoltRequest(body=payload, headers=dict(request.headers), mode="socket_mode")
-        with answering():
-            return to_starlette_response(await app.async_dispatch(asked))
+        return to_starlette_response(await app.async_dispatch(asked))
 
     return only_signed(handle, signing_secret)
 
