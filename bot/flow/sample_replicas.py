@@ -125,6 +125,10 @@ class KeepSampling:
         except BotError as error:
             log.warning("sampling.skipped", reason=str(error))
             return
+        except Exception:
+            # The top of this task, which nobody awaits.
+            log.exception("sampling.skipped")
+            return
         await asyncio.gather(*(self._sample(context) for context in contexts))
 
     async def _sample(self, context: ReadContext) -> None:

@@ -543,11 +543,12 @@ async def test_each_slot_of_five_minutes_leaves_one_point_of_load() -> None:
     assert {start: point.arrivals for start, point in loads.kept.items()} == {1200.0: 4.0, 1500.0: 4.0}
 
 
-async def test_a_round_of_sampling_that_cannot_know_its_workloads_is_skipped() -> None:
+@pytest.mark.parametrize("error", [StorageUnavailableError("no answer"), ValueError("not a target's key")])
+async def test_a_round_of_sampling_that_cannot_know_its_workloads_is_skipped(error: Exception) -> None:
     scene = Scene()
 
     async def contexts() -> Sequence[ReadContext]:
-        raise StorageUnavailableError("no answer")
+        raise error
 
     await KeepSampling(scene.signals(), contexts).sample_all()
     assert scene.scraped == 0

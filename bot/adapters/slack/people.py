@@ -100,6 +100,10 @@ class SlackPeople:
             except StorageUnavailableError as error:
                 log.warning("operators.not_kept", reason=str(error))
                 is_read = False
+            except Exception:
+                # The top of this task, which nobody awaits.
+                log.exception("operators.not_read")
+                is_read = False
             await asyncio.sleep(READ_EVERY_SECONDS if is_read else READ_AGAIN_SECONDS)
 
     async def read_operators(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from bot.adapters.slack.accounts import Home, reason_against
 from bot.adapters.slack.client import session_of, web_client
 from bot.adapters.slack.people import ON_THE_COMMAND_LINE, SlackPeople
 from bot.domain.approvals.grant import Demand
+from bot.domain.kernel.errors import StorageUnavailableError
 from tests.adapters.slack.conftest import TOKEN, Bench
 from tests.adapters.slack.runs import policy
 from tests.fakes.shown import MemoryPeople
@@ -234,6 +236,26 @@ async def test_the_operators_are_known_before_anybody_was_judged(people: SlackPe
     await bench.slack.faults(*AWAY)
     assert (await people.may_halt("U0BEN", at=1.0)).allowed
     assert not (await people.may_halt("U0GUE", at=1.0)).allowed
+
+
+@pytest.mark.parametrize("error", [StorageUnavailableError("away"), TypeError("Slack named no users")])
+async def test_a_failed_reading_of_the_operators_is_tried_again(
+    people: SlackPeople, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    faults, again = [error], asyncio.Event()
+
+    async def read_operators() -> bool:
+        if faults:
+            raise faults.pop()
+        again.set()
+        return True
+
+    monkeypatch.setattr(people, "read_operators", read_operators)
+    monkeypatch.setattr("bot.adapters.slack.people.READ_AGAIN_SECONDS", 0.0)
+    reading = asyncio.create_task(people.keep_reading())
+    await asyncio.wait({reading, asyncio.create_task(again.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    assert not reading.done()
+    reading.cancel()
 
 
 async def test_where_slack_was_never_read_a_halt_is_refused_with_the_way_that_needs_no_slack(
