@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from bot.domain.incidents.effect import ReadSeries, StoreReport
 from bot.domain.incidents.event import EffectFailed, Posted, SeriesRead
 from bot.domain.kernel.errors import SourceError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
+from bot.flow.handlers import store_report
 from bot.flow.handlers.store_report import TRIES, StoreReportHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
 from bot.flow.ports.storage import Owed
@@ -77,6 +79,18 @@ async def test_an_outage_is_waited_for_and_given_up_after_hours_only() -> None:
     assert sum(wait.after_seconds for wait in waits if isinstance(wait, Later)) > 4 * 3600
     with pytest.raises(SourceError):
         await storing(sink)(context(TRIES - 1), REPORT)
+
+
+async def test_a_sink_that_hangs_is_waited_for_as_one_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(Kept):
+        async def put(self, incident_id: str, files: Mapping[str, bytes], *, at: float) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(store_report, "PUT_SECONDS", 0.0)
+    waits = await storing(Hanging())(context(5), REPORT)
+    assert isinstance(waits, Later)
+    with pytest.raises(SourceError, match="memory does not answer"):
+        await storing(Hanging())(context(TRIES - 1), REPORT)
 
 
 # --- when it is wanted ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -22,6 +22,8 @@ log = structlog.get_logger()
 TRIES = 40
 FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 2.0, 600.0
 """Together about six hours: an outage of the store loses no report."""
+PUT_SECONDS = 120.0
+"""For one sink, with its own retries. Two take less than `MAX_SECONDS`, which an effect may exceed only twice."""
 
 
 class StoreReportHandler:
@@ -42,7 +44,7 @@ class StoreReportHandler:
         files = await self._aside(self._written, context.incident_id, entries, stored)
         try:
             for sink in self._sinks:
-                await sink.put(context.incident_id, files, at=context.run.closed_at or context.now)
+                await _put(sink, context.incident_id, files, at=context.run.closed_at or context.now)
         except SourceError as error:
             tried = context.owed.attempts
             if tried + 1 >= TRIES:
@@ -60,3 +62,11 @@ class StoreReportHandler:
             "json": as_json(entries, stored, roles),
         }
         return {f"{incident_id}.{kind}": text.encode() for kind, text in pages.items()}
+
+
+async def _put(sink: ReportSink, incident_id: str, files: Mapping[str, bytes], *, at: float) -> None:
+    try:
+        async with asyncio.timeout(PUT_SECONDS):
+            await sink.put(incident_id, files, at=at)
+    except TimeoutError as error:
+        raise SourceError(f"{sink.name} does not answer") from error
