@@ -43,17 +43,19 @@ class TargetFinder:
     async def resolve(self, alert: Alert) -> Target | None:
         """The workload that a label names; without such a label, that of the pod, or the one behind the Service.
 
-        None for another cluster's alert, and if no label leads anywhere. Raises `ClusterError` without an answer.
+        None for another cluster's alert, and if no label leads anywhere. A cluster without a name takes every alert,
+        with the name that the alert gives it. Raises `ClusterError` without an answer.
         """
         labels = alert.labels
-        if labels.get("cluster", self._cluster) != self._cluster:
+        cluster = labels.get("cluster", self._cluster)
+        if self._cluster and cluster != self._cluster:
             return None
         for key in ("exported_namespace", "namespace"):
             namespace = labels.get(key, "")
             if is_name(namespace):
                 found = await self._workload(namespace, labels)
                 if found is not None:
-                    return self._target(namespace, *found)
+                    return _target(cluster, namespace, *found)
         return None
 
     async def named(self, namespace: str, name: str) -> Target | None:
@@ -66,17 +68,10 @@ class TargetFinder:
                 unanswered = error
                 continue
             if found is not None:
-                return self._target(namespace, *found)
+                return _target(self._cluster, namespace, *found)
         if unanswered is not None:
             raise unanswered
         return None
-
-    def _target(self, namespace: str, kind: str, workload: Obj) -> Target:
-        # An alert about our own canary is about the workload that it represents.
-        annotations = annotations_of(workload)
-        name = annotations.get(CANARY_OF_ANNOTATION) or name_of(workload)
-        slo = tuple((setting, annotations[key]) for setting, key in SLO_ANNOTATIONS.items() if key in annotations)
-        return Target(cluster=self._cluster, namespace=namespace, kind=kind, name=name, slo=slo)
 
     async def _workload(self, namespace: str, labels: Mapping[str, str]) -> Found | None:
         for key, kind in WORKLOAD_LABELS:
@@ -124,6 +119,14 @@ class TargetFinder:
                 if _selects_pods_of(selector, kind, workload):
                     behind.append((kind, workload))
         return _the_only(behind)
+
+
+def _target(cluster: str, namespace: str, kind: str, workload: Obj) -> Target:
+    # An alert about our own canary is about the workload that it represents.
+    annotations = annotations_of(workload)
+    name = annotations.get(CANARY_OF_ANNOTATION) or name_of(workload)
+    slo = tuple((setting, annotations[key]) for setting, key in SLO_ANNOTATIONS.items() if key in annotations)
+    return Target(cluster=cluster, namespace=namespace, kind=kind, name=name, slo=slo)
 
 
 def _selects_pods_of(selector: Mapping[str, str], kind: str, workload: Obj) -> bool:

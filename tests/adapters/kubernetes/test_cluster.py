@@ -14,6 +14,7 @@ from bot.adapters.kubernetes.cluster import KubernetesCluster
 from bot.adapters.kubernetes.credentials import Connection, NotSentError
 from bot.adapters.kubernetes.pod_logs import KubernetesPodLogs
 from bot.adapters.kubernetes.reader import KubernetesReader
+from bot.adapters.kubernetes.targets import TargetFinder
 from bot.domain.changes.catalogue import VERBS
 from bot.domain.changes.planning import plan_change
 from bot.domain.kernel.alert import Alert
@@ -169,6 +170,14 @@ async def test_an_alert_leads_to_its_workload(lab: Lab, labels: dict[str, str]) 
 )
 async def test_an_alert_that_leads_nowhere_gives_none(lab: Lab, labels: dict[str, str]) -> None:
     assert await lab.cluster.resolve(labelled(labels)) is None
+
+
+@pytest.mark.parametrize("cluster", ["", "prod"])
+async def test_a_bot_whose_only_cluster_has_no_name_takes_alerts_of_every_cluster(lab: Lab, cluster: str) -> None:
+    labels = {"deployment": "", "pod": await pod_name(lab)} | ({"cluster": cluster} if cluster else {})
+    found = await TargetFinder(lab.reader, cluster="").resolve(labelled(labels))
+    # As `named_by` calls it, for alerts that come while the cluster does not answer.
+    assert found == TARGET.model_copy(update={"cluster": cluster})
 
 
 async def test_a_workload_is_found_by_its_name_alone(lab: Lab) -> None:
