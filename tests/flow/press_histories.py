@@ -177,12 +177,12 @@ class Claims:
         return {EVERYTHING: self.halted} if self.halted else {}
 
     async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:
-        await self.set_halt(None, by=word.by if halts else "")
+        await self.set_halt(EVERYTHING, by=word.by if halts else "")
 
     async def halt_word(self) -> HaltWord:
         return HaltWord()
 
-    async def set_halt(self, incident_id: str | None, *, by: str) -> None:
+    async def set_halt(self, incident_id: str, *, by: str) -> None:
         self.halted = by
 
 

@@ -11,6 +11,7 @@ from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.event import ALL, Commanded
 from bot.domain.incidents.run import ActiveChange, Halt
 from bot.flow.keep_halts import AT_A_TIME, CHECKS_PER_INCIDENT, KeepHalts
+from bot.flow.ports.storage import EVERYTHING
 from bot.flow.receive_input import ReceiveInput
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
@@ -61,7 +62,7 @@ async def test_a_halt_of_all_that_died_halfway_reaches_every_incident_in_the_nex
     store: RedisStore, claims: RedisClaims, halts: KeepHalts, woken: list[str]
 ) -> None:
     await opened(store, "INC-1", "INC-2")
-    await claims.set_halt(None, by="ana")
+    await claims.set_halt(EVERYTHING, by="ana")
     await halts.once()
     assert [await commands(store, incident) for incident in ("INC-1", "INC-2")] == [[("halt", "ana")]] * 2
     assert woken == ["INC-1", "INC-2"]
@@ -108,7 +109,7 @@ async def test_a_new_bot_finds_what_an_old_one_left_half_notified(
 async def test_an_incident_that_opens_while_everything_is_halted_says_so(
     store: RedisStore, claims: RedisClaims, halts: KeepHalts
 ) -> None:
-    await claims.set_halt(None, by="ana")
+    await claims.set_halt(EVERYTHING, by="ana")
     await halts.once()
     await opened(store, "INC-1")
     await halts.once()
@@ -185,7 +186,7 @@ async def test_while_the_switch_stands_nobody_is_notified_twice_also_by_two_bots
     store: RedisStore, claims: RedisClaims, halts: KeepHalts, changes: Changes, woken: list[str]
 ) -> None:
     await opened(store, "INC-1")
-    await claims.set_halt(None, by="ana")
+    await claims.set_halt(EVERYTHING, by="ana")
     other = KeepHalts(store, claims, woken.append, changes)
     for bot in (halts, other, halts, other):
         await bot.once()

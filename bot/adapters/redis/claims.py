@@ -130,12 +130,9 @@ class RedisClaims:
         found = await self._redis.ask(self._redis.client.hgetall(self._redis.key("halt")))
         return {str(what): str(by) for what, by in found.items()}
 
-    async def set_halt(self, incident_id: str | None, *, by: str) -> None:
-        key, field = self._redis.key("halt"), incident_id or EVERYTHING
-        if by:
-            await self._redis.ask(self._redis.client.hset(key, field, by))
-        else:
-            await self._redis.ask(self._redis.client.hdel(key, field))
+    async def set_halt(self, incident_id: str, *, by: str) -> None:
+        key, client = self._redis.key("halt"), self._redis.client
+        await self._redis.ask(client.hset(key, incident_id, by) if by else client.hdel(key, incident_id))
 
     async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:
         both = self._redis.client.pipeline(transaction=True)

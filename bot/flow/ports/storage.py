@@ -525,8 +525,8 @@ class CallClaims(Protocol):
         """Incident, or `EVERYTHING`, to who halted it."""
         ...
 
-    async def set_halt(self, incident_id: str | None, *, by: str) -> None:
-        """Halts one incident, or all if it is None; an empty `by` lifts the halt."""
+    async def set_halt(self, incident_id: str, *, by: str) -> None:
+        """Halts one incident; an empty `by` lifts the halt."""
         ...
 
     async def set_halt_of_all(self, word: HaltWord, *, halts: bool) -> None:

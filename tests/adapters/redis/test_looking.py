@@ -9,7 +9,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.people import RedisPeople
 from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.effect import ShowInSlack
-from bot.flow.ports.storage import HaltWord
+from bot.flow.ports.storage import EVERYTHING, HaltWord
 from tests import builders
 from tests.flow.test_receive_input import opened
 
@@ -64,7 +64,7 @@ async def test_an_effect_that_was_given_up_is_owed_again_only_anew(store: RedisS
 async def test_a_halt_of_all_and_its_end_are_kept_with_their_words(connection: Connection) -> None:
     claims = RedisClaims(connection)
     assert await claims.halt_word() == HaltWord()
-    await claims.set_halt(None, by="before")
+    await claims.set_halt(EVERYTHING, by="before")
     await claims.set_halt_of_all(HaltWord("ana", "the rack burns"), halts=True)
     assert (await claims.halts(), await claims.halt_word()) == ({"*": "ana"}, HaltWord("ana", "the rack burns"))
     await claims.set_halt_of_all(HaltWord("ben"), halts=False)
