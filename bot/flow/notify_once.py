@@ -24,7 +24,7 @@ class Notices(Protocol):
 
     async def is_claimed(self, what: str) -> bool: ...
 
-    async def is_first_no_more(self, what: str) -> None:
+    async def unclaim(self, what: str) -> None:
         """Releases the claim."""
         ...
 
@@ -48,8 +48,8 @@ class NotifyOnce:
             await self._messenger.announce(text, mentions=mentions)
             await self._notices.is_first(about)
         finally:
-            await self._notices.is_first_no_more(posting)
+            await self._notices.unclaim(posting)
 
     async def forget(self, about: str) -> None:
         """Allows the notice to be sent again."""
-        await self._notices.is_first_no_more(about)
+        await self._notices.unclaim(about)

@@ -20,7 +20,7 @@ class Firsts(Protocol):
 
     async def is_first(self, what: str) -> bool: ...
 
-    async def is_first_no_more(self, what: str) -> None: ...
+    async def unclaim(self, what: str) -> None: ...
 
 
 class SweepStorage:
@@ -38,6 +38,6 @@ class SweepStorage:
             try:
                 log.info("storage.swept", found=str(await self._sweep()))
             except StorageUnavailableError:
-                await self._store.is_first_no_more(about)
+                await self._store.unclaim(about)
                 raise
         self._done = about

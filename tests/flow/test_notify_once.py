@@ -63,6 +63,6 @@ async def test_a_replica_that_died_while_posting_is_followed_by_another(redis: C
         await notifier(redis, channel)("epoch/1", "Redis lost the bot's data")
     assert channel.posted == []
     assert 0 < await redis.client.ttl(store._first("posting/epoch/1")) <= POSTING_SECONDS
-    await store.is_first_no_more("posting/epoch/1")
+    await store.unclaim("posting/epoch/1")
     await notifier(redis, channel)("epoch/1", "Redis lost the bot's data")
     assert channel.posted == ["Redis lost the bot's data"]

@@ -523,7 +523,7 @@ class RedisStore:
         """Whether somebody was first."""
         return bool(await self._redis.ask(self._redis.client.exists(self._first(what))))
 
-    async def is_first_no_more(self, what: str) -> None:
+    async def unclaim(self, what: str) -> None:
         """The first caller did not succeed: the next caller is first."""
         await self._redis.ask(self._redis.client.delete(self._first(what)))
 

@@ -20,7 +20,7 @@ from bot.domain.kernel.errors import StaleRunError, StorageUnavailableError
 from bot.domain.kernel.timeline import GENESIS, Entry, chain, first_break
 from bot.domain.signals.signal import Reading
 from bot.flow.incident_history import MAX_INCIDENTS
-from bot.flow.ports.storage import Joining
+from bot.flow.ports.storage import EVERYTHING, Joining
 from bot.sandbox import valkey
 from tests import builders
 from tests.redis_server import VirtualTime
@@ -409,8 +409,8 @@ async def test_the_breaker_counts_changes_not_calls_and_lets_restoring_pass(
     assert await claim(claims, "INC-1", "INC-1/R3/0") == "claimed"
 
 
-@pytest.mark.parametrize("halted", ["INC-1", None], ids=["one incident", "everything"])
-async def test_a_halt_stops_every_call_until_it_is_lifted(claims: RedisClaims, halted: str | None) -> None:
+@pytest.mark.parametrize("halted", ["INC-1", EVERYTHING], ids=["one incident", "everything"])
+async def test_a_halt_stops_every_call_until_it_is_lifted(claims: RedisClaims, halted: str) -> None:
     await claims.set_halt(halted, by="ana")
     assert await claim(claims, "INC-1", "INC-1/R1/0") == "halted"
     assert await claims.halted_by("INC-1") == "ana"
@@ -518,7 +518,7 @@ async def test_no_answer_is_reported_and_nothing_is_taken_for_stored(redis_serve
 async def test_one_of_all_replicas_is_first(redis: Connection) -> None:
     one, two = RedisStore(redis, owner="one"), RedisStore(redis, owner="two")
     assert [await one.is_first("a"), await two.is_first("a"), await two.is_first("b")] == [True, False, True]
-    await one.is_first_no_more("a")
+    await one.unclaim("a")
     assert await two.is_first("a")
 
 
