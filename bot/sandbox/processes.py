@@ -25,7 +25,7 @@ from bot.domain.kernel.errors import BotError
 from bot.sandbox.leash import end_with
 
 READY = "ready "
-SETTINGS_PREFIX = "INCIDENT_BOT_"
+SETTINGS_PREFIXES = ("INCIDENT_BOT_", "SLACK_", "REDIS_")
 READY_WITHIN_SECONDS = 180.0
 """A start takes seconds of work: a minute or more on a busy machine."""
 END_WITHIN_SECONDS = 5.0
@@ -151,7 +151,7 @@ def _inherited() -> dict[str, str]:
 
     Bytecode is always written: without it each of the demo's processes compiles every library again, for seconds.
     """
-    dropped = (SETTINGS_PREFIX, "PYTHONDONTWRITEBYTECODE")
+    dropped = (*SETTINGS_PREFIXES, "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from bot.domain.kernel.errors import BotError
 from bot.sandbox.processes import Family, StartError
+from bot.settings import PLAIN_NAMES
 
 pytestmark = pytest.mark.fast
 
@@ -42,7 +43,8 @@ def test_a_process_that_ends_later_is_reported_with_its_exit_code_and_last_words
 
 SAYS_READY = """
 import json, os, sys
-print("ready", json.dumps({"settings": "INCIDENT_BOT_CLUSTER" in os.environ, "no_bytecode": sys.dont_write_bytecode}))
+settings = [name for name, value in os.environ.items() if value == "production"]
+print("ready", json.dumps({"settings": settings, "no_bytecode": sys.dont_write_bytecode}))
 sys.stdin.read()
 """
 
@@ -52,9 +54,10 @@ def test_a_process_has_no_settings_of_this_shell_and_keeps_bytecode(
 ) -> None:
     (tmp_path / "says_ready.py").write_text(SAYS_READY)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("INCIDENT_BOT_CLUSTER", "production")
+    for name in ("INCIDENT_BOT_CLUSTER", *PLAIN_NAMES):
+        monkeypatch.setenv(name, "production")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     family = Family(tmp_path)
     reported = family.start("says", "says_ready")
     family.stop()
-    assert reported == {"settings": False, "no_bytecode": False}
+    assert reported == {"settings": [], "no_bytecode": False}
