@@ -50,6 +50,7 @@ from bot.flow.notify_once import NotifyOnce
 from bot.flow.open_by_hand import OpenByHand
 from bot.flow.plan_windows import PlanWindows
 from bot.flow.playbook_service import PlaybookService
+from bot.flow.reconcile import logged
 from bot.flow.restrictions import Restrictions
 from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sweep_storage import SweepStorage
@@ -238,11 +239,11 @@ def credentials(settings: Settings) -> Credentials | None:
 
 
 def begin(work: Coroutine[None, None, None], name: str, stack: contextlib.AsyncExitStack) -> None:
-    """Runs beside the application until the application ends."""
-    stack.push_async_callback(_end, asyncio.create_task(work, name=name))
+    """Runs beside the application until the application ends. A failure of `work` is logged at once."""
+    stack.push_async_callback(_end, asyncio.create_task(logged(work, f"{name}.failed"), name=name))
 
 
-async def _end(task: asyncio.Task[None]) -> None:
+async def _end(task: asyncio.Task[bool]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
