@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import httpx
 from rich.console import Console
@@ -27,6 +27,7 @@ from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from bot.sandbox.slack.server import listening_socket
 
+T = TypeVar("T")
 MAX_SECONDS = 480.0
 LOOK_EVERY_SECONDS = 0.5
 
@@ -47,11 +48,11 @@ def run_demo(
         console.print(f"[bold]Slack page:[/bold] {world.slack_url}")
         console.print(f"[dim]Logs: {world.folder}. Windows are shortened for the demo ({shortened}).[/dim]")
         world.prepare(scenario)
-        _wait(world, world.scale.seconds(scenario.healthy_seconds))
+        wait(world, world.scale.seconds(scenario.healthy_seconds))
         console.print(f"Fault: {scenario.what}.")
         world.cause_trouble(scenario)
         if scenario.alert:
-            _wait(world, world.scale.seconds(scenario.alert_after_seconds))
+            wait(world, world.scale.seconds(scenario.alert_after_seconds))
             world.raise_alert(scenario.alert)
         if unattended:
             return _unattended(world, scenario, console)
@@ -60,7 +61,7 @@ def run_demo(
             f"{first}, and the incident's card appears on the page. Open its thread, read the diagnosis, and "
             "press the buttons; you act as Ana, who is on call. Try /incident help. Ctrl-C ends everything."
         )
-        _wait(world, float("inf"))
+        wait(world, float("inf"))
     return 0
 
 
@@ -77,12 +78,21 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _wait(world: demo.World, seconds: float) -> None:
+def wait(world: demo.World, seconds: float) -> None:
     """Raises `BotError` if a process of the demo exits meanwhile."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         world.refuse_ended()
         time.sleep(min(LOOK_EVERY_SECONDS, max(ends - time.monotonic(), 0)))
+
+
+def unless_busy(look: Callable[[], T], say: Callable[[str], None]) -> T | None:
+    """What `look` returns; None if a process of the demo did not answer it in time, which `say` is told."""
+    try:
+        return look()
+    except (StorageUnavailableError, httpx.TransportError) as error:
+        say(f"looks again, because this machine is busy: {error}")
+        return None
 
 
 def timed(seconds: float, text: str) -> Table:
@@ -103,17 +113,17 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     approver = Approver(world.slack_url, demo.CHANNEL, scenario.answers, say, scenario.filled, world.commit)
     if scenario.opened_by:
         approver.command(scenario.opened_by)
+
+    def look() -> Run | None:
+        approver.look()
+        return stored.loaded(stored.load_run(world.redis_url, "INC-1"))
+
     within = world.scale.limit(MAX_SECONDS)
     printed = ""
     with console.status("Waiting for the alert …") as status:
         while time.monotonic() - began < within:
-            _wait(world, LOOK_EVERY_SECONDS)
-            try:
-                approver.look()
-                run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
-            except (StorageUnavailableError, httpx.TransportError) as error:
-                say(f"looks again, because this machine is busy: {error}")
-                continue
+            wait(world, LOOK_EVERY_SECONDS)
+            run = unless_busy(look, say)
             if run is None:
                 continue
             if not run.is_open:

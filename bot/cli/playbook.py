@@ -164,7 +164,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each is an option
         from bot.cli import rehearse_in_sandbox as in_sandbox
 
         fault = scenario_named(scenario)
-        in_sandbox.refuse_what_is_ignored(written, answers)
+        in_sandbox.refuse_what_is_ignored(written, found, answers)
         labels = in_sandbox.wanted_alert(found, where, pairs(alert, example="--alert alertname=VllmKVCacheThrash"))
         attended = answers is None
         command = vllm_for(engines, vllm, fault)

@@ -12,16 +12,19 @@ import typer
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.cli import stored
+from bot.cli.demo import LOOK_EVERY_SECONDS, unless_busy, wait
 from bot.cli.engines import what_differs
 from bot.cli.failures import CommandError
 from bot.cli.playbook_rehearse import SHOWN, shown
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.durations import is_duration, seconds
+from bot.domain.kernel.numbers import is_number
+from bot.domain.kernel.timeline import Chained
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.expressions.template import split_template
 from bot.domain.playbooks.language import AskState
 from bot.domain.playbooks.matchers import parse_matchers
-from bot.domain.playbooks.testing.cases import Answer, Circumstances
+from bot.domain.playbooks.testing.cases import Circumstances, replies
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from bot.sandbox.plain_http import http
@@ -32,7 +35,6 @@ from bot.sandbox.scenarios import Labels
 MAX_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0
 WARM_UP_SECONDS = 6.0
-LOOK_EVERY_SECONDS = 0.5
 LONG_SECONDS = 30.0
 """A wait of this length is worth shortening where somebody looks on."""
 LABELS = {
@@ -62,14 +64,18 @@ class Wanted:
         return TWO_CORES if self.vllm else SIMULATED
 
 
-def refuse_what_is_ignored(written: Circumstances, file: Path | None) -> None:
+def refuse_what_is_ignored(written: Circumstances, playbook: CompiledPlaybook, file: Path | None) -> None:
     """Raises `CommandError` for values that the sandbox decides itself: ignoring them would mislead."""
-    ignored = sorted(written.model_fields_set - {"answers", "settings"})
+    ignored = [f"'{name}'" for name in sorted(written.model_fields_set - {"answers", "settings"})]
+    for name, answer in written.answers.items():
+        choices = getattr(playbook.state(name), "choices", ())
+        ignored += [f"'{each.choice}' in '{name}'" for each in replies(answer) if each.choice not in choices]
     if ignored:
-        named = ", ".join(f"'{name}'" for name in ignored)
+        named = ", ".join(ignored)
         raise CommandError(
             f"{file}: {named} works only over a recording (--scrapes DIR). In the sandbox, readings and the outcomes "
-            "of changes come from its fleet and cluster. Remove it, or choose the fault with --scenario."
+            "of changes come from its fleet and cluster, and a script presses choices. Remove it, or choose the fault "
+            "with --scenario."
         )
 
 
@@ -138,10 +144,10 @@ def rehearse(wanted: Wanted) -> int:
         for line in window_lines(wanted.playbook, windows):
             typer.echo(line)
         world.load(wanted.scenario.healthy_load)
-        _wait(world, scale.seconds(WARM_UP_SECONDS))
+        wait(world, scale.seconds(WARM_UP_SECONDS))
         typer.echo(f"Fault: {wanted.scenario.what}.")
         world.cause_trouble(wanted.scenario)
-        _wait(world, scale.seconds(demo.ALERT_AFTER_SECONDS))
+        wait(world, scale.seconds(demo.ALERT_AFTER_SECONDS))
         _alert(world, wanted.labels)
         return _follow(world, wanted)
 
@@ -177,12 +183,22 @@ def webhook(labels: Mapping[str, str]) -> dict[str, object]:
 
 def _follow(world: demo.World, wanted: Wanted) -> int:
     began, printed, within = time.time(), 0, wanted.scale.limit(MAX_SECONDS)
-    approver = Approver(world.slack_url, demo.CHANNEL, labels_to_press(wanted), typer.echo)
-    while time.time() - began < within or wanted.attended:
-        _wait(world, LOOK_EVERY_SECONDS)
+    pressed, filled = labels_to_press(wanted), fields_to_fill(wanted)
+    approver = Approver(world.slack_url, demo.CHANNEL, pressed, typer.echo, filled, world.commit)
+
+    def look() -> tuple[Sequence[Chained], Run | None]:
         if not wanted.attended:
             approver.look()
-        entries = stored.loaded(stored.load_timeline(world.redis_url, "INC-1"))
+        run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
+        # After the run, so that the timeline of a closed one is whole.
+        return stored.loaded(stored.load_timeline(world.redis_url, "INC-1")), run
+
+    while time.time() - began < within or wanted.attended:
+        wait(world, LOOK_EVERY_SECONDS)
+        found = unless_busy(look, typer.echo)
+        if found is None:
+            continue
+        entries, run = found
         for item in entries[printed:]:
             if item.entry.kind in SHOWN:
                 typer.echo(shown(item.entry, began))
@@ -191,7 +207,6 @@ def _follow(world: demo.World, wanted: Wanted) -> int:
             kept = stored.loaded(stored.load_unmatched(world.redis_url))
             typer.echo(nothing_opened([why for _, why in kept], tail(world.folder / "bot.log")))
             return 1
-        run = stored.loaded(stored.load_run(world.redis_url, "INC-1"))
         if run is not None and not run.is_open:
             for line in summary(run):
                 typer.echo(line)
@@ -217,23 +232,26 @@ def summary(run: Run) -> Iterator[str]:
 
 
 def labels_to_press(wanted: Wanted) -> dict[str, Labels]:
-    """The scripted approver's answers: the question's text to the label of the choice that the file names."""
-    pressed = dict(wanted.scenario.answers)
+    """The scripted approver's answers: a part of a question's text to what it presses there each time.
+
+    Of several that fit a question the first counts, so those of the file come before those of the scenario.
+    """
+    pressed: dict[str, Labels] = {}
     for name, answer in wanted.written.answers.items():
         state = wanted.playbook.playbook.states[name]
-        first = answer[0] if isinstance(answer, tuple) else answer
-        key = first.choice if isinstance(first, Answer) else first
-        if isinstance(state, AskState) and key in state.choices:
-            pressed[_words_of(state.ask)] = state.choices[key].label
-    return pressed
+        if isinstance(state, AskState) and (part := _fixed_part(state.ask)):
+            pressed[part] = tuple(_fixed_part(state.choices[each.choice].label) for each in replies(answer))
+    return pressed | {part: labels for part, labels in wanted.scenario.answers.items() if part not in pressed}
 
 
-def _words_of(ask: str) -> str:
-    """The longest part of a question's text that no reading changes."""
-    return max((text for text, is_expression, _ in split_template(ask) if not is_expression), key=len, default="")
+def fields_to_fill(wanted: Wanted) -> dict[str, str]:
+    """What the scripted approver enters into forms, by field."""
+    answers = (each for answer in wanted.written.answers.values() for each in replies(answer))
+    typed = ((name, value) for each in answers for name, value in each.fields.items())
+    # A whole number is typed without a point.
+    return {**wanted.scenario.filled, **{name: f"{it:.15g}" if is_number(it) else str(it) for name, it in typed}}
 
 
-def _wait(world: demo.World, seconds: float) -> None:
-    """Raises `BotError` if a process of the sandbox exits meanwhile."""
-    time.sleep(seconds)
-    world.refuse_ended()
+def _fixed_part(text: str) -> str:
+    """The longest part of a text that no reading changes."""
+    return max((part for part, is_expression, _ in split_template(text) if not is_expression), key=len, default="")

@@ -111,8 +111,7 @@ class Approver:
 
     def _messages(self) -> list[dict[str, Any]]:
         answer = self._http.get(f"{self.slack_url}/__sandbox__/messages", params={"channel": self.channel})
-        found: list[dict[str, Any]] = answer.raise_for_status().json()
-        return found
+        return [{**each, "text": html.unescape(each.get("text", ""))} for each in answer.raise_for_status().json()]
 
     def _choose(self, message: Mapping[str, Any], buttons: list[dict[str, Any]]) -> dict[str, Any] | None:
         approve = next((button for button in buttons if button["action_id"] in APPROVE), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,17 @@ from typer.testing import CliRunner, Result
 from bot.adapters.yaml_playbooks import load_playbook
 from bot.cli.app import app
 from bot.cli.failures import CommandError
-from bot.cli.rehearse_in_sandbox import nothing_opened, shortened, wanted_alert, window_lines
+from bot.cli.playbook_rehearse import read_answers
+from bot.cli.rehearse_in_sandbox import (
+    Wanted,
+    fields_to_fill,
+    labels_to_press,
+    nothing_opened,
+    shortened,
+    wanted_alert,
+    window_lines,
+)
+from bot.sandbox.scenarios import THRASH, Scenario
 from tests.cli.test_commands import written
 from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE
@@ -191,6 +202,52 @@ def test_the_sandbox_refuses_a_file_that_says_what_only_the_sandbox_can_say(key:
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert f"answers.yaml: '{key.partition(':')[0]}' works only over a recording" in result.stderr
+
+
+def in_the_sandbox(folder: Path, answers: str, playbook: str = PLAYBOOK, scenario: Scenario = THRASH) -> Wanted:
+    compiled = load_playbook(written(folder, playbook, "cap.yaml"))
+    found = read_answers(written(folder, answers, "answers.yaml"), compiled)
+    return Wanted(compiled, scenario, found, {}, {}, attended=False)
+
+
+def test_in_the_sandbox_the_answers_of_the_file_come_before_those_of_the_scenario(tmp_path: Path) -> None:
+    scenario = replace(THRASH, answers={"Cap": "Leave", "Request R": "Accept it"})
+    wanted = in_the_sandbox(tmp_path, "answers: {choose: cap}", scenario=scenario)
+    assert list(labels_to_press(wanted).items()) == [
+        ("Cap it?", ("Cap",)),
+        ("Cap", "Leave"),
+        ("Request R", "Accept it"),
+    ]
+
+
+def test_in_the_sandbox_each_time_has_its_own_answer(tmp_path: Path) -> None:
+    wanted = in_the_sandbox(tmp_path, "answers: {choose: [leave, cap]}")
+    assert labels_to_press(wanted)["Cap it?"] == ("Leave", "Cap")
+
+
+def test_in_the_sandbox_the_fields_of_an_answer_are_filled_in(tmp_path: Path) -> None:
+    form = "{label: Cap, to: cap, form: {size: {label: Its size, kind: number}}}"
+    playbook = PLAYBOOK.replace("{label: Cap, to: cap}", form)
+    wanted = in_the_sandbox(tmp_path, "answers: {choose: {choice: cap, fields: {size: 8}}}", playbook)
+    assert labels_to_press(wanted)["Cap it?"] == ("Cap",)
+    assert fields_to_fill(wanted) == {"size": "8"}
+
+
+def test_in_the_sandbox_a_question_of_readings_alone_is_answered_by_its_first_choice(tmp_path: Path) -> None:
+    """Its text is not known before, and an empty part would fit every question."""
+    playbook = PLAYBOOK.replace("ask: Cap it?", "ask: '${thrash}'")
+    assert labels_to_press(in_the_sandbox(tmp_path, "answers: {choose: leave}", playbook)) == dict(THRASH.answers)
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"), [("choose: expired", "'expired' in 'choose'"), ("calm: hand_over", "'hand_over' in 'calm'")]
+)
+def test_the_sandbox_refuses_an_answer_that_its_script_cannot_press(answer: str, named: str, tmp_path: Path) -> None:
+    playbook, file = written(tmp_path, PLAYBOOK, "cap.yaml"), written(tmp_path, f"answers: {{{answer}}}", "a.yaml")
+    command = ["playbook", "rehearse", str(playbook), "--alert", "alertname=A", "--answers", str(file)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert f"a.yaml: {named} works only over a recording" in result.stderr
 
 
 def test_settings_of_the_file_of_answers_count(recording: Path, tmp_path: Path) -> None:

@@ -79,6 +79,14 @@ def test_a_question_that_comes_again_gets_the_next_answer(answer: Labels, wanted
     assert channel.done == wanted
 
 
+def test_the_words_of_an_answer_fit_a_text_that_slack_escapes() -> None:
+    channel = Channel(words=" TTFT &lt; 2 s &amp; no queue")
+    http = httpx.Client(transport=httpx.MockTransport(channel.answer))
+    answers = {"TTFT < 2 s & no queue": "Hand over"}
+    Approver("http://slack.example", "C1", answers, lambda _: None, _http=http).look()
+    assert channel.done == ["Hand over"]
+
+
 def test_what_it_says_of_a_long_message_ends_with_a_whole_word() -> None:
     lines: list[str] = []
     channel = Channel(words=" preemptions" * 40)

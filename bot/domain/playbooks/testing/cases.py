@@ -63,7 +63,7 @@ class Expected(Strict):
 
 
 Reply = str | Answer
-Replies = dict[str, str | Answer | tuple[Reply, ...]]
+Replies = dict[str, Reply | tuple[Reply, ...]]
 Outcomes = dict[str, str | tuple[str, ...]]
 
 
@@ -122,6 +122,12 @@ def _merged(below: Any, above: Any) -> Any:
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)) or "unknown" in below or "unknown" in above:
         return above
     return {**below, **{name: _merged(below[name], value) if name in below else value for name, value in above.items()}}
+
+
+def replies(answer: Reply | tuple[Reply, ...]) -> list[Answer]:
+    """The answers to a question in one form, for the first, second … time."""
+    every = answer if isinstance(answer, tuple) else (answer,)
+    return [each if isinstance(each, Answer) else Answer(choice=each) for each in every]
 
 
 def nth(items: T | tuple[T, ...] | None, number: int) -> T | None:
