@@ -313,7 +313,7 @@ def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
     if is_table(path):
         yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
         return
-    if path.parent.name == FRAGMENTS and path.is_file():
+    if path.parent.name == FRAGMENTS and path.suffix == ".yaml" and path.is_file():
         faults = read_fragments(path.parent)[path.stem].faults
         where = f"Check the folder of the playbooks: incident-bot playbook check {path.parent.parent}"
         pointed = Fault(str(path), "is a fragment: its states are checked where a playbook includes it", where)

@@ -87,6 +87,14 @@ def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(
     assert "join.yaml: is a fragment" in incident_bot("playbook", "check", fragment).stdout
 
 
+def test_a_file_beside_the_fragments_is_checked_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "fragments").mkdir()
+    notes = written(tmp_path / "fragments", "just words", "README.md")
+    result = incident_bot("playbook", "check", notes)
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{notes}:1:1: ")
+
+
 def test_the_doctor_speaks_as_a_program_of_its_own() -> None:
     """In a process where nothing else imported its module, which has the name of the command."""
     environ = ENOUGH | {
