@@ -179,12 +179,12 @@ def services_of(settings: Settings, on: Dependencies, runtime: Runtime, playbook
 
 
 def keep_epoch(settings: Settings, on: Dependencies, runtime: Runtime, notify_once: NotifyOnce) -> KeepEpoch:
-    channels = dict.fromkeys((settings.slack.channel, *(channel for _, channel in settings.channels)))
-    deployment = settings.redis_tag
     return KeepEpoch(
         on.storage.epochs,
         SystemClock(),
-        old_cards=lambda: highest_number(on.slack.client, channels=channels, deployment=deployment),
+        old_cards=lambda: highest_number(
+            on.slack.client, channels=settings.every_channel, deployment=settings.redis_tag
+        ),
         firing=on.alertmanager,
         knows=runtime.route.knows,
         accept=runtime.accept_again,

@@ -90,7 +90,7 @@ async def _slack(given: Given, file: Path | None) -> Compared:
                 web_client(token, session, base_url=settings.slack.base_url),
                 deployment=settings.redis_tag,
                 incident_id=given.incident,
-                channels=(settings.slack.channel, *(head.channel for head in report.heads)),
+                channels=(*settings.every_channel, *(head.channel for head in report.heads)),
                 since=report.opened_at,
             )
     except SettingsError as error:

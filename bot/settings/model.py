@@ -519,6 +519,11 @@ class Settings(StorageSettings):
         """Targets, with `*`, and the channel of their incidents; the last that matches counts."""
         return tuple((each.target, each.channel) for each in self.overrides if each.channel)
 
+    @property
+    def every_channel(self) -> tuple[str, ...]:
+        """The channels in which cards may be."""
+        return tuple(dict.fromkeys((self.slack.channel, *(channel for _, channel in self.channels))))
+
     @field_validator("cluster", "kubernetes", "prometheus", "sampling", "gpu")
     @classmethod
     def _either(cls, value: str | Section, info: ValidationInfo) -> str | Section:

@@ -109,8 +109,8 @@ class World:
         assert result.exit_code == 0, result.output
         return file
 
-    def verify(self, of: str | Path = INCIDENT, **changed: str) -> Result:
-        return incident_bot("timeline", "verify", of, **(self.environ | changed))
+    def verify(self, of: str | Path = INCIDENT, *options: str | Path, **changed: str) -> Result:
+        return incident_bot("timeline", "verify", of, *options, **(self.environ | changed))
 
 
 def entry(at: float, text: str) -> Entry:
@@ -158,6 +158,19 @@ def test_a_forged_chain_with_a_forged_head_is_found_by_what_stands_in_slack(worl
     result = world.verify()
     assert result.exit_code == 1, result.output
     assert "✔ store" in result.stdout
+    assert "✖ Slack  no entry has the head that is in Slack: request:R3 (" in result.stdout
+
+
+def test_a_forged_timeline_that_hides_its_channel_is_found_in_the_channel_of_its_target(
+    world: World, tmp_path: Path
+) -> None:
+    hidden = [each.entry for each in world.timeline if each.entry.kind != "slack"]
+    forged = [hidden[0].model_copy(update={"text": "all was well"}), *hidden[1:]]
+    asyncio.run(world.rewrites(list(chain(forged, head=GENESIS, length=0)), head=True))
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"overrides: [{{target: serving/*, channel: {CHANNEL}}}]\n")
+    result = world.verify(INCIDENT, "--settings", file, INCIDENT_BOT_SLACK_CHANNEL="C0GEN")
+    assert result.exit_code == 1, result.output
     assert "✖ Slack  no entry has the head that is in Slack: request:R3 (" in result.stdout
 
 
