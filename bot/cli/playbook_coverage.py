@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bot.adapters.yaml_playbooks import load_folders, with_packaged
 from bot.domain.kernel.errors import Fault, PlaybookError
-from bot.domain.playbooks.files import TABLE_ENDING
+from bot.domain.playbooks.files import TABLE_ENDING, is_table, playbook_of
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.rows import Played, RowCoverage, coverage, runbook_steps
 from bot.flow.rehearse_case import TableResult
@@ -35,6 +35,7 @@ class Covered:
 
 def covered(where: Path, play: Callable[[Path], TableResult]) -> Covered:
     """Plays the tables of a folder, or that of one playbook; only cases that hold count."""
+    where = playbook_of(where) if is_table(where) else where
     folder, name = (where, "*") if where.is_dir() else (where.parent, where.stem)
     library = load_folders(with_packaged(folder))
     own = [one.playbook for one in library.playbooks.values() if Path(one.file) in folder.glob(f"{name}.yaml")]

@@ -13,7 +13,7 @@ from bot.cli.playbook_names import file_of
 from bot.domain.incidents.rehearsed import missing_edges
 from bot.domain.kernel.errors import PlaybookError
 from bot.domain.playbooks.compiled import CompiledPlaybook
-from bot.domain.playbooks.files import TABLE_ENDING, is_table, playbooks_in
+from bot.domain.playbooks.files import TABLE_ENDING, is_table, playbook_of, playbooks_in
 from bot.domain.playbooks.testing.cases import Table, check_table, table_of
 from bot.flow.rehearse_case import TableResult, play_table
 
@@ -50,8 +50,7 @@ def untested_in(paths: list[Path]) -> list[Path]:
 
 def play_file(path: Path) -> TableResult:
     """Raises `PlaybookError` with every fault of the table or of its playbook."""
-    beside = path.with_name(path.name.removesuffix(TABLE_ENDING) + ".yaml")
-
+    beside = playbook_of(path)
     default = load_playbook(beside)
 
     def load(settings: Mapping[str, str]) -> CompiledPlaybook:

@@ -32,7 +32,7 @@ from bot.cli.playbook_test import read_table, tables_in
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook, _Derived, compile_playbook
 from bot.domain.playbooks.edges import Origin
-from bot.domain.playbooks.files import TABLE_ENDING
+from bot.domain.playbooks.files import TABLE_ENDING, playbook_of
 from bot.domain.playbooks.language import ChangeState, State
 from bot.domain.playbooks.loading.check_names import check_names
 from bot.domain.playbooks.loading.check_paths import check_paths, lint
@@ -121,7 +121,7 @@ class Report:
 
 
 def subject_of(table: Path) -> Subject:
-    file = table.with_name(table.name.removesuffix(TABLE_ENDING) + ".yaml")
+    file = playbook_of(table)
     default = load_playbook(file)
     cases = read_table(table, default).whole()
     bundles: dict[SettingsKey, Bundle] = {(): with_stand_ins(default)}

@@ -87,3 +87,10 @@ def test_a_broken_playbook_covers_nothing_and_hides_no_other(tmp_path: Path) -> 
     found = lines(tmp_path, PLAYBOOK, claiming("K12"))
     assert sum("unknown state 'lok'" in line for line in found) == 1
     assert any(line.startswith("✔ K12") for line in found)
+
+
+def test_a_test_table_stands_for_its_playbook(tmp_path: Path) -> None:
+    written(tmp_path, PLAYBOOK, "grow.yaml")
+    table = written(tmp_path, claiming("K12"), "grow.test.yaml")
+    result = CliRunner().invoke(app, ["playbook", "coverage", str(table)])
+    assert "1 of 1 rows it claims are covered" in result.stdout
