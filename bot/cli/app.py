@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
-from bot.cli.failures import CommandError, Commands
+from bot.cli.failures import CommandError, Commands, writing
 from bot.cli.options import Overrides, SettingsFile, scenario_named
 from bot.cli.playbook import playbooks
 from bot.cli.serve import DOES
@@ -123,10 +123,8 @@ def export(
     if out is None:
         typer.echo(content, nl=False)
         return
-    try:
+    with writing(out):
         out.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{out} cannot be written: {error.strerror}") from error
     typer.echo(f"{out}: {len(timeline)} entries", err=True)
 
 

@@ -4,6 +4,9 @@ something must be installed first.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,6 +21,15 @@ class CommandError(BotError):
 
 class NotInstalledError(CommandError):
     """The command needs a program that this machine does not have; the message says how to install it."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raises `CommandError` if the block cannot write this file."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
 
 
 class Commands(TyperGroup):

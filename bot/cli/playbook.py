@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.cli.engines import Engines, EnginesOption, VllmOption, vllm_for
-from bot.cli.failures import CommandError, Commands
+from bot.cli.failures import CommandError, Commands, writing
 from bot.cli.options import Overrides, scenario_named
 from bot.cli.playbook_names import file_of, meant
 from bot.domain.playbooks.files import is_table
@@ -271,10 +271,8 @@ def graph(
     found = load_named(name, folder or packaged_playbooks())
     content = graph_of(found, format.value, whole=whole, section=section)
     if out is not None:
-        try:
+        with writing(out):
             out.write_bytes(content)
-        except OSError as error:
-            raise CommandError(f"{out} cannot be written: {error.strerror}") from error
         typer.echo(f"{out}: {len(content):,} bytes", err=True)
     elif format is GraphFormat.png:
         raise CommandError("a PNG needs a file; add --out FILE")

@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from bot.cli.failures import CommandError
+from bot.cli.failures import CommandError, writing
 from bot.domain.playbooks.packaged import packaged_playbooks
 
 STARTERS = ("starter.yaml", "starter.test.yaml")
@@ -35,9 +35,11 @@ def write_starter(name: str, folder: Path) -> list[Path]:
     title = name.replace("-", " ").capitalize()
     for starter, path in zip(STARTERS, targets, strict=True):
         text = (files("bot.domain.playbooks") / starter).read_text(encoding="utf-8")
-        path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
+        with writing(path):
+            path.write_text(text.replace("NAME", name).replace("TITLE", title), encoding="utf-8")
     schema = folder / SCHEMA
     if schema.exists():
         return targets
-    schema.write_bytes((packaged_playbooks() / SCHEMA).read_bytes())
+    with writing(schema):
+        schema.write_bytes((packaged_playbooks() / SCHEMA).read_bytes())
     return [*targets, schema]

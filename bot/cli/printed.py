@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bot.cli.failures import CommandError
+from bot.cli.failures import CommandError, writing
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 WITHIN_SECONDS = 120.0
@@ -30,7 +30,5 @@ def as_pdf(page: str, out: Path) -> None:
             raise CommandError(f"{browser} did not print the page within {WITHIN_SECONDS:.0f} s.") from error
         if not printed.is_file():
             raise CommandError(f"{browser} printed nothing: {ended.stderr.strip()[-300:]}")
-        try:
+        with writing(out):
             shutil.copyfile(printed, out)
-        except OSError as error:
-            raise CommandError(f"{out} cannot be written: {error.strerror}") from error

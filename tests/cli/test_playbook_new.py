@@ -50,6 +50,13 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.test.yaml"]
 
 
+def test_a_folder_in_which_nothing_can_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").symlink_to(tmp_path / "gone" / "mine.yaml")
+    result = incident_bot("playbook", "new", "mine", "--in", tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr == f"{tmp_path / 'mine.yaml'} cannot be written: No such file or directory\n"
+
+
 @pytest.mark.parametrize("name", ["Slow", "../x", "a b", ""])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     result = incident_bot("playbook", "new", name, "--in", tmp_path)
