@@ -19,7 +19,7 @@ from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.durability import durability
 from bot.adapters.redis.planned_windows import RedisPlannedWindows
 from bot.adapters.slack.client import web_client, web_session
-from bot.adapters.slack.doctor import installation
+from bot.adapters.slack.doctor import installation, socket_mode
 from bot.adapters.yaml_playbooks import load_folders
 from bot.cli.who_approves import in_short, teams_asked, who_approves
 from bot.dependencies import cluster_connection, one_of, open_report_sinks, operators_of
@@ -110,7 +110,7 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
     async with web_session() as session:
         token = settings.slack.bot_token.get_secret_value()
         client = web_client(token, session, base_url=settings.slack.base_url)
-        return await installation(
+        found = await installation(
             client,
             channel=settings.slack.channel,
             others=[channel for _, channel in settings.channels],
@@ -118,6 +118,9 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
             channels=channels - {""},
             incident_channels=settings.slack.incident_channels,
         )
+        if settings.slack.app_token is None:
+            return found
+        return (*found, await socket_mode(client, settings.slack.app_token.get_secret_value()))
 
 
 async def _kubernetes(
@@ -168,7 +171,7 @@ async def reports(settings: Settings) -> Sequence[Finding]:
                 found.append(fine("reports", f"the reports of closed incidents are kept at {sink.name}"))
             except SourceError as error:
                 what = f"no report can be kept at {sink.name}: {error}"
-                found.append(broken("reports", what, "Let the bot write there, or correct INCIDENT_BOT_REPORTS_STORE."))
+                found.append(broken("reports", what, "Let the bot write there, or correct the reports settings."))
         return found
 
 

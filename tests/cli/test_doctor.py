@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -172,6 +173,13 @@ async def test_the_doctor_tries_whether_reports_can_be_kept(tmp_path: Path) -> N
     assert [each.grade for each in kept] == ["fine"]
     assert [each.grade for each in taken] == ["broken"]
     assert "no report can be kept at" in taken[0].what
+
+
+@pytest.mark.fast
+async def test_what_helps_names_the_webhook_that_does_not_answer() -> None:
+    hook = {"INCIDENT_BOT_REPORTS_WEBHOOK": CLOSED_PORT, "INCIDENT_BOT_REPORTS_WEBHOOK_SECRET": "any"}
+    (finding,) = await reports(load_settings(ENOUGH | hook))
+    assert (finding.grade, finding.remedy) == ("broken", "Let the bot write there, or correct the reports settings.")
 
 
 CHANGES = """
@@ -439,6 +447,19 @@ async def test_a_public_channel_whose_members_may_approve_is_reported(world: Set
         "weak",
         "any member of the workspace can join #general, and may then decide",
     )
+
+
+@pytest.mark.parametrize(
+    ("token", "grade", "words"),
+    [
+        ("xapp-sandbox", "fine", "Socket Mode can be used"),
+        ("xapp-wrong", "broken", "no press or command can arrive: apps.connections.open: invalid_auth"),
+    ],
+)
+async def test_the_token_of_socket_mode_is_tried(world: Settings, token: str, grade: str, words: str) -> None:
+    slack = world.slack.model_copy(update={"app_token": SecretStr(token)})
+    findings = about(await examine(world.model_copy(update={"slack": slack})), "slack")
+    assert (grade, words) in [(finding.grade, finding.what) for finding in findings]
 
 
 async def test_a_wrong_token_ends_the_look_at_slack(world: Settings) -> None:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.fast
 HISTORY = {"channels:history", "groups:history"}
 READING_CHANNELS = {"channels:read", "groups:read"}
 SCOPES_OF: dict[str, set[str]] = {
+    "apps_connections_open": set(),
     "auth_test": set(),
     "chat_delete": {"chat:write"},
     "chat_getPermalink": set(),

@@ -58,6 +58,18 @@ async def installation(
     return (known, _scoped(scopes, is_private, incident_channels), placed, *placed_too, *groups, *members)
 
 
+async def socket_mode(client: AsyncWebClient, app_token: str) -> Finding:
+    """Whether a connection may be opened; the address that Slack gives for one is not used."""
+    answer = await ask(client.apps_connections_open(app_token=app_token))
+    if isinstance(answer, Refusal):
+        what = f"no press or command can arrive: apps.connections.open: {answer.error}"
+        remedy = (
+            "Correct SLACK_APP_TOKEN (xapp-…, with connections:write), and turn Socket Mode on in the app's settings."
+        )
+        return broken(ABOUT, what, remedy)
+    return fine(ABOUT, "Socket Mode can be used")
+
+
 def _scoped(scopes: frozenset[str], is_private: bool, incident_channels: bool) -> Finding:
     if not scopes:
         return weak(ABOUT, "did not report which scopes the token has", "Compare them with the app's manifest.")
