@@ -130,6 +130,14 @@ def last_time(runs: Iterable[Run], run: Run, plan: Plan, *, at: float) -> str:
     return f"this change {how} {newest.incident_id} {ago}{lasted}"
 
 
+def covered_days(days: int, runs: Sequence[Run], start: float, *, read: int) -> str:
+    """Returns which incidents of these days are counted. `runs`: the newest ones, of which at most `read` are read."""
+    last = f"last {days} days" if days > 1 else "last day"
+    if len(runs) < read or min(run.opened_at for run in runs) < start:
+        return f"The {last}."
+    return f"The newest {read} incidents of the {last}; older ones are not counted."
+
+
 def in_words(found: Statistics) -> list[str]:
     """Returns the statistics as plain lines."""
     lines = [

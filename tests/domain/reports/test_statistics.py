@@ -8,7 +8,7 @@ from bot.domain.approvals.advice import OnlyAdvice
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
 from bot.domain.incidents.run import Question, Run
-from bot.domain.reports.statistics import in_words, last_time, presses_of, statistics, waited_seconds
+from bot.domain.reports.statistics import covered_days, in_words, last_time, presses_of, statistics, waited_seconds
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -146,6 +146,20 @@ def test_a_change_that_was_undone_did_not_end_its_incident(undone_by: tuple[str,
     earlier = earlier.model_copy(update={"ledger": (*ledger, elsewhere)})
     assert bool(last_time([earlier], OPEN, CAP, at=OPEN.opened_at)) is is_counted
     assert bool(statistics([earlier], START, START + DAY).mitigations) is is_counted
+
+
+@pytest.mark.parametrize(
+    ("days", "read", "words"),
+    [
+        pytest.param(30, 3, "The last 30 days.", id="all-are-read"),
+        pytest.param(1, 3, "The last day.", id="one-day"),
+        pytest.param(30, 2, "The newest 2 incidents of the last 30 days; older ones are not counted.", id="too-many"),
+        pytest.param(2, 2, "The last 2 days.", id="the-oldest-is-older"),
+    ],
+)
+def test_what_is_not_counted_because_it_is_not_read_is_said(days: int, read: int, words: str) -> None:
+    runs = [incident("INC-1", 7), incident("INC-2", 9)]
+    assert covered_days(days, runs, runs[-1].opened_at - (days - 1) * DAY, read=read) == words
 
 
 def test_nothing_yet_is_described_in_words() -> None:

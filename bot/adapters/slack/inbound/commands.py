@@ -40,8 +40,9 @@ from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.machine.residual import residual_changes
 from bot.domain.incidents.run import Run, Severity
 from bot.domain.kernel.timeline import Chained
-from bot.domain.reports.statistics import in_words, statistics
+from bot.domain.reports.statistics import covered_days, in_words, statistics
 from bot.flow.ports.storage import HaltWord, OpenPage
+from bot.flow.receive_input import RECENT
 
 log = structlog.get_logger(__name__)
 
@@ -198,10 +199,10 @@ class Commands:
         days = int(command.rest) if is_number else 7 if not command.rest else 0
         if not 1 <= days <= MAX_DAYS:
             raise NotDoneError(f"{code(command.rest, 60)} is not a number of days from 1 to {MAX_DAYS}.")
-        now = self._clock.now()
-        found = statistics(await self._incidents.recent_runs(), now - days * 86_400, now + 1)
-        head, *lines = (line(each, 400) for each in in_words(found))
-        return reply(f"*The last {days} days.* {head}", *lines)
+        now, runs = self._clock.now(), await self._incidents.recent_runs()
+        start = now - days * 86_400
+        head, *lines = (line(each, 400) for each in in_words(statistics(runs, start, now + 1)))
+        return reply(f"*{covered_days(days, runs, start, read=RECENT)}* {head}", *lines)
 
     # --- operators ---------------------------------------------------------------------------------------------------
 
