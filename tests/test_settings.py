@@ -423,6 +423,7 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     [
         ("HTTP_PORT", "http", "INCIDENT_BOT_HTTP_PORT: must be a whole number"),
         ("HTTP_PORT", "70000", "INCIDENT_BOT_HTTP_PORT: must be at most 65535"),
+        ("BREAKER_PER", "500ms", "INCIDENT_BOT_BREAKER_PER: must be at least 1 minute"),
         ("REDIS_URL", "localhost:6379", "INCIDENT_BOT_REDIS_URL: is not a Redis address; example: redis://"),
         (
             "REDIS_URL",

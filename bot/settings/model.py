@@ -326,7 +326,7 @@ def _series(prometheus: Prometheus) -> tuple[str, dict[str, str]]:
 class Breaker(Section):
     disruptive_changes: int = Field(3, ge=1)
     """On one workload within `per`: more of them is a facility's problem or the bot's, and no single workload's."""
-    per: Duration = Field(timedelta(hours=1), examples=["1h"])
+    per: Duration = Field(timedelta(hours=1), ge=timedelta(minutes=1), examples=["1h"])
     """The time in which the limits of the breakers count."""
     node_disruptions: int = Field(2, ge=1, le=50)
     """Nodes of one cluster cordoned or drained within `per`: a hall that heats takes nodes one by one."""
