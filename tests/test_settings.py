@@ -555,6 +555,12 @@ def test_variables_that_kubernetes_makes_from_a_service_are_not_taken_for_settin
     assert read.http.port == 8080
 
 
+def test_a_mistyped_port_is_not_taken_for_what_kubernetes_makes() -> None:
+    assert faults(ENOUGH | {"INCIDENT_BOT_HTPP_PORT": "8081"}) == (
+        "INCIDENT_BOT_HTPP_PORT is not a setting; did you mean INCIDENT_BOT_HTTP_PORT?",
+    )
+
+
 def test_a_fault_in_the_file_has_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "http:\n  prt: 80\nlog:\n  level: loud\napprovals:\n  high:\n    users: [U0ANA, ben]\n")
     listed = faults(ENOUGH, path)

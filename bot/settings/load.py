@@ -31,7 +31,7 @@ MAX_DEPTH = 8
 
 # For a Service named `incident-bot` Kubernetes sets variables like INCIDENT_BOT_PORT=tcp://… in every pod.
 _SERVICE_LINK = re.compile(
-    r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)", re.ASCII
+    r"(.+_)?((SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*|PORT=\w+://.*)", re.ASCII
 )
 
 
@@ -97,7 +97,12 @@ class _Gathered:
                 self.put(path, value, variable)
         for name in sorted(environ):
             rest = name.removeprefix(PREFIX)
-            if rest == name or name in VARIABLES or name == FILE_VARIABLE or _SERVICE_LINK.fullmatch(rest):
+            if (
+                rest == name
+                or name in VARIABLES
+                or name == FILE_VARIABLE
+                or _SERVICE_LINK.fullmatch(f"{rest}={environ[name]}")
+            ):
                 continue
             self.problems.append(f"{name} is not a setting{did_you_mean(name, VARIABLES, prefix=PREFIX)}")
 
