@@ -25,6 +25,7 @@ from bot.domain.reports import report_of
 from bot.domain.reports.present import present
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.scenarios import THRASH, Scenario
 from bot.sandbox.slack.server import listening_socket
 
 T = TypeVar("T")
@@ -32,9 +33,7 @@ MAX_SECONDS = 480.0
 LOOK_EVERY_SECONDS = 0.5
 
 
-def run_demo(
-    scenario: demo.Scenario, *, unattended: bool, port: int, console: Console, vllm: Path | None = None
-) -> int:
+def run_demo(scenario: Scenario, *, unattended: bool, port: int, console: Console, vllm: Path | None = None) -> int:
     """Returns the exit code: 0 if a person ended the demo, or if the unattended run ended verified."""
     # SIGTERM unwinds as Ctrl-C does, so that every started process is stopped.
     signal.signal(signal.SIGTERM, _end)
@@ -104,7 +103,7 @@ def timed(seconds: float, text: str) -> Table:
     return line
 
 
-def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) -> int:
+def _unattended(world: demo.World, scenario: Scenario, console: Console) -> int:
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -137,7 +136,7 @@ def _unattended(world: demo.World, scenario: demo.Scenario, console: Console) ->
     return 1
 
 
-def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float, console: Console) -> int:
+def _report(world: demo.World, run: Run, scenario: Scenario, seconds: float, console: Console) -> int:
     entries = stored.loaded(stored.load_timeline(world.redis_url, run.incident_id))
     # One screen; the whole report has everything, state by state.
     console.print(short_report(report_of(entries)))
@@ -149,12 +148,12 @@ def _report(world: demo.World, run: Run, scenario: demo.Scenario, seconds: float
     return 0 if verified else 1
 
 
-def _again(scenario: demo.Scenario) -> str:
-    named = "" if scenario.name == demo.THRASH.name else f" --scenario {scenario.name}"
+def _again(scenario: Scenario) -> str:
+    named = "" if scenario.name == THRASH.name else f" --scenario {scenario.name}"
     return f"incident-bot demo{named}"
 
 
-def is_verified(run: Run, entries: Sequence[Chained], scenario: demo.Scenario = demo.THRASH) -> bool:
+def is_verified(run: Run, entries: Sequence[Chained], scenario: Scenario = THRASH) -> bool:
     """A good ending; if it ends by a watch, the last watch over the whole fleet held."""
     if not scenario.verified_by:
         return run.ending in scenario.endings

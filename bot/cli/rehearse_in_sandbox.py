@@ -30,7 +30,7 @@ from bot.sandbox.approver import Approver
 from bot.sandbox.plain_http import http
 from bot.sandbox.processes import tail
 from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
-from bot.sandbox.scenarios import Labels
+from bot.sandbox.scenarios import Labels, Scenario
 
 MAX_SECONDS = 300.0
 OPENS_WITHIN_SECONDS = 30.0
@@ -51,7 +51,7 @@ class Wanted:
     """What to rehearse, and the fault."""
 
     playbook: CompiledPlaybook
-    scenario: demo.Scenario
+    scenario: Scenario
     written: Circumstances
     settings: Mapping[str, str]
     labels: Mapping[str, str]

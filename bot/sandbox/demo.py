@@ -22,25 +22,11 @@ from bot.sandbox.alerting.rule import labels_of
 from bot.sandbox.plain_http import http
 from bot.sandbox.processes import Family
 from bot.sandbox.scale import SIMULATED, TWO_CORES, Scale
-from bot.sandbox.scenarios import OVERLOAD, SCENARIOS, THRASH, Deploy, Scenario
-
-__all__ = [
-    "CHANNEL",
-    "GROUP",
-    "OVERLOAD",
-    "SCENARIOS",
-    "THRASH",
-    "TOKEN",
-    "WINDOWS",
-    "Scenario",
-    "World",
-    "bot_environment",
-    "world",
-]
+from bot.sandbox.scenarios import THRASH, Deploy, Scenario
 
 CHANNEL = "C0INC"
 GROUP = "S0SERVING"
-TOKEN = "xoxb-sandbox"  # noqa: S105 - what the Slack stand-in accepts; it protects nothing
+TOKEN = "xoxb-sandbox"  # noqa: S105 - what the Slack simulator accepts; it protects nothing
 ROUTING_KEY = "sandbox0sandbox0sandbox0sandbox0"
 READY_WITHIN_SECONDS = 120.0
 MAX_FAILED_STARTS = 2

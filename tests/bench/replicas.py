@@ -32,6 +32,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.timeline import Chained, first_break
 from bot.sandbox import demo
+from bot.sandbox.scenarios import OVERLOAD
 from tests.bench.load import USER, Post, id_of_press, press, press_id, targets, webhook
 from tests.bench.systems import Surroundings, settings_of_bot, surroundings
 from tests.earlier_code import code_of
@@ -398,7 +399,7 @@ def play_demo(cell: Cell) -> Outcome:
             stage = Stage(world)
             moments = sorted(draw.sample(range(1, ENTRIES), cell.strikes))
             disturber = Disturber(replicas, cell.fault, moments, draw, outages(stage))
-            world.cause_trouble(demo.OVERLOAD)
+            world.cause_trouble(OVERLOAD)
             began = time.monotonic()
 
             def closed() -> Run | None:

@@ -15,6 +15,7 @@ from bot.domain.changes.plan import Plan
 from bot.domain.kernel.timeline import Chained
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
+from bot.sandbox.scenarios import Scenario
 from tests.end_to_end.measured import MAX_BUTTONS, Measured, measured
 from tests.end_to_end.stage import Stage
 from tests.waiting import until
@@ -26,7 +27,7 @@ LOOK_EVERY = 1.0
 """All worlds of a group share two cores with those of other groups."""
 STARTS = Lock()
 """One world of a group starts at a time: that is when it needs a whole core."""
-Branch = tuple[demo.Scenario, Sequence[str]]
+Branch = tuple[Scenario, Sequence[str]]
 """A scenario, and the states that it has to come through, in this order."""
 
 
@@ -46,7 +47,7 @@ class Played:
 
 
 def play(
-    scenario: demo.Scenario, *, within: float = WITHIN, is_whole: Callable[[Measured], bool] = lambda seen: True
+    scenario: Scenario, *, within: float = WITHIN, is_whole: Callable[[Measured], bool] = lambda seen: True
 ) -> Played:
     """Fail when it is not closed `within` seconds after the trouble began. `is_whole`: whether Slack has everything."""
     actions: list[str] = []

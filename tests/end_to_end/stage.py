@@ -25,6 +25,7 @@ from bot.domain.kernel.timeline import Chained, Entry
 from bot.sandbox import demo
 from bot.sandbox.approver import Approver
 from bot.sandbox.plain_http import http
+from bot.sandbox.scenarios import THRASH
 from tests.open_index import faults_of
 from tests.waiting import until
 
@@ -67,7 +68,7 @@ class Stage:
     _http: httpx.Client = field(default_factory=http)
 
     def __post_init__(self) -> None:
-        self._approver = Approver(self.world.slack_url, demo.CHANNEL, demo.THRASH.answers, self.actions.append)
+        self._approver = Approver(self.world.slack_url, demo.CHANNEL, THRASH.answers, self.actions.append)
         self._stored = Stored(self.world.redis_url)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import pytest
 from slack_sdk.signature import SignatureVerifier
 
 from bot.domain.incidents.run import Question
-from bot.sandbox import demo
+from bot.sandbox.scenarios import THRASH
 from tests.end_to_end.stage import FIRST, Json, Stage, alert, as_body, slots, stage, webhook
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ UNMATCHED = webhook(alert("DiskFull"))
 def world() -> Iterator[Stage]:
     """One thrashing fleet and the incident about it, with its first question open."""
     with stage(with_alerting=False) as running:
-        running.world.cause_trouble(demo.THRASH)
+        running.world.cause_trouble(THRASH)
         assert running.post(as_body(webhook(alert()))).json() == {"accepted": 1, "new": 1}
         until(lambda: running.message(MITIGATION), "the bot asks for a mitigation", 60, seen=running.describe)
         yield running

@@ -10,7 +10,7 @@ import pytest
 from bot.cli.demo import is_verified
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.timeline import first_break
-from bot.sandbox import demo
+from bot.sandbox.scenarios import OVERLOAD
 from tests.end_to_end.stage import Stage, alert, as_body, slots, stage, webhook
 from tests.waiting import until
 
@@ -23,7 +23,7 @@ FLEET = f"{DEPLOYMENTS}/llm"
 
 def test_crashes_at_the_worst_moments_neither_lose_nor_repeat_anything() -> None:
     with stage() as world:
-        world.world.cause_trouble(demo.OVERLOAD)
+        world.world.cause_trouble(OVERLOAD)
         crash_right_after_an_acknowledged_press(world)
         lose_redis_for_a_while(world)
         crash_in_the_middle_of_the_rollout(world)

@@ -8,7 +8,7 @@ import pytest
 
 from bot.cli.demo import is_verified
 from bot.domain.kernel.timeline import first_break
-from bot.sandbox import demo
+from bot.sandbox.scenarios import THRASH
 from tests.end_to_end.monitoring import monitoring
 from tests.end_to_end.stage import Stage, stage
 from tests.waiting import until
@@ -27,7 +27,7 @@ def test_a_real_alert_comes_to_a_verified_fix_and_its_end_is_received(tmp_path: 
         with monitoring(tmp_path, **where) as servers:
             world.world.bot_environment["INCIDENT_BOT_PROMETHEUS_URL"] = servers.prometheus
             world.world.start_bot()
-            world.world.cause_trouble(demo.THRASH)
+            world.world.cause_trouble(THRASH)
             until(lambda: "VllmKVCacheThrash" in servers.firing(), "Prometheus' rule fires", 60)
             opened = until(world.run, "Alertmanager's webhook has opened the incident", 15)
             assert opened.target.key == "sandbox/serving/Deployment/llm"

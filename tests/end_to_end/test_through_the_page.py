@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from bot.sandbox import demo
 from bot.sandbox.alerting.rule import ThrashRule
+from bot.sandbox.scenarios import THRASH
 from tests.browser import chromium
 from tests.end_to_end.stage import Stage, stage
 from tests.waiting import until
@@ -29,9 +29,9 @@ A_LOOK = 30_000
 def world() -> Iterator[Stage]:
     with stage() as running:
         if TAKES_PICTURE:  # with a chart that shows the time before, as the demo has it
-            running.world.prepare(demo.THRASH)
+            running.world.prepare(THRASH)
             until(lambda: running.has_history_of(12), "the time before the trouble is sampled", 60)
-        running.world.cause_trouble(demo.THRASH)
+        running.world.cause_trouble(THRASH)
         lasted = 30 if TAKES_PICTURE else 15
         until(lambda: running.has_history_of(lasted), "the trouble has lasted until first tokens are late", 60)
         # The rule would fire too, when its window has passed.
