@@ -40,7 +40,6 @@ class StartError(BotError):
 class Child:
     name: str
     process: ForkServerProcess
-    ready: dict[str, Any]
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Family:
         with log.open("a+") as output:
             begins = output.seek(0, os.SEEK_END)
             process = fork(name, *command, output=log, env={**_inherited(), **(env or {})})
-            child = Child(name, process, {})
+            child = Child(name, process)
             self.children.append(child)
             output.seek(begins)
             line = self._ready_line(child, output)
@@ -66,8 +65,8 @@ class Family:
             raise StartError(f"{name} {why}; its last output:\n{tail(log)}")
         if not line:
             raise StartError(f"{name} ended before it was ready; its last output:\n{tail(log)}")
-        child.ready = json.loads(line.removeprefix(READY))
-        return child.ready
+        ready: dict[str, Any] = json.loads(line.removeprefix(READY))
+        return ready
 
     def _ready_line(self, child: Child, output: TextIO) -> str | None:
         """Empty if the process ended without it; None if it is late."""
