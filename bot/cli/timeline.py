@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.failures import Commands
+from bot.cli.options import SettingsFile
 
 timelines = typer.Typer(
     cls=Commands,
@@ -16,7 +17,6 @@ timelines = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-NOT_CHECKED = 2
 
 
 @timelines.callback()
@@ -27,10 +27,7 @@ def timeline() -> None:
 @timelines.command()
 def verify(
     of: Annotated[str, typer.Argument(metavar="FILE|INC-1", help="An exported JSON file, or an incident in Redis.")],
-    settings: Annotated[
-        Path | None,
-        typer.Option("--settings", metavar="FILE", help="A YAML file of settings; the environment wins over it."),
-    ] = None,
+    settings: SettingsFile = None,
 ) -> None:
     """Compare a timeline with its chain, storage and Slack.
 
@@ -39,7 +36,7 @@ def verify(
     Exits with 0 when all of them agree, 1 when one differs, and 2 when one could not be compared.
     """
     from bot.cli.stored import incident_id
-    from bot.cli.timeline_verify import comparison_lines, exit_code, verified, verified_file
+    from bot.cli.timeline_verify import NOT_CHECKED, comparison_lines, exit_code, verified, verified_file
     from bot.domain.kernel.errors import BotError
 
     is_file = of.endswith(".json") or Path(of).is_file()

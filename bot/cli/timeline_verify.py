@@ -36,11 +36,11 @@ class Given:
 
 async def verified(incident: str, file: Path | None) -> tuple[Given, list[Compared]]:
     settings = load_storage_settings(os.environ, file)
-    kept, stored = await _stored(incident, settings)
-    if not kept and stored is None:
+    kept, head = await _stored(incident, settings)
+    if not kept and head is None:
         raise CommandError(f"{incident}: not in this Redis (tag '{settings.redis_tag}')")
     given = Given(incident, kept, is_whole=True)
-    return given, [of_chain(kept), of_store(kept, kept, stored), await _slack(given, file)]
+    return given, [of_chain(kept), of_store(kept, kept, head), await _slack(given, file)]
 
 
 async def verified_file(path: Path, file: Path | None) -> tuple[Given, list[Compared]]:
@@ -70,12 +70,12 @@ async def _stored(incident: str, settings: StorageSettings) -> tuple[Sequence[Ch
 
 async def _store(given: Given, file: Path | None) -> Compared:
     try:
-        kept, stored = await _stored(given.incident, load_storage_settings(os.environ, file))
+        kept, head = await _stored(given.incident, load_storage_settings(os.environ, file))
     except SettingsError as error:
         return Compared("store", "not_compared", _incomplete(error))
     except StorageUnavailableError as error:
         return Compared("store", "not_compared", str(error))
-    return of_store(given.entries, kept, stored)
+    return of_store(given.entries, kept, head)
 
 
 async def _slack(given: Given, file: Path | None) -> Compared:
