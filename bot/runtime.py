@@ -60,7 +60,7 @@ from bot.flow.handlers.watch_advice import WatchAdviceHandler
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.keep_windows import KeepWindows
 from bot.flow.perform_effect import Done, EffectContext, Handler, Later, PerformEffect
-from bot.flow.ports.people import Impatient, Messenger, Pager, People, ReportSink, Silences
+from bot.flow.ports.people import Messenger, OnDemand, Pager, People, ReportSink, Silences
 from bot.flow.ports.storage import AlertStore, CallClaims, EffectStore, Playbooks, RunStore, WatchLog
 from bot.flow.receive_input import ReceiveInput
 from bot.flow.reconcile import Checks, Reconcile, logged
@@ -75,7 +75,7 @@ class Store(AlertStore, RunStore, EffectStore, Protocol):
     """Alerts, runs and effects share one store: related changes are written in one step."""
 
 
-class MessengerThatKnocks(Messenger, Impatient, Protocol): ...
+class ShowsOnDemand(Messenger, OnDemand, Protocol): ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Ports:
     watch_log: WatchLog
     clusters: Mapping[str, ClusterPorts]
     """By the value of the alerts' `cluster` label."""
-    messenger: MessengerThatKnocks
+    messenger: ShowsOnDemand
     people: People
     playbooks: Playbooks
     pictures: Pictures

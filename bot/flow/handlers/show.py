@@ -15,7 +15,7 @@ from bot.domain.reports.chart import Chart
 from bot.domain.reports.present import present
 from bot.flow.handlers.draw_chart import ReadSeriesHandler
 from bot.flow.perform_effect import Done, EffectContext, Later
-from bot.flow.ports.people import Impatient, Messenger, PartlyShownError
+from bot.flow.ports.people import Messenger, OnDemand, PartlyShownError
 from bot.flow.ports.storage import CallClaims, EffectStore, RunStore
 
 
@@ -40,7 +40,7 @@ class ShowHandler:
 class ShowAgain:
     """Shows pending updates now, not in a minute, because a person views incidents."""
 
-    def __init__(self, messenger: Impatient, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
+    def __init__(self, messenger: OnDemand, effects: EffectStore, wake: Callable[[str, str, Lane], None]) -> None:
         self._messenger, self._effects, self._wake = messenger, effects, wake
 
     async def one(self, incident_id: str) -> None:

@@ -24,8 +24,8 @@ class People(Protocol):
         ...
 
 
-class Impatient(Protocol):
-    """Skips a messenger's waits for what somebody wants to see now."""
+class OnDemand(Protocol):
+    """What a messenger shows without its usual waits, because somebody asks for it now."""
 
     async def want_card(self, incident_id: str) -> None:
         """Somebody views this incident: its card no longer waits for its turn."""
