@@ -77,7 +77,7 @@ class _Faults:
         return f"{source}: {named}" if source else named
 
 
-_STAND_INS: dict[str, tuple[str, Any]] = {
+_REPLACEMENTS: dict[str, tuple[str, Any]] = {
     **{secret: (secret, "any") for secret in ("bearer_token", "password", "signing_secret")},
     "users": ("user_group", "S0"),
     "user_group": ("user_group", "S0"),
@@ -85,7 +85,7 @@ _STAND_INS: dict[str, tuple[str, Any]] = {
     "url": ("url", "https://localhost"),
     "clusters": ("clusters", [{"name": "any", "kubernetes": {"in_cluster": True}}]),
 }
-"""Replaces a faulty value, so that its removal causes no further errors."""
+"""The name and value that replace a faulty value, so that its removal causes no further errors."""
 
 
 def _take_away(values: dict[str, Any], path: Location) -> None:
@@ -98,8 +98,8 @@ def _take_away(values: dict[str, Any], path: Location) -> None:
     if not isinstance(inner, dict) or (isinstance(inner.get(last), dict) and not end):
         return
     inner.pop(last, None)
-    if last in _STAND_INS:
-        name, value = _STAND_INS[last]
+    if last in _REPLACEMENTS:
+        name, value = _REPLACEMENTS[last]
         inner[name] = value
 
 

@@ -154,7 +154,7 @@ def surroundings(*, forks: bool = False) -> Iterator[Surroundings]:
         server = valkey.start(folder)
         stack.callback(server.stop)
         secret, token = secrets.token_hex(16), secrets.token_hex(16)
-        # The presses are signed and sent from here: the stand-in never calls anybody.
+        # The presses are signed and sent from here: the simulator never calls anybody.
         slack = stack.enter_context(
             processes.running(
                 "bot.sandbox.slack", "--bot-url", "http://127.0.0.1:9", "--signing-secret", secret,

@@ -13,7 +13,7 @@ from bot.sandbox.slack.team import Settings, Team
 
 
 def parser() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser(prog="bot.sandbox.slack", description="A stand-in for Slack, on loopback.")
+    options = argparse.ArgumentParser(prog="bot.sandbox.slack", description="A simulator of Slack, on loopback.")
     options.add_argument("--port", type=int, default=0, help="0 picks a free one")
     options.add_argument("--bot-url", required=True, help="where the bot listens; /slack/events is added")
     options.add_argument("--signing-secret", required=True)

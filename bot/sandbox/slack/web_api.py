@@ -64,7 +64,7 @@ def content_of(team: Team, args: Arguments, *, needs_text: bool = True) -> Json:
     """Text, blocks and metadata of a message; only the fields that the caller sent."""
     content: Json = {}
     if args.structure("attachments"):
-        raise ApiError("invalid_arguments", "[ERROR] the stand-in knows no attachments; send blocks")
+        raise ApiError("invalid_arguments", "[ERROR] the simulator knows no attachments; send blocks")
     blocks = args.structure("blocks")
     if blocks is not None:
         content["blocks"] = team.files.resolve(checked_blocks(blocks))
