@@ -301,21 +301,33 @@ def pairs(overrides: list[str] | None, *, example: str = "--set window=15s") -> 
 Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ...]"]
 
 
+def _no_playbook(path: Path) -> tuple[Fault, ...]:
+    """The faults of a test table, a fragment or a folder of fragments; empty for anything else."""
+    from bot.adapters.yaml_playbooks import FRAGMENTS, read_fragments
+    from bot.domain.kernel.errors import Fault
+
+    instead = "Check the folder of the playbooks: incident-bot playbook check"
+    if is_table(path):
+        return (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),)
+    if path.name == FRAGMENTS and path.is_dir():
+        what = "holds fragments: their states are checked where a playbook includes them"
+        return (Fault(str(path), what, f"{instead} {path.parent}"),)
+    if path.parent.name == FRAGMENTS and path.suffix == ".yaml" and path.is_file():
+        what = "is a fragment: its states are checked where a playbook includes it"
+        pointed = Fault(str(path), what, f"{instead} {path.parent.parent}")
+        return read_fragments(path.parent)[path.stem].faults or (pointed,)
+    return ()
+
+
 def _checked(path: Path, overrides: dict[str, str]) -> Iterator[Checked]:
     from bot.adapters.checked_playbooks import CheckedPlaybooks
-    from bot.adapters.yaml_playbooks import FRAGMENTS, check_file, load_folders, read_fragments, with_packaged
+    from bot.adapters.yaml_playbooks import check_file, load_folders, with_packaged
     from bot.domain.kernel.errors import Fault
     from bot.domain.playbooks.settings import Override
     from bot.probes.catalogue import PROBES
 
-    if is_table(path):
-        yield None, (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),), ()
-        return
-    if path.parent.name == FRAGMENTS and path.suffix == ".yaml" and path.is_file():
-        faults = read_fragments(path.parent)[path.stem].faults
-        where = f"Check the folder of the playbooks: incident-bot playbook check {path.parent.parent}"
-        pointed = Fault(str(path), "is a fragment: its states are checked where a playbook includes it", where)
-        yield None, faults or (pointed,), ()
+    if wrong := _no_playbook(path):
+        yield None, wrong, ()
         return
     if not path.is_dir():
         checked = check_file(path, overrides, place="--set")

@@ -87,6 +87,17 @@ def test_a_packaged_playbook_is_checked_by_its_name_and_a_table_is_sent_to_test(
     assert "join.yaml: is a fragment" in incident_bot("playbook", "check", fragment).stdout
 
 
+def test_a_folder_of_fragments_is_checked_with_the_playbooks_that_include_them() -> None:
+    fragments = packaged_playbooks() / "fragments"
+    result = incident_bot("playbook", "check", fragments)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        f"{fragments}: holds fragments: their states are checked where a playbook includes them. "
+        f"Check the folder of the playbooks: incident-bot playbook check {packaged_playbooks()}",
+        "0 sound playbooks, 1 fault, 0 warnings",
+    ]
+
+
 def test_a_file_beside_the_fragments_is_checked_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "fragments").mkdir()
     notes = written(tmp_path / "fragments", "just words", "README.md")
