@@ -71,6 +71,8 @@ class Verb:
     name: str
     help: str
     """One line, for authors of playbooks."""
+    stage: str
+    """What people call the part of an incident in which it is made; also on the button that approves it."""
     plan: Callable[[Situation], Plan]
     """Plans what it would do now. Raises `NoPlanError` if it declines."""
     kinds: tuple[ChangeKind, ...]

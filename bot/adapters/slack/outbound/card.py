@@ -26,18 +26,17 @@ from bot.adapters.slack.outbound.message import Message, hash_of
 from bot.adapters.slack.outbound.numbers import numbers, when
 from bot.adapters.slack.outbound.request_message import called, missing_teams, people_of, resume_command
 from bot.adapters.slack.outbound.words import (
-    PHASES,
     SEVERITIES,
     ago,
     capitalized,
     checked,
     day,
     moment,
+    stage_of,
     time_beside,
     time_of_day,
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
-from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import request_of
 from bot.domain.incidents.run import NEXT_STATUS, Post, Run
 from bot.domain.kernel.durations import lasting
@@ -215,12 +214,12 @@ def _path(run: Run) -> str:
     an undone scale-back, the replicas that were added stay.
     """
     under_way = run.change.request_id if run.change is not None else ""
-    ended = {each.request_id: _phase(each) for each in run.requests.values() if each.outcome == "done"}
+    ended = {each.request_id: stage_of(each.plan.verb) for each in run.requests.values() if each.outcome == "done"}
     undone = _undone(run)
     stays = {phase for one, phase in ended.items() if one not in undone}
     again = {one: by for one, by in undone.items() if ended.get(one) in stays}
     done = [phase for one, phase in ended.items() if one not in {*again, *again.values()}]
-    now = next((_phase(each) for each in run.requests.values() if each.request_id == under_way), "")
+    now = next((stage_of(each.plan.verb) for each in run.requests.values() if each.request_id == under_way), "")
     over = ["Diagnosis", *(each for each in reversed(dict.fromkeys(reversed(done))) if each != now)]
     if run.watch is not None and run.change is None and len(over) > 1:
         now = "Verification"
@@ -235,10 +234,6 @@ def _undone(run: Run) -> dict[str, str]:
     for entry in run.ledger:
         undone.setdefault(request_of(entry.call_id), set()).add(request_of(entry.undone_by))
     return {one: by.pop() for one, by in undone.items() if len(by) == 1 and by <= run.requests.keys()}
-
-
-def _phase(request: Request) -> str:
-    return PHASES.get(request.plan.verb, "Change")
 
 
 # --- notices ----------------------------------------------------------------------------------------------------------

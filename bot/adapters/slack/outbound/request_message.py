@@ -24,11 +24,11 @@ from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import actions, button, confirm, context, menu, section, select
 from bot.adapters.slack.outbound.words import (
     OUTCOMES,
-    PHASES,
     RESULTS,
     RISKS,
     capitalized,
     moment,
+    stage_of,
     time_beside,
     time_of_day,
     value,
@@ -495,7 +495,7 @@ def consequence(request: Request) -> tuple[str, str]:
 
 def approve_label(request: Request) -> str:
     """What the approval allows. A title of a form has 24 characters."""
-    return f"Approve {PHASES.get(request.plan.verb, 'change').lower()}{' + rollout' * _rolls_out(request)}"
+    return f"Approve {stage_of(request.plan.verb).lower()}{' + rollout' * _rolls_out(request)}"
 
 
 def _other_options(run: Run, request: Request) -> Block | None:

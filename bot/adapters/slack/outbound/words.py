@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.kernel.numbers import is_number
 from bot.domain.signals.signal import Reading, in_words
 
@@ -33,26 +34,6 @@ RESULTS = {
     "halted": "halted before anything was changed",
 }
 """Outcomes in words; the others read as they are."""
-PHASES = {
-    "canary": "Canary",
-    "rotate_canary": "Canary",
-    "promote": "Rollout",
-    "set_flags": "Rollout",
-    "rollback": "Rollback",
-    "restart": "Restart",
-    "scale": "Scaling",
-    "remove_canary": "Clean-up",
-    "undo": "Undo",
-    "cordon_node": "Cordon",
-    "drain_node": "Drain",
-    "uncordon_node": "Uncordon",
-    "isolate_replica": "Replacement",
-    "replace_replica": "Replacement",
-    "return_replica": "Replacement",
-    "run_job": "Test",
-    "probe_request": "Test",
-}
-"""What people call the stage of an incident in which the bot makes this change; also on the button that approves it."""
 CHECKS = {"found": "Found", "ruled_out": "Ruled out", "unknown": "Could not be ruled out"}
 NAMES = 8
 """Of checks in one sentence."""
@@ -60,6 +41,12 @@ SAME_DAY_SECONDS = 12 * 3600.0
 """Within this distance, a time of day needs no date."""
 PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
 SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
+
+
+def stage_of(verb: str) -> str:
+    """The part of an incident in which the bot makes this change; a verb of another version has no word."""
+    declared = VERBS.get(verb)
+    return declared.stage if declared else "Change"
 
 
 def moment(at: float) -> str:

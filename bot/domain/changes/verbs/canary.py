@@ -155,6 +155,7 @@ def canary_ready(target: ObjectRef, workload: Obj, context: PlanContext) -> Wait
 VERB = Verb(
     name="canary",
     help="Start a canary: one more replica, with edited flags, beside the workload.",
+    stage="Canary",
     plan=plan_canary,
     kinds=(ChangeKind("canary", "medium", minutes=15),),
     access={"Deployment": (CREATE, DELETE)},

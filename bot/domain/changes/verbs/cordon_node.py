@@ -46,6 +46,7 @@ def _passengers(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
 VERB = Verb(
     name="cordon_node",
     help="No new pods on a node.",
+    stage="Cordon",
     plan=plan_cordon,
     kinds=(ChangeKind("cordon_node", "medium", "serving or platform", minutes=10),),
     access=everywhere(CORDON),

@@ -168,6 +168,7 @@ def _pod_gone(pod: Obj) -> Wait:
 VERB = Verb(
     name="drain_node",
     help="Move what is on a node elsewhere, one replica at a time.",
+    stage="Drain",
     plan=plan_drain_node,
     kinds=(ChangeKind("drain_node", "high", "platform + serving", minutes=10),),
     access=dict.fromkeys(("Deployment", "StatefulSet"), (CORDON, PATCH_POD, EVICT)),

@@ -84,6 +84,7 @@ def _released(situation: Situation, pod: Obj, calls: Sequence[Call]) -> Plan:
 VERB = Verb(
     name="isolate_replica",
     help="Take a replica out of rotation, and wait until nothing runs on it.",
+    stage="Replacement",
     plan=plan_isolate,
     kinds=(ChangeKind("isolate_replica", "medium", minutes=15),),
     access=everywhere(PATCH_POD),

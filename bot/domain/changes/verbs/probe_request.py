@@ -120,6 +120,7 @@ def within_seconds(situation: Situation, *, default_minutes: float, most_minutes
 VERB = Verb(
     name="probe_request",
     help="One long generation on a replica out of rotation: how many blocks it really takes.",
+    stage="Test",
     plan=plan_probe_request,
     kinds=(ChangeKind("probe_request", "low", minutes=30),),  # no user sees it
     access=everywhere(),

@@ -79,6 +79,7 @@ def _proof(snapshot: ClusterSnapshot, pod: Obj, unproven: str) -> Circumstance:
 VERB = Verb(
     name="promote",
     help="Write the canary's edits to the workload, and roll them out.",
+    stage="Rollout",
     plan=plan_promote,
     kinds=(ChangeKind("promote", "high", minutes=15),),  # like set_flags, after a canary has proven it
     access={"Deployment": (PATCH, PATCH_CONFIG_MAP, PATCH_POD, *FLOORS_OF_AUTOSCALERS)},

@@ -85,6 +85,7 @@ def _out_call(pod: Obj, key: RotationKey) -> Call:
 VERB = Verb(
     name="remove_canary",
     help="Delete the canary.",
+    stage="Clean-up",
     plan=plan_remove_canary,
     kinds=(ChangeKind("remove_canary", "low", minutes=30),),
     access={"Deployment": (DELETE, PATCH_POD)},

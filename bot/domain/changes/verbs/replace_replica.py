@@ -201,6 +201,7 @@ def _room_without(snapshot: ClusterSnapshot, leaving: Sequence[Obj]) -> Circumst
 VERB = Verb(
     name="replace_replica",
     help="Evict a replica under its disruption budget, and wait for the new one; several one by one.",
+    stage="Replacement",
     plan=plan_replace,
     kinds=(
         ChangeKind("replace_replica", "medium", minutes=15),

@@ -73,6 +73,7 @@ def _marked(metadata: Obj, context: PlanContext) -> Obj:
 VERB = Verb(
     name="restart",
     help="Restart every replica, one after another.",
+    stage="Restart",
     plan=plan_restart,
     kinds=(ChangeKind("restart", "high", "serving + lead", minutes=10),),
     access=rolled(*KINDS),

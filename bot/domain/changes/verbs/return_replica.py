@@ -63,6 +63,7 @@ def _all_serve(snapshot: ClusterSnapshot) -> bool:
 VERB = Verb(
     name="return_replica",
     help="Put an isolated replica back into rotation.",
+    stage="Replacement",
     plan=plan_return,
     kinds=(ChangeKind("return_replica", "low", minutes=30),),
     access=everywhere(PATCH_POD),

@@ -135,6 +135,7 @@ def _own_work(context: PlanContext, differences: tuple[Difference, ...]) -> list
 VERB = Verb(
     name="rollback",
     help="Write an earlier revision's template back, as `kubectl rollout undo` does.",
+    stage="Rollback",
     plan=plan_rollback,
     kinds=(ChangeKind("rollback", "high", minutes=15),),  # known state; two people at 3 a.m. cost more than they save
     access={**rolled("Deployment"), **rolled("StatefulSet")},

@@ -59,6 +59,7 @@ def _promise(canary: Obj) -> Circumstance:
 VERB = Verb(
     name="rotate_canary",
     help="Take the canary into the Service, or out of it.",
+    stage="Canary",
     plan=plan_rotate_canary,
     kinds=(ChangeKind("rotate_canary", "medium", minutes=15),),  # users get unproven answers
     access={"Deployment": (PATCH_POD,)},

@@ -204,6 +204,7 @@ _READING: tuple[Literal["get", "list"], ...] = ("get", "list")
 VERB = Verb(
     name="run_job",
     help="Start a Job from a CronJob; the end of its log is the result: a JSON line, or what vllm bench serve prints.",
+    stage="Test",
     plan=plan_run_job,
     kinds=(ChangeKind("run_job", "low", minutes=30),),  # no user sees it
     access=everywhere(

@@ -300,6 +300,7 @@ def drained_first(snapshot: ClusterSnapshot, victims: list[Obj], context: PlanCo
 VERB = Verb(
     name="scale",
     help="More or fewer replicas; fewer ends chosen, emptied ones.",
+    stage="Scaling",
     plan=plan_scale,
     kinds=(
         ChangeKind("scale", "low", minutes=20),  # one more: reversible, restarts nothing

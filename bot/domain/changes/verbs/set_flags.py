@@ -149,6 +149,7 @@ def _config_map_call(edited: EditedConfigMap) -> Call:
 VERB = Verb(
     name="set_flags",
     help="Edit flags, variables or the image where they are written, in one rollout that keeps the capacity.",
+    stage="Rollout",
     plan=plan_set_flags,
     kinds=(ChangeKind("set_flags", "high", "serving + lead", minutes=10),),  # restarts every replica, unproven
     access=rolled(*WORKLOADS, besides=(PATCH_CONFIG_MAP,)),

@@ -55,6 +55,7 @@ def _uncordon_call(node: Obj) -> Call:
 VERB = Verb(
     name="uncordon_node",
     help="New pods on a node again.",
+    stage="Uncordon",
     plan=plan_uncordon,
     kinds=(ChangeKind("uncordon_node", "medium", "platform", minutes=60),),  # it may place users on faulty hardware
     access=everywhere(CORDON),

@@ -450,6 +450,7 @@ def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inv
 VERB = Verb(
     name="undo",
     help="Take back what this run changed.",
+    stage="Undo",
     plan=plan_undo,
     kinds=(ChangeKind("undo", "medium", minutes=15),),  # going back must be easier than going on
     access={
