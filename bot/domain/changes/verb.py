@@ -1,7 +1,8 @@
 """A verb's declaration. Each file in `verbs/` has one, as `VERB`; `catalogue` collects them.
 
 These declarations yield the words of the playbook language and their help, the table of approvals, the permissions that
-`doctor` checks and the stub plans of playbook tests. A new verb is a new file in `verbs/` and its test.
+`doctor` checks and the stub plans of playbook tests. A new verb is a new file in `verbs/`, its test, a number of the
+stored form (an earlier version of the bot must not take such a run) and the reference pages, made again.
 """
 
 from __future__ import annotations
