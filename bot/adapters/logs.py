@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bot.domain.kernel.redaction import redacted, shown_value
+from bot.domain.kernel.terminal import plain
 from bot.flow.circuit import Circuit
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -95,14 +96,6 @@ class Masking(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return plain(redacted(super().format(record)))
-
-
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-
-
-def plain(text: str) -> str:
-    """Without what a terminal would take as a command: outside text may hold it."""
-    return text.translate(_CONTROLS)
 
 
 class FewLines:

@@ -17,6 +17,7 @@ from bot.cli.options import Overrides, SettingsFile, scenario_named
 from bot.cli.playbook import playbooks
 from bot.cli.serve import DOES
 from bot.cli.serve import serve as run_serve
+from bot.cli.terminal import say
 from bot.cli.timeline import timelines
 from bot.sandbox.scenarios import SCENARIOS
 
@@ -113,7 +114,7 @@ def export(
             lines = _lines_of_open(incident, settings) if is_open else ()
             content = html(timeline, dependencies.chart_svg, lines, head, roles)
             for line in filter(lambda line: line.unknown, lines):
-                typer.echo(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
+                say(f"{line.signal}: the history could not be read ({line.unknown})", err=True)
         case ReportFormat.md:
             content = markdown(timeline, head, roles)
     if format is ReportFormat.pdf and out is not None:
@@ -152,7 +153,7 @@ def halt(which: Which, reason: Reason = "", by: By = "", settings: SettingsFile 
     """Stop sending calls, for one incident or for all. Needs only Redis."""
     from bot.cli.kill_switch import pull
 
-    typer.echo(asyncio.run(pull(_storage(settings), which, by=by, why=reason)))
+    say(asyncio.run(pull(_storage(settings), which, by=by, why=reason)))
 
 
 @app.command()
@@ -160,7 +161,7 @@ def resume(which: Which, reason: Reason = "", by: By = "", settings: SettingsFil
     """Lift the halt of one incident, or of all."""
     from bot.cli.kill_switch import lift
 
-    typer.echo(asyncio.run(lift(_storage(settings), which, by=by, why=reason)))
+    say(asyncio.run(lift(_storage(settings), which, by=by, why=reason)))
 
 
 Where = Annotated[
@@ -179,7 +180,7 @@ def maintenance(
     from bot.cli.planned_windows import plan_window
 
     wanted = _storage(settings)
-    typer.echo(asyncio.run(plan_window(wanted, "maintenance", target, how_long=how_long, why=reason, by=by, off=off)))
+    say(asyncio.run(plan_window(wanted, "maintenance", target, how_long=how_long, why=reason, by=by, off=off)))
 
 
 @app.command()
@@ -191,7 +192,7 @@ def freeze(
     from bot.cli.planned_windows import plan_window
 
     wanted = _storage(settings)
-    typer.echo(asyncio.run(plan_window(wanted, "freeze", target, how_long=how_long, why=reason, by=by, off=off)))
+    say(asyncio.run(plan_window(wanted, "freeze", target, how_long=how_long, why=reason, by=by, off=off)))
 
 
 @app.command()
@@ -201,7 +202,7 @@ def observed(
     """Show what the bot would have proposed while it observed. Also what people did, and when it recovered."""
     from bot.cli.observed import observed_text
 
-    typer.echo(asyncio.run(observed_text(_storage(settings), days=days)))
+    say(asyncio.run(observed_text(_storage(settings), days=days)))
 
 
 @app.command()
@@ -211,7 +212,7 @@ def stats(
     """Show how fast people acted, and which fixes held. Also how long incidents lasted."""
     from bot.cli.observed import statistics_text
 
-    typer.echo(asyncio.run(statistics_text(_storage(settings), days=days)))
+    say(asyncio.run(statistics_text(_storage(settings), days=days)))
 
 
 @app.command()
@@ -230,7 +231,7 @@ def doctor(
     from bot.cli.doctor import examine, rendered
 
     findings = asyncio.run(examine(wanted, namespace=namespace, approvals=approvals))
-    typer.echo(rendered(findings), nl=False)
+    say(rendered(findings).rstrip())
     if any(finding.grade == "broken" for finding in findings):
         raise typer.Exit(1)
 

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from bot.cli.terminal import say
 from bot.domain.kernel.errors import BotError, StorageUnavailableError
 
 
@@ -39,7 +40,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BotError as error:
-            typer.echo(str(error), err=True)
+            say(str(error), err=True)
             if isinstance(error, StorageUnavailableError):
                 typer.echo("→ Correct REDIS_URL, or start Redis, and repeat the command.", err=True)
             raise typer.Exit(2 if isinstance(error, NotInstalledError) else 1) from error

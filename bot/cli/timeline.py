@@ -10,6 +10,7 @@ import typer
 
 from bot.cli.failures import Commands
 from bot.cli.options import SettingsFile
+from bot.cli.terminal import say
 
 timelines = typer.Typer(
     cls=Commands,
@@ -45,9 +46,9 @@ def verify(
             verified_file(Path(of), settings) if is_file else verified(incident_id(of), settings)
         )
     except BotError as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(NOT_CHECKED) from error
-    typer.echo(f"{given.incident}: {len(given.entries)} entries")
+    say(f"{given.incident}: {len(given.entries)} entries")
     for line in comparison_lines(compared):
-        typer.echo(line)
+        say(line)
     raise typer.Exit(exit_code(compared))

@@ -50,3 +50,16 @@ def test_a_window_that_is_to_end_must_be_named(deployment: Deployment) -> None:
 def test_maintenance_is_shorter_than_a_day(deployment: Deployment) -> None:
     refused = deployment.says("maintenance", "serving/llm", "--for", "25h", "--reason", "x")
     assert "at most 24 hours" in refused.output + refused.stderr
+
+
+def test_a_terminal_takes_no_text_from_outside_as_a_command(deployment: Deployment) -> None:
+    deployment.says("freeze", "all", "--for", "1h", "--reason", "\x1b]52;c;cm0gLXJm\x07 the launch", "--by", "ana")
+    listed = deployment.says("freeze").output
+    assert "\\x1b]52;c;cm0gLXJm\\x07 the launch" in listed
+    assert not set(listed) & {"\x1b", "\x07"}
+
+
+def test_a_terminal_takes_no_message_about_a_mistake_as_a_command(deployment: Deployment) -> None:
+    refused = deployment.says("halt", "\x1b]0;INC-1\x07")
+    assert "\\x1b]0;INC-1\\x07" in refused.stderr
+    assert not set(refused.stderr) & {"\x1b", "\x07"}
