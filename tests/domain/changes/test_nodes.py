@@ -115,6 +115,21 @@ def test_the_undo_of_a_cordon_uncordons() -> None:
     assert applied(plan.calls[0].body, seen.nodes[0])["spec"] == {}
 
 
+def test_the_undo_of_an_uncordon_says_what_a_cordon_says() -> None:
+    call = planned("uncordon_node", NODE, cordoned()).calls[0]
+    entry = LedgerEntry(
+        call_id="INC-42/R1/0",
+        state="s",
+        verb="uncordon_node",
+        title="",
+        target=call.target,
+        undo=call.undo,
+        applied_at=0.0,
+    )
+    plan = planned("undo", {}, snapshot(), replace(CONTEXT, ledger=(entry,)))
+    assert (plan.title, plan.expected) == ("Cordon node gpu-node-1 again", "none: pods that run there keep running")
+
+
 def test_a_drain_cordons_first_then_moves_each_of_ours_and_waits_for_its_replacement() -> None:
     plan = planned("drain_node", NODE, snapshot(nodes=(node(1), node(2), node(3), node(4))))
     steps = [f"{s.method} {s.target.name}" if isinstance(s, Call) else s.condition for s in plan.steps]

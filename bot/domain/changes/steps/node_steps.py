@@ -31,6 +31,8 @@ from bot.domain.kernel.errors import impossible
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE = "/spec/unschedulable"
 CORDON_SECONDS = 30.0
+PODS_STAY = "none: pods that run there keep running"
+"""What users feel of a cordon."""
 
 
 def node_of(situation: Situation) -> Obj:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bot.domain.changes.context import Situation
 from bot.domain.changes.plan import Circumstance, Plan
 from bot.domain.changes.steps.node_steps import (
+    PODS_STAY,
     by_us,
     cordon_call,
     listed,
@@ -31,7 +32,7 @@ def plan_cordon(situation: Situation) -> Plan:
         steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
         circumstances=(schedulable_without(situation.snapshot, node), _passengers(situation.snapshot, node)),
         risk=VERB.risk,
-        expected="none: pods that run there keep running",
+        expected=PODS_STAY,
         undo_text="uncordon the node",
     )
 

@@ -13,6 +13,7 @@ from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Step, Wait, change_of
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.canary_steps import gone
+from bot.domain.changes.steps.node_steps import PODS_STAY
 from bot.domain.changes.steps.replica_steps import in_rotation
 from bot.domain.changes.steps.rolling import (
     emptied_first,
@@ -50,7 +51,15 @@ from bot.domain.cluster.json_patch import (
     value_at,
 )
 from bot.domain.cluster.locate import SOURCES, object_of
-from bot.domain.cluster.objects import INCIDENT_ANNOTATION, ObjectRef, annotations_of, dig, is_going_away, uid_of
+from bot.domain.cluster.objects import (
+    INCIDENT_ANNOTATION,
+    ObjectRef,
+    annotations_of,
+    dig,
+    is_cordoned,
+    is_going_away,
+    uid_of,
+)
 from bot.domain.cluster.owner import AUTOSCALERS
 from bot.domain.cluster.rollout import TEMPLATE, replicas_of, strategy_of
 from bot.domain.cluster.rotation import pods_of_canary
@@ -142,9 +151,11 @@ def _expected(snapshot: ClusterSnapshot, inverses: Sequence[_Inverse]) -> str:
         return f"the rollout that somebody else began goes on; at most {fewer} of the replicas may be missing meanwhile"
     if any(inverse.is_template_patch for inverse in inverses):
         return expected_downtime(snapshot, _last_templates(inverses)[0])
-    nodes = [each.call.target.name for each in inverses if each.call.target.kind == "Node"]
+    nodes = [each for each in inverses if each.call.target.kind == "Node"]
+    if opened := [each.call.target.name for each in nodes if not is_cordoned(each.after)]:
+        return f"new pods can start on {', '.join(opened)} again, whatever is wrong there"
     if nodes:
-        return f"new pods can start on {', '.join(nodes)} again, whatever is wrong there"
+        return PODS_STAY
     scaled_in = [each for each in inverses if each.call.subresource == "scale"]
     fewer = sum(replicas_of(each.before) - replicas_of(each.after) for each in scaled_in)
     if fewer <= 0:
