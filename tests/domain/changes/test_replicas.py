@@ -60,6 +60,28 @@ def test_the_undo_of_isolating_gives_the_identical_pod() -> None:
     assert applied(call.undo[0].body, applied(call.body, before)) == before
 
 
+def returned(*, others: tuple[Obj, ...]) -> tuple[ClusterSnapshot, PlanContext]:
+    """The snapshot after `return_replica` of llm-2, and the context of its undo."""
+    out = isolated_world()
+    call = planned("return_replica", ONE, out).calls[0]
+    back = applied(call.body, next(each for each in out.pods if each["metadata"]["name"] == "llm-2"))
+    entry = LedgerEntry(
+        call_id="INC-42/R2/0", state="s", verb="return_replica", title="", target=call.target, undo=call.undo,
+        applied_at=0.0,
+    )  # fmt: skip
+    return snapshot(pods=(back, *others)), PlanContext(incident_id="INC-42", ledger=(entry,))
+
+
+def test_the_undo_of_a_return_waits_until_the_replica_is_out_of_rotation_again() -> None:
+    plan = planned("undo", {}, *returned(others=(pod(1), pod(3))))
+    assert plan.title == "Take llm-2 out of rotation again"
+    assert [s.condition for s in plan.steps if isinstance(s, Wait)] == ["out_of_rotation", "emptied"]
+
+
+def test_the_undo_of_a_return_takes_no_last_replica_out_of_rotation() -> None:
+    assert declined("undo", {}, *returned(others=())).reason == "llm-2 is the last replica in rotation"
+
+
 def test_where_no_replica_serves_the_one_to_isolate_is_not_called_the_last() -> None:
     pods = (pod(1, is_ready=False), pod(2, is_ready=False))
     reason = declined("isolate_replica", ONE, snapshot(pods=pods, endpoint_slices=())).reason

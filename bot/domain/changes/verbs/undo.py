@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.domain.changes.calls import TAKES_BACK, Wording, patch_call
-from bot.domain.changes.circumstances import drain_circumstance
+from bot.domain.changes.circumstances import drain_circumstance, others_carry_on
 from bot.domain.changes.context import PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Call, Circumstance, Difference, LedgerEntry, Plan, Step, Wait, change_of
 from bot.domain.changes.steps.autoscaler_steps import scale_in_note, without_scale_in
 from bot.domain.changes.steps.canary_steps import gone
 from bot.domain.changes.steps.node_steps import PODS_STAY
-from bot.domain.changes.steps.replica_steps import in_rotation
+from bot.domain.changes.steps.replica_steps import emptied_steps, in_rotation, refuse_if_last
 from bot.domain.changes.steps.rolling import (
     emptied_first,
     expected_downtime,
@@ -53,6 +53,7 @@ from bot.domain.cluster.json_patch import (
 from bot.domain.cluster.locate import SOURCES, object_of
 from bot.domain.cluster.objects import (
     INCIDENT_ANNOTATION,
+    ROTATION_ANNOTATION,
     ObjectRef,
     annotations_of,
     dig,
@@ -427,8 +428,7 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
     if call.target.kind == "Node":
         return [], [], ()
     if call.target.kind == "Pod":
-        is_label = any(op["path"].startswith("/metadata/labels/") for op in call.body)
-        return [], [in_rotation(inverse.before, context)] if is_label else [], ()
+        return _around_label(snapshot, context, inverse)
     if call.target.kind == "ConfigMap":
         return [], [], ()
     if call.subresource == "scale":
@@ -443,6 +443,17 @@ def _around(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) 
     ]
     waits = [*ended, rolled_out(inverse.after, templates, context)]
     return [], waits, rollout_circumstances(snapshot, templates)
+
+
+def _around_label(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
+    """A pod returns to rotation, or leaves it again, like an isolated one."""
+    pod = inverse.before
+    if not any(op["path"].startswith("/metadata/labels/") for op in inverse.call.body):
+        return [], [], ()
+    if ROTATION_ANNOTATION not in annotations_of(inverse.after):
+        return [], [in_rotation(pod, context)], ()
+    refuse_if_last(snapshot, pod)
+    return [], list(emptied_steps(pod, context, ends=False)), (others_carry_on(snapshot, pod),)
 
 
 def _around_scale(snapshot: ClusterSnapshot, context: PlanContext, inverse: _Inverse) -> Around:
