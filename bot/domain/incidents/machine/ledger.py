@@ -58,7 +58,10 @@ def _over(entry: LedgerEntry, wait: Wait) -> LedgerEntry:
 
 
 def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: set[str]) -> tuple[LedgerEntry, ...]:
-    """Mark what this call ends: what it undoes, what an undo names, and our canary or isolation if gone or back."""
+    """Mark what this call ends: what it undoes, what an undo names, and our canary or isolation if gone or back.
+
+    What a call had ended is in place again once that call is undone: a cordon, if its uncordon is taken back.
+    """
     undone = undone | {step.undoes}
     ends_object = step.method in ("delete", "evict") or step.restores
 
@@ -68,6 +71,8 @@ def _taken_back(ledger: tuple[LedgerEntry, ...], step: Call, by: str, undone: se
             step.target.namespace,
             step.target.name,
         )
+        if same and entry.undone_by and entry.undone_by in undone:
+            return entry.model_copy(update={"undone_by": ""})
         hit = same and (entry.call_id in undone or (ends_object and entry.verb in residual.LEFTOVER_VERBS))
         # A call that is exactly the inverse of an earlier one takes it back: a floor held for a rollout.
         hit = hit or (same and step.restores and any(inverse.body == step.body for inverse in entry.undo))

@@ -150,3 +150,19 @@ def test_a_node_that_is_given_back_at_the_end_is_not_called_fixed(verb: str, end
     assert story.run.ending == ending
     (closed,) = (post for post in story.run.posts if post.kind == "closed")
     assert ("What was wrong there is not repaired." in closed.data["text"]) == (ending == "backed_out")
+
+
+def test_what_was_given_back_and_taken_again_by_an_undo_is_asked_about() -> None:
+    cordon = builders.plan(verb="cordon_node", title="Cordon node n1", steps=(builders.call(title="Cordon node n1"),))
+    story = under_way(cordon).settles()
+    (cordoned,) = story.run.ledger
+    uncordoned = cordoned.model_copy(update={"call_id": "INC-1/R9/0", "verb": "uncordon_node", "title": "Uncordon n1"})
+    given_back = cordoned.model_copy(update={"undone_by": uncordoned.call_id})
+    story.run = story.run.with_(ledger=(given_back, uncordoned))
+    assert not residual_changes(story.run)
+    again = cordon.model_copy(
+        update={"verb": "undo", "steps": (builders.call(undo=(), restores=True, undoes=uncordoned.call_id),)}
+    )
+    story.says("undo").planned(PlanResult(outcome="planned", plan=again)).posted().presses("approve").settles()
+    assert story.run.held == (cordoned,)
+    assert "Still in place: Cordon node n1." in question(story.says("resolve")).text
