@@ -51,5 +51,7 @@ async def hot_zones(runs: PastRuns, run: Run, *, at: float) -> Mapping[str, str]
 def _adds_replicas(plan: Plan, snapshot: ClusterSnapshot) -> bool:
     if plan.verb == "canary":
         return True
-    to = plan.choices.get("to")
-    return plan.verb == "scale" and isinstance(to, int) and to > replicas_of(snapshot.workload or {})
+    written = [op for call in plan.calls if call.subresource == "scale" for op in call.body if op["op"] != "test"]
+    undone = [op.get("value") for op in written] if plan.verb == "undo" else []
+    wanted = [plan.choices.get("to")] if plan.verb == "scale" else undone
+    return any(isinstance(to, int) and to > replicas_of(snapshot.workload or {}) for to in wanted)

@@ -267,6 +267,14 @@ async def test_only_what_adds_a_replica_is_refused_in_a_hot_hall(verb: str, to: 
     assert bool(await refused_by_heat(PastRun(too_hot()), growing(), plan, seen, at=AT)) is adds
 
 
+@pytest.mark.parametrize(("replicas", "adds"), [(4, True), (5, False), (6, False)])
+async def test_the_undo_of_a_scale_in_is_refused_in_a_hot_hall(replicas: int, adds: bool) -> None:
+    plan = builders.plan(verb="undo", choices={"of": []}, steps=(builders.call(subresource="scale"),))
+    llm = {"metadata": {"name": "llm"}, "spec": {"replicas": replicas}}
+    seen = ClusterSnapshot(at=AT, workload=llm, unreadable={"nodes": "403"})
+    assert bool(await refused_by_heat(PastRun(too_hot()), growing(), plan, seen, at=AT)) is adds
+
+
 async def test_no_node_is_added_while_the_hall_of_any_zone_is_hot() -> None:
     karpenters = node(1, gpus=2)
     karpenters["metadata"]["labels"]["karpenter.sh/nodepool"] = "gpu"
