@@ -19,6 +19,7 @@ from bot.domain.approvals.advice import OBSERVE_ONLY, OnlyAdvice
 from bot.domain.approvals.grant import INSTEAD, Alternative, CarriedOut, Covered, Demand
 from bot.domain.changes.plan import Circumstance, Difference
 from bot.domain.incidents.run import (
+    NEXT_STATUS,
     ActiveChange,
     ActiveWatch,
     Check,
@@ -27,6 +28,7 @@ from bot.domain.incidents.run import (
     News,
     Note,
     Page,
+    ParkedIncident,
     Post,
     Run,
     StatusUpdate,
@@ -963,3 +965,34 @@ def test_what_led_to_a_patch_is_above_it() -> None:
     outcome = last(run(posts=(post("outcome", "outcome:1:0", "promote", news=[news.model_dump()], **data),)))
     shown = json.dumps(outcome.blocks, ensure_ascii=False)
     assert shown.index("Does the canary pass?") < shown.index("Roll it out") < shown.index("spec:")
+
+
+LATER = BEGAN + 14 * 3600
+UNTIL_LATER = [
+    pytest.param({"status_update": StatusUpdate(text="x", at=BEGAN), "deadlines": {NEXT_STATUS: LATER}}, id="news"),
+    pytest.param({"silences": {"s": LATER}}, id="silence"),
+    pytest.param({"alerts_resolved_at": LATER}, id="resolved"),
+    pytest.param(
+        {"parked_before": (ParkedIncident(incident_id="INC-1", waits_for="a node", until=LATER),)}, id="parked"
+    ),
+]
+
+
+@pytest.mark.parametrize("fields", UNTIL_LATER)
+def test_a_notice_on_the_card_has_its_date_where_it_may_be_of_another_day(fields: dict[str, Any]) -> None:
+    assert day(LATER) in str(card(run(opened_at=BEGAN, **fields), links={}).blocks)
+
+
+@pytest.mark.parametrize("shown", [*CARDS.values(), *THREADS.values()])
+def test_a_notification_has_no_time_that_only_slack_can_format(shown: Run) -> None:
+    assert not [text for text in texts_of_notifications(shown) if "<!date" in text]
+
+
+def texts_of_notifications(shown: Run) -> list[str]:
+    return [card(shown, links=LINKS).text, *(message.text for _, message in thread(shown))]
+
+
+def test_the_notification_of_a_request_has_its_deadline_with_date_and_zone() -> None:
+    texts = "\n".join(texts_of_notifications(waiting()))
+    assert "Needs approval by 2026-11-18 11:25 UTC" in texts
+    assert "Expires at 2026-11-18 11:25 UTC" in texts

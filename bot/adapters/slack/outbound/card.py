@@ -31,6 +31,7 @@ from bot.adapters.slack.outbound.words import (
     capitalized,
     checked,
     day,
+    in_utc,
     moment,
     stage_of,
     time_beside,
@@ -63,9 +64,9 @@ def card(run: Run, *, links: Mapping[str, str]) -> Message:
 
     It also maps `INCIDENT_CHANNEL` to the id of the incident's own channel, if there is one.
     """
-    now = now_line(run, links)
-    text = f"{line(_title(run), 300)}: {line(run.target, 200)}: {now}"[: limits.TEXT]
-    return Message(text, _blocks(run, links, now + progress_of(run)), lasting=_lasting(run, links))
+    text = in_utc(f"{line(_title(run), 300)}: {line(run.target, 200)}: {now_line(run, {})}")
+    now = now_line(run, links) + progress_of(run)
+    return Message(text[: limits.TEXT], _blocks(run, links, now), lasting=_lasting(run, links))
 
 
 def _lasting(run: Run, links: Mapping[str, str]) -> str:
@@ -180,7 +181,7 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
         return f"⏳ Needs approval{of}{_by(request.expires_at, request.asked_at)}: {what}"
     if (advised := run.advised) is not None:
         what = linked(line(called(run, advised), 200), links.get(advised.slot))
-        until = f" until {moment(run.watch.until)}" if run.watch is not None else ""
+        until = f" until {time_beside(run.watch.until, run.watch.started_at)}" if run.watch is not None else ""
         return f"👀 Would propose {what}, and changes nothing; watches whether it recovers{until}"
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
@@ -243,7 +244,7 @@ def _banners(run: Run) -> list[Block]:
     banners = []
     if run.status_update.text and run.is_open:
         due = run.deadlines.get(NEXT_STATUS)
-        following = f" · next update by {time_of_day(due)}" if due is not None else ""
+        following = f" · next update by {time_beside(due, run.status_update.at)}" if due is not None else ""
         news = prose(run.status_update.text, 500, people=people_of(run))
         banners.append(f"📣 {news} — {mention(run.status_update.by)}{following}")
     if run.only_advice is not None and run.is_open:
@@ -261,16 +262,16 @@ def _banners(run: Run) -> list[Block]:
         goes_on = f" {GOES_ON}" if run.is_applying else ""
         banners.append(f"⛔ *{what}*{by}{why}. No change is sent until `{resume_command(run)}`.{goes_on}")
     for other in run.parked_before:
-        until = f" until {moment(other.until)}" if other.until is not None else ""
+        until = f" until {time_beside(other.until, run.opened_at)}" if other.until is not None else ""
         active = ", ".join(line(title, 120) for title in other.active_changes[:4])
         left = f" Still in place: {active}." if active else ""
         waits_for = f"{line(other.waits_for, 200)}{until}"
         banners.append(f"🅿️ *{line(other.incident_id, 40)}* is parked: waits for {waits_for}.{left}")
     if run.silences:
-        until = moment(max(run.silences.values()))
+        until = time_beside(max(run.silences.values()), run.opened_at)
         banners.append(f"🔇 *Silenced* until {until}: the bot gets no updates on these alerts until then.")
     if run.alerts_resolved_at is not None and run.is_open:
-        banners.append(f"All alerts resolved at {time_of_day(run.alerts_resolved_at)}.")
+        banners.append(f"All alerts resolved at {time_beside(run.alerts_resolved_at, run.opened_at)}.")
     return section(banners)
 
 

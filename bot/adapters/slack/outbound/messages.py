@@ -28,6 +28,7 @@ from bot.adapters.slack.outbound.words import (
     RESULTS,
     capitalized,
     checked,
+    in_utc,
     moment,
     time_beside,
     time_of_day,
@@ -58,13 +59,12 @@ SLACK_ID = re.compile(r"[UWS](?=[A-Z]*[0-9])[A-Z0-9]{3,20}")
 
 def thread(run: Run) -> tuple[tuple[str, Message], ...]:
     """Every message of the thread with its slot, in order of appearance."""
-    return tuple((post.slot, _with_head(_RENDERERS[post.kind](run, post), post)) for post in run.posts)
+    return tuple((post.slot, _ready(_RENDERERS[post.kind](run, post), post)) for post in run.posts)
 
 
-def _with_head(message: Message, post: Post) -> Message:
-    """The message with the head of the timeline in its metadata, where its post has one: the timeline says so."""
-    head = str(post.data.get("head", ""))
-    return replace(message, head=head) if head else message
+def _ready(message: Message, post: Post) -> Message:
+    """With times that a notification can show, and the head of the timeline in its metadata if its post has one."""
+    return replace(message, text=in_utc(message.text), head=str(post.data.get("head", "")))
 
 
 def _news(post: Post) -> list[News]:

@@ -6,7 +6,6 @@ An open request has buttons. They carry the whole digest, so a press is bound to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from bot.adapters.slack import limits
 from bot.adapters.slack.escape import (
@@ -27,6 +26,7 @@ from bot.adapters.slack.outbound.words import (
     RESULTS,
     RISKS,
     capitalized,
+    date_in_utc,
     moment,
     stage_of,
     time_beside,
@@ -129,7 +129,7 @@ def request_text(run: Run, request: Request) -> str:
         f"Impact: {_calmly(felt)}" if (felt := _felt(request)) else "",
         f"Warning: {'; '.join(warnings)}" if warnings else "",
         f"Undo: {_undo_text(request)}",
-        f"Expires at {datetime.fromtimestamp(request.expires_at, UTC):%H:%M} UTC" if request.expires_at else "",
+        f"Expires at {date_in_utc(request.expires_at)}" if request.expires_at else "",
     ]
     return line(". ".join(filter(None, parts)), TEXT)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -39,6 +40,7 @@ NAMES = 8
 """Of checks in one sentence."""
 SAME_DAY_SECONDS = 12 * 3600.0
 """Within this distance, a time of day needs no date."""
+DATE = re.compile(r"<!date\^([0-9]+)\^[^>]*>")
 PARTS = {"held": "✔", "not_held": "✖", "broke": "✖", "unknown": "?"}
 SEVERITIES = {"page": "🔴", "ticket": "🟠", "info": "🔵"}
 
@@ -72,12 +74,21 @@ def ago(at: float) -> str:
 
 def day(at: float) -> str:
     """A date and time in the reader's own time zone."""
-    return f"<!date^{int(at)}^{{date_short_pretty}} {{time}}|{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC>"
+    return f"<!date^{int(at)}^{{date_short_pretty}} {{time}}|{date_in_utc(at)}>"
 
 
 def time_beside(at: float, beside: float) -> str:
     """A time of day; with its date if that may differ from the date of `beside`."""
     return time_of_day(at) if abs(at - beside) < SAME_DAY_SECONDS else day(at)
+
+
+def in_utc(text: str) -> str:
+    """The text of a notification or a screen reader, where Slack does not put times into the reader's time zone."""
+    return DATE.sub(lambda found: date_in_utc(int(found[1])), text)
+
+
+def date_in_utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def value(shown: object, unit: str = "") -> str:
