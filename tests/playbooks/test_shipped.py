@@ -13,7 +13,7 @@ from bot.cli.playbook_coverage import Covered, covered
 from bot.cli.playbook_test import play_file, read_table, result_lines
 from bot.domain.playbooks.expressions.expression import names_in
 from bot.domain.playbooks.files import TABLE_ENDING
-from bot.domain.playbooks.language import ReadState
+from bot.domain.playbooks.language import EndState, ReadState, WatchState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
@@ -108,3 +108,22 @@ def test_the_settings_of_a_scenario_are_accepted_by_every_playbook_that_has_them
     overrides = [Override(target=f"scenario/{name}", settings=windows) for name, windows in tuned.items()]
     assert overrides
     assert dict(load_folder(PLAYBOOKS, Override(settings=WINDOWS), *overrides).faults) == {}
+
+
+FILLED_IN = re.compile(r"\$\{(?:results\.\w+\.)?(\w+)\}")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name.removesuffix(TABLE_ENDING))
+def test_no_closing_message_has_two_numbers_for_what_users_feel(table: Path) -> None:
+    """It ends with the line about users; a verdict or an end with one of its signals would have an earlier reading."""
+    playbook = load_playbook(table.with_name(table.name.replace(TABLE_ENDING, ".yaml"))).playbook
+    felt = set(FILLED_IN.findall(playbook.users[-1].say))
+    ends = {name: state.say for name, state in playbook.states.items() if isinstance(state, EndState)}
+    verdicts = {
+        name: state.say
+        for name, state in playbook.states.items()
+        if isinstance(state, WatchState) and name.startswith("verify_")
+    }
+    repeated = {name: felt & set(FILLED_IN.findall(said)) for name, said in (ends | verdicts).items()}
+    assert {name: signals for name, signals in repeated.items() if signals} == {}

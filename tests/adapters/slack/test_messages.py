@@ -996,3 +996,26 @@ def test_the_notification_of_a_request_has_its_deadline_with_date_and_zone() -> 
     texts = "\n".join(texts_of_notifications(waiting()))
     assert "Needs approval by 2026-11-18 11:25 UTC" in texts
     assert "Expires at 2026-11-18 11:25 UTC" in texts
+
+
+def words_of(message: Message) -> str:
+    return "\n".join(str(block["text"]["text"]) for block in message.blocks if block["type"] == "section")
+
+
+IN_TIME = "Users are served in time: first token within 246 ms"
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        ("Users wait 20 s", f"At the diagnosis, {time_of_day(BEGAN + 60)}: users wait 20 s"),
+        (IN_TIME, ""),
+        ("", ""),
+    ],
+)
+def test_the_closing_message_compares_what_users_feel_with_the_diagnosis(before: str, shown: str) -> None:
+    found = post("diagnosis", "diagnosis:2", title="KV cache full", users=before)
+    end = post("closed", "closed:9", "fixed", ending="fixed", text="It is calm.", users=IN_TIME, news=NEWS[:1])
+    _, first, felt, after, *_ = ["", *words_of(last(closed().with_(posts=(found, end)))).split("\n")]
+    assert (first, felt) == ("✅ *Fixed and verified*: It is calm.", f"*{IN_TIME}*")
+    assert (after if shown else "") == shown

@@ -281,7 +281,8 @@ def _closed(run: Run, post: Post) -> Message:
     firing = [] if ending == "fixed" else [line(name, 80) for name in post.data.get("firing", ())]
     names = _listed(firing, ", ")
     bell = f"🔔 *Still firing:* {names}" if names else ""
-    body = section([first, *news_lines(_news(post)), f"*{line(users, 400)}*{read}" if users else "", bell])
+    felt = [f"*{line(users, 400)}*{read}", _felt_before(run, users)] if users else []
+    body = section([first, *felt, *news_lines(_news(post)), bell])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
     left = f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."
     body += section([" ".join(filter(None, (_done(run, until=closed_at), left)))])
@@ -296,6 +297,15 @@ def _closed(run: Run, post: Post) -> Message:
     more = " ".join(filter(None, (prose(text), line(users, 400), names and f"Still firing: {names}")))
     fallback = f"{line(run.incident_id, 40)} {line(called.lower(), 80)}{f': {more}' if more else ''}"
     return Message(fallback[: limits.TEXT], limits.fitted(body, foot))
+
+
+def _felt_before(run: Run, users: str) -> str:
+    """What users felt when the trouble was found, to compare; empty if that has not changed."""
+    first = next((post for post in run.posts if post.kind == "diagnosis" and post.data.get("users")), None)
+    if first is None or first.data["users"] == users:
+        return ""
+    before = line(first.data["users"], 400)
+    return f"At the diagnosis, {time_beside(first.at, run.opened_at)}: {before[:1].lower()}{before[1:]}"
 
 
 def _done(run: Run, *, until: float) -> str:

@@ -239,7 +239,9 @@ class Draft:
         title = run.diagnosis or ("" if run.is_open else NO_TROUBLE)
         data = {"title": title, "cause": run.cause, "users": run.users, "checks": checks}
         self.record("diagnosis", title or "not clear yet", data=data)
-        self.post("diagnosis", f"diagnosis:{run.visit.number}", run.playbook, data | looked)
+        # The closing message follows at once, and says what users feel.
+        shown = data if run.is_open else data | {"users": ""}
+        self.post("diagnosis", f"diagnosis:{run.visit.number}", run.playbook, shown | looked)
         return news
 
     def _correct_diagnosis(self, checks: list[list[str]]) -> None:

@@ -203,6 +203,16 @@ def test_the_newest_readings_are_described_in_sentences() -> None:
     assert (run.diagnosis, run.cause) == ("the pool is full", "It is 0.95 full."), "usage was not read again"
 
 
+def test_a_diagnosis_at_the_end_leaves_what_users_feel_to_the_closing_message() -> None:
+    text = DIAGNOSED.replace("to: second}", "to: choose}", 1).replace("otherwise: second", "otherwise: calm")
+    noted = text.replace("otherwise: calm}", "otherwise: calm, note: a full pool}", 1)
+    story = two_of(noted, usage=0.5, waiting=1)
+    diagnosis, closed = story.run.posts
+    assert (diagnosis.data["users"], closed.data["users"]) == ("", "Users are served")
+    (written,) = (entry for entry in story.entries if entry.kind == "diagnosis")
+    assert written.data["users"] == "Users are served"
+
+
 def test_a_sentence_that_is_not_known_to_be_true_is_not_shown() -> None:
     run = two_of(DIAGNOSED, usage=0.95, waiting=None).run
     assert run.users == "", "the last line stands for: none of the others"
