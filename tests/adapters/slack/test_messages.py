@@ -1002,6 +1002,15 @@ def words_of(message: Message) -> str:
     return "\n".join(str(block["text"]["text"]) for block in message.blocks if block["type"] == "section")
 
 
+@pytest.mark.parametrize(("status", "is_shown"), [("open", True), ("refused", False)])
+def test_above_a_recommended_change_is_what_it_decides_about(status: str, is_shown: bool) -> None:
+    asks = waiting(status=status, option="Remove the canary").with_(
+        posts=(post("request", "request:R3", "R3", decides="what becomes of the canary <!here>?"),)
+    )
+    above, _, _ = words_of(last(asks)).partition("*Recommended: remove the canary*")
+    assert ("What becomes of the canary &lt;!here&gt;?" in above) is is_shown
+
+
 IN_TIME = "Users are served in time: first token within 246 ms"
 
 

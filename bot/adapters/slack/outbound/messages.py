@@ -112,7 +112,8 @@ def _request(run: Run, post: Post) -> Message:
     if request is None:
         return _missing(post)
     news = _news(post)
-    blocks = request_blocks(run, request, mentions=post.data.get("mentions", ()), news=news)
+    decides = str(post.data.get("decides", ""))
+    blocks = request_blocks(run, request, mentions=post.data.get("mentions", ()), news=news, decides=decides)
     text = " ".join([*news_lines(news), request_text(run, request)])
     lasting = ""
     if run.change is not None and run.change.request_id == request.request_id and run.change.begun:

@@ -143,9 +143,16 @@ def _status_text(request: Request) -> str:
     return "pre-approved by policy" if is_pre_approved(reason) else "announced, no approval needed"
 
 
-def request_blocks(run: Run, request: Request, *, mentions: Sequence[str] = (), news: Sequence[News] = ()) -> Blocks:
-    """What would be done and why, its cost for users, its undo, and the ways to decide."""
-    body: list[Block] = [*section(news_lines(news)), *section([f"*{line(_heading(run, request), 400)}*"])]
+def request_blocks(
+    run: Run, request: Request, *, mentions: Sequence[str] = (), news: Sequence[News] = (), decides: str = ""
+) -> Blocks:
+    """What would be done and why, its cost for users, its undo, and the ways to decide.
+
+    `decides`: the question of its recommendation, which stands above it while it is open.
+    """
+    asked = line(capitalized(decides), 400) if request.status in ("open", "advised") else ""
+    heading = [asked, f"*{line(_heading(run, request), 400)}*"]
+    body: list[Block] = [*section(news_lines(news)), *section(heading)]
     # What was announced was not weighed by anybody before: people read it while it is under way.
     announced = request.policy.announced and not covering(request.policy.announced) and not request.outcome
     is_weighed = request.status in ("open", "advised") or bool(announced)

@@ -13,6 +13,7 @@ from bot.domain.changes.plan import FLAG_TABLE, Circumstance, Plan, Risk, highes
 from bot.domain.flags.flag_history import release_of, was_read
 from bot.domain.incidents.machine import calling, questions, recommending, severity, waits
 from bot.domain.incidents.machine.draft import Draft
+from bot.domain.incidents.named_values import ScopeValues, units_of
 from bot.domain.incidents.run import ActiveChange
 from bot.domain.playbooks.covering import covered_by
 from bot.domain.playbooks.language import ChangeState
@@ -34,11 +35,22 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if not announced or not cleans_up(request.plan, draft.run.ledger):
         questions.draw_for_the_first(draft)
         mentions = {} if announced else calling.mentioned(draft)
-        draft.post("request", request.slot, request.request_id, {"head": draft.run.timeline.hash, **mentions})
+        decides = {"decides": decides} if (decides := _decides(draft, change)) else {}
+        head = {"head": draft.run.timeline.hash}
+        draft.post("request", request.slot, request.request_id, {**head, **mentions, **decides})
     if not announced:
         waits.expect_post(draft, request)
     _record(draft, request)
     return request
+
+
+def _decides(draft: Draft, change: ActiveChange) -> str:
+    """Returns the question that this change is an answer to, with what was read for it; empty for other changes."""
+    asked = draft.recommended_by(change.state)
+    if not asked or change.undo_of:
+        return ""
+    values = ScopeValues(draft.run, draft.run.findings.results.get(asked, {}))
+    return draft.playbook.text(asked, "recommend", values, units_of(draft.run.latest))
 
 
 def _record(draft: Draft, request: Request) -> None:

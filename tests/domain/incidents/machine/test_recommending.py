@@ -383,3 +383,22 @@ def test_who_chooses_to_hand_over_instead_has_it_and_reads_that_before() -> None
     assert offered["people"] == TAKEN_AND_CLOSED
     went.presses("choose", value="people", user="ben")
     assert (went.run.ending, went.run.lead, dict(went.run.questions)) == ("handed_over", "ben", {})
+
+
+def decides(went: Story) -> object:
+    return next(post.data.get("decides") for post in reversed(went.run.posts) if post.kind == "request")
+
+
+def test_a_request_of_a_recommendation_has_its_question_as_it_was_asked() -> None:
+    text = TEXT.replace("recommend: Which mitigation?", "recommend: The pool is ${usage} full. Which mitigation?")
+    went = story(text=text).planned(PLANNED)
+    assert decides(went) == "The pool is 0.95 full. Which mitigation?"
+
+
+def test_an_undo_that_a_person_asked_for_is_no_answer_to_that_question() -> None:
+    text = TEXT.replace("done: calm", "done: settle").replace(
+        "  calm: {end",
+        "  settle: {watch: {ok: '!full'}, for: 10s, within: 60s, held: calm, otherwise: gone}\n  calm: {end",
+    )
+    went = story(text=text).planned(PLANNED).posted().presses("approve").settles().says("undo").planned(PLANNED)
+    assert decides(went) is None
