@@ -1028,3 +1028,14 @@ def test_the_closing_message_compares_what_users_feel_with_the_diagnosis(before:
     _, first, felt, after, *_ = ["", *words_of(last(closed().with_(posts=(found, end)))).split("\n")]
     assert (first, felt) == ("✅ *Fixed and verified*: It is calm.", f"*{IN_TIME}*")
     assert (after if shown else "") == shown
+
+
+def test_what_the_menu_says_of_its_choices_is_not_said_twice() -> None:
+    choices = {"a": "Act", "b": "Back out", "c": "Call", "d": "Do more"}
+    notes = {"a": "Proposes a change.", "c": "Calls facilities.", "d": "long " * 20}
+    shown = last(questioned(choices=choices, notes=notes))
+    assert [line for line in words_of(shown).split("\n") if line.startswith("• ")] == [
+        "• *Act*: Proposes a change.",
+        f"• *Do more*: {'long ' * 20}".rstrip(),
+    ]
+    assert "Calls facilities." in json.dumps(shown.blocks)

@@ -131,9 +131,11 @@ def _question(run: Run, post: Post) -> Message:
     body = section(news_lines(news))
     body += section([f"*{asked}*" if "\n" not in asked else asked])
     if is_open:  # what to weigh, while there is something to decide
+        buttons, _ = _buttons_and_others(run, question)
         notes = [
             f"• *{line(question.choices.get(key, key), 80)}*: {line(note, text_sizes.NOTE)}"
             for key, note in question.notes.items()
+            if key in buttons or len(note) > limits.OPTION_TEXT  # the menu shows the others
         ]
         body += section([prose(question.why, text_sizes.TEXT), _asked(post), *notes])
     foot = _ways_to_answer(run, question) if is_open else [*context([_answer(question)]), *_details(run, post.ref)]
@@ -154,24 +156,26 @@ def _mentioned(post: Post) -> list[str]:
 
 
 def _ways_to_answer(run: Run, question: Question) -> list[Block]:
-    """The first choices as buttons, the others in a menu."""
-    values = {
-        key: ButtonValue(run.incident_id, question.question_id, choice=key) for key in list(question.choices)[:CHOICES]
-    }
-    shown = list(values) if len(values) <= BUTTONS else list(values)[: BUTTONS - 1]
-    # A menu has no room for a long value, a button has.
-    shown += [key for key, value in values.items() if key not in shown and value.packed_for_a_menu() is None]
-    made: list[Block | None] = [_choice(question, place, key, values[key]) for place, key in enumerate(shown)]
-    rest = [
-        (question.choices[key], question.notes.get(key, ""), value) for key, value in values.items() if key not in shown
-    ]
+    buttons, others = _buttons_and_others(run, question)
+    made: list[Block | None] = [_choice(question, place, *each) for place, each in enumerate(buttons.items())]
+    rest = [(question.choices[key], question.notes.get(key, ""), value) for key, value in others.items()]
     more = [("Details", ButtonValue(run.incident_id, question.question_id, choice=DETAILS))]
     made += [select("Other answers…", f"{CHOOSE}{MENU}", rest), menu(more, MORE)]
     at = question.expires_at
     until = f"Please answer by {time_beside(at, question.asked_at)}." if at is not None else ""
-    missing = len(question.choices) - len(values)
+    missing = len(question.choices) - len(buttons) - len(others)
     left_out = f"{missing} more choices do not fit here." if missing else ""
     return [*actions([each for each in made if each]), *context([until, left_out])]
+
+
+def _buttons_and_others(run: Run, question: Question) -> tuple[dict[str, ButtonValue], dict[str, ButtonValue]]:
+    """The first choices, which are buttons, and those in the menu. It has no room for a long value, a button has."""
+    values = {
+        key: ButtonValue(run.incident_id, question.question_id, choice=key) for key in list(question.choices)[:CHOICES]
+    }
+    first = list(values) if len(values) <= BUTTONS else list(values)[: BUTTONS - 1]
+    others = {key: value for key, value in values.items() if key not in first and value.packed_for_a_menu() is not None}
+    return {key: value for key, value in values.items() if key not in others}, others
 
 
 def _choice(question: Question, place: int, key: str, value: ButtonValue) -> Block | None:

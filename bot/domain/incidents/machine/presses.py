@@ -257,7 +257,7 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         answer=press.value,
         answered_by=press.user,
         answered_at=draft.at,
-        notes=question.notes | {press.value: redacted(entered)} if entered else question.notes,
+        notes=question.notes | {press.value: redacted(entered)} if form else question.notes,
     )
     draft.set(question="")
     draft.clear_deadlines(question.slot)

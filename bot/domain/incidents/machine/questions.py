@@ -10,8 +10,17 @@ from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
 from bot.domain.incidents.machine.ledger import with_earlier_undo
 from bot.domain.incidents.run import Question, Run
+from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks.edges import edges_of
-from bot.domain.playbooks.language import PEOPLE, AskState, Choice, DivertState, EndState, WatchState
+from bot.domain.playbooks.language import (
+    AskState,
+    ChangeState,
+    Choice,
+    DivertState,
+    EndState,
+    RecommendState,
+    WatchState,
+)
 from bot.domain.playbooks.text_sizes import LABEL
 from bot.domain.signals.signal import Reading, in_words, unit_beside
 from bot.domain.signals.window import STALE_SECONDS, clock
@@ -77,8 +86,7 @@ def ask_written(draft: Draft, state: AskState) -> None:
 
 
 def _note(draft: Draft, state: AskState, choice: Choice) -> str:
-    # Another team that answers does not have the incident by that.
-    own = choice.note or ("" if state.by else what_taking_means(draft, choice.to))
+    own = choice.note or leads_to(draft, choice.to, by=state.by)
     return with_earlier_undo(own, draft.run, draft.playbook.playbook.states.get(choice.to))
 
 
@@ -107,12 +115,29 @@ def ask_to_take_over(draft: Draft, state: DivertState) -> None:
     ask(draft, question, expires_seconds=expires, team=team)
 
 
-def what_taking_means(draft: Draft, to: str) -> str:
-    """What a person who chooses this state has to know: it hands the incident over to the people on call."""
+def leads_to(draft: Draft, to: str, *, by: str = "") -> str:
+    """What it means to choose this state, as its kind says it; empty where the next reading or question decides.
+
+    `by`: the team that is asked; another team does not have the incident by its answer.
+    """
     state = draft.playbook.playbook.states.get(to)
-    if not isinstance(state, DivertState) or state.divert != PEOPLE or state.to_group:
-        return ""
-    return TAKEN_AND_CLOSED if _ends_when_taken(draft, state) else ""
+    match state:
+        case ChangeState():
+            return f"Proposes a change: {draft.playbook.called(to)}."
+        case RecommendState():
+            return "Proposes a change, if one is possible."
+        case WatchState():
+            return f"Changes nothing; watches for up to {lasting(draft.playbook.seconds(state.within))}."
+        case EndState() if not draft.run.frames:
+            return f"Ends the incident: {draft.run.end_called(state.end)}."
+        case DivertState(divert="people", to_group=group) if group:
+            return f"Calls {group}; changes nothing."
+        case DivertState(divert="people"):
+            return TAKEN_AND_CLOSED if not by and _ends_when_taken(draft, state) else ""
+        case DivertState() if state.divert in draft.bundle.playbooks:
+            return f"Changes nothing; goes on with “{draft.bundle.playbooks[state.divert].playbook.title}”."
+        case _:
+            return ""
 
 
 def _ends_when_taken(draft: Draft, state: DivertState) -> bool:

@@ -73,7 +73,9 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
         elif not draft.run.held and _is_undo(draft, state.options[key]):
             why_not = NOTHING_TO_UNDO
         label = draft.text(f"{key}.label")
-        effect = draft.text(f"{key}.effect") or questions.what_taking_means(draft, state.options[key].to)
+        effect = draft.text(f"{key}.effect")
+        if not effect and not state.options[key].is_change:
+            effect = questions.leads_to(draft, state.options[key].to)
         if why_not:
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")

@@ -11,7 +11,7 @@ from bot.domain.incidents.event import AlertChanged, OpenedByHand
 from bot.domain.incidents.named_values import ScopeValues
 from bot.domain.playbooks.bundle import Bundle
 from tests import builders
-from tests.domain.incidents.machine.steps import Story
+from tests.domain.incidents.machine.steps import TEXT, Story
 
 pytestmark = pytest.mark.fast
 
@@ -47,6 +47,9 @@ states:
   done: {end: fixed}
   none: {end: not_applicable}
 """)
+
+
+CHOICE = "stop: {label: Stop, to: calm}"
 
 
 def opened() -> Story:
@@ -116,3 +119,10 @@ def test_what_is_filled_in_decides() -> None:
     assert question.not_by == "ana"
     assert story.chooses("sure", user="ana").run.is_open
     assert story.chooses("sure", user="ben").run.ending == "fixed"
+
+
+def test_a_form_that_was_left_empty_is_not_answered_by_what_its_choice_means() -> None:
+    text = TEXT.replace(CHOICE, f"{CHOICE[:-1]}, form: {{until: {{label: Until when?, kind: text, optional: true}}}}}}")
+    went = Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95).chooses("stop")
+    question = went.run.questions["Q1"]
+    assert (question.answer, question.notes["stop"]) == ("stop", "")

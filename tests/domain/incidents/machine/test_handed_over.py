@@ -19,6 +19,9 @@ OFFERED = TEXT.replace("{end: handed_over, say: Nobody answered.}", PEOPLE).repl
 )
 
 
+OF_OTHERS = {"grow": "Proposes a change: grow.", "stop": "Ends the incident: verified without a change by the bot."}
+
+
 def asking(text: str = OFFERED) -> Story:
     return Story(Bundle.of(load_text(text, file="small.yaml"))).opened().reads(0.95)
 
@@ -30,7 +33,7 @@ def test_who_chooses_to_hand_over_has_it() -> None:
 
 
 def test_what_that_means_is_beside_the_choice() -> None:
-    assert asking().run.questions["Q1"].notes == {"over": TAKEN_AND_CLOSED}
+    assert asking().run.questions["Q1"].notes == {**OF_OTHERS, "over": TAKEN_AND_CLOSED}
 
 
 def test_without_an_answer_people_are_asked_who_takes_it() -> None:
@@ -40,15 +43,19 @@ def test_without_an_answer_people_are_asked_who_takes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "note"),
     [
-        pytest.param(OFFERED.replace("why: A person", "to_group: facilities, why: A person"), id="to another team"),
-        pytest.param(OFFERED.replace("ask: What now?", "ask: What now?\n    by: model"), id="by another team"),
+        pytest.param(
+            OFFERED.replace("why: A person", "to_group: facilities, why: A person"),
+            {"over": "Calls facilities; changes nothing."},
+            id="to another team",
+        ),
+        pytest.param(OFFERED.replace("ask: What now?", "ask: What now?\n    by: model"), {}, id="by another team"),
     ],
 )
-def test_another_team_is_not_taken_for_the_people_on_call(text: str) -> None:
+def test_another_team_is_not_taken_for_the_people_on_call(text: str, note: dict[str, str]) -> None:
     story = asking(text).chooses("over", user="ben")
     assert story.run.is_open
     assert story.run.open_question is not None
     assert story.run.open_question.text.startswith("This needs people")
-    assert story.run.questions["Q1"].notes == {}
+    assert story.run.questions["Q1"].notes == OF_OTHERS | note

@@ -86,6 +86,9 @@ def story(*, room: float | None = 1.0, usage: float = 0.95, text: str = TEXT) ->
     return started.reads(usage, room=waiting)
 
 
+GONE = "Ends the incident: handed over to people."
+
+
 def request_of(went: Story) -> Request:
     request = went.run.open_request
     assert request is not None
@@ -97,7 +100,7 @@ def test_the_first_possible_option_is_a_request_at_once_with_the_others_beside_i
     request = request_of(went)
     assert (went.run.visit.state, request.why) == ("relieve_grow", "Restarts nothing.")
     beside = [(each.label, each.effect, each.why_not) for each in request.alternatives]
-    assert beside == [("Restart it", "Cuts streams.", ""), ("Hand over", "", "")]
+    assert beside == [("Restart it", "Cuts streams.", ""), ("Hand over", GONE, "")]
     assert [line.partition(":")[0] for line in request.evidence] == ["usage"], "what is listed, not all that is read"
 
 

@@ -90,23 +90,23 @@ def note_of_the_choice(bundle: Bundle, later: tuple[str, ...]) -> str | None:
 @pytest.mark.parametrize(
     ("later", "note"),
     [
-        ((), None),
+        ((), ""),
         (
             ("Evict llm-2",),
-            "An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo (Evict llm-2).",
+            " An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo (Evict llm-2).",
         ),
         (
             ("Evict llm-2", "Evict llm-3", "Evict llm-4", "Evict llm-5"),
-            "An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo "
+            " An earlier change goes back (Scale llm from 4 to 5): what was done since has no undo "
             "(Evict llm-2, Evict llm-3 and 2 more).",
         ),
     ],
     ids=["it is the last one", "a replacement came after it", "many came after it"],
 )
-def test_a_button_that_takes_back_an_earlier_change_says_so(later: tuple[str, ...], note: str | None) -> None:
-    assert note_of_the_choice(asks(), later) == note
+def test_a_button_that_takes_back_an_earlier_change_says_so(later: tuple[str, ...], note: str) -> None:
+    assert note_of_the_choice(asks(), later) == f"Proposes a change: back.{note}"
 
 
 @pytest.mark.parametrize("of", ["autoscaler", "all"])
 def test_a_button_that_takes_something_else_back_says_nothing_of_the_last_change(of: str) -> None:
-    assert note_of_the_choice(asks(of), ("Evict llm-2",)) is None
+    assert note_of_the_choice(asks(of), ("Evict llm-2",)) == "Proposes a change: back."
