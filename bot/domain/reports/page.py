@@ -239,8 +239,8 @@ def _chain_word(report: Report) -> Cell:
     if report.broken_at is not None:
         return _strong(f"broken at entry {report.broken_at}")
     if report.head_fault:
-        return _strong("does not end as the run says")
-    return spans("consistent" if report.stored is None else "consistent, and ends as the run says")
+        return _strong("its end does not match the stored incident")
+    return spans("consistent" if report.stored is None else "consistent, and its end matches the stored incident")
 
 
 def _who(report: Report, user: str, nobody: str) -> str | Cell:
@@ -364,8 +364,8 @@ def _whole(report: Report) -> Cell:
     if report.stored is None:
         return cell
     if not report.head_fault:
-        return (*cell, Span(" It ends as the run itself says."))
-    return (*cell, Span(" It "), *_strong(f"does not end as the run says: {report.head_fault}."))
+        return (*cell, Span(" Its end matches the stored incident."))
+    return (*cell, Span(" "), *_strong(f"Its end does not match the stored incident: {report.head_fault}."))
 
 
 def _confirmed(report: Report) -> Cell:

@@ -38,6 +38,8 @@ from bot.domain.signals.signal import Reading
 ACTS = frozenset({"answered", "decided", "note", "halt", "resume", "undo"})
 """Kinds of entries by which a person shows that somebody is there; a press only if it counted."""
 DECISIONS = frozenset({"decided", "answered", "halt", "resume", "undo"})
+ASKED = frozenset({"asked", "question"})
+"""Entries that put a question to people."""
 MOVES_ON = frozenset({"entered", "undo", "closed"})
 """After these, nothing that was put to people before is open any more."""
 
@@ -304,7 +306,7 @@ def _waits(entries: Sequence[Entry]) -> Iterator[Waited]:
 
 
 def _asked(entry: Entry) -> str:
-    if entry.kind in ("asked", "question"):
+    if entry.kind in ASKED:
         return _str(entry.data, "id")
     is_asked = entry.kind == "request" and entry.data.get("waits") is not False
     return _str(entry.data, "request") if is_asked else ""
@@ -331,12 +333,16 @@ def _decisions(entries: Sequence[Entry]) -> Iterator[Decided]:
     not_applied = {
         _str(entry.data, "request"): _str(entry.data, "superseded") for entry in entries if entry.kind == "planned"
     }
+    asked = {_asked(entry): entry.text for entry in entries if entry.kind in ASKED}
     for entry in entries:
         if entry.kind in DECISIONS or (entry.kind == "reopened" and entry.who):
             digest, reason = _str(entry.data, "digest"), _str(entry.data, "reason")
             granted = entry.kind == "decided" and entry.data.get("status") == "granted"
             why = not_applied.get(_str(entry.data, "request")) if granted else None
             what = f"{entry.text} (not applied: {why})" if why else entry.text
+            # An answer alone, such as "Undo it", means nothing to somebody who was not there.
+            if question := asked.get(_str(entry.data, "question")):
+                what = f"{question} — {what}"
             yield Decided(at=entry.at, who=entry.who, what=what, granted=granted, digest=digest, reason=reason)
 
 

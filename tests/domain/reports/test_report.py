@@ -304,7 +304,9 @@ def test_what_nobody_answered_was_waited_for_until_it_expired() -> None:
     story.receive(due_at - START, Due(event_id="d", deadline="question:Q1:expiry", due_at=due_at))
     report = report_of(story.timeline)
     assert report.waited_seconds == 20 * 60
-    assert [(it.who, it.what) for it in report.decisions] == [("", "question Q1 expired without an answer")]
+    assert [(it.who, it.what) for it in report.decisions] == [
+        ("", "Which mitigation? — question Q1 expired without an answer")
+    ]
 
 
 def test_a_request_that_is_still_open_was_waited_for_until_the_last_entry() -> None:
@@ -327,7 +329,7 @@ def fixed_until_watch() -> Story:
 
 def test_decisions_name_the_person_and_the_plan() -> None:
     answered, granted = report_of(fixed().timeline).decisions
-    assert (answered.who, answered.what) == ("ana", "Scale out by one")
+    assert (answered.who, answered.what) == ("ana", "Which mitigation? — Scale out by one")
     assert (granted.who, granted.digest) == ("ana", plan().digest)
     assert report_of(fixed().timeline).people == {"ana": "Ana"}
 
@@ -538,7 +540,7 @@ def stored_head(story: Story) -> StoredHead:
 
 def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
     story = fixed()
-    assert "consistent, and ends as the run says" in markdown(story.timeline, stored_head(story))
+    assert "consistent, and its end matches the stored incident" in markdown(story.timeline, stored_head(story))
     assert json.loads(as_json(story.timeline, stored_head(story)))["report"]["head_fault"] == ""
 
 
@@ -561,7 +563,7 @@ def test_a_timeline_that_ends_as_the_run_says_is_reported_so() -> None:
 def test_a_consistent_chain_that_is_not_the_runs_own_is_reported(altered: Any, text: str) -> None:
     story = fixed()
     page = markdown(altered(story.timeline), stored_head(story))
-    assert "**does not end as the run says**" in page
+    assert "**its end does not match the stored incident**" in page
     assert text in page
 
 
