@@ -274,7 +274,7 @@ def drain_circumstance(
     if drain.cuts_streams:
         streams = _streams(snapshot, pods, "cuts" if is_open else "")
         return Circumstance(name="drain", grade="warning", text=f"{streams}: {drain.text}")
-    cut = f"; those that need longer than {drain.seconds:.0f} s are cut" if is_open else ""
+    cut = f"; any that needs longer than {drain.seconds:.0f} s is cut" if is_open else ""
     text = f"{_streams(snapshot, pods)}{cut}: native drain, {drain.text}"
     return Circumstance(name="drain", grade="fine", text=text)
 

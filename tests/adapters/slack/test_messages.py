@@ -498,7 +498,7 @@ def test_nobody_is_asked_to_break_the_glass_of_their_own_silence() -> None:
     assert "break_glass" in str(last(waiting(policy=GLASS, half_passed=True)).blocks)
 
 
-CUT = "117 streams are open on 4 pods; those that need longer than 20 s are cut"
+CUT = "117 streams are open on 4 pods; any that needs longer than 20 s is cut"
 
 
 @pytest.mark.parametrize(

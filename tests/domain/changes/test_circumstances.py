@@ -146,7 +146,7 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "14 streams are open (7 of them queued) on 2 pods; those that need longer than 20 s are cut: "
+            "14 streams are open (7 of them queued) on 2 pods; any that needs longer than 20 s is cut: "
             "native drain, it waits 20 s",
             id="drains",
         ),
@@ -155,7 +155,7 @@ CUTS = DrainMode("none", "it has no preStop")
             DRAINS,
             (pod(1), pod(2)),
             "fine",
-            "there is an unknown number of streams on 2 pods; those that need longer than 20 s are cut: "
+            "there is an unknown number of streams on 2 pods; any that needs longer than 20 s is cut: "
             "native drain, it waits 20 s",
             id="one-does-not-say",
         ),

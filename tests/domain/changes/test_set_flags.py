@@ -393,7 +393,7 @@ def test_queued_requests_are_open_streams_too() -> None:
 @pytest.mark.parametrize(
     ("seen", "cut"),
     [
-        pytest.param(snapshot(), "those that need longer than 20 s are cut", id="native-drain"),
+        pytest.param(snapshot(), "any that needs longer than 20 s is cut", id="native-drain"),
         pytest.param(
             snapshot(workload=deployment(template(lifecycle={})), services=(service(app="llm"),)),
             "cuts an unknown number of streams",

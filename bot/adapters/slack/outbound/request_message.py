@@ -82,7 +82,7 @@ TEXT = 2_000
 IN_WORDS = 10
 """Differences that the notification spells out."""
 COMMIT_CHARACTERS = 2_800
-CUT = "those that need longer"
+CUT = " longer than "
 """In the text about a drain, if streams may be cut."""
 NONE_OPEN = "0 streams are open"
 NATIVE = ": native drain"
