@@ -466,14 +466,17 @@ class CompiledPlaybook:
         A part that many readings keep from holding is called by its name: nobody reads them all.
         """
         data, written = self._with_settings(data), self._derived.state(name).parts
-        by_label: dict[str, dict[str, None]] = {}
+        found: list[tuple[str, str, str]] = []
         for part in parts:
             seen = self._readings_in(keeping_false(written[part], data), data, units, in_detail=True)
-            if not 0 < len(seen) <= MAX_SEEN:
-                seen = [(part.replace("_", " "), "", "")]
-            for label, of, value in seen:
-                by_label.setdefault(f"{label}:" if of else label, {})[f"{of} {value}".strip()] = None
-        return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in by_label.items())
+            found += seen if 0 < len(seen) <= MAX_SEEN else [(part.replace("_", " "), "", "")]
+        return _by_label(found)
+
+    def broke_values(self, name: str, index: int, data: Data, units: Mapping[str, str] = NO_UNITS) -> str:
+        """Returns the present values that ended a watch, as `watch_values`; empty if they are too many to be read."""
+        when = self._derived.state(name).broke[index].when
+        seen = self._readings_in(when.names, self._with_settings(data), units, in_detail=True) if when else []
+        return _by_label(seen) if len(seen) <= MAX_SEEN else ""
 
     def broke(self, name: str, data: Data) -> int | None:
         """Returns the first `broke` clause that is certainly true; an unknown one does not count."""
@@ -514,6 +517,14 @@ class CompiledPlaybook:
 
     def _with_settings(self, data: Data) -> Data:
         return Overlaid(data, Under(SETTINGS_PREFIX, self.settings))
+
+
+def _by_label(seen: Iterable[tuple[str, str, str]]) -> str:
+    """The values of readings, each label once."""
+    by_label: dict[str, dict[str, None]] = {}
+    for label, of, value in seen:
+        by_label.setdefault(f"{label}:" if of else label, {})[f"{of} {value}".strip()] = None
+    return "; ".join(f"{label} {', '.join(values)}".strip() for label, values in by_label.items())
 
 
 def _hashable(value: Value | None) -> object:

@@ -150,9 +150,22 @@ def watched(draft: Draft, event: Watched) -> None:
     title = draft.playbook.called(draft.run.visit.state)
     data = {"verdict": event.verdict, "parts": event.parts, "text": event.detail, "title": title}
     draft.record("verdict", f"{title}: {event.verdict.replace('_', ' ')} — {event.detail}", data=data)
-    news = News(title=title, result=event.verdict, text=draft.text("say"), at=draft.at, parts=dict(event.parts))
+    text = draft.text("say") or _why_not(draft, event)
+    news = News(title=title, result=event.verdict, text=text, at=draft.at, parts=dict(event.parts))
     if news.text or event.verdict != "held":
         # That replicas are ready as expected is no news.
         draft.set(news=(*draft.run.news, news)[-NEWS:])
     outcome = f"broke:{event.broke}" if event.verdict == "broke" else event.verdict
     entering.go(draft, outcome, because=event.detail)
+
+
+def _why_not(draft: Draft, event: Watched) -> str:
+    """What kept a watch without a sentence of its own from holding, or ended it; empty if it held."""
+    state, values = draft.run.visit.state, ScopeValues(draft.run, draft.run.visit.readings)
+    units = units_of(draft.run.latest)
+    if event.verdict == "unknown":
+        return "; ".join(dict.fromkeys(why for part in event.parts.values() if (why := part.partition(": ")[2])))
+    if event.broke is not None:
+        return draft.playbook.broke_values(state, event.broke, values, units)
+    lacking = [part for part, status in event.parts.items() if status != "held"]
+    return draft.playbook.watch_values(state, lacking, values, units) if event.verdict == "not_held" else ""

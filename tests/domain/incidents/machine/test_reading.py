@@ -289,6 +289,22 @@ def test_a_verdict_with_news_begins_the_next_message(text: str, verdict: Any, ne
     assert not news or (posted[0]["result"], posted[0]["text"]) == (verdict, "usage 0.97" if text == WITH_SAY else "")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        pytest.param({"verdict": "not_held", "parts": {"calm": "not held"}}, "KV cache in use 0.97", id="not-held"),
+        pytest.param({"verdict": "unknown", "parts": {"calm": "unknown: no answer"}}, "no answer", id="unknown"),
+        pytest.param({"verdict": "broke", "broke": 0, "parts": {"calm": "held"}}, "KV cache in use 0.97", id="broke"),
+        pytest.param({"verdict": "not_held", "parts": {"calm": "held"}}, "", id="too-late"),
+    ],
+)
+def test_a_verdict_without_a_sentence_says_what_was_read(verdict: dict[str, Any], why: str) -> None:
+    story = Story().applied()
+    usage = {"usage": Reading(name="usage", value=0.97, at=story.at)}
+    (news,) = story.watched(**verdict, readings=usage).run.posts[-1].data["news"]
+    assert news["text"] == why
+
+
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 KNOWN = Series(signal="usage", points=((builders.START, 0.95), (builders.START + 60, 0.5)))
