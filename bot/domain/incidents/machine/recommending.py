@@ -16,6 +16,7 @@ from bot.domain.playbooks.expressions.template import NOT_KNOWN
 from bot.domain.playbooks.language import ChangeState, Option, RecommendState, State, question_without_options
 
 NOT_NOW = "not possible now"
+NOTHING_YET = "Changes nothing yet."
 NOTHING_TO_UNDO = "the bot has changed nothing that could be taken back"
 
 
@@ -75,7 +76,7 @@ def _options(draft: Draft, name: str, state: RecommendState) -> tuple[Alternativ
         label = draft.text(f"{key}.label")
         effect = draft.text(f"{key}.effect")
         if not effect and not state.options[key].is_change:
-            effect = questions.leads_to(draft, state.options[key].to)
+            effect = questions.leads_to(draft, state.options[key].to) or NOTHING_YET
         if why_not:
             # A value that would not be used may be missing.
             label = label.replace(NOT_KNOWN, "…")
