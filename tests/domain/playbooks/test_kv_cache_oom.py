@@ -183,20 +183,22 @@ def test_a_price_that_nobody_could_read_is_not_called_low() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "read_in"),
+    ("state", "read_in", "first_token"),
     [
-        ("fixed_end", "results.verify_capacity."),
-        ("accepted_degraded_end", "results.capacity_ask."),
-        ("capacity_ask", ""),
+        # The closing message has the line about users, at the diagnosis and now.
+        ("fixed_end", "results.verify_capacity.", ""),
+        ("accepted_degraded_end", "results.capacity_ask.", ""),
+        ("capacity_ask", "", "first token 13 s → 39 s, "),
     ],
 )
-def test_the_verdict_has_what_the_fleet_paid(state: str, read_in: str) -> None:
+def test_the_verdict_has_what_the_fleet_paid(state: str, read_in: str, first_token: str) -> None:
     before: dict[str, Value] = {"finish_rate": 3.79, "token_rate": 2300.0, "ttft_p99": 13.0}
     now: dict[str, Value] = {"finish_rate": 2.25, "token_rate": 1360.0, "ttft_p99": 39.0}
     values = {f"baseline.{name}": value for name, value in before.items()}
     values |= {read_in + name: value for name, value in now.items()}
     text = PLAYBOOK.text(state, "why" if state == "capacity_ask" else "say", values, {"ttft_p99": "s"})
-    assert "first token 13 s → 39 s, 3.79 → 2.25 requests/s, 2,300 → 1,360 tokens/s" in text
+    assert f"{first_token}3.79 → 2.25 requests/s, 2,300 → 1,360 tokens/s" in text
+    assert ("first token" in text) is bool(first_token)
     assert state != "capacity_ask" or text.endswith(", which is a high price.")
 
 

@@ -123,7 +123,9 @@ def leads_to(draft: Draft, to: str, *, by: str = "") -> str:
     state = draft.playbook.playbook.states.get(to)
     match state:
         case ChangeState():
-            return f"Proposes a change: {draft.playbook.called(to)}."
+            # Where it is not needed, another change may follow, so its title may not be what is proposed.
+            may_be_another = isinstance(draft.playbook.playbook.states.get(state.not_needed), ChangeState)
+            return "Proposes a change." if may_be_another else f"Proposes a change: {draft.playbook.called(to)}."
         case RecommendState():
             return "Proposes a change, if one is possible."
         case WatchState():

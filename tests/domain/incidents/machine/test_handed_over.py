@@ -59,3 +59,11 @@ def test_another_team_is_not_taken_for_the_people_on_call(text: str, note: dict[
     assert story.run.open_question is not None
     assert story.run.open_question.text.startswith("This needs people")
     assert story.run.questions["Q1"].notes == OF_OTHERS | note
+
+
+def test_a_change_that_another_one_may_replace_is_not_named() -> None:
+    text = OFFERED.replace(
+        "  watch:\n", "  again: {change: restart, why: It hangs., done: calm, failed: left}\n  watch:\n", 1
+    )
+    text = text.replace("    done: watch\n", "    done: watch\n    not_needed: again\n", 1)
+    assert asking(text).run.questions["Q1"].notes["grow"] == "Proposes a change."
