@@ -82,7 +82,10 @@ def is_pre_approved(reason: str) -> bool:
 
 
 class PreApproved(BaseModel):
-    """One rule of the settings: this kind of change, within these bounds, needs no press."""
+    """One rule of the settings: this kind of change, within these bounds, needs no press.
+
+    A rule for a kind of `scale` is for more replicas: people are asked before one is taken away.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,6 +108,8 @@ class PreApproved(BaseModel):
         return kind == self.change and is_left and self._bounds(plan) and self._is_for(target) and self._is_open(at)
 
     def _bounds(self, plan: Plan) -> bool:
+        if plan.verb == "scale" and plan.choices.get("ends"):
+            return False
         serve = plan.serving is not None and plan.serving >= self.least_serving
         wanted = plan.choices.get("to", 0)
         return (serve or not self.least_serving) and (wanted <= self.most_replicas or not self.most_replicas)

@@ -178,7 +178,7 @@ class PreApproval(Section):
     """A kind of change that needs no press, within bounds."""
 
     change: Annotated[str, AfterValidator(_kind)] = Field(examples=["scale"])
-    """The kind of change."""
+    """The kind of change. Those of `scale` are for more replicas: people are asked before one is taken away."""
     at_most: int = Field(1, ge=1, le=20)
     """How often in one incident."""
     targets: TargetPatterns = Field((), examples=["serving/llm-*"])

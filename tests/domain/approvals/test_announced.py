@@ -229,3 +229,12 @@ def test_a_pre_approval_may_be_bound_by_replicas(serving: int | None, wanted: in
     rule = PreApproved(change="scale", at_most=1, least_serving=4, most_replicas=6)
     plan = builders.plan(verb="scale", choices={"to": wanted}, serving=serving)
     assert rule.permits(plan, "scale", builders.TARGET, (), at=NOON) is permitted
+
+
+@pytest.mark.parametrize("kind", ["scale", "scale_more", "scale_over_half"])
+def test_who_pre_approves_more_replicas_is_asked_before_one_is_taken_away(kind: str) -> None:
+    rule = PreApproved(change=kind, at_most=1, most_replicas=6)
+    fewer = builders.plan(verb="scale", choices={"to": 3, "ends": ["uid-4"]})
+    more = builders.plan(verb="scale", choices={"to": 6})
+    permitted = [rule.permits(plan, kind, builders.TARGET, (), at=NOON) for plan in (fewer, more)]
+    assert permitted == [False, True]
