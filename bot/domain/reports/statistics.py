@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bot.domain.approvals.announced import is_pre_approved
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
 from bot.domain.incidents.run import Question, Run
@@ -60,6 +61,8 @@ class Statistics:
     """For people, in which a request or question was open."""
     presses: float | None
     """The median of the closed incidents."""
+    pre_approved: int
+    """Changes that began without a press because the settings pre-approve them."""
     outcomes: Mapping[str, Mapping[str, int]]
     """Playbook to ending, in words, to how often."""
     mitigations: tuple[Mitigation, ...]
@@ -83,6 +86,7 @@ def statistics(runs: Iterable[Run], start: float, end: float) -> Statistics:
         until_closed=_median([run.closed_at - run.opened_at for run in closed if run.closed_at is not None]),
         waited=_median([waited_seconds(run, until=run.closed_at or end) for run in closed]),
         presses=numbers.median(map(presses_of, closed)) if closed else None,
+        pre_approved=sum(map(_was_pre_approved, (each for run in found for each in run.requests.values()))),
         outcomes=outcomes,
         mitigations=tuple(_mitigations(found, every)),
     )
@@ -146,6 +150,8 @@ def in_words(found: Statistics) -> list[str]:
         f"Time spent waiting for people: {found.waited}."
         + (f" Presses for each incident: {found.presses:g} (median)." if found.presses is not None else ""),
     ]
+    if found.pre_approved:
+        lines.append(f"Changes that the settings pre-approved: {found.pre_approved}.")
     for playbook, endings in sorted(found.outcomes.items()):
         each = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
         lines.append(f"• {playbook}: {each}")
@@ -158,6 +164,10 @@ def in_words(found: Statistics) -> list[str]:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _was_pre_approved(request: Request) -> bool:
+    return request.status == "granted" and is_pre_approved(request.policy.announced)
 
 
 def _first_act(run: Run) -> float | None:

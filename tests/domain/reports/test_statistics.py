@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.approvals.advice import OnlyAdvice
+from bot.domain.approvals.announced import PreApproved
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Plan
 from bot.domain.incidents.run import Question, Run
@@ -168,6 +169,18 @@ def test_nothing_yet_is_described_in_words() -> None:
         "Time to the first action (MTTA): none yet. Time to the close (MTTR): none yet.",
         "Time spent waiting for people: none yet.",
     ]
+
+
+def test_changes_that_the_settings_pre_approved_are_counted() -> None:
+    asked = request(START, took=30)
+    policy = builders.policy(announced=f"the settings pre-approve {PreApproved(change='scale', at_most=1)}")
+    pre_approved = asked.model_copy(update={"policy": policy, "decided_by": ""})
+    cleaned_up = asked.model_copy(update={"policy": builders.policy(announced="it only cleans up")})
+    not_begun = pre_approved.model_copy(update={"status": "superseded"})
+    run = incident("INC-6", 1, asked, pre_approved, cleaned_up, not_begun)
+    found = statistics([run], START, START + 11 * DAY)
+    assert found.pre_approved == 1
+    assert "Changes that the settings pre-approved: 1." in in_words(found)
 
 
 def test_each_outcome_and_mitigation_has_a_line() -> None:
