@@ -19,10 +19,9 @@ from bot.domain.kernel.timeline import Entry
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.testing.cases import Circumstances, check_circumstances, circumstances_of
-from bot.flow.rehearse_case import TARGET, alert_at, by_hand
+from bot.flow.rehearse_case import opening_of
 from bot.flow.rehearse_recording import OverRecording
 from bot.flow.rehearse_run import Clock, Rehearsal
-from bot.flow.route_alerts import opened
 from bot.probes.engine.kv_budget import ReadKvBudget
 
 SHOWN = {"opened", "entered", "asked", "question", "answered", "planned", "request", "decided", "verdict", "outcome"}
@@ -53,9 +52,7 @@ def rehearse(wanted: Wanted) -> Rehearsed:
         wanted.written, wanted.playbook, clock,
         history=history, probes={"kv_budget": ReadKvBudget(history, clock)}, ask=ask_in_the_terminal,
     )  # fmt: skip
-    alert = alert_at(wanted.begins, wanted.playbook.playbook.title)
-    run = opened("INC-1", alert.alert, TARGET, bundle)
-    opening = by_hand(wanted.written, wanted.playbook) if wanted.written.opened_by == "hand" else alert
+    run, opening = opening_of(wanted.written, bundle, at=wanted.begins, title=wanted.playbook.playbook.title)
     printer = Printer(wanted)
     rehearsal = Rehearsal(run, bundle, met, clock, listen=printer.print, until=wanted.recording.ends)
     found = asyncio.run(rehearsal.play(opening))

@@ -113,18 +113,24 @@ def settings_of(written: Circumstances) -> dict[str, str]:
 
 async def play_case(case: Case, bundle: Bundle) -> CaseResult:
     """`bundle` has a stub for each other playbook."""
-    clock, playbook = Clock(BEGINS_AT), bundle.entry_playbook
-    met = AsWritten(case, playbook, clock)
-    alert = alert_at(BEGINS_AT, case.name)
-    run = opened("INC-1", alert.alert, TARGET, bundle)
-    opening = by_hand(case, playbook) if case.opened_by == "hand" else alert
+    clock = Clock(BEGINS_AT)
+    met = AsWritten(case, bundle.entry_playbook, clock)
+    run, opening = opening_of(case, bundle, at=BEGINS_AT, title=case.name)
     rehearsed = await Rehearsal(run, bundle, met, clock).play(opening)
     return CaseResult(case, first_deviation(case.expect, rehearsed), rehearsed, met.missing)
 
 
-def by_hand(case: Circumstances, playbook: CompiledPlaybook) -> OpenedByHand:
-    """The form as it is filled in; `check_table` has validated it."""
-    return OpenedByHand(event_id="opening", user="opener", fields=answers(playbook.playbook.form, case.form))
+def opening_of(
+    written: Circumstances, bundle: Bundle, *, at: float, title: str
+) -> tuple[Run, AlertChanged | OpenedByHand]:
+    """Returns the run before its first decision, and what opens it. Only an alert pages by itself."""
+    alert = alert_at(at, title)
+    run = opened("INC-1", alert.alert, TARGET, bundle)
+    if written.opened_by == "alert":
+        return run, alert
+    # `check_table` has validated the form.
+    fields = answers(bundle.entry_playbook.playbook.form, written.form)
+    return run.with_(severity="ticket"), OpenedByHand(event_id="opening", user="opener", fields=fields)
 
 
 def alert_at(at: float, title: str) -> AlertChanged:
