@@ -10,6 +10,7 @@ import pytest
 from bot.domain.changes.context import PlanContext
 from bot.domain.changes.plan import LedgerEntry, Wait
 from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.objects import seconds_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import (
     budget,
@@ -356,7 +357,7 @@ def test_returning_what_is_not_out_says_so(seen: ClusterSnapshot, outcome: str, 
     assert (result.outcome, reason in result.reason) == (outcome, True), result.reason
 
 
-def added_one(seen: ClusterSnapshot, *, undone_by: str = "") -> PlanContext:
+def added_one(seen: ClusterSnapshot, *, at: float = 0.0, undone_by: str = "") -> PlanContext:
     """The context of an incident that has added a replica to this fleet."""
     (call,) = planned("scale", {"by": 1}, seen).calls
     entry = LedgerEntry(
@@ -366,7 +367,7 @@ def added_one(seen: ClusterSnapshot, *, undone_by: str = "") -> PlanContext:
         title=call.title,
         target=call.target,
         undo=call.undo,
-        applied_at=0.0,
+        applied_at=at,
         undone_by=undone_by,
     )
     return PlanContext(incident_id="INC-42", ledger=(entry,))
@@ -399,3 +400,62 @@ def test_a_replica_is_evicted_if_the_added_one_is_not_the_only_change(replicas: 
     pods = tuple(pod(number) for number in range(1, replicas + 1))
     seen = snapshot(workload=deployment(replicas=replicas), pods=pods, endpoint_slices=(endpoint_slice(*pods),))
     assert [call.method for call in planned("replace_replica", ONE, seen, context).calls] == ["evict"]
+
+
+def created(number: int, at: str) -> Obj:
+    made = pod(number)
+    return {**made, "metadata": {**made["metadata"], "creationTimestamp": at}}
+
+
+BEFORE, LATER = "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"
+ADDED_AT = (seconds_of(LATER) or 0.0) + 1.5
+"""The call is recorded after it was answered, and its autoscaler may have created the pod by then."""
+
+
+def scaler(least: int) -> Obj:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "llm"}, "minReplicas": least, "maxReplicas": 8}
+    return {"metadata": {"name": "llm", "namespace": "serving", "uid": "hpa-uid"}, "spec": spec}
+
+
+def grown_by_its_autoscaler(*later: int, least: int = 5) -> ClusterSnapshot:
+    """The fleet of five after the autoscaler's floor was raised; these replicas were created since."""
+    pods = tuple(created(number, LATER if number in later else BEFORE) for number in range(1, 6))
+    raised = (scaler(least),)
+    return snapshot(
+        workload=deployment(replicas=5), pods=pods, endpoint_slices=(endpoint_slice(*pods),), autoscalers=raised
+    )
+
+
+def test_an_autoscalers_floor_goes_back_once_the_added_replica_has_replaced_the_bad_one() -> None:
+    """Otherwise one more replica stays for each that was moved."""
+    context = added_one(snapshot(autoscalers=(scaler(2),)), at=ADDED_AT)
+    plan = planned("replace_replica", ONE, grown_by_its_autoscaler(5), context)
+    steps = [step.condition if isinstance(step, Wait) else step.method for step in plan.steps]
+    assert steps == ["evict", "replaced", "patch"]
+    back = plan.calls[-1]
+    assert (back.target.kind, back.undoes, back.restores, back.undo) == (
+        "HorizontalPodAutoscaler",
+        "INC-42/R1/0",
+        True,
+        (),
+    )
+    assert applied(back.body, scaler(5))["spec"]["minReplicas"] == 2
+    assert "gets its old floor back" in weighed(plan, "autoscaler")
+    assert plan.disruption("INC-42/R2") == "replica llm-2-uid"
+
+
+@pytest.mark.parametrize(
+    ("later", "least", "undone_by"),
+    [
+        pytest.param((), 5, "", id="none-came"),
+        pytest.param((4, 5), 5, "", id="several-came-for-relief"),
+        pytest.param((5,), 6, "", id="somebody-raised-it-since"),
+        pytest.param((5,), 5, "INC-42/R2/0", id="it-was-undone"),
+    ],
+)
+def test_a_floor_that_was_not_raised_for_one_replacement_stays(
+    later: tuple[int, ...], least: int, undone_by: str
+) -> None:
+    context = added_one(snapshot(autoscalers=(scaler(2),)), at=ADDED_AT, undone_by=undone_by)
+    plan = planned("replace_replica", ONE, grown_by_its_autoscaler(*later, least=least), context)
+    assert [call.method for call in plan.calls] == ["evict"]

@@ -1,7 +1,8 @@
 """replace_replica: evict a replica under its disruption budget, and wait for the new one; several one by one.
 
 If the incident added a replica before, that one is the replacement: the replica is scaled away, and as many
-replicas are left as before the incident.
+replicas are left as before the incident. If it was added through an autoscaler's floor, the replica is evicted, and
+the floor goes back: the autoscaler then decides how many are needed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bot.domain.changes.circumstances import (
 )
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
-from bot.domain.changes.plan import Circumstance, LedgerEntry, Plan, Step, Wait
+from bot.domain.changes.plan import Call, Circumstance, LedgerEntry, Plan, Step, Wait
 from bot.domain.changes.steps.replica_steps import (
     called,
     evict_call,
@@ -29,17 +30,37 @@ from bot.domain.changes.steps.replica_steps import (
     victim_call,
 )
 from bot.domain.changes.steps.rolling import workload_of
-from bot.domain.changes.verb import EVICT, PATCH_POD, REPLICA, Access, Argument, ChangeKind, Stub, Verb
+from bot.domain.changes.verb import (
+    EVICT,
+    FLOORS_OF_AUTOSCALERS,
+    PATCH_POD,
+    REPLICA,
+    Access,
+    Argument,
+    ChangeKind,
+    Stub,
+    Verb,
+)
 from bot.domain.changes.verbs.scale import scaled
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import applied, broken_tests
-from bot.domain.cluster.objects import dig, grace_seconds, name_of, ref_of, uid_of
+from bot.domain.cluster.objects import dig, grace_seconds, name_of, ref_of, seconds_of, uid_of
+from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.rollout import replicas_of
-from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, is_released, whole_replica
+from bot.domain.cluster.rotation import (
+    in_order_of_leaving,
+    is_in_rotation,
+    is_released,
+    replicas_present,
+    whole_replica,
+)
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS as WORKLOADS
 from bot.domain.cluster.workload import NUMBERED, kind_of
 from bot.domain.kernel.errors import impossible
+
+RECORDED_WITHIN_SECONDS = 10.0
+"""An autoscaler may have created a pod before the call that raised its floor was recorded."""
 
 
 def plan_replace(situation: Situation) -> Plan:
@@ -62,7 +83,7 @@ def plan_replace(situation: Situation) -> Plan:
     cuts = drain.cuts_streams and not is_empty
     if is_released(snapshot, pod):
         return _end_released(situation, pod, cuts=cuts)
-    added = _added(snapshot, context)
+    added, floor = _added(snapshot, context), _floor_back(snapshot, pod, context)
     return Plan(
         verb="replace_replica",
         disrupts="replica",
@@ -70,15 +91,18 @@ def plan_replace(situation: Situation) -> Plan:
         choices={"replica": name_of(pod), "uid": uid_of(pod)},
         steps=_scaled_away(snapshot, pod, added, context)
         if added
-        else (evict_call(pod, called(together)), replaced(snapshot, pod, context)),
+        else (evict_call(pod, called(together)), replaced(snapshot, pod, context), *floor),
         circumstances=(
             budget,
+            *map(_floor_note, floor),
             drain_circumstance(snapshot, drain, [pod], is_empty=is_empty),
             others_carry_on(snapshot, pod),
             *(() if added else (_room_without(snapshot, together),)),
         ),
         risk=VERB.kinds[1 if cuts else 0].risk,
-        expected="as many replicas as before the incident" if added else "one replica fewer until the new one is Ready",
+        expected="as many replicas as before the incident"
+        if added or floor
+        else "one replica fewer until the new one is Ready",
         undo_text="none: the replacement runs the same template",
     )
 
@@ -150,6 +174,32 @@ def _added(snapshot: ClusterSnapshot, context: PlanContext) -> LedgerEntry | Non
     return None
 
 
+def _floor_back(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> tuple[Call, ...]:
+    """The call that gives an autoscaler its floor back, if that was raised for the one replica that replaces `pod`."""
+    raised = (each for each in reversed(context.ledger) if each.verb == "scale" and not each.undone_by and each.undo)
+    scaler, entry = autoscaler_of(snapshot), next(raised, None)
+    if scaler is None or entry is None:
+        return ()
+    back = entry.undo[0]
+    if back.target.uid != uid_of(scaler.obj) or broken_tests(back.body, scaler.obj):
+        return ()
+    raised_at = entry.applied_at - RECORDED_WITHIN_SECONDS
+    created = [
+        seconds_of(dig(one, "metadata", "creationTimestamp")) or 0.0
+        for one in replicas_present(snapshot)
+        if uid_of(one) != uid_of(pod)
+    ]
+    if sum(at >= raised_at for at in created) != 1:
+        return ()
+    why = "the replica that it was raised for has replaced the other one"
+    return (back.model_copy(update={"undoes": entry.call_id, "restores": True, "no_undo": why}),)
+
+
+def _floor_note(back: Call) -> Circumstance:
+    text = f"{back.target.kind} {back.target.name} gets its old floor back afterwards, and decides how many are needed"
+    return Circumstance(name="autoscaler", grade="note", text=text)
+
+
 def _scaled_away(snapshot: ClusterSnapshot, pod: Obj, added: LedgerEntry, context: PlanContext) -> tuple[Step, ...]:
     workload = workload_of(snapshot)
     back = added.undo[0].model_copy(
@@ -207,7 +257,7 @@ VERB = Verb(
         ChangeKind("replace_replica", "medium", minutes=15),
         ChangeKind("replace_busy_replica", "high", "serving + lead", minutes=10),  # streams would be cut
     ),
-    access={kind: (EVICT, PATCH_POD, Access("patch", kind, "scale")) for kind in WORKLOADS},
+    access={kind: (EVICT, PATCH_POD, Access("patch", kind, "scale"), *FLOORS_OF_AUTOSCALERS) for kind in WORKLOADS},
     arguments=(Argument("replica", f"{REPLICA.help}; or several names, with commas"),),
     stub=Stub(method="evict", of="replica", has_undo=False),
 )
