@@ -35,9 +35,10 @@ def ask_for(draft: Draft, change: ActiveChange, plan: Plan, *, asked_elsewhere: 
     if not announced or not cleans_up(request.plan, draft.run.ledger):
         questions.draw_for_the_first(draft)
         mentions = {} if announced else calling.mentioned(draft)
-        decides = {"decides": decides} if (decides := _decides(draft, change)) else {}
-        head = {"head": draft.run.timeline.hash}
-        draft.post("request", request.slot, request.request_id, {**head, **mentions, **decides})
+        data: dict[str, object] = {"head": draft.run.timeline.hash, **mentions}
+        if decides := _decides(draft, change):
+            data["decides"] = decides
+        draft.post("request", request.slot, request.request_id, data)
     if not announced:
         waits.expect_post(draft, request)
     _record(draft, request)
