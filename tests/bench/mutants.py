@@ -220,7 +220,7 @@ def judge(subject: Subject, number: int) -> Verdict:
             if faults:
                 return Verdict(mutant, CHECK, len(numbers))
             bundles[key] = Bundle(bundle.entry, {**bundle.playbooks, bundle.entry: playbook})
-        if _played(case, bundles[key]).deviation:
+        if _deviates(case, bundles[key]):
             return Verdict(mutant, case.name, len(numbers))
     playbook = recompiled(subject.playbook, changed, [])
     if faults_of(playbook):
@@ -228,6 +228,13 @@ def judge(subject: Subject, number: int) -> Verdict:
     known = {(each.path, each.what) for each in lint(subject.playbook.playbook)}
     warnings = [each.what for each in lint(playbook.playbook) if (each.path, each.what) not in known]
     return Verdict(mutant, "", len(numbers), next(iter(warnings), ""))
+
+
+def _deviates(case: Case, bundle: Bundle) -> bool:
+    try:
+        return bool(_played(case, bundle).deviation)
+    except IndexError:  # the case answers with the clause that is left out
+        return True
 
 
 def _played(case: Case, bundle: Bundle) -> CaseResult:

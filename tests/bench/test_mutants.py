@@ -145,6 +145,12 @@ def test_a_mutant_that_no_case_notices_survives_and_one_that_a_case_notices_is_k
     assert killed_by["settle: negate broke 1: node.fault"] == ""
 
 
+def test_a_clause_that_a_case_answers_with_is_not_left_out_unnoticed(tmp_path: Path) -> None:
+    found = judged(tmp_path, ONE_CASE.replace("settle: held", "settle: 'broke:0'").replace("calm]", "left]"))
+    killed_by = {str(verdict.mutant): verdict.killed_by for verdict in found.verdicts}
+    assert killed_by["settle: drop broke 1: node.fault"] == "it grows"
+
+
 def test_a_mutant_in_a_state_that_no_case_enters_survives(tmp_path: Path) -> None:
     table = "- {name: calm, given: {waiting: 1, node: {fault: false}}, expect: {path: [look, calm]}}\n"
     found = judged(tmp_path, table)
