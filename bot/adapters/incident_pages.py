@@ -6,7 +6,6 @@ The page is the report's own. It shows no buttons: decisions are made in Slack.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.exceptions import HTTPException
@@ -16,6 +15,7 @@ from starlette.routing import Route
 
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import NewerFormError, StorageUnavailableError
+from bot.domain.kernel.last_kept import keep_last
 from bot.domain.kernel.page_links import PageLinks
 
 LOOK_EVERY_SECONDS = 2.0
@@ -58,7 +58,7 @@ class IncidentPages:
         now: Callable[[], float],
     ) -> None:
         self._links, self._load, self._render, self._now = links, load, render, now
-        self._kept: OrderedDict[str, tuple[int, asyncio.Future[str]]] = OrderedDict()
+        self._kept: dict[str, tuple[int, asyncio.Future[str]]] = {}
         """The page of each incident's version that was seen last: drawn once for all who ask."""
         self._viewers = 0
 
@@ -80,10 +80,7 @@ class IncidentPages:
         version, drawn = self._kept.get(run.incident_id, (-1, None))
         if drawn is None or version != run.version or _has_failed(drawn):
             drawn = asyncio.ensure_future(self._render(run))
-            self._kept[run.incident_id] = (run.version, drawn)
-            self._kept.move_to_end(run.incident_id)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            keep_last(self._kept, run.incident_id, (run.version, drawn), at_most=KEPT)
         # One viewer who leaves does not end it for the others.
         content = await asyncio.shield(drawn)
         return Response(content, media_type="text/html; charset=utf-8", headers=HEADERS)

@@ -12,6 +12,7 @@ from bot.domain.incidents.event import AlertChanged, Commanded, Due, Event
 from bot.domain.incidents.machine import Decision, Rules, advance, set_aside, without_playbook
 from bot.domain.incidents.run import Run, TimelineHead
 from bot.domain.kernel.errors import BotError, Fault, PlaybookError, StaleRunError
+from bot.domain.kernel.last_kept import keep_last
 from bot.domain.kernel.timeline import Entry, chain
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -110,16 +111,14 @@ class AdvanceRun:
         return replace(bundle, offered=offered) if offered else bundle
 
     async def _bundle(self, run: Run, digest: str) -> Bundle:
-        bundle = self._bundles.pop(digest, None)
+        bundle = self._bundles.get(digest)
         if bundle is None:
             stored = await self._store.bundle(digest)
             if stored is None:
                 fault = Fault(run.incident_id, f"its playbook '{run.playbook}' ({digest[:12]}) is not stored any more")
                 raise PlaybookError((fault,))
             bundle = self._from_bundle(stored)
-        self._bundles[digest] = bundle
-        if len(self._bundles) > BUNDLES_KEPT:
-            del self._bundles[next(iter(self._bundles))]
+        keep_last(self._bundles, digest, bundle, at_most=BUNDLES_KEPT)
         return bundle
 
     async def _commit(

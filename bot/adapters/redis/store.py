@@ -23,6 +23,7 @@ from bot.domain.incidents.subjects import subjects
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.errors import NewerFormError, StaleRunError
+from bot.domain.kernel.last_kept import keep_last
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
@@ -401,10 +402,7 @@ class RedisStore:
         return run
 
     def _keep(self, incident_id: str, text: str, run: Run) -> None:
-        self._kept.pop(incident_id, None)
-        self._kept[incident_id] = text, run
-        if len(self._kept) > RUNS_KEPT:
-            del self._kept[next(iter(self._kept))]
+        keep_last(self._kept, incident_id, (text, run), at_most=RUNS_KEPT)
 
     async def load_all(self, incident_ids: Sequence[str], *, mentioning: str = "") -> Sequence[Run]:
         found: list[Run] = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from bot.domain.kernel.errors import Fault
+from bot.domain.kernel.last_kept import keep_last
 from bot.domain.kernel.target import SLO_ANNOTATIONS, Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -44,9 +45,7 @@ class Library:
         overrides = tuple(index for index, (glob, _) in enumerate(self.on_targets) if target.matches(glob))
         key = (name, overrides, target.slo, tuple(labels.get(each) for each in SLO_ANNOTATIONS))
         if key not in self._bundles:
-            if len(self._bundles) >= BUNDLES_KEPT:
-                del self._bundles[next(iter(self._bundles))]
-            self._bundles[key] = self._bundle(name, overrides, target, labels)
+            keep_last(self._bundles, key, self._bundle(name, overrides, target, labels), at_most=BUNDLES_KEPT)
         return self._bundles[key]
 
     def _bundle(self, name: str, overrides: Sequence[int], target: Target, labels: Mapping[str, str]) -> Bundle:
