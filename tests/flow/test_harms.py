@@ -23,7 +23,7 @@ from bot.cli.who_approves import kinds_of
 from bot.domain.approvals.grant import Demand, Request
 from bot.domain.approvals.kinds import CONTRACT, QUALITY, kind_of
 from bot.domain.approvals.rules import ApprovalRules
-from bot.domain.changes.plan import Call, LedgerEntry, PlanResult, Wait
+from bot.domain.changes.plan import Call, PlanResult, Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.incidents.event import AlertChanged, Planned
@@ -601,13 +601,12 @@ def test_7_a_rollback_lists_everything_that_it_would_take_back() -> None:
 def test_7_a_rollback_that_undoes_the_bots_own_fix_says_so() -> None:
     """Revision 1 had 128; the bot's own change made it 64."""
     call = planned("set_flags", {"edits": [{"flag": "--max-num-seqs", "value": 6}]}, snapshot()).calls[0]
-    entry = LedgerEntry(
+    entry = builders.ledger_entry(
         call_id="INC-42/R1/0",
-        state="cap",
         verb="set_flags",
-        title="the cap",
         target=call.target,
         differences=call.differences,
+        undo=(),
         applied_at=snapshots.NOW,
     )
     plan = planned("rollback", {"revision": 1}, snapshot(), replace(CONTEXT, ledger=(entry,)))

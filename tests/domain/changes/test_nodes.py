@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.changes.plan import Call, LedgerEntry, Wait
+from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests import builders
 from tests.domain.changes.snapshots import (
     CONTEXT,
     declined,
@@ -101,15 +102,7 @@ def test_a_cordon_and_its_undo_leave_the_node_as_it_was() -> None:
 
 def test_the_undo_of_a_cordon_uncordons() -> None:
     call = planned("cordon_node", NODE, snapshot()).calls[0]
-    entry = LedgerEntry(
-        call_id="INC-42/R1/0",
-        state="s",
-        verb="cordon_node",
-        title="",
-        target=call.target,
-        undo=call.undo,
-        applied_at=0.0,
-    )
+    entry = builders.ledger_entry(call_id="INC-42/R1/0", verb="cordon_node", target=call.target, undo=call.undo)
     seen = cordoned(**{"incident-bot/incident": "INC-42"})
     plan = planned("undo", {}, seen, replace(CONTEXT, ledger=(entry,)))
     assert applied(plan.calls[0].body, seen.nodes[0])["spec"] == {}
@@ -117,15 +110,7 @@ def test_the_undo_of_a_cordon_uncordons() -> None:
 
 def test_the_undo_of_an_uncordon_says_what_a_cordon_says() -> None:
     call = planned("uncordon_node", NODE, cordoned()).calls[0]
-    entry = LedgerEntry(
-        call_id="INC-42/R1/0",
-        state="s",
-        verb="uncordon_node",
-        title="",
-        target=call.target,
-        undo=call.undo,
-        applied_at=0.0,
-    )
+    entry = builders.ledger_entry(call_id="INC-42/R1/0", verb="uncordon_node", target=call.target, undo=call.undo)
     plan = planned("undo", {}, snapshot(), replace(CONTEXT, ledger=(entry,)))
     assert (plan.title, plan.expected) == ("Cordon node gpu-node-1 again", "none: pods that run there keep running")
 
