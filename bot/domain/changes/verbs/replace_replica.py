@@ -7,7 +7,7 @@ the floor goes back: the autoscaler then decides how many are needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bot.domain.changes.circumstances import (
@@ -83,7 +83,8 @@ def plan_replace(situation: Situation) -> Plan:
     cuts = drain.cuts_streams and not is_empty
     if is_released(snapshot, pod):
         return _end_released(situation, pod, cuts=cuts)
-    added, floor = _added(snapshot, context), _floor_back(snapshot, pod, context)
+    added = _added(snapshot, context)
+    floor = () if added else _floor_back(snapshot, pod, context)
     return Plan(
         verb="replace_replica",
         disrupts="replica",
@@ -165,19 +166,23 @@ def _added(snapshot: ClusterSnapshot, context: PlanContext) -> LedgerEntry | Non
     workload = workload_of(snapshot)
     if kind_of(workload) in NUMBERED:
         return None
-    for entry in reversed(context.ledger):
-        call = entry.undo[0] if entry.verb == "scale" and not entry.undone_by and entry.undo else None
-        if call is None or call.subresource != "scale" or call.target.uid != uid_of(workload):
+    for entry in _scales(context):
+        call = entry.undo[0]
+        if call.subresource != "scale" or call.target.uid != uid_of(workload):
             continue
         is_ours = not broken_tests(call.body, workload)
         return entry if is_ours and replicas_of(applied(call.body, workload)) == replicas_of(workload) - 1 else None
     return None
 
 
+def _scales(context: PlanContext) -> Iterator[LedgerEntry]:
+    """The changes of the number of replicas that are in place and can be undone, newest first."""
+    return (each for each in reversed(context.ledger) if each.verb == "scale" and not each.undone_by and each.undo)
+
+
 def _floor_back(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> tuple[Call, ...]:
     """The call that gives an autoscaler its floor back, if that was raised for the one replica that replaces `pod`."""
-    raised = (each for each in reversed(context.ledger) if each.verb == "scale" and not each.undone_by and each.undo)
-    scaler, entry = autoscaler_of(snapshot), next(raised, None)
+    scaler, entry = autoscaler_of(snapshot), next(_scales(context), None)
     if scaler is None or entry is None:
         return ()
     back = entry.undo[0]
