@@ -6,7 +6,7 @@ Pure and derived from the run alone: the same run gives the same messages, so a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from bot.adapters.slack import limits
@@ -131,14 +131,16 @@ def _question(run: Run, post: Post) -> Message:
     body = section(news_lines(news))
     body += section([f"*{asked}*" if "\n" not in asked else asked])
     if is_open:  # what to weigh, while there is something to decide
-        buttons, _ = _buttons_and_others(run, question)
+        buttons, others = _buttons_and_others(run, question)
         notes = [
             f"• *{line(question.choices.get(key, key), 80)}*: {line(note, text_sizes.NOTE)}"
             for key, note in question.notes.items()
             if key in buttons or len(note) > limits.OPTION_TEXT  # the menu shows the others
         ]
         body += section([prose(question.why, text_sizes.TEXT), _asked(post), *notes])
-    foot = _ways_to_answer(run, question) if is_open else [*context([_answer(question)]), *_details(run, post.ref)]
+        foot = _ways_to_answer(run, question, buttons, others)
+    else:
+        foot = [*context([_answer(question)]), *_details(run, post.ref)]
     text = " ".join([*news_lines(news), f"Question {line(question.question_id, 20)}: {asked}"])
     if is_open:
         text += f"\nChoices: {line(', '.join(question.choices.values()), 500)}"
@@ -155,8 +157,9 @@ def _mentioned(post: Post) -> list[str]:
     return [of_id(str(each)) for each in post.data.get("mentions", ())[:10]]
 
 
-def _ways_to_answer(run: Run, question: Question) -> list[Block]:
-    buttons, others = _buttons_and_others(run, question)
+def _ways_to_answer(
+    run: Run, question: Question, buttons: Mapping[str, ButtonValue], others: Mapping[str, ButtonValue]
+) -> list[Block]:
     made: list[Block | None] = [_choice(question, place, *each) for place, each in enumerate(buttons.items())]
     rest = [(question.choices[key], question.notes.get(key, ""), value) for key, value in others.items()]
     more = [("Details", ButtonValue(run.incident_id, question.question_id, choice=DETAILS))]
