@@ -16,12 +16,13 @@ from bot.domain.cluster.objects import CANARY_LABEL, dig, is_going_away, labels_
 from bot.domain.cluster.rotation import is_in_rotation
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.cluster.workload import metrics_port, serves
-from bot.domain.kernel.errors import BotError, ClusterError
+from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import last_slot, load_point
 from bot.domain.signals.scrape import Scrape
 from bot.flow.ports.cluster import Replica
 from bot.flow.ports.readings import LoadLog, ReadContext, Replicas, SampleStore, Scraper, Signals, Snapshots
+from bot.flow.reconcile import logged
 
 log = structlog.get_logger()
 
@@ -118,18 +119,12 @@ class KeepSampling:
             await asyncio.sleep(max(0.0, began + self._every - loop.time()))
 
     async def sample_all(self) -> None:
-        try:
-            contexts = await self._contexts()
-            if not await self._may_sample():
-                return
-        except BotError as error:
-            log.warning("sampling.skipped", reason=str(error))
-            return
-        except Exception:
-            # The top of this task, which nobody awaits.
-            log.exception("sampling.skipped")
-            return
-        await asyncio.gather(*(self._sample(context) for context in contexts))
+        await logged(self._round(), "sampling.skipped")
+
+    async def _round(self) -> None:
+        contexts = await self._contexts()
+        if await self._may_sample():
+            await asyncio.gather(*(self._sample(context) for context in contexts))
 
     async def _sample(self, context: ReadContext) -> None:
         try:
