@@ -101,7 +101,7 @@ class SlackPeople:
                 log.warning("operators.not_kept", reason=str(error))
                 is_read = False
             except Exception:
-                # The top of this task, which nobody awaits.
+                # A bug must not end the reading: it is tried again.
                 log.exception("operators.not_read")
                 is_read = False
             await asyncio.sleep(READ_EVERY_SECONDS if is_read else READ_AGAIN_SECONDS)

@@ -160,7 +160,7 @@ def watched(draft: Draft, event: Watched) -> None:
 
 
 def _why_not(draft: Draft, event: Watched) -> str:
-    """What kept a watch without a sentence of its own from holding, or ended it; empty if it held."""
+    """Returns why a watch that has no `say` did not hold; empty if it held."""
     state, values = draft.run.visit.state, ScopeValues(draft.run, draft.run.visit.readings)
     units = units_of(draft.run.latest)
     if event.verdict == "unknown":
