@@ -18,7 +18,7 @@ from bot.adapters import logs
 from bot.adapters import pagers as paging
 from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
-from bot.adapters.http_client import CircuitClient
+from bot.adapters.http_client import TRUSTS_NOBODY, CircuitClient, tls
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster, SharedSnapshots
 from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
@@ -313,7 +313,7 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
     if url:
         token = settings.prometheus.bearer_token
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-        prometheus = CircuitClient(circuit, timeout=5.0, headers=headers)
+        prometheus = CircuitClient(circuit, timeout=5.0, headers=headers, verify=tls())
         stack.push_async_callback(prometheus.aclose)
         history = PrometheusHistory(prometheus, url, replicas=replicas, engine=vllm_metrics, labels=labels)
         day = PrometheusMemory(prometheus, url, labels)
@@ -375,7 +375,7 @@ def people_of_homes(settings: Settings, storage: Storage, slack: Slack) -> Slack
 def open_silences(settings: Settings, circuits: Circuits, stack: contextlib.AsyncExitStack) -> AlertmanagerApi | None:
     if not settings.alertmanager.url:
         return None
-    http = CircuitClient(circuits.new("alertmanager", "Alertmanager"), timeout=5.0)
+    http = CircuitClient(circuits.new("alertmanager", "Alertmanager"), timeout=5.0, verify=tls())
     stack.push_async_callback(http.aclose)
     return AlertmanagerApi(http, settings.alertmanager.url, read_listed)
 
@@ -401,11 +401,11 @@ def chart_svg(chart: Chart) -> bytes:
 
 
 def open_pagers(settings: Settings, stack: contextlib.AsyncExitStack) -> Pagers:
-    http = httpx.AsyncClient(timeout=paging.TIMEOUT_SECONDS)
-    stack.push_async_callback(http.aclose)
     urls = settings.paging.model_dump()
-    teams = settings.approvals.pagers().items()
-    return Pagers(http, {name: paging.pager_of(team, **urls) for name, team in teams})
+    pagers = {name: paging.pager_of(team, **urls) for name, team in settings.approvals.pagers().items()}
+    http = httpx.AsyncClient(timeout=paging.TIMEOUT_SECONDS, verify=tls() if pagers else TRUSTS_NOBODY)
+    stack.push_async_callback(http.aclose)
+    return Pagers(http, pagers)
 
 
 def open_report_sinks(settings: Settings, stack: contextlib.AsyncExitStack) -> list[ReportSink]:
@@ -413,7 +413,7 @@ def open_report_sinks(settings: Settings, stack: contextlib.AsyncExitStack) -> l
     if wanted.store:
         sinks.append(Files(wanted.store))
     if wanted.webhook and wanted.webhook_secret is not None:
-        http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS)
+        http = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, verify=tls())
         stack.push_async_callback(http.aclose)
         sinks.append(ReportWebhook(http, wanted.webhook, wanted.webhook_secret.get_secret_value()))
     return sinks

@@ -32,6 +32,7 @@ def serve(arguments: Sequence[str]) -> int:
 
         wiring = wiring_alone()
         linecache.clearcache()  # pydantic read the docstrings of fields with it, and it keeps whole files
+        sys.path_importer_cache.clear()  # the names of all files in all folders that something was imported from
         gc.freeze()
         # Each playbook then uses the memory again that compiling the one before it took.
         gc.enable()

@@ -33,6 +33,7 @@ MAY_BE_NEVER_NEEDED = {
     "jsonschema": "tests",
     "kubernetes.client": "the synchronous client",
     "requests": "the synchronous client",
+    "slack_bolt.adapter.socket_mode": "Socket Mode",
     "kubernetes.aio.client.models.v1_pod": "models of the Kubernetes client, which sends and reads plain JSON here",
 }
 

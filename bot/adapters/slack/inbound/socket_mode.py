@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -25,6 +24,9 @@ async def listening(
     app: AsyncApp, client: AsyncWebClient, app_token: str
 ) -> AsyncIterator[Callable[[], Awaitable[str]]]:
     """Yields why nothing arrives from Slack: empty while there is a connection. The SDK goes on trying without end."""
+    # Half a megabyte that bots without Socket Mode do not need.
+    from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+
     handler = AsyncSocketModeHandler(app, app_token, ping_interval=PING_SECONDS)
     # The SDK takes a proxy from the environment and ignores no_proxy; the client honours it.
     handler.client.proxy = client.proxy
