@@ -18,7 +18,9 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["serve"]:
         from bot.cli.serve import serve
+        from bot.domain.kernel import descriptions
 
+        descriptions.are_read = False
         signal.signal(signal.SIGINT, interrupted)
         sys.exit(serve(sys.argv[2:]))
     from bot.cli.app import app

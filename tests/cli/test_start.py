@@ -51,6 +51,26 @@ def test_what_may_never_be_needed_is_not_imported_at_the_start(name: str, import
     assert name not in imported, f"import it where it is used: {MAY_BE_NEVER_NEEDED[name]}"
 
 
+COMMAND = """
+import contextlib, sys
+sys.argv = ["incident-bot", *{typed!r}]
+from bot.cli import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr):
+    main()
+from bot.settings.model import Settings
+print(Settings.model_fields["cluster"].description)
+"""
+
+
+@pytest.mark.parametrize(("typed", "are_read"), [(("serve", "--settings", "missing"), False), (("--help",), True)])
+def test_only_a_bot_that_serves_does_without_the_descriptions_of_its_settings(
+    typed: tuple[str, ...], are_read: bool
+) -> None:
+    code = COMMAND.format(typed=typed)
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert (printed.strip() != "None") == are_read
+
+
 INTERRUPTED = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored

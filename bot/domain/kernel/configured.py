@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from bot.domain.kernel import descriptions
 from bot.domain.kernel.durations import seconds
 from bot.domain.kernel.schedule import HOURS
 from bot.domain.kernel.target import checked_pattern
@@ -19,7 +20,9 @@ from bot.domain.kernel.target import checked_pattern
 class Section(BaseModel):
     """A part of the settings. The docstring of an attribute is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=descriptions.are_read
+    )
 
 
 def _duration(raw: object) -> object:

@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.domain.kernel import descriptions
+
 Answer = float | str
 """A number or a text; for a choice, its key."""
 MAX_MOMENT_LENGTH = 40
@@ -19,7 +21,7 @@ OPENING = "opening"
 class FormField(BaseModel):
     """One thing to fill in."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=descriptions.are_read)
 
     label: str
     """What is shown above it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.domain.kernel import descriptions
+
 
 class Strict(BaseModel):
     """Attribute docstrings become descriptions in the JSON schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=descriptions.are_read)
