@@ -678,7 +678,7 @@ async def test_the_kill_of_the_host_is_distinguished_from_the_devices_memory() -
 async def test_a_log_that_cannot_be_read_lets_nothing_be_denied() -> None:
     logs = Logs({"llm-0/previous": None, "llm-0": "INFO fine"})
     reading = await ask("last_words", restarted("llm-0", seconds=30), logs=logs)
-    assert set(reading.unknown_parts) == {"why", "oom", "collective", "fits_tokens"}
+    assert set(reading.unknown_parts) == {"why", "oom", "collective", "fits_tokens", "fits_seqs"}
     assert reading.fields["died"] is True
     none = await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": None}))
     assert none.unknown == "no log of any of its pods can be read: the kubelet did not answer"
@@ -757,6 +757,38 @@ async def test_the_cause_in_another_log_comes_before_a_failed_probe() -> None:
     pods = (stopped(137), restarted("llm-1", seconds=-60))
     reading = await ask("last_words", *pods, logs=logs, kills=[kill(LIVENESS)])
     assert (reading.fields["why"], reading.fields["oom"]) == ("serving", True)
+
+
+NO_MODEL = """\
+(APIServer pid=1) INFO 11-28 12:51:00 [utils.py:302] version 0.32.0
+Traceback (most recent call last):
+  File "/transformers/utils/hub.py", line 595, in cached_files
+    raise OSError(f"{e}") from e
+OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.
+"""
+A_BAD_REQUEST = "INFO:     Application startup complete.\nERROR 11-28 12:00:00 [serving.py:1] ValueError: a bad image\n"
+SERVED = 'INFO:     10.0.0.1:4242 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "why", "line"),
+    [
+        pytest.param(NO_MODEL, "engine_died", "OSError: We couldn't connect", id="before the engine"),
+        pytest.param(A_BAD_REQUEST + NO_MODEL, "engine_died", "OSError: We couldn't connect", id="while it serves"),
+        pytest.param(A_BAD_REQUEST + SERVED, "none", "", id="a request's exception ends nothing"),
+    ],
+)
+async def test_an_exception_that_ended_the_process_is_its_last_word(log: str, why: str, line: str) -> None:
+    """vLLM 0.32 loads the model's configuration in the API server: without it no engine starts, so none fails."""
+    reading = await ask("last_words", stopped(1), logs=Logs({"llm-0/previous": log, "llm-0": ""}))
+    assert (reading.fields["why"], str(reading.fields["line"])[: len(line)]) == (why, line)
+    assert (await ask("last_words", pod("llm-0"), logs=Logs({"llm-0": log}))).fields["why"] == "none"
+
+
+async def test_an_exception_in_the_log_of_a_killed_engine_did_not_end_it() -> None:
+    logs = Logs({"llm-0/previous": NO_MODEL, "llm-0": ""})
+    reading = await ask("last_words", stopped(137), logs=logs, kills=[kill(LIVENESS)])
+    assert reading.fields["why"] == "probe"
 
 
 @pytest.mark.parametrize("seen", [stopped(0), ended("llm-0", code=0)], ids=["started again", "not yet"])

@@ -143,6 +143,7 @@ def test_an_engine_that_got_a_signal_says_so(captures: Path) -> None:
     assert last_words(log_of(captures, "H_sigterm/default_timeout_0")).stop_requested is True
 
 
+SERVES = "INFO:     Application startup complete."
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
 
 
@@ -160,6 +161,61 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. G
             " utilization (0.92, 72.8 GiB).",
             "other_tenant",
             id="other-tenant",
+        ),
+        pytest.param(
+            "AssertionError: Error in memory profiling. Initial free memory 58.23 GiB, current free memory 59.34 GiB.",
+            "other_tenant",
+            id="other-tenant-frees",  # vllm/v1/worker/gpu_worker.py of 0.32; vllm#56830
+        ),
+        pytest.param(
+            "ValueError: Free memory on device cuda:0 (12.3/79.1 GiB) on startup is less than the engine's budget after"
+            " excluding external process's weights (0.92, 72.8 GiB).",
+            "other_tenant",
+            id="other-tenant-external-weights",  # vllm/v1/worker/utils.py of 0.32
+        ),
+        pytest.param(
+            f"{OOM}\nRuntimeError: CUDA out of memory occurred when warming up pooler (task='embed') with 256 dummy"
+            " requests.",
+            "warm_up",
+            id="warm-up-pooler",  # vllm/v1/worker/gpu/pool/pooling_runner.py of 0.32
+        ),
+        pytest.param(
+            "ValueError: Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token.",
+            "no_kv_room",
+            id="auto-fit",  # vllm/v1/core/kv_cache_utils.py of 0.32
+        ),
+        pytest.param(
+            "RuntimeError: Worker failed with error 'max_num_seqs (1024) exceeds available Mamba cache blocks (600)."
+            " Each decode sequence requires one Mamba cache block, so CUDA graph capture cannot proceed.'",
+            "too_many_seqs",
+            id="mamba",  # vllm/config/compilation.py of 0.32; vllm#49064
+        ),
+        pytest.param("RuntimeError: CUDA error: out of memory", "start_up", id="graph-capture-error"),  # vllm#19186
+        pytest.param(f"{SERVES}\ntorch.AcceleratorError: CUDA error: out of memory", "serving", id="mid-serve-error"),
+        pytest.param("Last error:\nCuda failure 2 'out of memory'", "start_up", id="nccl-oom"),
+        pytest.param(
+            "[0] misc/shmutils.cc:129 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Ewjreo (size"
+            " 33030528), error: No space left on device (28)\nEngineCore failed to start",
+            "host_memory",
+            id="shm-nccl",  # llm-d#352
+        ),
+        pytest.param(
+            "RuntimeError: Insufficient space in /dev/shm for CPU KV offload shared region in /dev/shm: 65536 MiB"
+            " required, 64 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
+            "host_memory",
+            id="shm-offload",  # vllm/distributed/device_communicators/shm_broadcast.py of 0.32
+        ),
+        pytest.param(
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory:"
+            " you tried to allocate 68719476736 bytes. Error code 12 (Cannot allocate memory)",
+            "host_memory",
+            id="host",
+        ),
+        pytest.param(
+            f"{SERVES}\nERROR EngineCore encountered a fatal error.\ntorch.AcceleratorError: CUDA error:"
+            " uncorrectable ECC error encountered",
+            "device",
+            id="ecc",  # vllm#5222
         ),
         pytest.param("RuntimeError: Worker proc VllmWorker-1 died unexpectedly", "engine_died", id="worker"),
         pytest.param(
@@ -179,7 +235,6 @@ def test_lines_of_gpu_servers_are_distinguished(log: str, why: OomClass) -> None
     assert last_words(log).why == why
 
 
-SERVES = "INFO:     Application startup complete."
 PARAMS = "params: SamplingParams(n=1, max_tokens=99), prompt_token_ids: None, lora_request: None."
 V0 = "INFO 08-01 12:00:00 [logger.py:43] "
 REQUEST = f"{V0}Received request chatcmpl-1: prompt: "
@@ -248,6 +303,70 @@ def test_an_engine_whose_user_asks_about_a_shutdown_was_not_asked_to_stop() -> N
     line = f"{REQUEST}'What is [shutdown] API server: shutdown triggered?', {PARAMS}"
     found = last_words(f"{SERVES}\n{line}\n{FATAL}")
     assert (found.why, found.stop_requested) == ("engine_died", False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "argument --kv-transfer-config: 1 validation error for KVTransferConfig",
+        "argument --max-num-batched-tokens: Decimals are not allowed with binary suffixes like K. Did you mean 1.5k?",
+        "argument --port: Port must be between 1024 and 65535",
+        "argument --max-num-seqs: expected one argument",
+        "ambiguous option: --max-num could match --max-num-batched-tokens, --max-num-seqs",
+        "Invalid JSON format for --lora-modules: {bad",
+    ],
+)
+def test_a_value_that_the_parser_refuses_is_a_bad_flag(message: str) -> None:
+    """Lines of vLLM 0.32 for mistyped flags; the process ends with exit code 2."""
+    found = last_words(f"usage: vllm serve [model_tag] [options]\nvllm serve: error: {message}")
+    assert (found.why, found.line) == ("bad_flag", f"vllm serve: error: {message}")
+
+
+@pytest.mark.parametrize(("blocks", "fits"), [("(600)", 600.0), ("of an unknown number", None)])
+def test_how_many_sequences_fit_is_read_from_the_refusal(blocks: str, fits: float | None) -> None:
+    assert last_words(f"max_num_seqs (1024) exceeds available Mamba cache blocks {blocks}.").fits_seqs == fits
+
+
+AT_START = """\
+(Worker_TP0 pid=90) ERROR 11-22 16:00:45 [multiproc_executor.py:953] WorkerProc failed to start.
+(Worker_TP0 pid=90) ERROR 11-22 16:00:45 [multiproc_executor.py:953] Traceback (most recent call last):
+(Worker_TP0 pid=90) ERROR 11-22 16:00:45 [multiproc_executor.py:953]   File "/vllm/worker.py", line 1, in f
+(Worker_TP0 pid=90) ERROR 11-22 16:00:45 [multiproc_executor.py:953] ValueError: Bfloat16 is only supported on GPUs \
+with compute capability of at least 8.0.
+(EngineCore pid=80) ERROR 11-22 16:00:46 [core.py:1510] EngineCore failed to start.
+(EngineCore pid=80) ERROR 11-22 16:00:46 [core.py:1510] Exception: WorkerProc initialization failed due to an \
+exception in a background process. See stack trace for root cause.
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+IN_A_STEP = f"""\
+{SERVES}
+(APIServer pid=1) ERROR 11-22 15:00:00 [serving.py:1173] ValueError: a request with a bad image
+(EngineCore pid=80) ERROR 11-22 16:00:46 [core.py:1512] EngineCore encountered a fatal error.
+(EngineCore pid=80) ERROR 11-22 16:00:46 [core.py:1512] Traceback (most recent call last):
+(EngineCore pid=80) ERROR 11-22 16:00:46 [core.py:1512] TimeoutError
+(EngineCore pid=80) ERROR 11-22 16:00:46 [core.py:1512] TimeoutError: RPC call to execute_model timed out.
+(APIServer pid=1) ERROR 11-22 16:00:46 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "why", "line"),
+    [
+        pytest.param(
+            AT_START,
+            "start_failed",
+            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.",
+            id="of a worker that did not start",
+        ),
+        pytest.param(IN_A_STEP, "engine_died", "TimeoutError: RPC call to execute_model timed out.", id="of a step"),
+    ],
+)
+def test_the_line_is_the_exception_and_not_the_one_that_refers_to_it(log: str, why: OomClass, line: str) -> None:
+    """Lines as vLLM 0.32 writes them: vllm/v1/executor/multiproc_executor.py and vllm/v1/engine/core.py."""
+    found = last_words(log)
+    assert (found.why, found.line) == (why, line)
+    assert any(line in kept for kept in found.evidence)
 
 
 def test_only_running_out_of_device_memory_counts_as_cuda_oom() -> None:

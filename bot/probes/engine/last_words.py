@@ -43,6 +43,7 @@ class LastWordsOfEngines:
     collective: bool | None
     lines: float
     fits_tokens: float | None
+    fits_seqs: float | None
 
 
 class ReadLastWords(PodsProbe):
@@ -94,9 +95,10 @@ def _reading(
         lines=float(len(lines)),
         collective=_claim((word.collective for word in words), unread),
         fits_tokens=min((word.fits_tokens for word in words if word.fits_tokens is not None), default=None),
+        fits_seqs=min((word.fits_seqs for word in words if word.fits_seqs is not None), default=None),
     )
     why_unread = ": ".join([f"{len(unread)} of the logs cannot be read", *unread[:1]])
-    missing = dict.fromkeys(PROBE.kinds, why_unread) | {"fits_tokens": "no log says it"}
+    missing = dict.fromkeys(PROBE.kinds, why_unread) | dict.fromkeys(("fits_tokens", "fits_seqs"), "no log says it")
     return answer(request, parts, missing=missing, detail=_newest(lines), source=SOURCE)
 
 

@@ -22,8 +22,11 @@ OomClass = Literal[
     "other_tenant",
     "no_kv_room",
     "model_len",
+    "too_many_seqs",
+    "host_memory",
     "bad_flag",
     "bad_config",
+    "device",
     "engine_died",
     "start_failed",
     "probe",
@@ -33,6 +36,8 @@ OomClass = Literal[
 
 weights, warm_up, start_up, serving: CUDA or HIP is out of memory, at that moment. other_tenant: another process holds
 the memory. no_kv_room, model_len: too little is left for the KV cache, so memory for it must go up, not down.
+too_many_seqs: a hybrid model has a state block for fewer sequences than --max-num-seqs. host_memory: the host's memory
+or /dev/shm is too small. device: the GPU or its link is faulty.
 No log line alone shows these two. probe: the kubelet ended it because its liveness or startup probe failed, according
 to an event of its pod. killed: a signal ended it from outside, and no event names the sender.
 """
@@ -51,17 +56,35 @@ _INFO = re.compile(rf"^{_PROCESS}(?:DEBUG|INFO)\b.*", re.MULTILINE)
 """No cause is written at these levels, but prompts and answers are."""
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError: (?:CUDA|HIP) out of memory|(?:CUDA|HIP) out of memory\. Tried to allocate ([\d.]+ [KMG]iB)"
+    # The driver's own words, when it is not PyTorch that allocates: for a graph, or for NCCL's buffers.
+    r"|(?:CUDA|HIP) error: out of memory|Cuda failure (?:\d+ )?'out of memory'"
 )
 _SERVES = re.compile(r'Application startup complete|Received request |"POST /v1/|Running: \d+ reqs')
 """The first is often above the lines that are read."""
 # From the most exact line to the vaguest: the last two follow nearly all others.
 _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
-    ("bad_flag", re.compile(r"error: (?:unrecognized arguments: .+|argument [^:]+: (?:invalid|expected) .+)")),
+    (
+        "bad_flag",
+        re.compile(
+            r"error: (?:unrecognized arguments: .|argument [^:\n]+: .|ambiguous option: .|Invalid [^\n]* for --\w)"
+        ),
+    ),
     ("bad_config", re.compile(r"ValidationError: \d+ validation errors? for \w+Config")),
-    ("other_tenant", re.compile(r"Free memory on device .*on startup is less than desired GPU memory utilization")),
+    (
+        "other_tenant",
+        re.compile(
+            r"Free memory on device .*on startup is less than (?:desired GPU memory utilization|the engine's budget)"
+            # Another process gave memory back while this one measured how much there is.
+            r"|Error in memory profiling\. Initial free memory"
+        ),
+    ),
     ("weights", re.compile(r"Failed to load model - not enough GPU memory")),
-    ("warm_up", re.compile(r"CUDA out of memory occurred when warming up sampler")),
-    ("no_kv_room", re.compile(r"No available memory for the cache blocks")),
+    ("warm_up", re.compile(r"CUDA out of memory occurred when warming up (?:sampler|pooler)")),
+    (
+        "no_kv_room",
+        re.compile(r"No available memory for the cache blocks|Cannot auto-fit max_model_len: not enough GPU memory"),
+    ),
+    ("too_many_seqs", re.compile(r"max_num_seqs \(\d+\) exceeds available Mamba cache blocks")),
     (
         "model_len",
         re.compile(
@@ -69,6 +92,14 @@ _CLASSES: tuple[tuple[OomClass, re.Pattern[str]], ...] = (
             r"|The model's max seq len \(\d+\) is larger than the maximum number of tokens that can be stored in KV"
         ),
     ),
+    (
+        "host_memory",
+        re.compile(
+            r"DefaultCPUAllocator: (?:can't|not enough)|Error while creating shared memory segment"
+            r"|Insufficient space in /dev/shm"
+        ),
+    ),
+    ("device", re.compile(r"uncorrectable (?:ECC|NVLink) error|GPU is lost|GPU has fallen off the bus")),
 )
 _ENGINE_DIED = re.compile(
     r"EngineCore encountered a fatal error|EngineDeadError|EngineCore encountered an issue"
@@ -80,18 +111,31 @@ _HEAD = re.compile(r"^\([\w=-]+ pid=\d+\) (?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[
 """Which process wrote it, when, and where in the source: not for the sentence that quotes it."""
 _STOP_REQUESTED = re.compile(r"\[shutdown\] API server: shutdown triggered")
 _START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
+_BEGINS_TO_DIE = re.compile(
+    r"WorkerProc (?:failed|hit an exception)|" + _START_FAILED.pattern + "|" + _ENGINE_DIED.pattern
+)
+_EXCEPTION = re.compile(
+    rf"^{_PROCESS}(?:[A-Z]+ [\d-]+ [\d:.]+ \[[^]\n]+\] )?(?:\[rank\d+\]: )?"
+    r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .",
+    re.MULTILINE,
+)
+"""The last line of a traceback."""
+_REFERS = re.compile(r"[Ss]ee (?:root cause|stack trace)|stack trace above|EngineCore encountered|: cancelled")
+"""An exception that another one raised in its place, and that only says so."""
 _COLLECTIVE = re.compile(r"NCCL|RCCL|custom_all_reduce|all_?reduce", re.IGNORECASE)
 _FITS = re.compile(
     r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in KV cache \((\d+)\)"
 )
 _EVIDENCE = re.compile(
     r"out of memory|OutOfMemory|oom|memory|CUDA|HIP |NCCL|EngineDead|fatal|(?:died|exited) unexpectedly|failed to start"
-    r"|initialization failed|unrecognized arguments|invalid choice|validation error|RuntimeError|ValueError",
+    r"|initialization failed|unrecognized arguments|invalid choice|validation error"
+    r"|(?:Runtime|Value|Timeout|OS|Import|ModuleNotFound|Assertion)Error",
     re.IGNORECASE,
 )
 _NO_EVIDENCE = re.compile(r" INFO |CUDAGraphs|NUMA binding|\bDumping |resource_tracker")
 """Warnings of each start and end, and what a dying engine writes of its configuration and requests."""
 
+_FITS_SEQS = re.compile(r"exceeds available Mamba cache blocks \((\d+)\)")
 _VERSION = re.compile(r"Initializing a (V[01]) LLM engine \(v([\w.+]+)\)")
 _NO_RELEASE = re.compile(r"0\.1\.dev|\D")
 """How the version of a build from a clone without tags begins, which is how forks and shallow clones are built."""
@@ -136,6 +180,10 @@ class LastWords:
     """One of those is about ranks that talk to each other."""
     fits_tokens: float | None = None
     """The longest request that would fit the KV pool, according to the engine."""
+    fits_seqs: float | None = None
+    """How many sequences the engine has room for, according to itself."""
+    uncaught: str = ""
+    """The last exception, if nothing was served after it. Only an exit code shows that it ended the process."""
 
 
 def plain(text: str) -> str:
@@ -179,7 +227,7 @@ def last_words(log: str) -> LastWords:
     troubles = _INFO.sub(lambda line: " " * len(line[0]), log)
     evidence = tuple(_evidence(troubles))[-50:]
     why, found = _cause(troubles, log)
-    fits = _FITS.search(troubles)
+    fits, fits_seqs = _FITS.search(troubles), _FITS_SEQS.search(troubles)
     return LastWords(
         why,
         redacted(_line_of(log, found)) if found else "",
@@ -187,6 +235,8 @@ def last_words(log: str) -> LastWords:
         stop_requested=_STOP_REQUESTED.search(log) is not None,
         collective=any(_COLLECTIVE.search(line) for line in evidence),
         fits_tokens=float(fits[1] or fits[2]) if fits else None,
+        fits_seqs=float(fits_seqs[1]) if fits_seqs else None,
+        uncaught=redacted(_uncaught(troubles, log)),
     )
 
 
@@ -207,12 +257,24 @@ def _cause(troubles: str, log: str) -> tuple[OomClass, re.Match[str] | None]:
     if found := _OUT_OF_MEMORY.search(troubles):
         return "serving" if _SERVES.search(log, 0, found.start()) else "start_up", found
     if found := _START_FAILED.search(troubles):
-        return "start_failed", found
+        return "start_failed", _exception_of(troubles) or found
     # An engine that was asked to stop logs the same errors as one that died.
     stop_requested = _STOP_REQUESTED.search(log)
     if found := _ENGINE_DIED.search(troubles, 0, stop_requested.start() if stop_requested else len(log)):
-        return "engine_died", found
+        return "engine_died", _exception_of(troubles) or found
     return "none", None
+
+
+def _exception_of(troubles: str) -> re.Match[str] | None:
+    """The first exception since it began to die: those after it say that it died, or are cut streams."""
+    began = _BEGINS_TO_DIE.search(troubles)
+    exceptions = _EXCEPTION.finditer(troubles, began.start() if began else 0)
+    return next((found for found in exceptions if not _REFERS.search(_line_of(troubles, found))), None)
+
+
+def _uncaught(troubles: str, log: str) -> str:
+    *_, last = (None, *_EXCEPTION.finditer(troubles))
+    return _line_of(log, last) if last and not _SERVES.search(log, last.end()) else ""
 
 
 def _line_of(log: str, found: re.Match[str]) -> str:

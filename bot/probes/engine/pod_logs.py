@@ -108,7 +108,7 @@ async def _last_lines(logs: PodLogs, namespace: str, pod: str, is_previous: bool
 
 
 def why_silent(end: Ended, words: LastWords) -> LastWords:
-    """The class of a crash whose log names no cause: a failed probe, a signal, or an engine that ended by itself."""
+    """The class of a crash whose log names no cause: a failed probe, a signal, an exception, or an end by itself."""
     if words.why != "none" or not is_crash(end) or end.reason == "OOMKilled":
         return words
     if end.failed_probe:
@@ -117,6 +117,8 @@ def why_silent(end: Ended, words: LastWords) -> LastWords:
         return replace(words, why="killed")
     if end.exit_code == 0:
         return replace(words, why="engine_died", line=ENDED_BY_ITSELF)
+    if words.uncaught:
+        return replace(words, why="engine_died", line=words.uncaught)
     return words
 
 
