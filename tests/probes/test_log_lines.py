@@ -218,6 +218,19 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. G
             id="ecc",  # vllm#5222
         ),
         pytest.param("RuntimeError: Worker proc VllmWorker-1 died unexpectedly", "engine_died", id="worker"),
+        # The next four: vllm/v1/utils.py, vllm/v1/executor/ray_executor_v2.py and vllm/v1/engine/utils.py of 0.32.
+        pytest.param(
+            "RuntimeError: Engine core process EngineCore_DP1 died unexpectedly.", "engine_died", id="core-of-several"
+        ),
+        pytest.param(
+            "RuntimeError: Process ApiServer_1 (PID: 77) died with exit code -9", "engine_died", id="api-server"
+        ),
+        pytest.param("RayWorkerProc rank=3 died unexpectedly, shutting down executor.", "engine_died", id="ray-worker"),
+        pytest.param(
+            "RuntimeError: Frontend process failed during engine core initialization. See root cause above.",
+            "start_failed",
+            id="frontend",
+        ),
         pytest.param(
             "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored"
             " in KV cache (4096).",

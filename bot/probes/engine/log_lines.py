@@ -105,12 +105,15 @@ _ENGINE_DIED = re.compile(
     r"EngineCore encountered a fatal error|EngineDeadError|EngineCore encountered an issue"
     # A killed engine leaves only this line. The lines after it refer to a stack trace that the log does not have.
     r"|engine core exited unexpectedly"
-    r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly|Engine loop is not running"
+    r"|Engine core proc(?:ess)? \S+ died unexpectedly|Worker ?[Pp]roc \S+ died unexpectedly|Engine loop is not running"
+    r"|Process \S+ \(PID: \d+\) died with exit code"
 )
 _HEAD = re.compile(r"^\([\w=-]+ pid=\d+\) (?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^]]+\] *)?")
 """Which process wrote it, when, and where in the source: not for the sentence that quotes it."""
 _STOP_REQUESTED = re.compile(r"\[shutdown\] API server: shutdown triggered")
-_START_FAILED = re.compile(r"EngineCore failed to start|Engine core initialization failed")
+_START_FAILED = re.compile(
+    r"EngineCore failed to start|Engine core initialization failed|failed during engine core initialization"
+)
 _BEGINS_TO_DIE = re.compile(
     r"WorkerProc (?:failed|hit an exception)|" + _START_FAILED.pattern + "|" + _ENGINE_DIED.pattern
 )
