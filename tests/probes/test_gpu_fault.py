@@ -38,6 +38,8 @@ WELL = {"xid": 0.0, "row_remap_failure": 0.0}
         pytest.param({"xid": 79}, [], False, "", id="first-seen"),
         pytest.param({"xid": 31}, [], False, "stale", id="a-programs-fault-of-unknown-age-harms-nobody"),
         pytest.param({"xid": 79, "counted:79": 1}, [], False, "fatal", id="counted-in-the-exporters-last-minutes"),
+        pytest.param({"xid": 154}, [{"xid": 0.0}, {"xid": 94.0}], True, "contained", id="154-repeats-what-came-before"),
+        pytest.param({"xid": 154}, [{"xid": 0.0}], True, "", id="154-overwrote-what-came-before"),
         pytest.param({"row_remap_failure": 1}, [], False, "fatal", id="remap-failed"),
         pytest.param({"row_remap_pending": 1}, [], False, "contained", id="remap-waits-for-a-reset"),
         pytest.param(
@@ -56,6 +58,12 @@ def test_the_class_of_a_fault_is_that_of_the_gravest_change_in_the_incidents_tim
 def test_an_event_dates_the_xid_that_the_register_keeps() -> None:
     assert judge_gpu(WELL | {"xid": 79}, [], Dated((79,)), reaches_back=False).kind == "fatal"
     assert judge_gpu(WELL | {"xid": 79}, [], Dated((31,)), reaches_back=False).kind == ""
+
+
+def test_the_xid_that_follows_the_others_says_what_it_is() -> None:
+    """As of driver 550: `Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)`."""
+    found = judge_gpu(WELL | {"xid": 154}, [{"xid": 0.0}], reaches_back=True)
+    assert found.note == "XID 154 since the incident began (the driver asks for a reset, a reboot or a drain)"
 
 
 def test_registers_that_are_not_exported_are_unknown_and_not_clear() -> None:
@@ -104,6 +112,14 @@ async def test_of_several_new_xids_the_gravest_is_named() -> None:
         cluster.pages["n1"] = gpu(0, "llm-a", XID_ERRORS=xid)
         reading = await ask(cluster, seen, store, at=NOW + seconds)
     assert (reading.fields["kind"], reading.fields["xid"], reading.fields["xids"]) == ("fatal", 79, "79, 31")
+
+
+async def test_the_xid_that_follows_the_others_does_not_hide_their_class() -> None:
+    cluster, store, seen = Cluster({"n1": gpu(0, "llm-a")}), FakeSampleStore(), snapshot(TWO_NODES[:1], OURS[:1])
+    for seconds, xid in ((0, 0), (30, 94), (60, 154)):
+        cluster.pages["n1"] = gpu(0, "llm-a", XID_ERRORS=xid)
+        reading = await ask(cluster, seen, store, at=NOW + seconds)
+    assert (reading.fields["kind"], reading.fields["xid"], reading.fields["xids"]) == ("contained", 94, "94, 154")
 
 
 async def test_an_xid_of_unknown_age_has_no_class_and_the_reason_names_it() -> None:

@@ -37,15 +37,25 @@ XIDS: dict[int, Xid] = {
     140: Xid("fatal", "unrecovered memory error"),
 }
 UNLISTED = Xid("fatal", "not in the bot's table")
+FOLLOWS = 154
+"""Logged after another XID, which it overwrites in the register. Only the driver's log says what it asks for."""
 
 
 def xid_of(number: int) -> Xid:
+    if number == FOLLOWS:
+        return Xid("fatal", "the driver asks for a reset, a reboot or a drain")
     return XIDS.get(number, UNLISTED)
 
 
 def class_of(number: int) -> XidClass | None:
     """None if it is not listed: a guess would cordon a node for it."""
     return XIDS[number].kind if number in XIDS else None
+
+
+def telling(numbers: Iterable[int]) -> list[int]:
+    """Those that have a class of their own, if there are any."""
+    every = list(numbers)
+    return [number for number in every if number != FOLLOWS] or every
 
 
 def new_xids(readings: Iterable[Mapping[str, float]]) -> list[int]:
