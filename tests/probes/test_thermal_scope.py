@@ -93,6 +93,18 @@ async def test_the_hottest_gpu_names_the_node_and_the_replica_to_move_first() ->
     assert reading.fields["where"] == "1 in a r1"
 
 
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        pytest.param(gpu(0, "llm-a", GPU_TEMP=91.0), "n1 91 °C (limit 85 °C)", id="hot"),
+        pytest.param(gpu(0, GPU_TEMP=70.0, MEMORY_TEMP=97.0), "n1 memory 97 °C (limit 95 °C)", id="hot-memory"),
+        pytest.param(gpu(0), "no hot node; the warmest is n1 60 °C (limit 85 °C)", id="cool"),
+    ],
+)
+async def test_a_temperature_is_shown_beside_its_limit(page: str, words: str) -> None:
+    assert (await ask(Cluster({"n1": page, "n2": gpu()}))).fields["detail"] == words
+
+
 async def test_nodes_without_our_replicas_count_for_the_facility() -> None:
     hot = gpu(0, GPU_TEMP=90.0)
     reading = await ask(Cluster({"n1": gpu(0, "llm-a", GPU_TEMP=90.0), "n2": hot, "n8": hot, "n9": gpu()}))

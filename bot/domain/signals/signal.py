@@ -17,7 +17,7 @@ READ_TOGETHER_SECONDS = 15.0
 
 DURATION = "duration"
 """The unit of a duration in seconds that people read as such: `500 ms`, `2 s`, `5 min`."""
-SHOWN_UNITS = {"s": DURATION, DURATION: DURATION, "ratio": "ratio"}
+SHOWN_UNITS = {"s": DURATION, DURATION: DURATION, "ratio": "ratio", "°C": "°C"}
 """How `in_words` shows a number of this unit; other units are part of the words around the number."""
 Better = Literal["", "lower", "higher"]
 

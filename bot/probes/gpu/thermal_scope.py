@@ -40,11 +40,12 @@ SLOPE_SECONDS, SLOPE_NEEDS_SECONDS = 600.0, 30.0
 
 @dataclass(frozen=True)
 class Heat:
-    """One GPU; None is unknown. `margin`: degrees below its limit."""
+    """One GPU; None is unknown. `margin`: degrees below its limit; `beside_limit`: what is nearest to its limit."""
 
     gpu: Gpu
     celsius: float | None
     margin: float | None
+    beside_limit: str
     slowed: bool | None
     brake: bool
 
@@ -137,21 +138,27 @@ def heat_of(gpu: Gpu, fastest: float) -> Heat:
     if gpu.is_amd:
         slowed = amd.judge_gpu(gpu.index, now, (), reaches_back=False).thermal
         core = now.get("gpu_junction_temperature", now.get("gpu_edge_temperature"))
-        margins = _margins((core, amd.HOT_JUNCTION), (now.get("gpu_memory_temperature"), amd.HOT_MEMORY))
-        return Heat(gpu, core, min(margins, default=None), slowed, brake=False)
+        nearest = _nearest((core, amd.HOT_JUNCTION), (now.get("gpu_memory_temperature"), amd.HOT_MEMORY))
+        return Heat(gpu, core, *nearest, slowed, brake=False)
     # By its clocks only; temperatures are measured against the GPU's own limits below.
     cold = {name: 0.0 if name.endswith("temperature") else value for name, value in now.items()}
     slowed, _ = nvidia.judge_heat(cold, fastest)
     brake = bool(int(now.get("clock_reasons", 0.0)) & POWER_BRAKE) or "event:hw_power_brake" in now
-    margins = _margins(
+    nearest = _nearest(
         (now.get("temperature"), now.get("slowdown_temperature") or nvidia.HOT_GPU),
         (now.get("memory_temperature"), now.get("memory_limit") or nvidia.HOT_MEMORY),
     )
-    return Heat(gpu, now.get("temperature"), min(margins, default=None), slowed, brake=brake)
+    return Heat(gpu, now.get("temperature"), *nearest, slowed, brake=brake)
 
 
-def _margins(*pairs: tuple[float | None, float]) -> list[float]:
-    return [limit - celsius for celsius, limit in pairs if celsius is not None]
+def _nearest(core: tuple[float | None, float], memory: tuple[float | None, float]) -> tuple[float | None, str]:
+    """The smaller of both margins, and its temperature beside its limit."""
+    read = [
+        (limit - celsius, f"{part}{celsius:.0f} °C (limit {limit:.0f} °C)")
+        for part, (celsius, limit) in (("", core), ("memory ", memory))
+        if celsius is not None
+    ]
+    return min(read, default=(None, ""), key=lambda each: each[0])
 
 
 def scope_of(hot: Sequence[tuple[str, str]], brakes: int) -> str:
@@ -248,7 +255,8 @@ def _detail(hot: Sequence[_Node], unsure: Sequence[_Node], first: _Node) -> str:
 
 
 def _celsius(node: _Node) -> str:
-    return f"{node.celsius:.0f} °C" if node.celsius > float("-inf") else ""
+    read = [(heat.margin, heat.beside_limit) for heat in node.heats if heat.margin is not None]
+    return min(read, default=(0.0, ""))[1]
 
 
 def _ours(snapshot: ClusterSnapshot, nodes: set[str]) -> dict[Holder, str]:
