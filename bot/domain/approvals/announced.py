@@ -121,12 +121,16 @@ class PreApproved(BaseModel):
         return not self.hours or open_until(self.hours, at) is not None
 
     def __str__(self) -> str:
+        return f"{self.change} ({self.bounds})"
+
+    @property
+    def bounds(self) -> str:
         targets = "for " + ", ".join(self.targets) if self.targets else ""
         hours = f"{self.hours} UTC" if self.hours else ""
         serving = f"with {self.least_serving} in rotation" if self.least_serving else ""
         most = f"up to {self.most_replicas} replicas" if self.most_replicas else ""
         bounds = [f"at most {self.at_most} in one incident", serving, most, targets, hours]
-        return f"{self.change} ({', '.join(filter(None, bounds))})"
+        return ", ".join(filter(None, bounds))
 
 
 def pre_approved(
@@ -141,4 +145,4 @@ def pre_approved(
     found = next((rule for rule in rules if rule.permits(plan, kind, target, done, at=at)), None)
     if found is None or _has_warnings(plan, besides=ACCEPTED.get(found.change, "")):
         return ""
-    return f"{_PRE_APPROVES}{found}"
+    return f"{_PRE_APPROVES}it ({found.bounds})"

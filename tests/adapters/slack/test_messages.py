@@ -197,10 +197,10 @@ THREADS = {
         posts=(post("note", "half:R3", "R3", text="7.5 min left to decide: cap llm.", user="", ping=True),)
     ),
     "request-pre-approved": waiting(
-        policy=GLASS.model_copy(update={"announced": "the settings pre-approve scale (at most 2 in one incident)"}),
+        policy=GLASS.model_copy(update={"announced": "the settings pre-approve it (at most 2 in one incident)"}),
         status="granted",
         decided_at=BEGAN + 9,
-        decision_reason="the settings pre-approve scale (at most 2 in one incident)",
+        decision_reason="the settings pre-approve it (at most 2 in one incident)",
     ),
     "request-asked-before": asked_before(),
     "request-asked-by-another-incident": waiting(asked_before="INC-6/R3"),
@@ -466,9 +466,7 @@ def test_a_question_that_no_playbook_wrote_begins_as_a_sentence() -> None:
     ("announced", "status"),
     [
         pytest.param("", "approved", id="by-a-person"),
-        pytest.param(
-            "the settings pre-approve scale (at most 2 in one incident)", "pre-approved by policy", id="policy"
-        ),
+        pytest.param("the settings pre-approve it (at most 2 in one incident)", "pre-approved by policy", id="policy"),
         pytest.param("R1 covers it", "approved with R1", id="with-another-request"),
         pytest.param("it only cleans up what the bot did", "announced, no approval needed", id="clean-up"),
     ],

@@ -193,7 +193,7 @@ def test_the_days_of_these_tests_are_what_they_say() -> None:
 def test_a_pre_approved_change_is_announced_within_its_bounds(changes: dict[str, Any], is_permitted: bool) -> None:
     given: dict[str, Any] = {"kind": "scale", "at": NIGHT, "pre_approved": (ONE_MORE,)} | changes
     announced = why(builders.plan(), **given)
-    text = "the settings pre-approve scale (at most 2 in one incident, for serving/ll*, 22:00-06:00 UTC)"
+    text = "the settings pre-approve it (at most 2 in one incident, for serving/ll*, 22:00-06:00 UTC)"
     assert announced == (text if is_permitted else "")
 
 
@@ -201,7 +201,7 @@ def test_who_pre_approves_the_end_of_a_busy_replica_accepts_that_its_streams_are
     rule = PreApproved(change="replace_busy_replica", at_most=1, least_serving=4)
     cut = builders.plan(verb="replace_replica", serving=4, circumstances=(WARNING,))
     given: dict[str, Any] = {"kind": "replace_busy_replica", "risk": "high", "pre_approved": (rule,)}
-    assert why(cut, **given).startswith("the settings pre-approve replace_busy_replica")
+    assert why(cut, **given).startswith("the settings pre-approve it (at most 1 in one incident, with 4 in rotation")
     other = Circumstance(name="disruption_budget", grade="warning", text="not now")
     assert why(cut.model_copy(update={"circumstances": (WARNING, other)}), **given) == ""
 
