@@ -239,8 +239,8 @@ def test_numbers_of_a_probe_have_their_units() -> None:
     text = PLAYBOOK.source.text.replace("signals:\n", "signals:\n  scene: {probe: crash_scene}\n")
     loaded = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{steady: scene.steady_for > 600}"))
     seen: dict[str, Value] = {"scene.steady_for": 82.2}
-    assert loaded.watch_values("calm", ("steady",), seen) == "Crashed replicas: steady for 82.2 s"
-    assert loaded.watch_values("calm", ("steady",), {}) == "Crashed replicas: steady for ?"
+    assert loaded.watch_values("calm", ("steady",), seen) == "Uptime and crashes: steady for 82.2 s"
+    assert loaded.watch_values("calm", ("steady",), {}) == "Uptime and crashes: steady for ?"
 
 
 def test_a_probe_that_explains_its_yes_or_no_is_quoted() -> None:
@@ -248,7 +248,9 @@ def test_a_probe_that_explains_its_yes_or_no_is_quoted() -> None:
     loaded = load_text(text.replace("{calm: thrash < 0.1, room: usage < 0.9}", "{arrived: handed_out.live}"))
     seen: dict[str, Value] = {"handed_out.live": False, "handed_out.detail": "2 of 4 replicas run it so far"}
     assert loaded.watch_values("calm", ("arrived",), seen) == "Patch that was handed out: 2 of 4 replicas run it so far"
-    assert loaded.watch_values("calm", ("arrived",), {"handed_out.live": False}) == "Patch that was handed out: live no"
+    assert (
+        loaded.watch_values("calm", ("arrived",), {"handed_out.live": False}) == "Patch that was handed out: not live"
+    )
 
 
 async def test_a_watch_reads_what_the_sentences_about_users_name(redis: Connection) -> None:

@@ -321,6 +321,8 @@ class CompiledPlaybook:
             sentence = data.get(f"{name.rpartition('.')[0]}.detail") if in_detail and isinstance(value, bool) else None
             if isinstance(sentence, str) and sentence:
                 seen.append((f"{label}:", "", sentence))
+            elif in_detail and part and isinstance(value, bool):
+                seen.append((f"{label}:", "", part if value else f"not {part}"))
             else:
                 unit = units.get(name, "") or self.unit_of_part(name)
                 seen.append((label, part, shown(value, unit)))

@@ -159,7 +159,7 @@ def _in_words(crashed: Sequence[Ended]) -> str:
 
 PROBE = Probe(
     name="crash_scene",
-    label="Crashed replicas",
+    label="Uptime and crashes",
     units={"steady_for": DURATION, "lived": DURATION},
     help="How many replicas crashed, how long each had lived, and for how long all have been up.",
     answer=CrashScene,

@@ -65,7 +65,7 @@ async def test_details_give_the_parts_of_a_probe_their_units(counter: Counter) -
     shown = counter.inbound.runs[shown.incident_id] = shown.with_(posts=posts)
     assert (await from_menu(counter, "details", shown=shown))["ok"]
     view = json.dumps((await view_of(counter))["blocks"], ensure_ascii=False)
-    assert "least free 3.5 GiB, compute 42.0%" in view
+    assert "least free: 3.5 GiB, compute: 42.0%" in view
     assert "Requests waiting: 19 (3 before)" in view
 
 

@@ -773,7 +773,7 @@ def test_details_list_what_can_be_chosen_before_what_cannot() -> None:
 def test_details_say_each_reading_in_words_under_where_it_is_from() -> None:
     shown = "\n".join(str(block) for block in details(waiting(), "R3", no_units))
     assert "snake_case" not in shown
-    assert "Restarts: count 0, oom no" in shown
+    assert "Restarts: count: 0, oom: no" in shown
 
 
 def test_an_edited_request_is_called_by_its_new_values() -> None:

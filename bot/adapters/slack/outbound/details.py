@@ -139,7 +139,7 @@ def _described(run: Run, reading: Reading, unit_of: UnitOf) -> str:
     shown += [
         value(part)
         if name in SENTENCES
-        else f"{name.replace('_', ' ')} {value(part, unit_of(f'{reading.name}.{name}'))}"
+        else f"{name.replace('_', ' ')}: {value(part, unit_of(f'{reading.name}.{name}'))}"
         for name, part in parts
         if part != ""
     ]
