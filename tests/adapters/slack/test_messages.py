@@ -916,7 +916,7 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
 @pytest.mark.parametrize(
     ("status", "outcome", "heading"),
     [
-        ("open", "", "*To commit after it is applied*"),
+        ("open", "", ""),
         ("advised", "", "*To commit after it is applied*"),
         ("granted", "", "*To commit after it is applied*"),
         ("granted", "done", "*To commit*"),
@@ -928,6 +928,12 @@ def test_what_is_not_applied_is_not_to_be_committed(status: str, outcome: str, h
     asked = request(status=status, outcome=outcome, plan=plan(commit="# Deployment serving/llm: helm upgrade"))
     shown = str(request_blocks(run(requests={asked.request_id: asked}), asked))
     assert re.findall(r"\*To commit.*?\*", shown) == [heading] * bool(heading)
+
+
+def test_while_people_decide_the_text_to_commit_is_in_the_details() -> None:
+    asked = waiting(plan=plan(commit="# Deployment serving/llm: helm upgrade"))
+    assert "helm upgrade" not in str(last(asked).blocks)
+    assert "# Deployment serving/llm: helm upgrade" in str(details(asked, "R3", no_units))
 
 
 def test_a_handover_mentions_its_people_after_another_one_leads() -> None:

@@ -263,9 +263,12 @@ def _undo_text(request: Request) -> str:
 
 
 def _to_commit(request: Request) -> list[str]:
-    """The text for the owner of what changes, unless it was not applied."""
+    """The text for the owner of what changes, unless it was not applied.
+
+    While people decide, it is in the details: on a phone it would be all that fits above the buttons.
+    """
     is_applied = request.status == "granted" and request.outcome == "done"
-    may_be_applied = request.status in ("open", "advised") or (request.status == "granted" and not request.outcome)
+    may_be_applied = request.status == "advised" or (request.status == "granted" and not request.outcome)
     if not request.plan.commit or not (is_applied or may_be_applied):
         return []
     heading = "*To commit*" if is_applied else "*To commit after it is applied*"
