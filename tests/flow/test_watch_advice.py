@@ -77,10 +77,10 @@ async def playbook_of(run: Run) -> CompiledPlaybook:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        pytest.param(FULL, "waits until the reason is gone", id="still there"),
+        pytest.param(FULL, "waits until the trouble is gone", id="still there"),
         pytest.param(
             {},
-            "waits until the reason is gone (unknown: KV cache in use, Replicas without progress could not be read)",
+            "waits until the trouble is gone (unknown: KV cache in use, Replicas without progress could not be read)",
             id="not read",
         ),
         pytest.param(CALM, "the trouble is gone; must stay so for 5 s", id="gone"),

@@ -26,7 +26,7 @@ from bot.flow.restrictions import Restrictions
 
 CALM_FOR, CALM_SECONDS = "calm_for", 300.0
 """How long the trouble must be gone: a setting of the playbook, else five minutes."""
-REASON, ALERTS = "the reason is gone", "the alerts are resolved"
+REASON, ALERTS = "the trouble is gone", "the alerts are resolved"
 
 
 class WatchAdviceHandler:

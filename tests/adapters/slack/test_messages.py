@@ -362,6 +362,10 @@ def test_other_options_of_a_request_are_a_menu_with_their_effects() -> None:
     assert ButtonValue.unpacked(only["value"]) == ButtonValue("INC-7", "R3", request().digest, "scale")
 
 
+def test_advice_is_no_phase_of_the_incident_because_nothing_is_changed() -> None:
+    assert "✔" not in str(card(advised(), links={}).blocks)
+
+
 @pytest.mark.parametrize("status", ["granted", "refused", "expired", "superseded", "withdrawn"])
 def test_a_decided_request_has_only_its_details_left(status: str) -> None:
     (menu,) = buttons(last(waiting(status=status)))

@@ -182,7 +182,7 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (advised := run.advised) is not None:
         what = linked(line(called(run, advised), 200), links.get(advised.slot))
         until = f" until {time_beside(run.watch.until, run.watch.started_at)}" if run.watch is not None else ""
-        return f"👀 Would propose {what}, and changes nothing; watches whether it recovers{until}"
+        return f"👀 Would propose {what}; watches whether it recovers{until}"
     if run.change is not None:
         request = run.requests.get(run.change.request_id)
         title = line(called(run, request), 200) if request is not None else ""
@@ -214,7 +214,7 @@ def _path(run: Run) -> str:
     A change that was undone is left out with its undo if an earlier change of the same phase is still in place: after
     an undone scale-back, the replicas that were added stay.
     """
-    under_way = run.change.request_id if run.change is not None else ""
+    under_way = run.change.request_id if run.change is not None and run.advised is None else ""
     ended = {each.request_id: stage_of(each.plan.verb) for each in run.requests.values() if each.outcome == "done"}
     undone = _undone(run)
     stays = {phase for one, phase in ended.items() if one not in undone}

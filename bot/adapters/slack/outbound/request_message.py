@@ -542,11 +542,12 @@ def _only_advised(run: Run, request: Request) -> list[Block]:
         ended = f" {moment(request.ended_at)}" if request.ended_at is not None else ""
         lines.append(f"✅ Recovered{ended}" if request.outcome == "recovered" else f"⚪ Not recovered until{ended}")
     packed = ButtonValue(run.incident_id, request.request_id, digest=request.digest).packed()
+    more = menu(_more(run, request), MORE)
     if run.advised != request or packed is None:
-        return section(lines)
+        return [*section(lines), *(actions([more]) if more else [])]
     lines.append("Say what you do, for the timeline. The bot goes on watching whether it recovers.")
     buttons = [button("I do this", CARRY_OUT, packed), button("I do something else…", DO_ELSE, packed)]
-    return [*section(lines), *actions(buttons)]
+    return [*section(lines), *actions([*buttons, *([more] if more else [])])]
 
 
 def _approvers(request: Request) -> str:
