@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from textwrap import shorten
 from typing import TypeGuard
 
 from bot.domain.kernel.runbook import Runbook
@@ -86,6 +87,11 @@ def plain(text: object, limit: int) -> str:
     shown = _on_one_line(text).replace("<", "‹").replace(">", "›")
     shown = _BROADCAST.sub(_BROKEN_AT, shown)
     return (shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…") or "–"
+
+
+def cut_at_a_word(text: str, limit: int) -> str:
+    """Text that has to be cut ends with a whole word, and says by "…" that more follows."""
+    return shorten(text, limit, placeholder=" …") if len(text) > limit else text
 
 
 def mention(user: str) -> str:

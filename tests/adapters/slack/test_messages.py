@@ -366,6 +366,15 @@ def test_advice_is_no_phase_of_the_incident_because_nothing_is_changed() -> None
     assert "✔" not in str(card(advised(), links={}).blocks)
 
 
+def test_a_long_effect_ends_with_a_whole_word_in_the_menu_and_is_whole_in_the_details() -> None:
+    effect = "Restarts nothing. It takes its share of the requests, and helps until each replica is full."
+    asked = waiting(alternatives=(Alternative(key="scale", label="Add a replica", effect=effect),))
+    (menu,) = [each for each in buttons(last(asked)) if each["type"] == "static_select"]
+    short = "Restarts nothing. It takes its share of the requests, and helps until …"
+    assert [each["description"]["text"] for each in menu["options"]] == [short]
+    assert effect in str(details(asked, "R3", no_units))
+
+
 @pytest.mark.parametrize("status", ["granted", "refused", "expired", "superseded", "withdrawn"])
 def test_a_decided_request_has_only_its_details_left(status: str) -> None:
     (menu,) = buttons(last(waiting(status=status)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bot.adapters.slack import limits
-from bot.adapters.slack.escape import plain
+from bot.adapters.slack.escape import cut_at_a_word, plain
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.press_value import ButtonValue
 
@@ -72,7 +72,7 @@ def select(placeholder: str, action_id: str, options: Sequence[tuple[str, str, B
     """A menu of label, note and value; None if there is nothing to choose."""
     made = [
         {"text": plain_text(label, limits.OPTION_TEXT), "value": packed}
-        | ({"description": plain_text(note, limits.OPTION_TEXT)} if note else {})
+        | ({"description": plain_text(cut_at_a_word(note, limits.OPTION_TEXT), limits.OPTION_TEXT)} if note else {})
         for label, note, value in options[: limits.OPTIONS]
         if (packed := value.packed_for_a_menu()) is not None
     ]
