@@ -156,7 +156,7 @@ def in_place_circumstance(snapshot: ClusterSnapshot, why: str, stay: int) -> Cir
     ready = ready_replicas(snapshot)
     now, found, of_workload = ready + len(canary), _open_on(snapshot, pods), stay
     stay = stay + len(canary) if stay > 0 else 0
-    text = f"no room for a surge pod ({why}), so each replica ends before its successor starts: "
+    text = f"no room for a surge pod ({why}): "
     if stay > 0:
         each = f"each with {100 * (now - stay) / stay:.0f}% more" if stay < now else "as now"
         beside = " beside the canary" if canary else ""

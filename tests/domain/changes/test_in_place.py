@@ -80,8 +80,8 @@ def test_the_request_shows_what_is_lost_meanwhile_and_the_load_on_the_others() -
     plan = planned("set_flags", EDIT, full())
     assert grade(plan, "room") == "warning"
     assert weighed(plan, "room") == (
-        "no room for a surge pod (0 free accelerators on schedulable nodes), so each replica ends before its successor"
-        " starts: 3 of 4 serve meanwhile, each with 33% more; 30 requests run on each now, then up to 40; 48 wait"
+        "no room for a surge pod (0 free accelerators on schedulable nodes): 3 of 4 serve meanwhile, each with 33% more"
+        "; 30 requests run on each now, then up to 40; 48 wait"
     )
     assert plan.expected.startswith("3 of 4 replicas serve until 4 have started")
     assert "25% of the capacity is missing" in plan.expected
@@ -134,7 +134,7 @@ def test_where_a_quota_refuses_the_other_replicas_nobody_carries_the_load_meanwh
 ) -> None:
     seen = snapshot(pods=(pod(1),), workload=deployment(replicas=2), quotas=(NO_MORE,), load=load)
     plan = planned(verb, arguments, seen)
-    assert weighed(plan, "room").endswith(f"before its successor starts: none serves meanwhile; {text}")
+    assert weighed(plan, "room").endswith(f"): none serves meanwhile; {text}")
     assert plan.expected.startswith("all of it, until a replica has started again")
 
 

@@ -52,7 +52,7 @@ async def test_without_a_gpu_for_the_surge_a_rollout_goes_in_place(bench: Bench)
     result = plan_change("set_flags", {"edits": CAP}, await bench.snapshot(), CONTEXT)
     assert result.plan is not None, result.reason
     (room,) = [each for each in result.plan.circumstances if each.name == "room"]
-    assert (room.grade, "each replica ends before its successor starts" in room.text) == ("warning", True), room.text
+    assert (room.grade, "no room for a surge pod" in room.text) == ("warning", True), room.text
 
 
 async def test_a_waiting_pod_that_no_node_can_take_holds_no_room_back(bench: Bench) -> None:
