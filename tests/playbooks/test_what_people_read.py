@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from bot.adapters.slack import limits
 from bot.adapters.yaml_playbooks import load_playbook, load_table
-from bot.domain.incidents.run import Question, Run
+from bot.domain.incidents.run import News, Question, Run
+from bot.domain.playbooks.language import RecommendState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Table, table_of
@@ -26,6 +29,11 @@ async def played(playbook_name: str, case_name: str, at: dict[str, Any] | None =
 
 def asked(run: Run, state: str) -> list[Question]:
     return [question for question in run.questions.values() if question.state == state]
+
+
+def news_of(run: Run) -> list[News]:
+    """What the messages of the thread say has happened."""
+    return [News.model_validate(dump) for post in run.posts for dump in post.data.get("news", ())]
 
 
 COMPRESSION = "kv-compression-no-savings"
@@ -125,7 +133,9 @@ async def test_only_where_a_node_is_not_cordoned_a_replacement_may_start_there_a
     case = "a GPU that fell off the bus: cordon first, ours moves, and a person takes the node"
     run = await played("gpu-fault", case, there={"kind": "fatal", "node": "n2", "here": 1, "cordoned": cordoned})
     [out] = [request for request in run.requests.values() if request.state == "ours_out"]
-    assert out.why.startswith(f"It runs on the node with the faulty GPU. {more}Its requests finish where they are")
+    assert out.why.startswith(
+        f"It runs on the node with the faulty GPU, which has 1 of ours. {more}Its requests finish where they are"
+    )
 
 
 async def test_a_slow_replica_is_the_diagnosis_and_not_only_the_phase_that_takes_long() -> None:
@@ -139,5 +149,45 @@ async def test_a_replica_in_place_of_a_canary_that_ended_the_trouble_says_which_
     run = await played("kv-cache-oom", "a canary that cures a small fleet may stay as a replica")
     [request] = [each for each in run.requests.values() if each.state == "roll_out_cured_keep"]
     assert request.option == "Add a replica in the canary's place"
-    assert request.why == "The canary ended the trouble. A replica takes its place, and then the canary is removed."
+    assert request.why == "A replica replaces the canary, which ended the trouble and then goes."
     assert [each.label for each in request.alternatives][-1] == "Remove the canary"
+
+
+def effects() -> Iterator[str]:
+    """The effects whose length is known. One that computes a value is cut at a word where it is too long."""
+    for path in sorted(packaged_playbooks().glob("*.yaml")):
+        if not path.name.endswith(".test.yaml"):
+            for state in load_playbook(path).playbook.states.values():
+                if isinstance(state, RecommendState):
+                    yield from (each.effect for each in state.options.values() if "${" not in each.effect)
+
+
+def test_the_effect_of_an_option_is_whole_in_the_menu() -> None:
+    assert [each for each in effects() if len(each) > limits.OPTION_TEXT] == []
+
+
+async def test_a_node_that_stays_hot_is_shown_with_its_limit() -> None:
+    hot = {"slowed": True, "margin": -6, "detail": "n2 91 °C (limit 85 °C)"}
+    run = await played(
+        "thermal-emergency", "slowed by heat at a low temperature is not cool", {"cooling": {"hot": hot}}
+    )
+    assert [each.text for each in news_of(run) if each.title == "Does the node cool down?"] == [hot["detail"]]
+
+
+async def test_heat_that_cannot_be_read_is_shown_with_the_reason() -> None:
+    run = await played("thermal-emergency", "a node whose heat cannot be read is not called cool")
+    [cooling] = [each for each in news_of(run) if each.title == "Does the node cool down?"]
+    assert cooling.text == "GPU temperatures could not be read"
+
+
+async def test_a_rollout_whose_replicas_only_thrash_is_not_said_to_be_unable_to_start() -> None:
+    name = "a rollout whose new replicas thrash while the old ones serve is not waited for while users are hurt"
+    run = await played("kv-cache-oom", name, {"way_back_choose": {"rollout": {"happened": False, "summary": ""}}})
+    decides = [post.data.get("decides") for post in run.posts if post.kind == "request"]
+    assert decides[0] == "New replicas do not start, or they do badly. Go back?"
+
+
+async def test_a_scale_back_says_that_a_person_called_the_cause_gone() -> None:
+    run = await played("kv-cache-oom", "added replicas go again when the cause is gone")
+    whys = [each.why for each in run.requests.values() if each.state.startswith("restore")]
+    assert whys == ["A person says that the cause is gone, so the fleet needs no more than before."]

@@ -39,8 +39,9 @@ def plan_cordon(situation: Situation) -> Plan:
 
 def _passengers(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     ours, others, _staying = on_node(snapshot, node)
-    replicas = "1 of our pods keeps" if len(ours) == 1 else f"{len(ours)} of our pods keep"
-    text = f"{replicas} running there" + (f"; {listed(others)}" if others else "")
+    text = f"{len(ours)} of our pods {'runs' if len(ours) == 1 else 'run'} there" + (
+        f"; {listed(others)}" if others else ""
+    )
     return Circumstance(name="passengers", grade="note", text=text)
 
 

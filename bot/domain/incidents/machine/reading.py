@@ -13,6 +13,7 @@ from bot.domain.incidents.run import Check, News
 from bot.domain.incidents.series import as_evidence, series_in_words
 from bot.domain.kernel.redaction import redacted
 from bot.domain.playbooks.expressions.expression import Unknown
+from bot.domain.playbooks.expressions.template import NOT_KNOWN
 from bot.domain.playbooks.language import AskState, ReadState, RecommendState
 from bot.domain.signals.signal import Reading
 
@@ -150,7 +151,8 @@ def watched(draft: Draft, event: Watched) -> None:
     title = draft.playbook.called(draft.run.visit.state)
     data = {"verdict": event.verdict, "parts": event.parts, "text": event.detail, "title": title}
     draft.record("verdict", f"{title}: {event.verdict.replace('_', ' ')} — {event.detail}", data=data)
-    text = draft.text("say") or _why_not(draft, event)
+    said = draft.text("say")
+    text = said if said and said != NOT_KNOWN else _why_not(draft, event)
     news = News(title=title, result=event.verdict, text=text, at=draft.at, parts=dict(event.parts))
     if news.text or event.verdict != "held":
         # That replicas are ready as expected is no news.
