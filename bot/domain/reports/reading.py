@@ -193,7 +193,7 @@ def _diagnoses(entries: Iterable[Entry]) -> Iterator[Diagnosed]:
 
 APPLIES = frozenset({"call", "wait", "outcome"})
 """Entries of a change that began."""
-PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Other playbook"}
+PHASES = {"read": "Diagnosis", "recommend": "Diagnosis", "ask": "Question to people", "divert": "Handed on"}
 
 
 def _phases(stays: Sequence[_Stay]) -> Iterator[Phase]:
