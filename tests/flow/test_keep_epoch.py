@@ -327,3 +327,21 @@ async def test_a_counter_that_is_lower_than_it_was_goes_on_above_it(bot: Process
     await bot.connection.client.set(bot.connection.key("counter"), 1)
     await bot.epoch.once()
     assert await bot.store.next_incident_id() == "INC-104"
+
+
+async def test_a_restarted_server_has_lost_nothing_so_numbers_go_on(
+    outside: Outside, time: VirtualTime, tag: str, tmp_path: Path
+) -> None:
+    server = valkey.start(tmp_path)
+    async with aioredis.from_url(server.url, decode_responses=True) as before:
+        bot = Process(Connection(before, tag=tag), outside, time)
+        await bot.epoch.once()
+        assert await bot.hears(builders.alert()) == ["INC-1"]
+        await bot.epoch.once()
+    server.kill()
+    server.restart()
+    async with aioredis.from_url(server.url, decode_responses=True) as after:
+        bot.connection.client = after
+        await bot.epoch.once()
+        assert await bot.store.next_incident_id() == "INC-2"
+    server.stop()

@@ -13,7 +13,6 @@ from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.ports.storage import StorageSeen
 
 log = structlog.get_logger()
-NEVER_PROMOTED = "0" * 40
 
 
 class RedisEpoch:
@@ -33,7 +32,8 @@ class RedisEpoch:
             epoch=None if raw is None else Epoch.model_validate_json(raw),
             counter=None if counter is None else int(counter),
             server=str(server.get("run_id", "")),
-            was_promoted=str(server.get("master_replid2", NEVER_PROMOTED)) != NEVER_PROMOTED,
+            # Forty zeros if it was never a replica, which redis-py reads as a number.
+            was_promoted=str(server.get("master_replid2", "")).strip("0") != "",
         )
 
     async def _server(self) -> Mapping[str, Any]:
