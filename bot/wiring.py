@@ -87,6 +87,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
                 "homes.not_refreshed": homes.once,
             },
             seldom={
+                "incidents.not_looked_at": on.storage.store.look_for_newer,
                 "observed.not_told": WeeklySummary(on.storage.store, notify_once).once,
                 "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
             },

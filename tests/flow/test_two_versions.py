@@ -113,6 +113,28 @@ async def test_the_older_version_still_works_on_its_other_incidents(
 
 
 @pytest.mark.fast
+async def test_the_older_version_reports_which_open_incidents_are_left_to_the_newer_one(
+    time: VirtualTime, old: RedisStore, new: RedisStore
+) -> None:
+    left = {f"INC-{number}": await open_one(new, f"INC-{number}", f"w-{number}") for number in range(1, 5)}
+    await open_one(old, "INC-5", "other")
+    with capture_logs() as logs:
+        for _ in range(2):
+            await old.look_for_newer()
+    why = "a newer version of the bot has stored INC-1, INC-2, INC-3 and 1 more"
+    assert old.notices() == {"incidents": f"{why}; without a replica of that version they stand still"}
+    assert [(entry["log_level"], entry["event"], entry["incidents"]) for entry in logs] == [
+        ("warning", "incidents.left", 4)
+    ]
+    for run in left.values():
+        closed = run.with_(version=2, closed_at=time.now(), ending="fixed")
+        await new.commit(closed, consumed=0, entries=(), effects=())
+    for store in (old, new):
+        await store.look_for_newer()
+    assert (old.notices(), new.notices()) == ({}, {})
+
+
+@pytest.mark.fast
 async def test_the_newer_version_upgrades_an_incident_with_its_first_decision(
     client: aioredis.Redis, redis: Connection, time: VirtualTime, old: RedisStore, new: RedisStore
 ) -> None:

@@ -52,6 +52,10 @@ RUNS_KEPT = 16
 RUNS_PER_READ = 50
 """A run has tens of kilobytes: reading hundreds at once would keep Redis from all other work."""
 
+BEGINNING = 20
+"""So much of a stored text has the number of its form."""
+NAMED = 3
+
 
 @dataclass(frozen=True)
 class StoreLimits:
@@ -106,6 +110,8 @@ class RedisStore:
         self._bundles_stored: set[str] = set()
         self._unreadable: dict[str, Collection[str]] = {"intake": (), "held": ()}
         """By key: the stored alerts that were not readable when they were looked at last."""
+        self._newer: Sequence[str] = ()
+        """The open incidents that a newer version of the bot had stored when they were looked at last."""
         self._kept: dict[str, tuple[str, Run]] = {}
         """The runs that were read or stored last, with their texts: what comes in a row finds its run as it was."""
 
@@ -155,13 +161,28 @@ class RedisStore:
         return parsed
 
     def notices(self) -> Mapping[str, str]:
-        """What is wrong with stored alerts, for the people who watch the bot."""
-        where = [self._redis.key(place) for place, items in self._unreadable.items() if items]
-        if not where:
-            return {}
-        count = sum(map(len, self._unreadable.values()))
-        what = f"this version of the bot cannot read {count} of the accepted alerts, so they open no incident"
-        return {"intake": f"{what}; Redis keeps them in {' and '.join(where)}"}
+        """What this version of the bot cannot go on with, for the people who watch it."""
+        found: dict[str, str] = {}
+        if where := [self._redis.key(place) for place, items in self._unreadable.items() if items]:
+            count = sum(map(len, self._unreadable.values()))
+            what = f"this version of the bot cannot read {count} of the accepted alerts, so they open no incident"
+            found["intake"] = f"{what}; Redis keeps them in {' and '.join(where)}"
+        if self._newer:
+            more = f" and {len(self._newer) - NAMED} more" if len(self._newer) > NAMED else ""
+            what = f"a newer version of the bot has stored {', '.join(self._newer[:NAMED])}{more}"
+            found["incidents"] = f"{what}; without a replica of that version they stand still"
+        return found
+
+    async def look_for_newer(self) -> None:
+        """Notices the open incidents that a newer version of the bot has stored."""
+        names = await self.open_incidents()
+        beginnings = self._redis.client.pipeline(transaction=False)
+        for name in names:
+            beginnings.getrange(self._redis.key("run", name), 0, BEGINNING)
+        found = zip(names, await self._redis.ask(beginnings.execute()), strict=True)
+        before, self._newer = self._newer, [name for name, text in found if self._form.is_newer(text)]
+        if self._newer and self._newer != before:
+            log.warning("incidents.left", incidents=len(self._newer), reason=self.notices()["incidents"])
 
     async def levels(self) -> Mapping[str, int]:
         """The sizes of what should not pile up. Raises if Redis does not answer, so that it is not taken for 0."""
