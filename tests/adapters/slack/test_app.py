@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import hmac
 import json
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 from slack_sdk.signature import SignatureVerifier
+from structlog.testing import capture_logs
 
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
@@ -258,10 +260,21 @@ async def test_signed_rubbish_is_not_what_slack_sends(counter: Counter, body: by
     assert await sent(counter, body, kind, stamp, f"v0={signature}") == 400
 
 
-async def test_what_was_signed_long_ago_is_refused(counter: Counter) -> None:
-    body, stamp = b"payload={}", str(int(time.time()) - 400).encode()
-    signature = hmac.new(SECRET.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
-    assert await sent(counter, body, FORM, stamp, f"v0={signature}") == 401
+@pytest.mark.parametrize(
+    ("age", "secret", "why"),
+    [
+        pytest.param(400, SECRET, r"differ by 4\d\d s: it is sent again, or the clock is wrong", id="long-ago"),
+        pytest.param(-400, SECRET, r"differ by \d{3} s", id="ahead"),
+        pytest.param(0, "rotated", "not signed with the signing secret of the settings", id="other-secret"),
+    ],
+)
+async def test_the_log_says_why_a_signature_does_not_count(counter: Counter, age: int, secret: str, why: str) -> None:
+    body, stamp = b"payload={}", str(int(time.time()) - age).encode()
+    signature = hmac.new(secret.encode(), b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
+    with capture_logs() as logs:
+        assert await sent(counter, body, FORM, stamp, f"v0={signature}") == 401
+    [refused] = [entry for entry in logs if entry["event"] == "slack.refused"]
+    assert re.search(why, refused["reason"])
 
 
 async def test_a_note_may_contain_the_word_payload(counter: Counter) -> None:

@@ -30,8 +30,9 @@ def only_signed(handle: SignedHandler, secret: Callable[[], str]) -> Handler:
             log.warning("slack.aborted")
             return Response(status_code=400)
         stamp = request.headers.get("x-slack-request-timestamp", "")
-        if not is_signed(body, stamp, request.headers.get("x-slack-signature", ""), secret(), now=time.time()):
-            log.warning("slack.refused", status=401)
+        signature = request.headers.get("x-slack-signature", "")
+        if reason := why_refused(body, stamp, signature, secret(), now=time.time()):
+            log.warning("slack.refused", status=401, reason=reason)
             return PlainTextResponse("not signed by Slack\n", status_code=401)
         payload = payload_of(body, request.headers.get("content-type", ""))
         if payload is None:
@@ -42,13 +43,16 @@ def only_signed(handle: SignedHandler, secret: Callable[[], str]) -> Handler:
     return checked
 
 
-def is_signed(body: bytes, stamp: str, signature: str, secret: str, *, now: float) -> bool:
-    """Checks the raw bytes, since a body that is not text can also be signed."""
-    is_time = stamp.isascii() and stamp.isdigit() and len(stamp) < 16
-    if not is_time or abs(now - int(stamp)) > OLDEST_SECONDS:
-        return False
+def why_refused(body: bytes, stamp: str, signature: str, secret: str, *, now: float) -> str:
+    """Empty if Slack signed it lately. Checks the raw bytes, since a body that is not text can also be signed."""
+    if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
+        return "it has no time"
     wanted = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(f"v0={wanted}".encode(), signature.encode("utf-8", "replace"))
+    if not hmac.compare_digest(f"v0={wanted}".encode(), signature.encode("utf-8", "replace")):
+        return "it is not signed with the signing secret of the settings"
+    if (apart := abs(now - int(stamp))) > OLDEST_SECONDS:
+        return f"its time and this replica's clock differ by {apart:.0f} s: it is sent again, or the clock is wrong"
+    return ""
 
 
 def payload_of(body: bytes, content_type: str) -> dict[str, Any] | None:
