@@ -12,6 +12,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.store import RedisStore
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.finding import Finding, broken, fine, weak
 
@@ -27,6 +28,8 @@ class Server:
     role: str
     replicas: int
     config: Mapping[str, str] | None
+    refusal: str = ""
+    """Why it takes no writes."""
 
 
 async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[Finding, ...]:
@@ -42,6 +45,7 @@ async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[F
         role=str(replication.get("role", "")),
         replicas=int(replication.get("connected_slaves", 0)),
         config=config,
+        refusal=await _refusal(connection),
     )
     return judge(server, replicas_wanted=replicas_wanted)
 
@@ -49,6 +53,15 @@ async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[F
 async def _ask(connection: Connection, section: str) -> dict[str, Any]:
     found: dict[str, Any] = await connection.ask(connection.client.info(section))
     return found
+
+
+async def _refusal(connection: Connection) -> str:
+    """Writes as the readiness check does: a full server still answers what only reads."""
+    try:
+        await RedisStore(connection, owner=ABOUT).keep_time()
+    except StorageUnavailableError as refused:
+        return str(refused)
+    return ""
 
 
 async def _config(connection: Connection) -> dict[str, str] | None:
@@ -66,6 +79,9 @@ def judge(server: Server, *, replicas_wanted: int) -> tuple[Finding, ...]:
     if server.role != "master":
         what = f"its role is '{server.role}': it takes no writes"
         findings.append(broken(ABOUT, what, "Point REDIS_URL at the primary."))
+    elif server.refusal:
+        remedy = "Raise maxmemory, free its disk, or let its user write; until then alerts are answered with 503."
+        findings.append(broken(ABOUT, f"it takes no writes: {server.refusal}", remedy))
     if server.replicas < replicas_wanted:
         what = f"{server.replicas} replicas are connected and {replicas_wanted} must confirm: no change can begin"
         findings.append(broken(ABOUT, what, "Connect replicas, or lower redis_replicas."))

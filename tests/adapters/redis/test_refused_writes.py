@@ -8,8 +8,10 @@ import pytest
 import redis.asyncio as aioredis
 
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.durability import durability
 from bot.adapters.redis.store import RedisStore
 from bot.domain.kernel.errors import StorageUnavailableError
+from bot.domain.kernel.finding import Finding
 from bot.sandbox import valkey
 from tests import builders
 from tests.kit.health import health
@@ -49,3 +51,19 @@ async def test_a_storage_that_takes_no_writes_is_not_ready_and_accepts_nothing(
     await server.config_set("maxmemory", 0)
     assert await health(store).not_ready() == {}
     assert await store.intake(10) == []
+
+
+async def broken(connection: Connection) -> list[Finding]:
+    return [finding for finding in await durability(connection, replicas_wanted=0) if finding.grade == "broken"]
+
+
+async def test_the_doctor_says_why_a_storage_takes_no_writes(connection: Connection, server: aioredis.Redis) -> None:
+    assert await broken(connection) == []
+    await server.config_set("maxmemory", 1)
+    (full,) = await broken(connection)
+    assert "takes no writes: Redis refused 'keep_time': command not allowed when used memory > 'maxmemory'" in full.what
+    assert "maxmemory" in full.remedy
+    await server.config_set("maxmemory", 0)
+    await server.replicaof("127.0.0.1", 1)
+    (replica,) = await broken(connection)
+    assert replica.remedy == "Point REDIS_URL at the primary."
