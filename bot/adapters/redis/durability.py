@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.primary import client_of_node, fails_over
 from bot.adapters.redis.store import RedisStore
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.finding import Finding, broken, fine, weak
@@ -47,7 +50,26 @@ async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[F
         config=config,
         refusal=await _refusal(connection),
     )
-    return judge(server, replicas_wanted=replicas_wanted)
+    found = judge(server, replicas_wanted=replicas_wanted)
+    if not fails_over(connection.client):
+        return found
+    replicas = [each for name, each in replication.items() if name.startswith("slave") and isinstance(each, dict)]
+    nodes = [(str(each["ip"]), int(each["port"])) for each in replicas]
+    return (*found, *itertools.chain(*await asyncio.gather(*(_of_replica(connection, *node) for node in nodes))))
+
+
+async def _of_replica(connection: Connection, host: str, port: int) -> tuple[Finding, ...]:
+    """What the server at this address, which may be the next primary, persists less than it should."""
+    replica = Connection(client_of_node(connection.client, host, port))
+    who = f"the replica {replica.address}, the primary after a failover"
+    try:
+        kept = of_config(await _config(replica))
+    except StorageUnavailableError as away:
+        return (weak(ABOUT, f"{who}: {away}", "Run doctor where the replicas can be reached, such as in the cluster."),)
+    finally:
+        await replica.close()
+    weaker = tuple(replace(each, what=f"{who}: {each.what}") for each in kept if each.grade != "fine")
+    return weaker or (fine(ABOUT, f"{who}: persists as it should"),)
 
 
 async def _ask(connection: Connection, section: str) -> dict[str, Any]:
@@ -85,10 +107,15 @@ def judge(server: Server, *, replicas_wanted: int) -> tuple[Finding, ...]:
     if server.replicas < replicas_wanted:
         what = f"{server.replicas} replicas are connected and {replicas_wanted} must confirm: no change can begin"
         findings.append(broken(ABOUT, what, "Connect replicas, or lower redis_replicas."))
-    if server.config is None:
+    return (*findings, *of_config(server.config))
+
+
+def of_config(config: Mapping[str, str] | None) -> tuple[Finding, ...]:
+    """`config`: None if the server does not report it."""
+    if config is None:
         remedy = "Check at its provider: appendonly yes, appendfsync always, maxmemory-policy noeviction."
-        return (*findings, weak(ABOUT, "does not let its settings be read", remedy))
-    return (*findings, _appending(server.config), _syncing(server.config), _evicting(server.config))
+        return (weak(ABOUT, "does not let its settings be read", remedy),)
+    return (_appending(config), _syncing(config), _evicting(config))
 
 
 def _appending(config: Mapping[str, str]) -> Finding:

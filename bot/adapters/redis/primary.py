@@ -15,6 +15,7 @@ from typing import Any
 import hiredis
 import redis.asyncio as aioredis
 from redis.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
+from redis.asyncio.connection import Connection as RedisConnection
 from redis.asyncio.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -36,6 +37,19 @@ def client_of(address: RedisAddress, *, tag: str, **options: Any) -> aioredis.Re
     kind = PlainConnection if isinstance(pool, PlainPool) else PackingConnection
     pool.connection_class = type(kind.__name__, (kind, pool.connection_class), {})
     return client
+
+
+def fails_over(client: aioredis.Redis) -> bool:
+    """Whether another server becomes its primary: with Sentinel, or in a Redis Cluster."""
+    return isinstance(client.connection_pool, SentinelConnectionPool)
+
+
+def client_of_node(client: aioredis.Redis, host: str, port: int) -> aioredis.Redis:
+    """Another client, for one server of those that fail over, with the same login, encryption and time-outs."""
+    pool = client.connection_pool
+    options = {name: value for name, value in pool.connection_kwargs.items() if name != "connection_pool"}
+    kind = SSLConnection if issubclass(pool.connection_class, SSLConnection) else RedisConnection
+    return aioredis.Redis.from_pool(ConnectionPool(kind, host=host, port=port, **options))
 
 
 class PackingConnection(AbstractConnection):

@@ -9,6 +9,7 @@ import pytest
 
 from bot.adapters.redis.claims import BreakerLimits, RedisClaims
 from bot.adapters.redis.connection import Connection
+from bot.adapters.redis.durability import durability
 from bot.adapters.redis.store import RedisStore
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.domain.kernel.redis_address import redis_address
@@ -75,6 +76,31 @@ async def test_a_claim_waits_for_the_replica_and_fails_without_it(watched: Watch
         # The second time the claim is found as it is, and it is not confirmed either.
         with pytest.raises(StorageUnavailableError, match="fewer than 1 replicas confirmed"):
             await claims.claim("INC-1", "c1", workload_key="w", lease_keys=["l"], disruption="")
+    await connection.close()
+
+
+async def test_a_replica_that_persists_less_than_the_primary_is_reported(watched: Watched) -> None:
+    with watched.primary.client() as client:
+        client.config_set("appendonly", "yes")
+        client.config_set("appendfsync", "always")
+    connection = Connection.open(watched.url)
+    weaker = [each for each in await durability(connection, replicas_wanted=1) if each.grade != "fine"]
+    assert [each.what for each in weaker] == [
+        f"the replica 127.0.0.1:{watched.replica.port}, the primary after a failover: {what}"
+        for what in (
+            "appendonly is no: a restart loses what came after the last snapshot",
+            "appendfsync is everysec: a power cut may lose alerts that were answered with 200",
+        )
+    ]
+    await connection.close()
+
+
+async def test_the_replicas_of_a_cluster_are_asked_what_they_persist(cluster: RedisCluster) -> None:
+    connection = Connection.open(cluster.url, tag="east")
+    findings = await durability(connection, replicas_wanted=1)
+    ports = {str(each.port) for each in cluster.replicas}
+    named = [each.what for each in findings if any(f"the replica 127.0.0.1:{port}," in each.what for port in ports)]
+    assert len(named) == 2, findings
     await connection.close()
 
 
