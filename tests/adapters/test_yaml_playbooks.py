@@ -148,6 +148,17 @@ def test_all_mistakes_of_a_file_are_reported_at_once_in_the_order_of_the_file() 
     ]
 
 
+def test_a_missing_text_does_not_hide_the_other_mistakes_of_its_state() -> None:
+    text = SMALL.replace("change: set_flags", "change: set_flag").replace("    why: Fewer sequences fit.\n", "")
+    text = text.replace("    done: calm\n", "")
+    faults = [str(fault).partition(": ")[2] for fault in check_text(text, {}, file="p.yaml").faults]
+    assert faults == [
+        "'why' is missing. Write 'why': the reason, for people.",
+        "'done' is missing. Write 'done': the next state when the change is done.",
+        "unknown verb 'set_flag'. Did you mean 'set_flags'?",
+    ]
+
+
 EDITS = "edits: [{flag: --max-num-seqs, value: '${cap_from_pool(0.9, 4064, 608)}'}]"
 ASKS_AGAIN = "  again: {ask: Sure?, not_by: question, choices: {yes_: {label: Yes, to: cap}}}\n  cap:\n    change"
 NO_FLAG = "'7' is not true or false. Write true or false."

@@ -64,6 +64,7 @@ def check(source: Source, fragments: Fragments, probes: Probes) -> Checked:
     if not mistakes and not found and not earlier:
         found.extend(check_paths(playbook))
     unbuilt = _unbuilt(playbook, structured.broken, probes) | expanded.unbuilt
+    found = [mistake for mistake in found if mistake.path[:3] not in structured.filled]
     mistakes += [_hinted(mistake, playbook.define, probes) for mistake in found if not _follows(mistake, unbuilt)]
     if mistakes or earlier:
         return Checked(None, _sorted(source, [*earlier, *_faults(source, mistakes)]))

@@ -21,6 +21,7 @@ from bot.domain.signals.specs import COMPARABLE, SIGNAL_KINDS, comparable_kind, 
 
 TIMES = frozenset({"over", "past", "for", "within", "every", "expires"})
 """Keys that hold a duration."""
+FILLER = "?"
 _SECTIONS: tuple[str, ...] = ("settings", "signals", "states")
 _PARTS: dict[str, type[BaseModel]] = {"go": Go, "choices": Choice, "broke": Broke}
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
@@ -44,10 +45,12 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Structured:
-    """The valid part of a playbook; `broken` are the paths of what is left out of it."""
+    """The valid part of a playbook; `broken` are the paths of what is not, and is left out of it."""
 
     playbook: Playbook | None
     broken: frozenset[Path] = frozenset()
+    filled: frozenset[Path] = frozenset()
+    """Missing texts of broken states that are in the playbook all the same, with `FILLER` in place of each text."""
 
 
 def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path] = ()) -> Structured:
@@ -68,8 +71,36 @@ def structure(data: Mapping[str, Any], report: Report, *, broken: Iterable[Path]
     for mistake in found.values():
         if not _is_misspelt_elsewhere(mistake, found.values()):
             report(mistake)
+    filled = _fillable(found.values(), data)
     broken |= {path[:2] if path[0] in _SECTIONS else path[:1] for path, _ in found if path}
-    return Structured(_rest(data, broken), frozenset(broken))
+    return Structured(
+        _rest(_with_fillers(data, filled), broken - {path[:2] for path in filled}), frozenset(broken), filled
+    )
+
+
+def _fillable(mistakes: Iterable[Mistake], data: Mapping[str, Any]) -> frozenset[Path]:
+    """The missing texts of the states that have no other mistake."""
+    texts, others = set[Path](), set[Path]()
+    for mistake in mistakes:
+        state, key = mistake.path[:2], mistake.missing.name if mistake.missing is not None else ""
+        is_of_state = len(mistake.path) == 2 and state[0] == "states"
+        if is_of_state and _is_text(_model_at(state, data), key):
+            texts.add((*state, key))
+        else:
+            others.add(state)
+    return frozenset(path for path in texts if path[:2] not in others)
+
+
+def _is_text(model: type[BaseModel] | None, key: str) -> bool:
+    fields = model.model_fields.items() if model is not None else ()
+    return any(field.annotation is str for name, field in fields if key == (field.alias or name))
+
+
+def _with_fillers(data: Mapping[str, Any], filled: Iterable[Path]) -> Mapping[str, Any]:
+    for _, state, key in filled:
+        states = data["states"]
+        data = {**data, "states": {**states, state: {**states[state], key: FILLER}}}
+    return data
 
 
 def _is_misspelt_elsewhere(mistake: Mistake, others: Iterable[Mistake]) -> bool:
