@@ -302,13 +302,15 @@ Checked = tuple["CompiledPlaybook | None", "tuple[Fault, ...]", "tuple[Fault, ..
 
 
 def _no_playbook(path: Path) -> tuple[Fault, ...]:
-    """The faults of a test table, a fragment or a folder of fragments; empty for anything else."""
-    from bot.adapters.yaml_playbooks import FRAGMENTS, read_fragments
+    """The faults of a test table, a fragment, a folder of fragments, or a file that is never read; else empty."""
+    from bot.adapters.yaml_playbooks import FRAGMENTS, never_read, read_fragments
     from bot.domain.kernel.errors import Fault
 
     instead = "Check the folder of the playbooks: incident-bot playbook check"
     if is_table(path):
         return (Fault(str(path), "is a test table", f"Play it: incident-bot playbook test {path}"),)
+    if path.suffix == ".yml" and path.is_file():
+        return (never_read(path),)
     if path.name == FRAGMENTS and path.is_dir():
         what = "holds fragments: their states are checked where a playbook includes them"
         return (Fault(str(path), what, f"{instead} {path.parent}"),)

@@ -176,6 +176,18 @@ def test_an_empty_folder_and_a_missing_file_are_faults(tmp_path: Path) -> None:
     assert "cannot be read" in missing.stdout
 
 
+def test_a_playbook_whose_file_is_never_read_is_not_called_sound(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAYBOOK, "tiny.yml")
+    told = f"{path}: is not read: playbooks and fragments are *.yaml. Rename it to tiny.yaml."
+    alone = incident_bot("playbook", "check", path)
+    assert (alone.exit_code, alone.stdout) == (1, f"{told}\n0 sound playbooks, 1 fault, 0 warnings\n")
+    written(tmp_path, PLAYBOOK.replace("playbook: tiny", "playbook: other"), "other.yaml")
+    folder = incident_bot("playbook", "check", tmp_path)
+    assert (folder.exit_code, folder.stdout) == (
+        0, f"{told} (warning)\n1 sound playbook, 0 faults, 1 warning\n",
+    )  # fmt: skip
+
+
 def test_an_override_is_checked_with_the_playbook(tmp_path: Path) -> None:
     path = written(tmp_path, PLAYBOOK)
     assert incident_bot("playbook", "check", path, "--set", "window=15s").exit_code == 0

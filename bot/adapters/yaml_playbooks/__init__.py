@@ -6,7 +6,7 @@ the playbooks that a run keeps.
 
 from __future__ import annotations
 
-from bot.adapters.yaml_playbooks.files import FRAGMENTS, FileHashes
+from bot.adapters.yaml_playbooks.files import FRAGMENTS, FileHashes, never_read
 from bot.adapters.yaml_playbooks.folders import load_folder, load_folders, with_packaged
 from bot.adapters.yaml_playbooks.fragments import fragments_of, packaged_fragments, read_fragments
 from bot.adapters.yaml_playbooks.playbook import check_file, check_text, load_playbook, load_text, origins_in
@@ -25,6 +25,7 @@ __all__ = [
     "load_playbook",
     "load_table",
     "load_text",
+    "never_read",
     "origins_in",
     "packaged_fragments",
     "read_fragments",

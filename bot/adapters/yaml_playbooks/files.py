@@ -42,6 +42,11 @@ def texts_of_fragments(folder: Path) -> FragmentTexts:
     return {path.stem: (str(path), text_of(path)) for path in sorted(folder.glob("*.yaml"))}
 
 
+def never_read(path: Path) -> Fault:
+    """For a `*.yml`."""
+    return Fault(str(path), "is not read: playbooks and fragments are *.yaml", f"Rename it to {path.stem}.yaml.")
+
+
 class FileHashes:
     """A hash of each file of the folders that `load_folders` reads. A file is read only when it may have changed."""
 

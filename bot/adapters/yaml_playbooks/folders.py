@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from bot.adapters.yaml_playbooks.files import FRAGMENTS, FragmentTexts, text_of, texts_of_fragments
+from bot.adapters.yaml_playbooks.files import FRAGMENTS, FragmentTexts, never_read, text_of, texts_of_fragments
 from bot.adapters.yaml_playbooks.fragments import fragment_in
 from bot.adapters.yaml_playbooks.playbook import check_file
 from bot.domain.kernel.errors import Fault, PlaybookError
@@ -79,6 +79,9 @@ def _loaded(folders: Sequence[Path], overrides: Sequence[Override], before: Chec
             faults[str(path)] = checked.faults
         if checked.warnings:
             warnings[str(path)] = checked.warnings
+    for folder in folders:
+        others = (*folder.glob("[!.]*.yml"), *(folder / FRAGMENTS).glob("[!.]*.yml"))
+        warnings |= {str(path): (never_read(path),) for path in sorted(others)}
     included = {each.file for playbook in playbooks.values() for each in playbook.fragments}
     unread = {file: (name, text) for own in fragments.values() for name, (file, text) in own.items()}
     broken = {file: fragment_in(*each, file).faults for file, each in unread.items() if file not in included}
