@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.errors import BadWebhookError, SourceError
@@ -14,6 +15,25 @@ from bot.domain.kernel.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
 MAX_COMMENT_CHARACTERS = 1_000
+
+
+class _Status(BaseModel):
+    state: str
+
+
+class _Silence(BaseModel):
+    id: str
+    created_by: str = Field(alias="createdBy")
+    comment: str
+    status: _Status
+
+
+class _Made(BaseModel):
+    id: str = Field(alias="silenceID")
+
+
+_SILENCES, _MADE = TypeAdapter(list[_Silence]), TypeAdapter(_Made)
+_Form = TypeVar("_Form")
 
 
 class AlertmanagerApi:
@@ -31,9 +51,9 @@ class AlertmanagerApi:
             raise SourceError(f"Alertmanager: {error}") from error
 
     async def create(self, labels: Mapping[str, str], *, starts_at: float, ends_at: float, why: str, key: str) -> str:
-        for known in await self._ask("GET", "silences"):
-            if known["createdBy"] == AUTHOR and known["comment"].endswith(f"[{key}]"):
-                return str(known["id"])
+        for known in await self._silences():
+            if known.created_by == AUTHOR and known.comment.endswith(f"[{key}]"):
+                return known.id
         body = {
             "matchers": [
                 {"name": name, "value": value, "isRegex": False, "isEqual": True} for name, value in labels.items()
@@ -43,20 +63,16 @@ class AlertmanagerApi:
             "createdBy": AUTHOR,
             "comment": f"{why[:MAX_COMMENT_CHARACTERS]} [{key}]",
         }
-        return str((await self._ask("POST", "silences", body))["silenceID"])
+        return _read(_MADE, await self._answer("POST", "silences", body)).id
 
     async def expire(self, silence: str) -> None:
         """A silence that has ended or is unknown counts as expired."""
-        found = [each for each in await self._ask("GET", "silences") if each["id"] == silence]
-        if found and found[0]["status"]["state"] != "expired":
-            await self._ask("DELETE", f"silence/{silence}")
+        found = [each for each in await self._silences() if each.id == silence]
+        if found and found[0].status.state != "expired":
+            await self._answer("DELETE", f"silence/{silence}")
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        response = await self._answer(method, path, body)
-        try:
-            return response.json() if response.content else None
-        except ValueError as error:
-            raise SourceError(f"Alertmanager: {type(error).__name__}") from error
+    async def _silences(self) -> list[_Silence]:
+        return _read(_SILENCES, await self._answer("GET", "silences"))
 
     async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
         try:
@@ -66,6 +82,14 @@ class AlertmanagerApi:
         if response.is_success:
             return response
         raise SourceError(f"Alertmanager: HTTP {response.status_code}: {response.text[:200]}")
+
+
+def _read(form: TypeAdapter[_Form], response: httpx.Response) -> _Form:
+    try:
+        return form.validate_json(response.content)
+    except ValidationError as error:
+        # A proxy may answer in its place, also with 200.
+        raise SourceError("Alertmanager: its answer is not in the form that Alertmanager gives") from error
 
 
 async def reachable(http: httpx.AsyncClient, url: str) -> Finding:

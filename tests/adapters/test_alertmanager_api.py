@@ -286,6 +286,24 @@ async def test_an_alertmanager_that_refuses_or_is_away_is_a_reason_and_no_silenc
             await AlertmanagerApi(http, f"http://127.0.0.1:{valkey.free_port()}", read_listed).expire("x")
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"null", b"{}", b'[{"id": "x"}]', b"[null]", b'"x"', b'{"status": "success"}']
+)
+@pytest.mark.parametrize("strange", ["GET", "POST"])
+async def test_what_answers_in_alertmanagers_place_is_a_reason_and_no_silence(strange: str, body: bytes) -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=body if request.method == strange else b"[]")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
+        api = AlertmanagerApi(http, "http://proxy", read_listed)
+        with pytest.raises(SourceError, match="Alertmanager: its answer is not in the form"):
+            await silence(api, "llm")
+        if strange == "GET":
+            with pytest.raises(SourceError, match="Alertmanager: its answer is not in the form"):
+                await api.expire("x")
+
+
 async def silence(api: AlertmanagerApi, deployment: str) -> str:
     return await api.create(
         {"deployment": deployment}, starts_at=time.time(), ends_at=time.time() + 600, why="x", key=uuid.uuid4().hex
