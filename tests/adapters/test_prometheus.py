@@ -214,6 +214,21 @@ async def test_an_answer_that_is_none_is_an_error_with_its_reason(
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("result", [None, "x", ["x"], [{}], [{"metric": None}], {"metric": {}}])
+async def test_series_in_another_form_are_an_error_and_never_a_crash(server: Answer, result: object) -> None:
+    server.body = json.dumps({"status": "success", "data": {"result": result}}).encode()
+    async with httpx.AsyncClient() as client:
+        url = f"http://127.0.0.1:{server.port}/prom"
+        for read in (
+            between(server),
+            PrometheusMemory(client, url).least_free_mib("serving", ["llm-0"]),
+            PrometheusRegisters(client, url).xids(["GPU-1"], 0.0, 60.0),
+        ):
+            with pytest.raises(SourceError, match="not in the form that Prometheus gives"):
+                await read
+
+
+@pytest.mark.fast
 async def test_a_note_about_the_query_itself_does_not_make_the_answer_partial(server: Answer) -> None:
     server.body = found(
         series("vllm:num_requests_running", (95, 4)), warnings=["PromQL info: metric might not be a counter"]

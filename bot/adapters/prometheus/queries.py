@@ -79,10 +79,12 @@ class PrometheusQueries:
 
     def series_of(self, body: bytes) -> list[dict[str, Any]]:
         """The series of an answer; raises `SourceError` if it has none."""
-        try:
-            return list(self.data_of(body)["result"])
-        except (KeyError, TypeError) as error:
-            raise self.strange() from error
+        found = self.data_of(body).get("result")
+        if not isinstance(found, list):
+            raise self.strange()
+        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
+            raise self.strange()
+        return found
 
     def strange(self) -> SourceError:
         return SourceError(f"{self._about}its answer is not in the form that Prometheus gives")
