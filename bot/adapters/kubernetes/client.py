@@ -60,15 +60,16 @@ class Answer:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the API server wrote it, as JSON: a proxy before it answers with its own pages."""
-        return isinstance(self.body, dict)
+        """Whether the API server wrote it: a proxy before it answers with its own pages, or JSON of its own."""
+        return isinstance(self.body, dict) and "kind" in self.body
 
     @property
     def message(self) -> str:
         """The server's message, for people."""
         # A text is a proxy's, or a kubelet's: it may be a whole page.
         message = self.body.get("message") if isinstance(self.body, dict) else str(self.body or "").strip()[:200]
-        text = f"{self.status} {message or 'without a reason'}"
+        whose = "" if self.is_of_server or not self.is_ok else "not the API server's answer: "
+        text = f"{whose}{self.status} {message or 'without a reason'}"
         return f"{text}: {NOT_KNOWN}" if self.status == UNAUTHORIZED else text
 
     @property

@@ -342,9 +342,10 @@ def _items(answer: Answer) -> tuple[Obj, ...]:
 def _object(answer: Answer) -> Obj:
     if answer.status == FORBIDDEN:
         raise RefusedError(answer.message)
-    if not answer.is_ok or not isinstance(answer.body, dict):
+    if not answer.is_ok or not answer.is_of_server:
         raise ClusterError(answer.message)
-    return answer.body
+    found: Obj = answer.body
+    return found
 
 
 def _values_of_ours(workload: Obj | None, slug: str) -> dict[str, str]:

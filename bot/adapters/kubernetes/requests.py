@@ -140,12 +140,8 @@ def _shown(value: Any) -> str:
 def outcome(call: Call, answer: Answer) -> Sent:
     """What an answer to a mutating request means; `unclear` only if the server itself may not know."""
     if answer.is_ok:
-        warning = answer.headers.get("Warning", "")
-        return (
-            Sent("done", warning)
-            if answer.is_of_server
-            else Sent("unclear", f"not the API server's answer: {answer.message}")
-        )
+        is_done = answer.is_of_server
+        return Sent("done", answer.headers.get("Warning", "")) if is_done else Sent("unclear", answer.message)
     match answer.status:
         case 404 if call.method in ("delete", "evict") and answer.is_of_server:
             return Sent("done", f"{call.target} was gone already")

@@ -20,7 +20,7 @@ class Answers:
 
     async def request(self, method: str, path: str, **how: Any) -> Answer:
         self.asked.append(path)
-        return Answer(200, {"items": []})
+        return Answer(200, {"kind": "List", "items": []})
 
 
 async def test_a_list_is_read_once_for_all_and_forgotten_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ class Proxy:
             return web.Response(text="<h1>Log in</h1>", content_type="text/html")
         code, text = self.says
         headers = {"Location": f"{self.url}/login?session=s3cret"} if 300 <= code < 400 else {}
-        return web.Response(status=code, text=text, content_type="text/html", headers=headers)
+        kind = "application/json" if text.startswith(("{", "[", '"')) else "text/html"
+        return web.Response(status=code, text=text, content_type=kind, headers=headers)
 
 
 @pytest.fixture
@@ -68,6 +69,10 @@ PAGES = [
     pytest.param(404, "<h1>No such route</h1>", id="no-route"),
     pytest.param(404, "404 page not found\n", id="as-the-API-server-says-of-an-API-that-it-lacks"),
     pytest.param(200, "<h1>Log in</h1>", id="login"),
+    pytest.param(404, '{"message": "no Route matched"}', id="no-route-of-a-gateway"),
+    pytest.param(200, '{"status": "success"}', id="another-service"),
+    pytest.param(200, "[]", id="a-list"),
+    pytest.param(204, "", id="nothing"),
 ]
 
 
@@ -76,7 +81,7 @@ async def test_a_page_of_a_proxy_does_not_say_that_there_is_nothing(proxy: Proxy
     proxy.says = code, text
     async with KubernetesClient(Connection(url=proxy.url)) as client:
         reader = KubernetesReader(client)
-        with pytest.raises(ClusterError):
+        with pytest.raises(ClusterError, match=f"not the API server's answer: {code}" if code < 300 else str(code)):
             await reader.find("Deployment", "serving", "llm")
         with pytest.raises(ClusterError):
             await reader.listed_if_any("StatefulSet", "serving")

@@ -13,7 +13,7 @@ from bot.domain.kernel.errors import CutLogError
 
 pytestmark = pytest.mark.fast
 
-POD = {"metadata": {"name": "llm-0"}, "spec": {"containers": [{"name": "vllm"}]}}
+POD = {"kind": "Pod", "metadata": {"name": "llm-0"}, "spec": {"containers": [{"name": "vllm"}]}}
 LONG = "é" * 1000
 """A line of 2,000 bytes."""
 Serve = Callable[[str], Awaitable[tuple[KubernetesPodLogs, list[str | None]]]]

@@ -20,7 +20,7 @@ from tests import builders
 
 pytestmark = pytest.mark.fast
 CALL_ID = "INC-1/R1/0"
-OK, CONFLICT = Answer(200, {}), Answer(409, {"message": "conflict"})
+OK, CONFLICT = Answer(200, {"kind": "Deployment"}), Answer(409, {"kind": "Status", "message": "conflict"})
 LLM = builders.call().target
 
 
@@ -126,8 +126,8 @@ async def test_a_race_for_what_is_absent_may_be_won_the_second_time(lost: int) -
     ("answer", "present"),
     [
         pytest.param(CONFLICT, llm(note="there are others"), id="no-race-for-what-is-absent"),
-        pytest.param(Answer(403, {"message": "forbidden"}), llm(), id="no-conflict"),
-        pytest.param(Answer(503, {"message": "busy"}), llm(), id="nobody-knows"),
+        pytest.param(Answer(403, {"kind": "Status", "message": "forbidden"}), llm(), id="no-conflict"),
+        pytest.param(Answer(503, {"kind": "Status", "message": "busy"}), llm(), id="nobody-knows"),
     ],
 )
 async def test_anything_else_is_sent_once(answer: Answer, present: Obj) -> None:
@@ -192,7 +192,7 @@ async def test_what_is_there_already_is_ours_only_with_our_stamp(present: Any, e
 
 
 async def test_what_is_new_is_created_without_a_look() -> None:
-    server = Server(answers=[Answer(201, {})], present=ClusterError("must not be read"))
+    server = Server(answers=[Answer(201, {"kind": "Deployment"})], present=ClusterError("must not be read"))
     assert await sent(server, NEW) == Sent("done")
 
 
@@ -203,7 +203,9 @@ async def test_a_conflict_of_anything_but_a_creation_is_a_failure() -> None:
 
 
 async def test_a_creation_that_is_refused_is_not_looked_for() -> None:
-    server = Server(answers=[Answer(403, {"message": "forbidden"})], present=stamped({CALL_ANNOTATION: CALL_ID}))
+    server = Server(
+        answers=[Answer(403, {"kind": "Status", "message": "forbidden"})], present=stamped({CALL_ANNOTATION: CALL_ID})
+    )
     assert await sent(server, NEW) == Sent("failed", "403 forbidden")
 
 
