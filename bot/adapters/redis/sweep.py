@@ -1,4 +1,4 @@
-"""Removes what closed incidents leave behind when they expire: index entries, playbook bundles, buckets of the pace.
+"""Removes what closed incidents leave behind when they expire: index entries, halts, bundles, buckets of the pace.
 
 The lists of incidents by subject are indexes too: one whose last incident is gone is deleted with its last entry.
 """
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.adapters.redis.connection import Connection
+from bot.flow.ports.storage import EVERYTHING
 
 AT_ONCE = 100
 SCANNED_AT_ONCE = 1000
@@ -20,6 +21,7 @@ IDLE_BUCKETS_KEPT_SECONDS = 24 * 3600.0
 @dataclass(frozen=True)
 class Swept:
     index_entries: int
+    halts: int
     unused_bundles: int
     idle_buckets: int
 
@@ -38,7 +40,7 @@ class RedisSweep:
         for subject in await self._names("about"):
             about = await self._redis.ask(self._redis.client.zrange(subject, 0, -1))
             removed += await self._index(subject, [(str(name), "") for name in about])
-        return Swept(removed, await self._bundles(), await self._buckets())
+        return Swept(removed, await self._halts(), await self._bundles(), await self._buckets())
 
     async def _index(self, incidents: str, listed: Sequence[tuple[str, str]]) -> int:
         key = self._redis.key
@@ -48,6 +50,16 @@ class RedisSweep:
             keys = [incidents, key("last"), *(key("run", name) for name, _ in part)]
             arguments = [text for pair in part for text in pair]
             removed += int(await self._redis.script("sweep_indexes", keys, arguments))
+        return removed
+
+    async def _halts(self) -> int:
+        """Closing keeps the halt of an incident, because it may be opened again."""
+        key, removed = self._redis.key("halt"), 0
+        for name in await self._redis.ask(self._redis.client.hkeys(key)):
+            is_stored = name == EVERYTHING or await self._redis.ask(
+                self._redis.client.exists(self._redis.key("run", name))
+            )
+            removed += 0 if is_stored else int(await self._redis.ask(self._redis.client.hdel(key, name)))
         return removed
 
     async def _bundles(self) -> int:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from bot.adapters.redis.claims import RedisClaims
 from bot.adapters.redis.connection import Connection
 from bot.adapters.redis.pace import RedisPace
 from bot.adapters.redis.store import RedisStore
 from bot.adapters.redis.sweep import UNUSED_BUNDLES_KEPT_SECONDS, RedisSweep, Swept
 from bot.domain.incidents.stored_form import StoredForm
 from bot.domain.kernel.errors import StorageUnavailableError
+from bot.flow.ports.storage import EVERYTHING
 from bot.flow.sweep_storage import SweepStorage
 from tests import builders
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast
 DAY = 24 * 3600.0
-NOTHING = Swept(0, 0, 0)
+NOTHING = Swept(0, 0, 0, 0)
 
 
 async def stored(redis: Connection, name: str, target: str, *, digest: str = "abc", expired: bool = False) -> None:
@@ -35,6 +37,17 @@ async def test_index_entries_of_expired_incidents_are_removed(redis: Connection)
     assert (await RedisSweep(redis)()).index_entries == 2
     assert await redis.client.zrange(redis.key("incidents"), 0, -1) == ["INC-2"]
     assert await redis.client.hgetall(redis.key("last")) == {"t2": "INC-2"}
+    assert await RedisSweep(redis)() == NOTHING
+
+
+async def test_the_halt_of_an_incident_goes_with_it_and_the_halt_of_everything_stays(redis: Connection) -> None:
+    await stored(redis, "INC-1", "t1", expired=True)
+    await stored(redis, "INC-2", "t2")
+    claims = RedisClaims(redis)
+    for name in ("INC-1", "INC-2", EVERYTHING):
+        await claims.set_halt(name, by="U0ANA")
+    assert (await RedisSweep(redis)()).halts == 1
+    assert await claims.halts() == {"INC-2": "U0ANA", EVERYTHING: "U0ANA"}
     assert await RedisSweep(redis)() == NOTHING
 
 
