@@ -9,12 +9,14 @@ import pytest
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.changes.plan import Call, Plan, PlanResult
+from bot.domain.cluster.objects import INCIDENT_ANNOTATION
 from bot.domain.cluster.snapshot import ClusterSnapshot
 from bot.domain.incidents.effect import PlanChange
 from bot.domain.incidents.event import Planned
 from bot.domain.incidents.run import Run
 from bot.domain.incidents.subjects import subjects
 from bot.domain.kernel.errors import ClusterError
+from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
@@ -123,6 +125,7 @@ def planner(
     *,
     playbook: CompiledPlaybook = PLAYBOOK,
     breaker_until: float = 0.0,
+    windows: Sequence[PlannedWindow] = (),
 ) -> PlanHandler:
     async def playbook_of(run: Run) -> CompiledPlaybook:
         del run
@@ -131,7 +134,7 @@ def planner(
     read = ReadHandler(ScriptedSignals(script, lambda: AT), playbook_of)
     return PlanHandler(
         read, SnapshotReader(cluster, NoHistory()), cluster, playbook_of, PastRun(earlier),
-        restrictions=restrictions(), claims=OpenUntil(breaker_until),
+        restrictions=restrictions(*windows), claims=OpenUntil(breaker_until),
     )  # fmt: skip
 
 
@@ -388,3 +391,29 @@ async def test_what_cannot_be_read_is_tried_again_before_people_are_asked(cluste
     (event,) = outcomes[-1].events
     assert isinstance(event, Planned)
     assert event.result.plan is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_advised"),
+    [
+        pytest.param({INCIDENT_ANNOTATION: "INC-7"}, False, id="what-the-bot-cordoned"),
+        pytest.param({}, True, id="what-somebody-else-cordoned"),
+    ],
+)
+async def test_a_freeze_stops_an_uncordon_unless_the_bot_cordoned_the_node(
+    annotations: dict[str, str], *, is_advised: bool
+) -> None:
+    cordoned = node(1, unschedulable=True)
+    cordoned["metadata"]["annotations"] = annotations
+    cluster = Asked()
+    cluster.objects["Node", "gpu-node-1"] = cordoned
+    text = TEXT.replace("change: scale", "change: uncordon_node").replace("{by: 1}", "{node: gpu-node-1}")
+    playbook = load_text(text)
+    run = Story(Bundle.of(playbook)).opened().reads(0.95).chooses("grow").run
+    freeze = PlannedWindow(kind="freeze", targets=("*",), starts_at=AT - 1, ends_at=AT + 1, why="release", by="ana")
+    plans = planner(cluster, lambda: {"usage": 0.95}, playbook=playbook, windows=[freeze])
+    effect = PlanChange(effect_id="v3/plan/0", visit=3, state="grow")
+    (event,) = (await plans(EffectContext(run, Owed("INC-1", effect, 0, ""), AT), effect)).events
+    assert isinstance(event, Planned)
+    assert event.result.plan is not None, event.result
+    assert (event.only_advice is not None) == is_advised

@@ -312,7 +312,7 @@ class ApplyCall:
         if (lapsed := self._lapsed(context, effect, request)) is not None:
             return lapsed
         change = context.run.change
-        back = change is not None and takes_back(change)
+        back = change is not None and takes_back(change, request.plan)
         if (advice := await self._restrictions.advice(context.run, at=context.now, takes_back=back)) is not None:
             return self._settled(effect, "lapsed", f"it is only advised now: {advice.text}")
         against = await self._against(context, effect, request, at=context.now)

@@ -51,11 +51,11 @@ class PlanHandler:
     async def __call__(self, context: EffectContext, effect: PlanChange) -> Done | Later:
         """A plan that nothing could be read for is tried again before people are notified."""
         run, change = context.run, context.run.change
-        back = change is not None and takes_back(change)
-        advice = await self._restrictions.advice(run, at=context.now, takes_back=back)
         result, readings = await self.plan(run, at=context.now)
         if result.outcome in ("failed", "unknown") and context.owed.attempts + 1 < ATTEMPTS:
             return Later(AGAIN_SECONDS, failed=True)
+        back = change is not None and takes_back(change, result.plan)
+        advice = await self._restrictions.advice(run, at=context.now, takes_back=back)
         if not advice:
             result = await self._with_breaker(run, result, at=context.now)
         event = Planned(

@@ -40,7 +40,8 @@ class WatchAdviceHandler:
         run, change = context.run, context.run.change
         if change is None or run.watch is None or run.advised is None or run.advised.request_id != effect.request_id:
             return Done()
-        if await self._restrictions.advice(run, takes_back=takes_back(change), at=context.now) is None:
+        back = takes_back(change, run.advised.plan)
+        if await self._restrictions.advice(run, takes_back=back, at=context.now) is None:
             return self._ended(effect, "lifted", "the bot may propose changes here again")
         playbook = await self._playbook_of(run)
         readings = {} if change.undo_of else dict(await self._read.readings(run, change.state))

@@ -10,6 +10,8 @@ import pytest
 from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.incidents.machine.changing import takes_back
+from bot.domain.incidents.run import ActiveChange
 from tests import builders
 from tests.domain.changes.snapshots import (
     CONTEXT,
@@ -78,6 +80,21 @@ def test_a_cordoned_node_needs_no_cordon() -> None:
 )
 def test_uncordoning_what_somebody_else_cordoned_is_a_warning(annotations: dict[str, str], expected: str) -> None:
     assert grade(planned("uncordon_node", NODE, cordoned(**annotations)), "cordon") == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_back"),
+    [
+        pytest.param({"incident-bot/incident": "INC-42"}, True, id="ours"),
+        pytest.param({"incident-bot/incident": "INC-7"}, True, id="of-another-incident"),
+        pytest.param({}, False, id="of-somebody-else"),
+    ],
+)
+def test_an_uncordon_takes_back_only_what_the_bot_cordoned(annotations: dict[str, str], *, is_back: bool) -> None:
+    plan = planned("uncordon_node", NODE, cordoned(**annotations))
+    change = ActiveChange(state="uncordon", verb="uncordon_node")
+    assert takes_back(change, plan) == is_back
+    assert takes_back(change, None)
 
 
 @pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])

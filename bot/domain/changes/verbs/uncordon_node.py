@@ -49,7 +49,9 @@ def _uncordon_call(node: Obj) -> Call:
         undo_title=f"Cordon node {name_of(node)} again",
         differences=(changed(f"{name_of(node)}: schedulable", UNSCHEDULABLE, False, True),),
     )
-    return patch_call(node, "Node", edits, wording).model_copy(update={"restores": True})
+    call = patch_call(node, "Node", edits, wording)
+    # What somebody else cordoned is not the bot's to give back: a freeze holds for it.
+    return call.model_copy(update={"restores": INCIDENT_ANNOTATION in annotations_of(node)})
 
 
 VERB = Verb(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.catalogue import RESULTS, VERBS
-from bot.domain.changes.plan import Circumstance, PlanResult, Wait
+from bot.domain.changes.plan import Circumstance, Plan, PlanResult, Wait
 from bot.domain.changes.verbs.undo import OF_AUTOSCALER
 from bot.domain.flags.flag_table import text_of
 from bot.domain.incidents.effect import ApplyStep, PlanChange, ReleaseLeases, WatchAdvice
@@ -377,15 +377,16 @@ def plan_again(draft: Draft, change: ActiveChange, why: str) -> None:
     draft.want(PlanChange(effect_id=effect_id, visit=draft.run.visit.number, state=draft.run.visit.state))
 
 
-def takes_back(change: ActiveChange) -> bool:
-    """Whether the change undoes or removes what the bot itself did."""
-    return bool(change.undo_of) or VERBS[change.verb].restores
+def takes_back(change: ActiveChange, plan: Plan | None) -> bool:
+    """Whether the change undoes or removes what the bot itself did. `plan`: None if nothing could be planned."""
+    is_back = plan is None or any(call.restores for call in plan.calls)
+    return bool(change.undo_of) or (VERBS[change.verb].restores and is_back)
 
 
 def frozen(draft: Draft, why: str) -> None:
     """Plan the change of an open request again: while a freeze lasts, it is only advised."""
     change, request = draft.run.change, draft.run.open_request
-    if change is None or request is None or takes_back(change):
+    if change is None or request is None or takes_back(change, request.plan):
         return
     draft.end_request(request, "superseded", why)
     data = {"request": request.request_id, "superseded": why}
