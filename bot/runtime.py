@@ -141,7 +141,7 @@ class Runtime:
         self._ports, self._changed, self._rules = ports, changed, rules
         store, claims = ports.store, ports.claims
         self.advance = AdvanceRun(store, ports.from_bundle, rules)
-        self._of_clusters = {name: self._handlers_on(own) for name, own in ports.clusters.items()}
+        self._of_clusters = {name: self._handlers_on(name, own) for name, own in ports.clusters.items()}
         self.handlers = self._handlers()
         self.perform = PerformEffect(store, store, self.handlers)
         self.wake = Wake(self.advance, self.perform, later=ports.time.later, elapsed=ports.time.elapsed)
@@ -234,7 +234,7 @@ class Runtime:
         try:
             return self._of_clusters[cluster_named(target.cluster, self._of_clusters)]
         except UnknownClusterError as error:
-            return self._handlers_on(absent(error, self._ports.store.now))
+            return self._handlers_on(target.cluster, absent(error, self._ports.store.now))
 
     async def page(self, run: Run) -> str:
         """The incident's page, with the lines of its own cluster."""
@@ -242,7 +242,7 @@ class Runtime:
         assert isinstance(export, ExportHandler)
         return await export.page(run, await self._ports.store.now())
 
-    def _handlers_on(self, own: ClusterPorts) -> Mapping[type, Handler]:
+    def _handlers_on(self, cluster: str, own: ClusterPorts) -> Mapping[type, Handler]:
         ports, playbook_of = self._ports, self.advance.playbook_of
         time, store = ports.time, ports.store
         read = ReadHandler(own.signals, playbook_of)
@@ -260,7 +260,8 @@ class Runtime:
             PlanChange: plan,
             ApplyStep: ApplyCall(
                 own.writer, ports.claims, store, plan, see, playbook_of,
-                restrictions=ports.restrictions, job_result=JobResult(own.cluster, own.job_logs), generate=generate,
+                cluster=cluster, restrictions=ports.restrictions,
+                job_result=JobResult(own.cluster, own.job_logs), generate=generate,
                 grant_valid_seconds=self._rules.approvals.grant_valid_seconds, pause=time.pause,
             ),
             WatchSignals: WatchHandler(read, ports.watch_log, playbook_of),

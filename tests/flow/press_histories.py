@@ -264,7 +264,7 @@ class History:
         return ApplyCall(
             self.writer, self.claims, cast(RunStore, self), Planner(self.world), cast(SnapshotReader, None),
             playbook_of,
-            restrictions=restrictions(),
+            cluster="test", restrictions=restrictions(),
             job_result=cast(JobResult, None), generate=cast(GenerateOnReplica, None), grant_valid_seconds=600.0,
             pause=self.pause,
         )  # fmt: skip

@@ -71,7 +71,7 @@ def applier(writer: Writer, claims: Claims, workload: Obj) -> ApplyCall:
     claimed: Any = claims
     return ApplyCall(
         writer, claimed, nothing, nothing, seen, playbook_of,
-        restrictions=restrictions(), job_result=nothing, generate=nothing, grant_valid_seconds=600,
+        cluster="test", restrictions=restrictions(), job_result=nothing, generate=nothing, grant_valid_seconds=600,
     )  # fmt: skip
 
 

@@ -55,6 +55,7 @@ SCALED = Wait(
 class Outside:
     """Every port of a step, and what was asked of each."""
 
+    cluster: str = "test"
     verdict: str = "claimed"
     claimed_before: bool = False
     sent: Sent = field(default_factory=lambda: Sent("done", "200 OK"))
@@ -129,7 +130,7 @@ class Outside:
         everything = cast(Any, self)
         return ApplyCall(
             everything, everything, everything, everything, cast(Any, See(self)), self.playbook_of,
-            restrictions=restrictions(),
+            cluster=self.cluster, restrictions=restrictions(),
             job_result=cast(Any, self.job_result), generate=everything, grant_valid_seconds=VALID, pause=self.pause,
         )  # fmt: skip
 
@@ -244,8 +245,17 @@ ROOM = Circumstance(name="room", grade="fine", text="room for 1 more")
     ],
 )
 def test_a_plan_leases_all_that_it_touches(plan: Plan, is_first: bool, more: list[str]) -> None:
-    run = builders.run()
-    assert lease_keys(run, plan, is_first=is_first) == [f"workload/{run.target.key}", *more]
+    assert lease_keys(builders.TARGET, plan, is_first=is_first) == [f"workload/{builders.TARGET.key}", *more]
+
+
+async def test_in_a_cluster_without_a_name_incidents_of_any_cluster_label_take_the_same_leases() -> None:
+    taken = []
+    for label in ("", "east"):
+        outside = Outside(cluster="")
+        run = granted(builders.plan(choices={"node": "n2"}, circumstances=(ROOM,)))
+        await settled(outside, run.with_(target=run.target.model_copy(update={"cluster": label})))
+        taken.append(outside.claims[0][2]["lease_keys"])
+    assert taken[0] == taken[1]
 
 
 async def test_only_the_first_call_leases_the_room_that_the_plan_takes() -> None:

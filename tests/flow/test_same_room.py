@@ -92,7 +92,8 @@ def applier(cluster: OneFree, store: RedisStore, claims: RedisClaims, planner: A
     seen: Any = see
     return ApplyCall(
         writer, claims, store, planner, seen, playbook_of,
-        restrictions=restrictions(), job_result=nothing, generate=nothing, grant_valid_seconds=1e9, pause=time.advance,
+        cluster="test", restrictions=restrictions(), job_result=nothing,
+        generate=nothing, grant_valid_seconds=1e9, pause=time.advance,
     )  # fmt: skip
 
 

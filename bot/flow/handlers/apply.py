@@ -27,6 +27,7 @@ from bot.domain.incidents.run import Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.errors import ApprovalError, ClusterError
 from bot.domain.kernel.redaction import redacted
+from bot.domain.kernel.target import Target
 from bot.domain.signals.signal import Reading
 from bot.flow.handlers.generate import GenerateOnReplica
 from bot.flow.handlers.job_result import JobResult
@@ -75,12 +76,15 @@ class ApplyCall:
         see: SnapshotReader,
         playbook_of: PlaybookOf,
         *,
+        cluster: str,
         restrictions: Restrictions,
         job_result: JobResult,
         generate: GenerateOnReplica,
         grant_valid_seconds: float,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`cluster`: its name, which may be empty. A target may be stored with another: a label, or none."""
+        self._cluster = cluster
         self._job_result, self._generate, self._restrictions = job_result, generate, restrictions
         self._writer, self._claims, self._runs = writer, claims, runs
         self._planner, self._see, self._playbook_of = planner, see, playbook_of
@@ -98,7 +102,7 @@ class ApplyCall:
             return stopped
         if isinstance(step, Wait):
             # A rollout may outlast a lease, and it changes the workload as much as its calls do.
-            await self._claims.hold(context.incident_id, lease_keys(context.run, request.plan, is_first=False))
+            await self._claims.hold(context.incident_id, self._lease_keys(context.run, request.plan, is_first=False))
             return await self._wait(context, effect, step, request.plan.calls)
         try:
             approved = grant(request, request.presses)
@@ -108,6 +112,10 @@ class ApplyCall:
         if isinstance(outcome, Done):
             self._put_off_since.pop(effect.call_id(context.incident_id), None)
         return await self._with_impact(context, effect, request, outcome)
+
+    def _lease_keys(self, run: Run, plan: Plan, *, is_first: bool) -> list[str]:
+        # Incidents with different names of this cluster are about the same workloads.
+        return lease_keys(run.target.model_copy(update={"cluster": self._cluster}), plan, is_first=is_first)
 
     # --- remaining replicas -----------------------------------------------------------------------------------------
 
@@ -171,7 +179,7 @@ class ApplyCall:
             call_id,
             workload_key=context.run.target.key,
             playbook=context.run.playbook,
-            lease_keys=lease_keys(context.run, request.plan, is_first=effect.step == 0),
+            lease_keys=self._lease_keys(context.run, request.plan, is_first=effect.step == 0),
             disruption="" if call.restores else request.plan.disruption(f"{context.incident_id}/{request.request_id}"),
             node=node,
             effect_id=effect.effect_id,
@@ -454,13 +462,13 @@ def what_changed(approved: Plan, now: Plan) -> str:
     return f"circumstances got worse: {'; '.join(worse)}" if worse else ""
 
 
-def lease_keys(run: Run, plan: Plan, *, is_first: bool) -> list[str]:
+def lease_keys(target: Target, plan: Plan, *, is_first: bool) -> list[str]:
     """The exclusive leases: the workload, every node that the plan touches, and at first the room that it takes."""
     nodes = {step.target.name for step in _calls(plan.steps) if step.target.kind == "Node"}
     nodes |= {str(plan.choices["node"])} if "node" in plan.choices else set()
     takes_room = is_first and any(each.name == "room" for each in plan.circumstances)
-    room = [f"room/{run.target.cluster}"] if takes_room else []
-    return [f"workload/{run.target.key}", *(f"node/{run.target.cluster}/{name}" for name in sorted(nodes)), *room]
+    room = [f"room/{target.cluster}"] if takes_room else []
+    return [f"workload/{target.key}", *(f"node/{target.cluster}/{name}" for name in sorted(nodes)), *room]
 
 
 def _calls(steps: tuple[Step, ...]) -> tuple[Call, ...]:
