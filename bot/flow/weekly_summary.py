@@ -10,13 +10,15 @@ import structlog
 
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
-from bot.domain.reports.observed import observed, summary
+from bot.domain.reports.observed import Observed, observed, summary
 from bot.flow.notify_once import AnnounceTo
 
 log = structlog.get_logger()
 AT = timedelta(hours=8)
 """On Monday morning, in UTC."""
 READ = 500
+"""Incidents at a time."""
+MAX_INCIDENTS = 100_000
 
 
 class PastRuns(Protocol):
@@ -42,7 +44,7 @@ class WeeklySummary:
         if about == self._done or now < monday + AT:
             return
         start, end = (monday - timedelta(days=7)).timestamp(), monday.timestamp()
-        if found := observed(await recent_runs(self._runs), start, end):
+        if found := await observed_between(self._runs, start, end):
             people = {done.user for each in found for done in each.request.carried_out}
             try:
                 await self._notify_once(about, summary(found, start, end, name=_mentioned), people)
@@ -50,6 +52,18 @@ class WeeklySummary:
                 log.warning("observed.not_posted", reason=str(error))
                 return
         self._done = about
+
+
+async def observed_between(runs: PastRuns, start: float, end: float) -> list[Observed]:
+    """What was only advised in this time, however many incidents there were."""
+    found = list[Observed]()
+    names = await runs.recent_incidents(MAX_INCIDENTS)
+    for first in range(0, len(names), READ):
+        part = await runs.load_all(names[first : first + READ])
+        found += observed(part, start, end)
+        if part and all(run.opened_at < start for run in part):
+            break
+    return found
 
 
 async def recent_runs(runs: PastRuns) -> Sequence[Run]:

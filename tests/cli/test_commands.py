@@ -336,3 +336,9 @@ def test_what_cannot_be_written_or_is_not_there_is_reported_in_one_line(tmp_path
     assert (absent.exit_code, absent.stderr) == (1, f"{tmp_path}/absent.yaml: there is no such folder or playbook\n")
     elsewhere = incident_bot("playbook", "graph", "mine")
     assert "for your own, give its file, mine.yaml" in elsewhere.stderr
+
+
+def test_the_days_of_what_was_observed_are_named_once(redis_server: valkey.Embedded, tag: str) -> None:
+    result = incident_bot("observed", "--days", "3", REDIS_URL=redis_server.url, REDIS_TAG=tag)
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(r"Observe-only, .* to .*: the bot would have proposed 0 changes.*\n", result.stdout)

@@ -11,7 +11,7 @@ from bot.domain.approvals.advice import OBSERVE_ONLY
 from bot.domain.approvals.grant import CarriedOut
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import MessengerError
-from bot.flow.weekly_summary import WeeklySummary
+from bot.flow.weekly_summary import READ, WeeklySummary
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -28,6 +28,7 @@ class Past:
     def __init__(self, asked_at: float) -> None:
         request = builders.request(status="advised", advice=OBSERVE_ONLY, asked_at=asked_at)
         self.run, self.time, self.refuses, self.loads = builders.run(requests={"R1": request}), 0.0, False, 0
+        self.names = ["INC-1"]
         self.posted: dict[str, str] = {}
         self.mentioned: set[str] = set()
         self.weekly = WeeklySummary(self, self.announce)
@@ -37,10 +38,10 @@ class Past:
 
     async def recent_incidents(self, limit: int) -> Sequence[str]:
         self.loads += 1
-        return ["INC-1"]
+        return self.names[:limit]
 
     async def load_all(self, incident_ids: Sequence[str]) -> Sequence[Run]:
-        return [self.run]
+        return [self.run.with_(incident_id=name) for name in incident_ids]
 
     async def announce(self, about: str, text: str, mentions: Collection[str]) -> None:
         if self.refuses:
@@ -71,6 +72,12 @@ async def test_the_summary_mentions_those_who_carried_something_out_and_nobody_w
     past.run = past.run.with_(requests={"R1": request})
     assert "<@U0ANA> did something else" in str(await past.posted_by(23, 8))
     assert past.mentioned == {"U0ANA"}
+
+
+async def test_a_week_with_more_incidents_than_are_read_at_a_time_is_counted_whole() -> None:
+    past = Past(at(17, 12))
+    past.names = [f"INC-{number}" for number in range(READ + 1, 0, -1)]
+    assert f"the bot would have proposed {READ + 1} changes" in str(await past.posted_by(23, 8))
 
 
 async def test_nothing_is_announced_about_a_week_without_advice() -> None:

@@ -27,18 +27,18 @@ class Observed:
 
 
 def observed(runs: Iterable[Run], start: float, end: float) -> list[Observed]:
-    """Returns what was only advised in this time because of observe-only, oldest first. Freezes are not counted."""
-    found = [
+    """Returns what was only advised in this time because of observe-only. Freezes are not counted."""
+    return [
         Observed(run.incident_id, str(run.target), request)
         for run in runs
         for request in run.requests.values()
         if request.advice is not None and request.advice.reason == "observe_only" and start <= request.asked_at < end
     ]
-    return sorted(found, key=lambda each: (each.at, each.incident_id))
 
 
 def summary(found: Sequence[Observed], start: float, end: float, *, name: Callable[[str], str] = str) -> str:
-    """Returns the summary as plain lines. `name`: how a person is shown."""
+    """Returns the summary as plain lines, oldest first. `name`: how a person is shown."""
+    found = sorted(found, key=lambda each: (each.at, each.incident_id))
     recovered = sum(1 for each in found if each.request.outcome == "recovered")
     helped = sum(1 for each in found if each.request.carried_out)
     many = f"{len(found)} change{'s' if len(found) != 1 else ''}"
