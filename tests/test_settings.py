@@ -17,18 +17,9 @@ from bot.domain.kernel.target import Target
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.settings import Override
 from bot.settings import LEAVES, PLAIN_NAMES, VARIABLES, Settings, load_settings, load_storage_settings
+from tests.kit.settings import ENOUGH
 
 pytestmark = pytest.mark.fast
-
-ENOUGH = {
-    "REDIS_URL": "redis://:s3cret-redis@localhost:6379/0",
-    "SLACK_BOT_TOKEN": "s3cret-xoxb",
-    "SLACK_SIGNING_SECRET": "s3cret-signing",
-    "INCIDENT_BOT_SLACK_CHANNEL": "C0INC",
-    "INCIDENT_BOT_ALERTMANAGER_BEARER_TOKEN": "s3cret-bearer",
-    "INCIDENT_BOT_KUBERNETES_IN_CLUSTER": "true",
-    "INCIDENT_BOT_APPROVALS_USER_GROUP": "S0SERVING",
-}
 
 
 def settings(**changes: str) -> Settings:

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.kernel.errors import SettingsError
 from bot.settings import Settings, load_settings
-from tests.test_settings import ENOUGH
+from tests.kit.settings import ENOUGH
 
 pytestmark = pytest.mark.fast
 

@@ -23,7 +23,7 @@ from bot.domain.playbooks.picture.overview import overview
 from bot.domain.signals.signal import Value
 from bot.probes import catalogue
 from bot.probes.catalogue import PROBES
-from tests.domain.playbooks.test_include import HOST, VERIFY
+from tests.domain.playbooks.including import HOST, VERIFY
 from tests.domain.playbooks.test_otherwise import SHORT
 
 pytestmark = pytest.mark.fast

@@ -21,7 +21,7 @@ from bot.adapters.web import Endpoints, create_app
 from bot.domain.kernel.alert import Alert
 from bot.settings import load_settings
 from tests.adapters.test_web import BODY
-from tests.test_settings import ENOUGH
+from tests.kit.settings import ENOUGH
 from tests.waiting import until_awaited
 
 UNFINISHED = b"POST /alertmanager HTTP/1.1\r\nHost: bot\r\nX-Padding: "

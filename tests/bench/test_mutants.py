@@ -10,9 +10,9 @@ from bot.adapters.yaml_playbooks import load_text
 from bot.domain.playbooks.language import RecommendState
 from tests.bench.mutants import CHECK, Report, main, report, without_killed_elsewhere
 from tests.bench.mutations import mutated, mutations_of
-from tests.cli.test_commands import written
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
 from tests.domain.incidents.machine.test_recommending import TEXT as RECOMMENDING
+from tests.kit.commands import written
 
 pytestmark = pytest.mark.fast
 

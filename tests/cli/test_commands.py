@@ -12,49 +12,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from bot.adapters.redis.connection import Connection
 from bot.cli.app import app
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
-from tests.test_settings import ENOUGH
+from tests.kit.commands import PLAYBOOK, incident_bot, written
+from tests.kit.settings import ENOUGH
 
 README = Path(__file__).parents[2] / "README.md"
-PLAYBOOK = """\
-language: 1
-playbook: tiny
-title: A tiny playbook
-opens_on: ['alertname="A"']
-settings:
-  window: {default: 5m}
-signals:
-  waiting: {metric: num_requests_waiting, over: settings.window}
-start: look
-states:
-  look:
-    read: [waiting]
-    go:
-      - {when: waiting > 1, to: ask}
-      - {otherwise: over}
-    unknown: ask
-  ask:
-    ask: What now?
-    choices: {leave: {label: Leave it, to: over}}
-    expired: over
-  over: {end: fixed}
-"""
-
-
-def incident_bot(*args: str | Path, **environ: str) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args], env={**dict.fromkeys(ENOUGH, ""), **environ})
-
-
-def written(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_a_command_that_does_not_reach_redis_says_what_to_do() -> None:

@@ -37,8 +37,8 @@ from bot.domain.kernel.finding import Finding, broken, fine, weak
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
 from bot.settings import Settings, load_settings
+from tests.kit.settings import ENOUGH
 from tests.processes import running
-from tests.test_settings import ENOUGH
 
 CLOSED_PORT = "http://127.0.0.1:1"
 NOWHERE = {

@@ -8,7 +8,7 @@ import pytest
 
 from bot.cli.engines import Engines, find_vllm, vllm_for, what_differs
 from bot.sandbox.scenarios import SCENARIOS, THRASH
-from tests.cli.test_commands import incident_bot
+from tests.kit.commands import incident_bot
 
 pytestmark = pytest.mark.fast
 

@@ -22,9 +22,9 @@ from bot.domain.reports import html
 from bot.domain.signals.scrape import Scrape
 from bot.sandbox import valkey
 from tests import builders
-from tests.cli.test_commands import incident_bot
 from tests.domain.reports.charted import WATCHED, fixed, thrash_line, usage_line
-from tests.test_settings import ENOUGH
+from tests.kit.commands import incident_bot
+from tests.kit.settings import ENOUGH
 
 BUNDLE = Bundle.of(WATCHED)
 

@@ -19,7 +19,7 @@ from bot.domain.incidents.event import Commanded
 from bot.flow.keep_halts import KeepHalts
 from bot.sandbox import valkey
 from tests import builders
-from tests.cli.test_commands import incident_bot
+from tests.kit.commands import incident_bot
 
 T = TypeVar("T")
 

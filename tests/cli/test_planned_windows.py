@@ -6,7 +6,7 @@ import pytest
 from typer.testing import Result
 
 from bot.sandbox import valkey
-from tests.cli.test_commands import incident_bot
+from tests.kit.commands import incident_bot
 
 
 class Deployment:

@@ -12,8 +12,8 @@ from bot.cli.app import app
 from bot.cli.playbook_coverage import Covered, coverage_lines
 from bot.domain.playbooks.testing.cases import Table, table_of
 from bot.domain.playbooks.testing.rows import Played, coverage
-from tests.cli.test_commands import written
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
+from tests.kit.commands import written
 
 
 def lines(folder: Path, playbook: str, table: str) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from bot.cli.playbook_explain import ASKED, PARKED
 from bot.domain.playbooks.edges import edges_of
 from tests.cli import test_playbook_test
-from tests.cli.test_commands import incident_bot, written
 from tests.domain.incidents.machine import test_recommending
+from tests.kit.commands import incident_bot, written
 
 pytestmark = pytest.mark.fast
 

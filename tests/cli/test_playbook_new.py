@@ -9,7 +9,7 @@ import pytest
 
 from bot.cli.playbook_test import play_file
 from bot.domain.incidents.rehearsed import missing_edges
-from tests.cli.test_commands import incident_bot
+from tests.kit.commands import incident_bot
 
 pytestmark = pytest.mark.fast
 

@@ -23,9 +23,9 @@ from bot.cli.rehearse_in_sandbox import (
     window_lines,
 )
 from bot.sandbox.scenarios import THRASH, Scenario
-from tests.cli.test_commands import written
 from tests.kit.archives import unpack
 from tests.kit.captures import ARCHIVE
+from tests.kit.commands import written
 
 CAPTURE = "A_thrash_then_lower_max_num_seqs"
 PLAYBOOK = """\

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bot.cli.app import app
-from tests.cli.test_commands import written
+from tests.kit.commands import written
 
 pytestmark = pytest.mark.fast
 

@@ -14,7 +14,7 @@ from bot.domain.changes.catalogue import VERBS
 from bot.domain.playbooks.expressions.functions import FUNCTION_NAMES
 from bot.domain.signals.metric import METRICS
 from bot.probes.catalogue import PROBES
-from tests.cli.test_commands import PLAYBOOK, incident_bot, written
+from tests.kit.commands import PLAYBOOK, incident_bot, written
 
 pytestmark = pytest.mark.fast
 

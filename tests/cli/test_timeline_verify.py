@@ -22,10 +22,10 @@ from bot.sandbox import valkey
 from tests import builders
 from tests.adapters.slack.conftest import CHANNEL, TOKEN
 from tests.adapters.slack.runs import post, waiting
-from tests.cli.test_commands import incident_bot
 from tests.fakes.shown import MemoryPace, MemoryShownStore, MovableClock
+from tests.kit.commands import incident_bot
+from tests.kit.settings import ENOUGH
 from tests.processes import Running, start
-from tests.test_settings import ENOUGH
 
 INCIDENT = "INC-7"
 

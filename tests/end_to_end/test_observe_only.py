@@ -9,8 +9,8 @@ import pytest
 from bot.domain.approvals.grant import Request
 from bot.sandbox import demo
 from bot.sandbox.scenarios import THRASH
-from tests.cli.test_commands import incident_bot
 from tests.end_to_end.stage import Stage
+from tests.kit.commands import incident_bot
 from tests.waiting import until
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(420)]

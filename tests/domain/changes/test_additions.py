@@ -15,8 +15,8 @@ from bot.domain.changes.progress import progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.rollout import revisions_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.ledgers import entry, with_ledger
 from tests.domain.changes.snapshots import deployment, planned, replica_set, snapshot, template
-from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
 
 pytestmark = pytest.mark.fast
 ENV = [{"name": "HF_HOME", "value": "/models"}, {"name": "STAKATER_FLAGS_CONFIGMAP", "value": "1"}]

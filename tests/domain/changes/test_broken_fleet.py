@@ -11,6 +11,7 @@ from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.ledgers import after, entry, with_ledger
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
@@ -27,7 +28,6 @@ from tests.domain.changes.snapshots import (
 from tests.domain.changes.test_in_place import BUSY, EDIT, FULL, strategies
 from tests.domain.changes.test_kinds import numbered_world, stateful_set
 from tests.domain.changes.test_progress import ending, unscheduled
-from tests.domain.changes.test_rollback_and_undo import after, entry, with_ledger
 
 pytestmark = pytest.mark.fast
 ROLLED = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}

@@ -13,6 +13,7 @@ from bot.domain.changes.plan import Call, Plan
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests import builders
+from tests.domain.changes.ledgers import after, entry, with_ledger
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
@@ -27,7 +28,7 @@ from tests.domain.changes.snapshots import (
     weighed,
 )
 from tests.domain.changes.test_canary import with_canary
-from tests.domain.changes.test_rollback_and_undo import after, entry, stuck, with_ledger
+from tests.domain.changes.test_rollback_and_undo import stuck
 
 pytestmark = pytest.mark.fast
 EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}

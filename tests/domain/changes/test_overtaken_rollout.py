@@ -13,6 +13,7 @@ from bot.domain.changes.interference import interference
 from bot.domain.changes.plan import Wait
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.ledgers import entry
 from tests.domain.changes.snapshots import (
     ARGS,
     CONTEXT,
@@ -25,7 +26,6 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
-from tests.domain.changes.test_rollback_and_undo import entry
 
 pytestmark = pytest.mark.fast
 EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.changes.context import PlanContext
-from bot.domain.changes.plan import Call, LedgerEntry, Plan, Wait
+from bot.domain.changes.plan import LedgerEntry, Wait
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.ledgers import after, entry, with_ledger
 from tests.domain.changes.snapshots import (
-    CONTEXT,
     declined,
     deployment,
     grade,
@@ -33,34 +33,7 @@ pytestmark = pytest.mark.fast
 EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}
 
 
-def entry(call: Call, number: int = 0, **fields: Any) -> LedgerEntry:
-    made = LedgerEntry(
-        call_id=f"INC-42/R1/{number}",
-        state="cap",
-        verb="set_flags",
-        title=call.title,
-        target=call.target,
-        differences=call.differences,
-        undo=call.undo,
-        no_undo=call.no_undo,
-        applied_at=0.0,
-    )
-    return made.model_copy(update=fields)
-
-
 CAP_EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6.0}]}
-
-
-def after(seen: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
-    """The snapshot once every call of the plan on the workload has been carried out and rolled out."""
-    workload = copy.deepcopy(seen.workload or {})
-    for call in plan.calls:
-        workload = applied(call.body, workload)
-    return replace(seen, workload=workload)
-
-
-def with_ledger(*entries: LedgerEntry) -> PlanContext:
-    return replace(CONTEXT, ledger=entries)
 
 
 def test_a_rollback_writes_the_newest_different_template_back_without_its_hash() -> None:

@@ -12,6 +12,7 @@ from bot.domain.changes.plan import Call, Wait
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.ledgers import entry, with_ledger
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
@@ -25,7 +26,6 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
-from tests.domain.changes.test_rollback_and_undo import entry, with_ledger
 
 pytestmark = pytest.mark.fast
 NO_DRAIN = template(lifecycle={})

@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import check_text
 from bot.domain.playbooks.text_sizes import CHOICES, LABEL, NOTE, TEXT
-from tests.domain.playbooks.test_include import marked
+from tests.domain.playbooks.including import marked
 
 pytestmark = pytest.mark.fast
 

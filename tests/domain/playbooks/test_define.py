@@ -8,7 +8,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import check_text, fragments_of, load_text
 from bot.domain.playbooks.language import ChangeState, WatchState
-from tests.domain.playbooks.test_include import HOST, VERIFY, marked
+from tests.domain.playbooks.including import HOST, VERIFY, marked
 
 pytestmark = pytest.mark.fast
 

@@ -6,7 +6,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import StoredPlaybooks, check_text, fragments_of, load_text
 from bot.domain.playbooks.bundle import Bundle
-from tests.domain.playbooks.test_include import HOST, VERIFY, marked
+from tests.domain.playbooks.including import HOST, VERIFY, marked
 from tests.domain.playbooks.test_otherwise import SHORT
 
 pytestmark = pytest.mark.fast

@@ -11,7 +11,7 @@ from bot.domain.playbooks.language import ChangeState, RecommendState
 from bot.domain.playbooks.picture.folding import rows_of_fragments
 from bot.domain.playbooks.text_sizes import EFFECT, LABEL, WHY_NOT
 from tests.domain.incidents.machine.test_recommending import EDIT, STAGED, TEXT
-from tests.domain.playbooks.test_include import HOST, marked
+from tests.domain.playbooks.including import HOST, marked
 
 pytestmark = pytest.mark.fast
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.approvals.grant import APPROVERS, Authority, Press
-from bot.domain.changes.plan import PlanResult
+from bot.domain.changes.plan import PlanResult, Wait
 from bot.domain.incidents.effect import Effect
 from bot.domain.incidents.event import (
     AlertChanged,
@@ -240,3 +240,12 @@ class Story:
 
     def applied(self) -> Story:
         return self.granted().settles()
+
+
+TWO_STEPS = builders.plan(
+    steps=(
+        builders.call(),
+        Wait(condition="scaled", about=builders.call().target, within_seconds=60, title="5 replicas are Ready"),
+        builders.call(title="second call"),
+    )
+)

@@ -9,7 +9,7 @@ import pytest
 
 from bot.adapters.slack.outbound.messages import thread
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.changes.plan import PlanResult, Wait
+from bot.domain.changes.plan import PlanResult
 from bot.domain.incidents.effect import (
     ApplyStep,
     ExportTimeline,
@@ -26,17 +26,9 @@ from bot.domain.incidents.run import Halt
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
-from tests.domain.incidents.machine.steps import BUNDLE, TEXT, Story
+from tests.domain.incidents.machine.steps import BUNDLE, TEXT, TWO_STEPS, Story
 
 pytestmark = pytest.mark.fast
-
-TWO_STEPS = builders.plan(
-    steps=(
-        builders.call(),
-        Wait(condition="scaled", about=builders.call().target, within_seconds=60, title="5 replicas are Ready"),
-        builders.call(title="second call"),
-    )
-)
 
 
 # --- opening, reading, asking ---------------------------------------------------------------------------------------

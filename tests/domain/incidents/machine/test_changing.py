@@ -16,8 +16,7 @@ from bot.domain.incidents.run import Question
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
-from tests.domain.incidents.machine.steps import BUNDLE, TEXT, Story
-from tests.domain.incidents.machine.test_advance import TWO_STEPS
+from tests.domain.incidents.machine.steps import BUNDLE, TEXT, TWO_STEPS, Story
 from tests.domain.incidents.machine.test_interfered import halfway
 from tests.domain.incidents.machine.test_residual import stopped_after
 from tests.domain.incidents.machine.test_stopped import ROLLOUT, stopped

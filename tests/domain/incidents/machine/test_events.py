@@ -26,8 +26,7 @@ from bot.domain.incidents.machine.operator_actions import exits_to_skip
 from bot.domain.incidents.run import SILENCE_ENDS, Halt, Offer, Run
 from bot.domain.playbooks.bundle import Bundle
 from tests import builders
-from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT, Story
-from tests.domain.incidents.machine.test_advance import TWO_STEPS
+from tests.domain.incidents.machine.steps import PLAYBOOK, TEXT, TWO_STEPS, Story
 from tests.domain.incidents.machine.test_deciding import asked
 from tests.domain.incidents.machine.test_diverts import BUNDLE, INNER, OUTER
 from tests.domain.incidents.machine.test_operator_actions import silenced

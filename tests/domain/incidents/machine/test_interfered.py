@@ -7,8 +7,7 @@ import pytest
 from bot.domain.changes.plan import PlanResult, Wait
 from bot.domain.incidents.effect import ReleaseLeases
 from tests import builders
-from tests.domain.incidents.machine.steps import Story
-from tests.domain.incidents.machine.test_advance import TWO_STEPS
+from tests.domain.incidents.machine.steps import TWO_STEPS, Story
 
 pytestmark = pytest.mark.fast
 DETAIL = "Deployment serving/llm: /spec/replicas is 7, the bot left 5"

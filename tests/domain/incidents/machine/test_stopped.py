@@ -10,8 +10,7 @@ from bot.domain.changes.plan import PlanResult, Wait
 from bot.domain.incidents.effect import ApplyStep, ReleaseLeases
 from bot.domain.incidents.impact import Impact
 from tests import builders
-from tests.domain.incidents.machine.steps import Story
-from tests.domain.incidents.machine.test_advance import TWO_STEPS
+from tests.domain.incidents.machine.steps import TWO_STEPS, Story
 
 pytestmark = pytest.mark.fast
 AT_THE_GRANT, NOW = Impact(ttft_p99_seconds=1.0, waiting=1.0), Impact(waiting=4.0)

@@ -41,8 +41,7 @@ from bot.domain.incidents.series import Series
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
-from tests.domain.incidents.machine.steps import TEXT, Story
-from tests.domain.incidents.machine.test_advance import TWO_STEPS
+from tests.domain.incidents.machine.steps import TEXT, TWO_STEPS, Story
 from tests.domain.incidents.machine.test_deciding import asked as asked_for
 from tests.domain.incidents.machine.test_deciding import breaks_glass, edits, half_time, planned_anew
 from tests.domain.incidents.machine.test_diverts import after_a_more_urgent_alert, after_many_diverts
