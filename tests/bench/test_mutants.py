@@ -11,7 +11,7 @@ from bot.domain.playbooks.language import RecommendState
 from tests.bench.mutants import CHECK, Report, main, report, without_killed_elsewhere
 from tests.bench.mutations import mutated, mutations_of
 from tests.cli.test_playbook_test import PLAYBOOK, TABLE
-from tests.domain.incidents.machine.test_recommending import TEXT as RECOMMENDING
+from tests.domain.incidents.machine.recommendations import TEXT as RECOMMENDING
 from tests.kit.commands import written
 
 pytestmark = pytest.mark.fast

@@ -9,7 +9,7 @@ import pytest
 from bot.cli.playbook_explain import ASKED, PARKED
 from bot.domain.playbooks.edges import edges_of
 from tests.cli import test_playbook_test
-from tests.domain.incidents.machine import test_recommending
+from tests.domain.incidents.machine.recommendations import STAGED
 from tests.kit.commands import incident_bot, written
 
 pytestmark = pytest.mark.fast
@@ -125,7 +125,7 @@ def test_each_exit_is_a_line(tmp_path: Path, state: str, line: str) -> None:
     ],
 )
 def test_a_recommendation_shows_its_buttons_and_what_an_approval_covers(tmp_path: Path, state: str, line: str) -> None:
-    assert line in explained(tmp_path, test_recommending.STAGED)[state]
+    assert line in explained(tmp_path, STAGED)[state]
 
 
 def test_every_written_exit_is_shown(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bot.flow.ports.storage import EVERYTHING
 from bot.flow.receive_input import ReceiveInput
 from tests import builders
 from tests.domain.incidents.machine.steps import Story
-from tests.flow.test_receive_input import command, opened
+from tests.kit.opened import command, opened
 
 pytestmark = pytest.mark.fast
 

@@ -23,7 +23,7 @@ from tests import builders
 from tests.fakes.cluster import MemoryCluster
 from tests.flow.harness import Bot, Scene, timeline_text, until
 from tests.flow.scenes import drill_playbook
-from tests.flow.test_receive_input import opened
+from tests.kit.opened import opened
 from tests.redis_server import VirtualTime
 
 pytestmark = pytest.mark.fast

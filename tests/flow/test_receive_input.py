@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from bot.adapters.redis.claims import RedisClaims
@@ -14,6 +12,7 @@ from bot.domain.incidents.run import InSlack
 from bot.flow.keep_halts import KeepHalts
 from bot.flow.receive_input import OPEN_READ, ReceiveInput
 from tests import builders
+from tests.kit.opened import command, opened
 
 pytestmark = pytest.mark.fast
 
@@ -38,23 +37,8 @@ def halts(store: RedisStore, claims: RedisClaims, woken: list[str]) -> KeepHalts
     return KeepHalts(store, claims, woken.append, lambda: None)
 
 
-async def opened(store: RedisStore, *incidents: str, **fields: Any) -> None:
-    """Open incidents, each on a target of its own, that have received nothing but their alert."""
-    for incident in incidents:
-        await store.accept([builders.alert(fingerprint=incident)], truncated=0)
-        (entry,) = await store.intake(10)
-        target = builders.TARGET.model_copy(update={"name": incident.lower()})
-        assert await store.route(
-            entry, builders.run(incident_id=incident, target=target, **fields), "opens", bundle=builders.bundle()
-        )
-
-
 async def commands(store: RedisStore, incident: str) -> list[str]:
     return [event.command for event in await store.inbox(incident) if isinstance(event, Commanded)]
-
-
-def command(word: str) -> Commanded:
-    return Commanded.model_validate({"event_id": word, "command": word, "user": "ana"})
 
 
 async def call_is(claims: RedisClaims, incident: str) -> str:

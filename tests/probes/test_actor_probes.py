@@ -10,7 +10,7 @@ from bot.domain.signals.signal import Reading
 from tests.domain.changes.test_broken_fleet import refused, with_crashes, with_two_pending
 from tests.kit import probes
 from tests.kit.probes import request
-from tests.probes.test_cluster_probes import OLD, OPENED, at, endpoints, revision, snapshot, template
+from tests.probes.clusters import OLD, OPENED, at, endpoints, revision, snapshot, template
 
 pytestmark = pytest.mark.fast
 

@@ -12,7 +12,7 @@ from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.signal import Reading
 from tests.kit import probes
 from tests.kit.probes import Samples, request
-from tests.probes.test_cluster_probes import OPENED, revision, snapshot, template
+from tests.probes.clusters import OPENED, revision, snapshot, template
 
 pytestmark = pytest.mark.fast
 

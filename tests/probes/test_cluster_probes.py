@@ -1,6 +1,5 @@
 """Probes over the cluster's objects, as tables of small snapshots."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ from bot.domain.signals.signal import Reading
 from bot.domain.signals.specs import STARTS_AT
 from tests.kit import probes
 from tests.kit.probes import Samples, request
+from tests.probes.clusters import MINUTES, OLD, OPENED, at, endpoints, revision, snapshot, template
 
 pytestmark = pytest.mark.fast
-
-OPENED = 1_790_000_000.0
-MINUTES = 60.0
 
 
 async def ask(
@@ -33,46 +30,6 @@ async def ask(
     moments = {STARTS_AT: began}
     asked = request(probe, snapshot, at=OPENED, incident_id="INC-7", target=target, moments=moments, **more)
     return await probes.ask(asked, **({"history": history} if history else {}))
-
-
-def at(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-
-
-def template(*args: str, image: str = "vllm/vllm-openai:v0.32.0", **spec: Any) -> Obj:
-    container = {"name": "vllm", "image": image, "command": ["vllm", "serve", "m"], "args": list(args)}
-    return {"metadata": {"labels": {"app": "llm"}}, "spec": {"containers": [container], **spec}}
-
-
-def revision(number: int, pods: Obj, *, minutes_before: float, stamp: str = "", reused: bool = False) -> Obj:
-    annotations = {"deployment.kubernetes.io/revision": str(number)}
-    if stamp:
-        annotations["incident-bot/call"] = stamp
-    if reused:
-        annotations["deployment.kubernetes.io/revision-history"] = "1"
-    return {
-        "metadata": {
-            "name": f"llm-{number}",
-            "uid": f"rs-{number}",
-            "creationTimestamp": at(OPENED - minutes_before * MINUTES),
-            "annotations": annotations,
-            "ownerReferences": [{"kind": "Deployment", "uid": "d", "controller": True}],
-        },
-        "spec": {"template": pods, "selector": {"matchLabels": {"app": "llm"}}},
-    }
-
-
-def snapshot(*replica_sets: Obj, **parts: Any) -> ClusterSnapshot:
-    newest = replica_sets[0]["spec"]["template"] if replica_sets else template()
-    workload = {
-        "metadata": {"name": "llm", "namespace": "serving", "uid": "d"},
-        "spec": {"replicas": 4, "template": newest, "selector": {"matchLabels": {"app": "llm"}}},
-        "status": parts.pop("status", {}),
-    }
-    return ClusterSnapshot(at=OPENED, workload=workload, replica_sets=replica_sets, **parts)
-
-
-OLD = revision(1, template("--max-num-seqs=64"), minutes_before=60 * 24 * 9)
 
 
 # --- recent rollout ---------------------------------------------------------------------------------------------------
@@ -581,10 +538,6 @@ def pod(name: str, *, ready: bool = True, node: str = "n1") -> Obj:
         "spec": {"nodeName": node, "containers": [{"name": "vllm"}]},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
     }
-
-
-def endpoints(*names: str) -> Obj:
-    return {"endpoints": [{"targetRef": {"uid": f"uid-{name}"}, "conditions": {"ready": True}} for name in names]}
 
 
 async def test_rotation_counts_who_is_ready_and_who_gets_requests() -> None:

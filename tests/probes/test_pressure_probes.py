@@ -10,7 +10,7 @@ from bot.domain.signals.scrape import Histogram, Scrape
 from bot.domain.signals.signal import Reading
 from tests.kit import probes
 from tests.kit.probes import Samples, request
-from tests.probes.test_cluster_probes import OLD, OPENED, at, snapshot
+from tests.probes.clusters import OLD, OPENED, at, snapshot
 
 pytestmark = pytest.mark.fast
 

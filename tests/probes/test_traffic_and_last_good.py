@@ -15,7 +15,7 @@ from tests.builders import run
 from tests.fakes.samples import FakeLoadLog
 from tests.kit import probes
 from tests.kit.probes import TARGET, Samples, request
-from tests.probes.test_cluster_probes import OPENED, revision, snapshot, template
+from tests.probes.clusters import OPENED, revision, snapshot, template
 from tests.probes.test_incident_history import Kept
 
 pytestmark = pytest.mark.fast

@@ -19,6 +19,7 @@ from bot.domain.cluster.workload import KINDS
 from bot.domain.kernel.errors import ClusterError
 from tests.adapters.kubernetes.lab import TARGET
 from tests.domain.changes import snapshots, test_canary, test_kinds
+from tests.domain.changes.numbered import numbered_world
 from tests.domain.changes.test_held_rollout import canary
 from tests.domain.changes.test_probe_request import ASK
 from tests.domain.changes.test_replicas import isolated_world
@@ -32,7 +33,7 @@ def plans(kind: str) -> list[Plan]:
     """One plan of each verb that this kind of workload has, and some for the ways that a verb has."""
     seen: ClusterSnapshot = {
         "Deployment": snapshots.snapshot,
-        "StatefulSet": test_kinds.numbered_world,
+        "StatefulSet": numbered_world,
         "LeaderWorkerSet": test_kinds.group_world,
     }[kind]()
     replica = next(iter(seen.pods))["metadata"]["name"]

@@ -11,7 +11,7 @@ from bot.adapters.redis.store import RedisStore
 from bot.domain.incidents.effect import ShowInSlack
 from bot.flow.ports.storage import EVERYTHING, HaltWord
 from tests import builders
-from tests.flow.test_receive_input import opened
+from tests.kit.opened import opened
 
 pytestmark = pytest.mark.fast
 SHOW = ShowInSlack(effect_id="show")

@@ -12,6 +12,7 @@ from bot.domain.changes.progress import progress
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.ledgers import after, entry, with_ledger
+from tests.domain.changes.numbered import numbered_world, stateful_set
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
@@ -26,7 +27,6 @@ from tests.domain.changes.snapshots import (
     weighed,
 )
 from tests.domain.changes.test_in_place import BUSY, EDIT, FULL, strategies
-from tests.domain.changes.test_kinds import numbered_world, stateful_set
 from tests.domain.changes.test_progress import ending, unscheduled
 
 pytestmark = pytest.mark.fast

@@ -15,6 +15,7 @@ from bot.domain.changes.plan import LedgerEntry, Wait
 from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.ledgers import after, entry, with_ledger
+from tests.domain.changes.numbered import numbered_world, stateful_set
 from tests.domain.changes.snapshots import (
     declined,
     deployment,
@@ -27,7 +28,6 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
-from tests.domain.changes.test_kinds import numbered_world, stateful_set
 
 pytestmark = pytest.mark.fast
 EDIT = {"edits": [{"flag": "--max-num-seqs", "value": 6}]}

@@ -10,8 +10,8 @@ from bot.domain.changes.plan import Plan, Wait
 from bot.domain.changes.startup import recorded_start_seconds
 from bot.domain.changes.steps.rollout_steps import HELD_SECONDS
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.changes.numbered import numbered_world, stateful_set
 from tests.domain.changes.snapshots import deployment, grade, planned, pod, snapshot, template, weighed
-from tests.domain.changes.test_kinds import numbered_world, stateful_set
 from tests.domain.changes.test_scale import scaler
 
 pytestmark = pytest.mark.fast

@@ -6,10 +6,9 @@ import pytest
 
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from tests.domain.cluster.placing import HOST, ZONE, fits, node
 
 pytestmark = pytest.mark.fast
-
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 def term(app: str = "llm", key: str = HOST, **more: Any) -> Obj:
@@ -33,20 +32,10 @@ def template(gpus: int = 1, **spec: Any) -> Obj:
     return {"metadata": {"labels": {"app": "llm"}}, "spec": {"containers": [container], **spec}}
 
 
-def node(name: str, zone: str) -> Obj:
-    status = {"allocatable": {"nvidia.com/gpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": {HOST: name, ZONE: zone}}, "status": status}
-
-
 def room(*pods: Obj, **spec: Any) -> Capacity | str:
     workload = {"metadata": {"name": "llm", "namespace": "serving"}, "spec": {"template": template(**spec)}}
     nodes = (node("n1", "a"), node("n2", "a"), node("n3", "b"))
     return capacity_of(ClusterSnapshot(at=0.0, workload=workload, nodes=nodes, all_pods=pods))
-
-
-def fits(found: Capacity | str) -> int:
-    assert isinstance(found, Capacity), found
-    return found.replicas_that_fit
 
 
 def test_replicas_that_shun_each_other_get_one_node_each() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bot.domain.cluster.capacity import Capacity, capacity_for, capacity_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from tests.domain.cluster.test_anti_affinity import fits, node
+from tests.domain.cluster.placing import fits, node
 
 pytestmark = pytest.mark.fast
 SHARE = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "20k"}

@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from tests.domain.cluster.test_anti_affinity import fits, node
+from tests.domain.cluster.placing import fits, node
 
 pytestmark = pytest.mark.fast
 SPREAD = {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}

@@ -17,6 +17,7 @@ from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.refused_pods import not_created
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.ledgers import entry, with_ledger
+from tests.domain.changes.numbered import member, numbered_world, stateful_set
 from tests.domain.changes.snapshots import (
     NOW,
     STAMP,
@@ -30,7 +31,6 @@ from tests.domain.changes.snapshots import (
     template,
     weighed,
 )
-from tests.domain.changes.test_kinds import member, numbered_world, stateful_set
 
 pytestmark = pytest.mark.fast
 REFUSAL = 'pods "llm-h2-x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4'

@@ -7,7 +7,7 @@ import pytest
 from bot.domain.cluster.capacity import Capacity, capacity_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.snapshots import declined, deployment, node, planned, pod, snapshot, template, weighed
-from tests.domain.cluster.test_anti_affinity import fits
+from tests.domain.cluster.placing import fits
 from tests.domain.cluster.test_node_autoscaler import status
 
 pytestmark = pytest.mark.fast

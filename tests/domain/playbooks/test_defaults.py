@@ -6,7 +6,7 @@ import pytest
 
 from bot.adapters.yaml_playbooks import check_text, load_text
 from bot.domain.playbooks.language import AskState, ChangeState
-from tests.domain.incidents.machine.test_recommending import STAGED, TEXT
+from tests.domain.incidents.machine.recommendations import STAGED, TEXT
 from tests.domain.playbooks.including import marked
 
 pytestmark = pytest.mark.fast

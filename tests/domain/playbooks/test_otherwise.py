@@ -7,7 +7,7 @@ import pytest
 from bot.adapters.yaml_playbooks import StoredPlaybooks, check_text, load_text
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.edges import edges_of
-from tests.domain.incidents.machine.test_recommending import TEXT
+from tests.domain.incidents.machine.recommendations import TEXT
 from tests.domain.playbooks.including import marked
 
 pytestmark = pytest.mark.fast

@@ -10,7 +10,7 @@ from bot.adapters.yaml_playbooks import check_text, fragments_of, load_text
 from bot.domain.playbooks.language import ChangeState, RecommendState
 from bot.domain.playbooks.picture.folding import rows_of_fragments
 from bot.domain.playbooks.text_sizes import EFFECT, LABEL, WHY_NOT
-from tests.domain.incidents.machine.test_recommending import EDIT, STAGED, TEXT
+from tests.domain.incidents.machine.recommendations import EDIT, STAGED, TEXT
 from tests.domain.playbooks.including import HOST, marked
 
 pytestmark = pytest.mark.fast

@@ -17,43 +17,11 @@ from bot.domain.incidents.run import Looked, News
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.signals.signal import Reading
 from tests import builders
+from tests.domain.incidents.machine.recommendations import STAGED, TEXT
 from tests.domain.incidents.machine.steps import Story
 
 pytestmark = pytest.mark.fast
 
-TEXT = """\
-language: 1
-playbook: small
-title: Small
-opens_on: ['alertname="X"']
-settings: {ceiling: {default: 0.9, why: full}}
-define: {full: 'usage > settings.ceiling', twice: '2 * room'}
-signals:
-  usage: {metric: kv_cache_usage_perc, over: 5m}
-  room: {metric: num_requests_waiting, over: 5m}
-start: relieve
-states:
-  relieve:
-    recommend: Which mitigation?
-    read: [usage]
-    still: full
-    done: calm
-    refused: relieve
-    expired: gone
-    none_possible: gone
-    options:
-      grow:
-        label: Add ${twice} replicas
-        possible: room > 0
-        why_not: no GPU is free
-        effect: Restarts nothing.
-        change: scale
-        with: {by: '${twice}'}
-      restart: {label: Restart it, possible: full, effect: Cuts streams., change: restart, risk: high}
-      people: {label: Hand over, to: gone}
-  calm: {end: fixed}
-  gone: {end: handed_over}
-"""
 PLANNED = PlanResult(outcome="planned", plan=builders.plan())
 RESTART = PlanResult(outcome="planned", plan=builders.plan(verb="restart", title="Restart llm", risk="high"))
 
@@ -248,12 +216,6 @@ def test_the_edits_that_were_handed_out_are_kept_until_the_next_change_that_is_n
 
 # --- one approval for several changes ---------------------------------------------------------------------------------
 
-STAGED = TEXT.replace("    done: calm\n", "    done: calm\n    try: rolled\n").replace(
-    "  calm: {end",
-    "  rolled: {change: promote, approved_with: [relieve], still: full, why: It helped., done: calm}\n  calm: {end",
-)
-EDIT = "{label: Cap it, possible: full, effect: Queues., change: set_flags, with: {edits: [{flag: --seed, value: 6}]}}"
-STAGED = STAGED.replace("      restart: {label", f"      cap: {EDIT}\n      restart: {{label")
 CANARY = builders.plan(verb="canary", choices={"edits": {"--seed": 6}}, risk="medium")
 CANARY_PLANNED = PlanResult(outcome="planned", plan=CANARY)
 ROLLOUT = builders.plan(verb="promote", choices={"edits": {"--seed": 6}}, risk="high")
