@@ -25,7 +25,7 @@ from bot.probes.gpu.xids import xid_of
 from tests.fakes.samples import FakeSampleStore
 from tests.kit import probes
 from tests.kit.probes import request
-from tests.probes.gpu_nodes import Recorded
+from tests.probes.gpu_nodes import Recorded, counted, gpu
 
 pytestmark = pytest.mark.fast
 
@@ -98,6 +98,41 @@ def test_only_the_gpus_that_our_replicas_hold_are_looked_at() -> None:
     )
     assert registers(page) == {"0": {"xid": 0.0, "temperature": 60.0}}
     assert set(registers(page.replace(ours, "").replace(other, ""))) == {"0", "1"}
+
+
+def test_only_gpus_count_as_gpus() -> None:
+    """The exporter describes switches, links and the CPUs of Grace on the same page, by other labels."""
+    page = gpu(0) + "\n".join(
+        [
+            'DCGM_FI_DEV_NVSWITCH_TEMP_CELSIUS{nvswitch="nvswitch0",Hostname="n1"} 40',
+            'DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX{nvlink="0",nvswitch="nvswitch0",hostname="n1"} 7',
+            'DCGM_FI_DEV_CPU_UTIL_TOTAL{cpu="0",Hostname="n1"} 0.75',
+            'DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpucore="3",cpu="0",Hostname="n1"} 3200000',
+        ]
+    )
+    assert set(registers(page)) == {"0"}
+
+
+@pytest.mark.parametrize("xids", [(0, 94), (94, 0)])
+def test_an_xid_of_one_slice_is_not_hidden_by_another_slice(xids: tuple[int, int]) -> None:
+    page = "\n".join(
+        f'DCGM_FI_DEV_XID_ERRORS{{gpu="0",UUID="a",GPU_I_PROFILE="1g.10gb",GPU_I_ID="{number}"}} {xid}'
+        for number, xid in enumerate(xids)
+    )
+    assert registers(page) == {"0": {"xid": 94.0}}
+
+
+@pytest.mark.parametrize("healths", [(0, 1), (1, 0)])
+def test_a_healthy_partition_does_not_hide_one_that_is_not(healths: tuple[int, int]) -> None:
+    held = 'namespace="serving",pod="llm-0"'
+    page = "\n".join(
+        f'gpu_health{{gpu_id="0",gpu_partition_id="{number}",{held}}} {health}' for number, health in enumerate(healths)
+    )
+    assert registers(page, is_amd=True) == {"0": {"gpu_health": 0.0}}
+
+
+def test_the_exporters_count_of_readings_without_an_xid_counts_nothing() -> None:
+    assert registers(gpu(0) + counted(0)) == registers(gpu(0))
 
 
 def test_a_page_that_is_no_metrics_page_has_no_gpus() -> None:

@@ -76,6 +76,8 @@ _NAMES = {
 }
 """Our names. AMD's other values keep theirs. Memory is in MiB, and AMD's exporter gives no free memory. GPU_UTIL shows
 only that some kernel ran, so it does not measure compute."""
+_HEALTH = "gpu_health"
+"""AMD's: 1 is healthy."""
 _LOAD = frozenset({"free", "used", "total", "compute"})
 _COUNTS = {
     "DCGM_EXP_XID_ERRORS_COUNT": ("counted", "xid"),
@@ -193,15 +195,23 @@ def gpus_on(page: str, *, is_amd: bool) -> tuple[Gpu, ...]:
     loads: dict[str, dict[Holder, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
         gpu = _first(sample.labels, "gpu_id" if is_amd else "gpu", "UUID")
+        if not gpu:
+            continue  # a switch, a link of one, or a CPU
         labels[gpu] |= sample.labels
         holder = (
             _first(sample.labels, "exported_namespace", "namespace"),
             _first(sample.labels, "exported_pod", "pod"),
         )
         load = loads[gpu][holder]
-        if name := _name_of(sample):
-            value = sample.value / 100 if sample.name == AMD_ACTIVITY else sample.value
-            (load if name in _LOAD else values[gpu])[name] = value
+        if not (name := _name_of(sample)):
+            continue
+        value = sample.value / 100 if sample.name == AMD_ACTIVITY else sample.value
+        if name in _LOAD:
+            load[name] = value
+        else:
+            # A sliced GPU has a sample for each slice: an XID of one of them counts.
+            worst = min if name == _HEALTH else max
+            values[gpu][name] = worst(values[gpu].get(name, value), value)
     return tuple(
         Gpu(
             index=gpu,
@@ -219,7 +229,9 @@ def _name_of(sample: Sample) -> str:
     """Our name for a value; empty if it is not read or blank."""
     if sample.name in _COUNTS:
         kind, label = _COUNTS[sample.name]
-        return f"{kind}:{sample.labels.get(label, '')}" if sample.value > 0 else ""
+        # Readings of a register without an XID are counted too, as XID 0.
+        what = sample.labels.get(label, "0")
+        return f"{kind}:{what}" if sample.value > 0 and what != "0" else ""
     if not abs(sample.value) < BLANK or (sample.name == AMD_ACTIVITY and not 0 <= sample.value <= 100):
         return ""
     if sample.name == AFID:
