@@ -203,6 +203,12 @@ async def test_a_replica_that_prometheus_does_not_know_is_unreadable_and_not_idl
         pytest.param(200, b"hello", "answered no JSON", id="not-json"),
         pytest.param(200, b'{"status":"success"}', "not in the form", id="another-form"),
         pytest.param(200, found(warnings=["store b is away"]), "only in part: store b is away", id="in-part"),
+        pytest.param(
+            200,
+            b'{"status":"success","isPartial":true,"data":{"resultType":"matrix","result":[]}}',
+            "only in part",
+            id="in-part-victoriametrics",
+        ),
     ],
 )
 async def test_an_answer_that_is_none_is_an_error_with_its_reason(

@@ -71,6 +71,8 @@ class PrometheusQueries:
             warnings = [str(warning) for warning in answer.get("warnings") or ()]
             if absent := [warning for warning in warnings if not warning.startswith(NOTES)]:
                 raise SourceError(f"{self._about}answered only in part: {absent[0][:300]}")
+            if answer.get("isPartial"):
+                raise SourceError(f"{self._about}answered only in part: a storage node of VictoriaMetrics is away")
             return dict(answer["data"])
         except json.JSONDecodeError as error:
             raise SourceError(f"{self._about}answered no JSON") from error
