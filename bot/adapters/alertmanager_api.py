@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -15,6 +17,8 @@ from bot.domain.kernel.finding import Finding, broken, fine
 
 AUTHOR = "incident-bot"
 MAX_COMMENT_CHARACTERS = 1_000
+RECEIVER = "incident-bot"
+"""The bot's receiver in `deploy/alertmanager-snippet.yaml`; the Prometheus Operator prefixes its names with paths."""
 
 
 class _Status(BaseModel):
@@ -32,7 +36,11 @@ class _Made(BaseModel):
     id: str = Field(alias="silenceID")
 
 
-_SILENCES, _MADE = TypeAdapter(list[_Silence]), TypeAdapter(_Made)
+class _Receiver(BaseModel):
+    name: str
+
+
+_SILENCES, _MADE, _RECEIVERS = TypeAdapter(list[_Silence]), TypeAdapter(_Made), TypeAdapter(list[_Receiver])
 _Form = TypeVar("_Form")
 
 
@@ -44,7 +52,12 @@ class AlertmanagerApi:
         self._http, self._url, self._read = http, f"{url.rstrip('/')}/api/v2", read
 
     async def firing(self) -> Sequence[Alert]:
-        response = await self._answer("GET", "alerts?active=true&silenced=false&inhibited=false")
+        path = "alerts?active=true&silenced=false&inhibited=false"
+        # Alerts that its routes send only to others are not the bot's. Under another name it cannot tell.
+        every = _read(_RECEIVERS, await self._answer("GET", "receivers"))
+        if ours := [re.escape(each.name) for each in every if each.name.rsplit("/", 1)[-1] == RECEIVER]:
+            path += f"&receiver={quote('|'.join(ours), safe='')}"
+        response = await self._answer("GET", path)
         try:
             return self._read(response.content)
         except BadWebhookError as error:

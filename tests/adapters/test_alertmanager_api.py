@@ -104,8 +104,11 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 def real(folder: Path, bot_url: str) -> Iterator[str]:
     """Each alert is a group of its own, notified at once."""
     address = f"127.0.0.1:{valkey.free_port()}"
-    route = {"receiver": "bot", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
-    receivers = [{"name": "bot", "webhook_configs": [{"url": f"{bot_url}/alertmanager", "send_resolved": True}]}]
+    to_the_bot = {"receiver": "incident-bot", "matchers": ['deployment!="elsewhere"']}
+    each_alone = {"group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
+    route = {"receiver": "everybody-else", "routes": [to_the_bot], **each_alone}
+    webhook = {"url": f"{bot_url}/alertmanager", "send_resolved": True}
+    receivers = [{"name": "incident-bot", "webhook_configs": [webhook]}, {"name": "everybody-else"}]
     (folder / "config.yml").write_text(json.dumps({"route": route, "receivers": receivers}))
     with served(
         folder / "alertmanager",
@@ -250,6 +253,40 @@ async def test_what_fires_is_listed_as_it_would_be_sent_and_what_is_silenced_is_
     assert firing["loud"].fingerprint == loud["fingerprint"]
     assert firing["loud"].starts_at == datetime.fromisoformat(loud["startsAt"])
     await api.expire(silence)
+
+
+@pytest.mark.needs_server("alertmanager")
+async def test_alerts_that_other_receivers_get_are_not_listed(tmp_path: Path) -> None:
+    with receiver() as (bot_url, notified), real(tmp_path, bot_url) as url:
+        alerting = Alerting(url, notified)
+        alerting.put("ours")
+        alerting.put("elsewhere")
+        async with httpx.AsyncClient(timeout=5.0, trust_env=False) as http:
+            listed = await AlertmanagerApi(http, url, read_listed).firing()
+    assert [alert.labels["deployment"] for alert in listed] == ["ours"]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        pytest.param("incident-bot", r"incident\-bot", id="of-the-snippet"),
+        pytest.param("llm/alerts/incident-bot", r"llm/alerts/incident\-bot", id="of-an-alertmanagerconfig"),
+        pytest.param("another", None, id="unknown-so-all-are-listed"),
+    ],
+)
+async def test_the_bots_receiver_is_known_by_its_name(name: str, asked: str | None) -> None:
+    requested: list[str | None] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/receivers"):
+            return httpx.Response(200, json=[{"name": "default"}, {"name": name}])
+        requested.append(request.url.params.get("receiver"))
+        return httpx.Response(200, json=[])
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
+        await AlertmanagerApi(http, "http://alertmanager", read_listed).firing()
+    assert requested == [asked]
 
 
 @pytest.mark.parametrize("body", [b"{}", b'[{"labels": {}}]', b"<html>"])

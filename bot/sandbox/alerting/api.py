@@ -31,6 +31,7 @@ class AlertmanagerRoutes:
         return [
             web.get("/-/ready", self._ready),
             web.get("/api/v2/status", self._status),
+            web.get("/api/v2/receivers", self._receivers),
             web.get("/api/v2/alerts", self._alerts),
             web.post("/api/v2/alerts", self._put),
             web.get("/api/v2/silences", self._silences),
@@ -43,6 +44,9 @@ class AlertmanagerRoutes:
 
     async def _status(self, request: web.Request) -> web.Response:
         return web.json_response(STATUS)
+
+    async def _receivers(self, request: web.Request) -> web.Response:
+        return web.json_response([{"name": "incident-bot"}])
 
     async def _alerts(self, request: web.Request) -> web.Response:
         # As the real one: suppressed alerts are listed too unless the request excludes them.
