@@ -143,10 +143,11 @@ def behind(filled_run: Run) -> list[Message]:
 
 def assert_accepted(message: Message) -> None:
     assert problems_of_blocks(list(message.blocks)) == []
-    # Slack's own numbers, not ours: `chat.update` takes 4,000 characters of text, and blocks of about 13,000.
+    # Slack's own numbers, not ours: `chat.update` takes 4,000 characters of text. Blocks with 9,597 characters were
+    # taken, and with 11,341 refused (bolt-js#2867).
     assert 1 <= len(message.text) <= 4_000
     assert len(message.as_plain_text().text) <= 4_000
-    assert limits.characters(list(message.blocks)) <= 13_000
+    assert limits.characters(list(message.blocks)) <= 9_597
     json.dumps([message.text, message.blocks], ensure_ascii=False).encode()
 
 
