@@ -79,6 +79,7 @@ def test_every_setting_of_the_table_is_known(name: str) -> None:
         "INCIDENT_BOT_APPROVALS_FOUR_EYES": "high,rollback",
         "INCIDENT_BOT_APPROVALS_TEAMS_LEAD_USER_GROUP": "S0123456780",
         "INCIDENT_BOT_APPROVALS_TEAMS_SERVING_PAGERDUTY": "0123456789abcdef0123456789abcdef",
+        "INCIDENT_BOT_PAGING_OPSGENIE_URL": "https://api.atlassian.com/jsm/ops/integration",
         "INCIDENT_BOT_APPROVALS_WHO": "scale=2 serving,set_flags=serving + lead,cordon_node=serving or platform",
         "INCIDENT_BOT_APPROVALS_EXPIRES": "scale=20m",
         "INCIDENT_BOT_REDIS_REPLICAS": "1",

@@ -339,8 +339,10 @@ class Paging(Section):
 
     pagerduty_url: WebAddress = Field("https://events.pagerduty.com", examples=["https://events.eu.pagerduty.com"])
     """The address of PagerDuty's Events API v2."""
-    opsgenie_url: WebAddress = Field("https://api.opsgenie.com", examples=["https://api.eu.opsgenie.com"])
-    """The address of Opsgenie's API."""
+    opsgenie_url: WebAddress = Field(
+        "https://api.opsgenie.com", examples=["https://api.atlassian.com/jsm/ops/integration"]
+    )
+    """The address of Opsgenie's API. Opsgenie ends on April 5, 2027; Jira Service Management takes the same calls."""
 
 
 class Reports(Section):
