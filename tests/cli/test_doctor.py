@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from pydantic import SecretStr
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,6 +21,7 @@ from bot.adapters.kubernetes.doctor import judge
 from bot.adapters.kubernetes.permissions import Checked, Permission
 from bot.adapters.prometheus.doctor import reachable
 from bot.adapters.report_sinks import ReportWebhook
+from bot.adapters.slack.doctor import installation
 from bot.adapters.yaml_playbooks import load_folders, load_text
 from bot.cli.doctor import (
     examine,
@@ -460,6 +465,27 @@ async def test_the_token_of_socket_mode_is_tried(world: Settings, token: str, gr
     slack = world.slack.model_copy(update={"app_token": SecretStr(token)})
     findings = about(await examine(world.model_copy(update={"slack": slack})), "slack")
     assert (grade, words) in [(finding.grade, finding.what) for finding in findings]
+
+
+class InstalledInTheOrganization(AsyncWebClient):
+    """As Slack answers a token of an Enterprise Grid organization."""
+
+    async def api_call(self, api_method: str, **_: Any) -> AsyncSlackResponse:
+        me = {"ok": True, "team_id": "E1", "enterprise_id": "E1", "is_enterprise_install": True}
+        data: Any = me if api_method == "auth.test" else {"ok": False, "error": "missing_argument"}
+        sent: dict[str, Any] = {"http_verb": "POST", "api_url": api_method, "req_args": {}}
+        answer = AsyncSlackResponse(client=self, **sent, data=data, headers={}, status_code=200)
+        if not data["ok"]:
+            raise SlackApiError("", answer)  # type: ignore[no-untyped-call]  # slack-sdk leaves it untyped
+        return answer
+
+
+@pytest.mark.fast
+async def test_an_app_that_is_installed_in_a_whole_organization_is_told_where_it_has_to_be() -> None:
+    found = await installation(InstalledInTheOrganization(), channel="C1", user_groups=["S1"])
+    assert ("broken", "the app is installed in an organization, not in a workspace") in [
+        (finding.grade, finding.what) for finding in found
+    ]
 
 
 async def test_a_wrong_token_ends_the_look_at_slack(world: Settings) -> None:

@@ -51,6 +51,13 @@ async def installation(
         what = f"no usable answer from {client.base_url}: {answer.error}"
         return (broken(ABOUT, what, "Check slack.base_url and the network path (DNS, proxy, firewall), or try again."),)
     known = fine(ABOUT, f"is @{answer.get('user', '?')} in {answer.get('team', '?')}")
+    if answer.get("is_enterprise_install"):
+        # Slack then wants the workspace with each request for a list, a group or a new channel.
+        known = broken(
+            ABOUT,
+            "the app is installed in an organization, not in a workspace",
+            "Install it in the workspace of slack.channel, and use that token; until then no user group can be read.",
+        )
     placed, is_private = await _channel(client, channel)
     placed_too = [(await _channel(client, each))[0] for each in sorted(set(others) - {channel})]
     groups = [await _group(client, group) for group in sorted(set(user_groups))]
