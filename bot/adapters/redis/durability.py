@@ -29,6 +29,7 @@ class Server:
 
     version: str
     role: str
+    """Empty if it refuses to report it, and its replicas."""
     replicas: int
     config: Mapping[str, str] | None
     refusal: str = ""
@@ -37,8 +38,8 @@ class Server:
 
 async def durability(connection: Connection, *, replicas_wanted: int) -> tuple[Finding, ...]:
     try:
-        about = await _ask(connection, "server")
-        replication = await _ask(connection, "replication")
+        about = await _about(connection, "server")
+        replication = await _about(connection, "replication")
         config = await _config(connection)
     except StorageUnavailableError as away:
         remedy = "Correct REDIS_URL, or start Redis; until then alerts are answered with 503."
@@ -72,9 +73,9 @@ async def _of_replica(connection: Connection, host: str, port: int) -> tuple[Fin
     return weaker or (fine(ABOUT, f"{who}: persists as it should"),)
 
 
-async def _ask(connection: Connection, section: str) -> dict[str, Any]:
-    found: dict[str, Any] = await connection.ask(connection.client.info(section))
-    return found
+async def _about(connection: Connection, section: str) -> dict[str, Any]:
+    """Empty if it is refused: to a user without the commands called dangerous, or by a proxy that has no INFO."""
+    return await _answered(connection, connection.client.info(section)) or {}
 
 
 async def _refusal(connection: Connection) -> str:
@@ -87,24 +88,36 @@ async def _refusal(connection: Connection) -> str:
 
 
 async def _config(connection: Connection) -> dict[str, str] | None:
+    """None if it is refused: managed services rename or forbid CONFIG."""
+    found = await _answered(connection, connection.client.config_get(*ASKED))
+    return None if found is None else {str(name): str(value) for name, value in found.items()}
+
+
+async def _answered(connection: Connection, command: Any) -> dict[str, Any] | None:
+    """The answer; None if it is refused. Raises `StorageUnavailableError` if there is none."""
     try:
-        found = await connection.answer_to(connection.client.config_get(*ASKED))
-    except ResponseError:  # managed services rename or forbid CONFIG
+        found: dict[str, Any] = await connection.answer_to(command)
+    except ResponseError:
         return None
     except (RedisError, OSError, TimeoutError) as error:
         raise StorageUnavailableError(f"Redis did not answer: {error}") from error
-    return {str(name): str(value) for name, value in found.items()}
+    return found
 
 
 def judge(server: Server, *, replicas_wanted: int) -> tuple[Finding, ...]:
     findings = [fine(ABOUT, f"answers, version {server.version}")]
-    if server.role != "master":
+    if server.role not in ("master", ""):
         what = f"its role is '{server.role}': it takes no writes"
         findings.append(broken(ABOUT, what, "Point REDIS_URL at the primary."))
     elif server.refusal:
         remedy = "Raise maxmemory, free its disk, or let its user write; until then alerts are answered with 503."
         findings.append(broken(ABOUT, f"it takes no writes: {server.refusal}", remedy))
-    if server.replicas < replicas_wanted:
+    if not server.role:
+        remedy = (
+            "Let its user run INFO, or check at its provider: without it, lost writes are noticed only by missing data."
+        )
+        findings.append(weak(ABOUT, "does not say whether it is a primary, nor how many replicas it has", remedy))
+    elif server.replicas < replicas_wanted:
         what = f"{server.replicas} replicas are connected and {replicas_wanted} must confirm: no change can begin"
         findings.append(broken(ABOUT, what, "Connect replicas, or lower redis_replicas."))
     return (*findings, *of_config(server.config))

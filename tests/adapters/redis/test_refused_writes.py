@@ -67,3 +67,20 @@ async def test_the_doctor_says_why_a_storage_takes_no_writes(connection: Connect
     await server.replicaof("127.0.0.1", 1)
     (replica,) = await broken(connection)
     assert replica.remedy == "Point REDIS_URL at the primary."
+
+
+async def test_a_user_that_may_not_ask_about_the_server_can_keep_everything(
+    redis_server: valkey.Embedded, server: aioredis.Redis
+) -> None:
+    """Hardened users lack the category `dangerous`, which includes INFO and CONFIG; proxies do not know INFO."""
+    categories = ["+@all", "-@dangerous"]
+    await server.acl_setuser(
+        "hardened", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], categories=categories
+    )
+    connection = Connection.open(redis_server.url.replace("redis://", "redis://hardened:secret@"))
+    found = await durability(connection, replicas_wanted=1)
+    assert {finding.grade for finding in found} == {"fine", "weak"}
+    assert any("does not say whether it is a primary, nor how many replicas it has" in each.what for each in found)
+    await RedisStore(connection, owner="one").accept([builders.alert(fingerprint="hardened")], truncated=0)
+    await connection.close()
+    await server.acl_deluser("hardened")
