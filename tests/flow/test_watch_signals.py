@@ -55,8 +55,8 @@ LOOK = WatchSignals(effect_id="v3/watch", visit=3, state="calm", started_at=buil
 class Watching:
     """One watch that began at 0 and has until 30, looked at when the test says and with the readings that it gives."""
 
-    def __init__(self, redis: Connection) -> None:
-        self._redis = redis
+    def __init__(self, redis: Connection, playbook: CompiledPlaybook = PLAYBOOK) -> None:
+        self._redis, self._playbook = redis, playbook
         self._run = builders.run(
             state="calm", number=3, watch=ActiveWatch(started_at=builders.START, until=builders.START + 30)
         )
@@ -67,7 +67,10 @@ class Watching:
         self.given: Mapping[str, object] = {}
         self._at = builders.START
         signals = ScriptedSignals(lambda: self.given, lambda: self._at)
-        self._watch = WatchHandler(ReadHandler(signals, playbook_of), RedisWatchLog(self._redis), playbook_of)
+        self._watch = WatchHandler(ReadHandler(signals, self._of), RedisWatchLog(self._redis), self._of)
+
+    async def _of(self, run: Run) -> CompiledPlaybook:
+        return self._playbook
 
     def continue_as(self, run: Run) -> None:
         self._run = run
@@ -130,9 +133,16 @@ async def test_a_gap_of_more_than_two_looks_begins_the_time_anew(watching: Watch
     assert event.detail == "held for 6 s"
 
 
-async def test_it_ends_once_the_time_that_is_left_is_too_short(watching: Watching) -> None:
+async def test_it_ends_once_the_time_that_is_left_is_too_short(redis: Connection) -> None:
+    watching = Watching(redis, load_text(PLAYBOOK.source.text.replace("    enough: finished >= 200\n", "")))
     event = await verdict(watching, (22, GOOD), (24, BAD), (26, BAD), (28.5, BAD))
     assert (event.verdict, event.detail) == ("not_held", "held for only 0 s of 6 s (calm: not held)")
+
+
+async def test_evidence_that_may_still_be_enough_is_waited_for_to_the_end(watching: Watching) -> None:
+    """Two samples decide then: a canary that gets its requests late passes in the last minutes too."""
+    event = await verdict(watching, (26, BAD), (28, BLIND), (28.5, GOOD | MANY), (29.5, GOOD | MANY))
+    assert (event.verdict, event.detail) == ("held", "held: finished >= 200")
 
 
 async def test_a_restart_forgets_no_look(watching: Watching) -> None:

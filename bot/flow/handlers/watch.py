@@ -52,9 +52,10 @@ class WatchHandler:
         early = agreed(samples) if playbook.is_enough(effect.state, values) else ""
         if early:
             return self._verdict(effect, early, sample, readings, f"{early.replace('_', ' ')}: {state.enough}")
-        # Nobody has to wait for the rest of a time in which it cannot hold long enough any more.
+        # Nobody has to wait for the rest of a time in which it cannot hold long enough any more. Where the evidence may
+        # be enough before, two samples are.
         left = max(0.0, context.run.watch.until - context.now)
-        if not left or held_for + left + SAMPLES_THAT_AGREE * every < wanted:
+        if not left or (not state.enough and held_for + left + SAMPLES_THAT_AGREE * every < wanted):
             return self._too_late(effect, sample, readings, held_for, wanted)
         if not _is_due(context, samples, readings):
             return Later(every)
