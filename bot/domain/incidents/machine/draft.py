@@ -34,7 +34,7 @@ SHOWN = tuple(Run.model_fields.keys() - UNSEEN)
 NEVER_LEFT_OUT: frozenset[PostKind] = frozenset({"request", "question", "closed"})
 """They also bring people what happened since they were last addressed."""
 NO_TROUBLE = "no trouble found"
-"""The diagnosis of an incident that ends before it has one."""
+"""The diagnosis of an incident that ends before it has one, if each check ruled out what it looked for."""
 MAX_DECISIONS = 60
 """Decisions on readings that the details of one message list, at most."""
 THREAD_IS_FULL = "the thread is full: only requests and questions still appear here; the rest is on the timeline"
@@ -236,7 +236,8 @@ class Draft:
         if is_posted or not (findings.checks or run.cause):
             return news | looked
         self.learn(is_diagnosed=True)
-        title = run.diagnosis or ("" if run.is_open else NO_TROUBLE)
+        is_clear = not run.is_open and all(each.found == "ruled_out" for each in findings.checks)
+        title = run.diagnosis or (NO_TROUBLE if is_clear else "")
         data = {"title": title, "cause": run.cause, "users": run.users, "checks": checks}
         self.record("diagnosis", title or "not clear yet", data=data)
         # The closing message follows at once, and says what users feel.

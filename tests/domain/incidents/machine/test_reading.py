@@ -182,6 +182,23 @@ def test_an_incident_that_ends_at_once_found_no_trouble() -> None:
     assert (diagnosis.data["title"], closed.kind) == ("no trouble found", "closed")
 
 
+@pytest.mark.parametrize(
+    ("usage", "checks"),
+    [
+        pytest.param(0.95, [["found", "a full pool"]], id="found"),
+        pytest.param(None, [["unknown", "a full pool"]], id="not known"),
+    ],
+)
+def test_an_incident_that_ends_at_once_is_not_without_trouble_if_a_check_says_otherwise(
+    usage: float | None, checks: list[list[str]]
+) -> None:
+    ends = NOTED.replace("to: second}", "to: calm, note: a full pool}", 1).replace("unknown: second", "unknown: calm")
+    ends = ends.replace("to: calm}}}", "to: second}}}")
+    diagnosis, closed = reads(Story(Bundle.of(load_text(ends))).opened(), usage=usage, waiting=1).run.posts
+    assert (closed.kind, diagnosis.data["checks"]) == ("closed", checks)
+    assert diagnosis.data["title"] == ""
+
+
 DIAGNOSED = TWO_READS.replace(
     "start: first",
     """settings: {most: {default: 2s, why: w}}
