@@ -81,6 +81,11 @@ def is_pre_approved(reason: str) -> bool:
     return reason.startswith(_PRE_APPROVES)
 
 
+def times(plan: Plan) -> int:
+    """How often a plan counts for a rule that limits how often its kind is pre-approved."""
+    return max(1, len(plan.choices.get("replicas", ())))
+
+
 class PreApproved(BaseModel):
     """One rule of the settings: this kind of change, within these bounds, needs no press.
 
@@ -92,7 +97,7 @@ class PreApproved(BaseModel):
     change: str
     """A kind of change, as in `approvals.who`."""
     at_most: int
-    """How often in one incident."""
+    """How often in one incident; each of several replicas that are replaced together counts."""
     targets: tuple[str, ...] = ()
     """`namespace/name` or `cluster/namespace/name`, with `*`; empty: every target."""
     hours: str = ""
@@ -103,8 +108,8 @@ class PreApproved(BaseModel):
     """The workload must not have more afterwards; 0: no limit."""
 
     def permits(self, plan: Plan, kind: str, target: Target, done: Iterable[str], *, at: float) -> bool:
-        """`done`: the kinds of the changes that this incident has begun."""
-        is_left = sum(earlier == kind for earlier in done) < self.at_most
+        """`done`: the kinds of the changes that this incident has begun, as often as they count."""
+        is_left = sum(earlier == kind for earlier in done) + times(plan) <= self.at_most
         return kind == self.change and is_left and self._bounds(plan) and self._is_for(target) and self._is_open(at)
 
     def _bounds(self, plan: Plan) -> bool:

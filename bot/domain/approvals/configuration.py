@@ -180,7 +180,7 @@ class PreApproval(Section):
     change: Annotated[str, AfterValidator(_kind)] = Field(examples=["scale"])
     """The kind of change. Those of `scale` are for more replicas: people are asked before one is taken away."""
     at_most: int = Field(1, ge=1, le=20)
-    """How often in one incident."""
+    """How often in one incident; each of several replicas that are replaced together counts."""
     targets: TargetPatterns = Field((), examples=["serving/llm-*"])
     """`namespace/name`, or `cluster/namespace/name`, with `*`; empty: every target."""
     hours: Hours = Field("", examples=["22:00-06:00"])

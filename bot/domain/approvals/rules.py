@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.domain.approvals.announced import PreApproved, cleans_up, covered, pre_approved
+from bot.domain.approvals.announced import PreApproved, cleans_up, covered, pre_approved, times
 from bot.domain.approvals.grant import APPROVERS, Demand, Policy, Request
 from bot.domain.approvals.kinds import OR, RISKS_OF_KINDS, SILENCE, VERB_OF_KIND, Asked, Share, more_of
 from bot.domain.changes.plan import LedgerEntry, Plan, Risk, highest
@@ -102,7 +102,7 @@ class ApprovalRules(BaseModel):
         earlier = tuple(earlier)
         if self.asks_two(kind, risk) or kind in self.risk_floors or plan.verb in self.risk_floors:
             return ""
-        begun = [one.kind for one in earlier if one.status == "granted"]
+        begun = [one.kind for one in earlier if one.status == "granted" for _ in range(times(one.plan))]
         has_own_approvers = self.kinds.get(kind, Asked()).is_set
         return (
             cleans_up(plan, ledger)

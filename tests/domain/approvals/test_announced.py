@@ -238,3 +238,25 @@ def test_who_pre_approves_more_replicas_is_asked_before_one_is_taken_away(kind: 
     more = builders.plan(verb="scale", choices={"to": 6})
     permitted = [rule.permits(plan, kind, builders.TARGET, (), at=NOON) for plan in (fewer, more)]
     assert permitted == [False, True]
+
+
+def several(*names: str) -> Plan:
+    choices = {"replicas": list(names), "uids": [f"{name}-uid" for name in names]}
+    return builders.plan(verb="replace_replica", choices=choices, serving=6)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "plan", "is_permitted"),
+    [
+        pytest.param([], several("a", "b"), True, id="as many as the rule allows"),
+        pytest.param([], several("a", "b", "c"), False, id="more in one change"),
+        pytest.param([several("a")], several("b", "c"), False, id="more with those before"),
+        pytest.param([several("a", "b")], several("c"), False, id="none left"),
+    ],
+)
+def test_each_replica_that_is_replaced_counts_for_a_rule(
+    earlier: list[Plan], plan: Plan, *, is_permitted: bool
+) -> None:
+    rule = PreApproved(change="replace_replica", at_most=2)
+    before = [builders.request(kind="replace_replica", status="granted", plan=each) for each in earlier]
+    assert bool(why(plan, pre_approved=(rule,), earlier=before, risk="medium")) is is_permitted
