@@ -503,6 +503,22 @@ def test_the_end_names_what_was_done_and_left_nothing_in_place() -> None:
     assert "Done" not in end(plan=plan(title="Remove the canary of llm", disrupts="nothing"))
 
 
+def test_the_end_names_a_replica_that_another_one_of_the_incident_replaced() -> None:
+    """Marking it to end has an undo, as long as it is there."""
+    marked = ledger_entry().model_copy(update={"call_id": "INC-7/R3/0", "undone_by": "INC-7/R3/1"})
+    ended = marked.model_copy(update={"call_id": "INC-7/R3/1", "undo": (), "undone_by": ""})
+    back = builders.call(title="End llm-1", ends=("llm-1-uid",), undo=())
+    done = {"outcome": "done", "ended_at": BEGAN + 600}
+
+    def end(*, disrupts: str) -> str:
+        replaced = plan(title="Replace llm-1 by the replica that was added", disrupts=disrupts, steps=(back,))
+        requests = waiting(**GRANTED | done | {"plan": replaced}).requests
+        return json.dumps(last(closed().with_(requests=requests, ledger=(marked, ended))).blocks, ensure_ascii=False)
+
+    assert "*Done:* Replace llm-1 by the replica that was added. The bot left no" in end(disrupts="replica")
+    assert "Done" not in end(disrupts="workload"), "a rollout that was undone"
+
+
 def test_nobody_is_asked_to_break_the_glass_of_their_own_silence() -> None:
     only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
     assert "glass" not in str(last(only_lead_is_missing).blocks)

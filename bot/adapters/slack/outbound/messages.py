@@ -34,7 +34,7 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import CHOOSE, DETAILS, FILL, MENU, MORE, ButtonValue
-from bot.domain.changes.plan import change_of
+from bot.domain.changes.plan import Plan, change_of
 from bot.domain.incidents.handover import Matter
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.kernel.durations import lasting
@@ -323,9 +323,15 @@ def _done(run: Run, *, until: float) -> str:
     titles = [
         line(called(run, each), 160)
         for each in ended
-        if each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in revertible
+        if _ends_a_replica(each.plan)
+        or (each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in revertible)
     ]
     return f"*Done:* {_listed(titles, '; ')}." if titles else ""
+
+
+def _ends_a_replica(plan: Plan) -> bool:
+    """Marking it before has an undo, its end has none."""
+    return plan.disrupts == "replica" and any(call.ends and not call.undo for call in plan.calls)
 
 
 def _missing(post: Post) -> Message:
