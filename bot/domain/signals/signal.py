@@ -91,8 +91,8 @@ def in_words(value: Value | None, unit: str = "") -> str:
 
 
 def unit_beside(title: str, unit: str) -> str:
-    """Returns the unit, unless the title begins with it: `Requests running: 19`."""
-    return "" if title.lower().startswith(unit.lower()) else unit
+    """Returns the unit, unless the title begins with its words: `Requests running: 19`."""
+    return "" if f"{title} ".lower().startswith(f"{unit} ".lower()) else unit
 
 
 def _duration(seconds: float) -> str:
