@@ -18,10 +18,12 @@ from bot.domain.kernel.retry_after import retry_after
 from bot.flow.ports.cluster import Sent
 
 RETRY_SECONDS = 10.0
-"""A budget's 429 often comes without a Retry-After."""
+"""A budget's 429 often comes without a Retry-After, and a failed webhook has none."""
 MAX_RETRY_SECONDS = 60.0
 """Upper bound for any Retry-After: the bot has its own limit for delaying a change, and must check it."""
 TWO_BUDGETS = "more than one PodDisruptionBudget"
+WEBHOOK_FAILED = "failed calling webhook"
+"""Webhooks are asked before anything is stored: the API server has not carried out what one of them could not judge."""
 ANNOTATIONS = "/metadata/annotations"
 REPLICAS = "/spec/replicas"
 FIELD_MANAGER = "incident-bot"
@@ -151,6 +153,8 @@ def outcome(call: Call, answer: Answer) -> Sent:
             return Sent("failed", _with_causes(answer), retry_after_seconds=rest)
         case 500 if call.method == "evict" and TWO_BUDGETS in answer.message:
             return Sent("failed", answer.message)
+        case 500 if WEBHOOK_FAILED in answer.message:
+            return Sent("failed", answer.message, retry_after_seconds=RETRY_SECONDS)
         case 409 | 422:
             return Sent("failed", f"changed by somebody else, or not valid: {answer.message}")
         case status if status >= 500:

@@ -29,6 +29,7 @@ def status(code: int, message: str = "said", **headers: str) -> Answer:
 
 
 NOT_OURS = "not the API server's answer"
+WEBHOOK = 'Internal error occurred: failed calling webhook "pods.kyverno.svc": failed to call webhook: Post "x": EOF'
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 
@@ -44,6 +45,10 @@ TWO = "This pod has more than one PodDisruptionBudget, which the eviction subres
         pytest.param("evict", status(429, **{"Retry-After": "3"}), Sent("failed", "429 said", 3.0), id="429-with-one"),
         pytest.param("evict", status(500, TWO), Sent("failed", f"500 {TWO}"), id="two-budgets"),
         pytest.param("evict", status(500), Sent("unclear", "500 said"), id="any-other-500"),
+        *(
+            pytest.param(method, status(500, WEBHOOK), Sent("failed", f"500 {WEBHOOK}", 10.0), id=f"webhook-{method}")
+            for method in ("patch", "create", "delete", "evict")
+        ),
         pytest.param("patch", status(503), Sent("unclear", "503 said"), id="503"),
         pytest.param("patch", status(504), Sent("unclear", "504 said"), id="504"),
         pytest.param(
