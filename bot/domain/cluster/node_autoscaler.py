@@ -108,7 +108,19 @@ def scale_up_answer(pod: Obj, snapshot: ClusterSnapshot) -> ScaleUpAnswer | None
     minutes = max(0.0, snapshot.at - asked) / 60
     if snapshot.at - asked >= ADDING_SECONDS:
         return ScaleUpAnswer("late", f"a node was requested {minutes:.0f} minutes ago and has not come")
-    return ScaleUpAnswer("coming", f"a node is being added, requested {minutes:.0f} minutes ago: {_message(newest)}")
+    again = _asked_before(about, snapshot.at)
+    text = f"a node is being added, requested {minutes:.0f} minutes ago{again}: {_message(newest)}"
+    return ScaleUpAnswer("coming", text)
+
+
+def _asked_before(about: Iterable[Obj], at: float) -> str:
+    """Says how often a node was requested before: without capacity, Karpenter asks for another one again and again."""
+    refused_at = max((_at(event) for event in about if event.get("reason") in REFUSED), default=0.0)
+    asked = [event for event in about if event.get("reason") in REQUESTED and _at(event) > refused_at]
+    if len(asked) < 2:
+        return ""
+    first = max(0.0, at - min(map(_first_at, asked))) / 60
+    return f" ({len(asked)} requests, the first {first:.0f} minutes ago)"
 
 
 def _answers(snapshot: ClusterSnapshot) -> Iterable[Obj]:

@@ -140,6 +140,12 @@ def test_whether_a_node_may_come_is_read_from_what_the_cluster_shows(
             "has not come",
             id="late-although-repeated",
         ),
+        pytest.param(
+            [event("Nominated", f"Pod should schedule on: nodeclaim/{n}", ago=60 + 240 * n) for n in range(4)],
+            "coming",
+            "requested 1 minutes ago (4 requests, the first 13 minutes ago)",
+            id="no-capacity-again-and-again",
+        ),
         pytest.param([event("TriggeredScaleUp", TRIGGERED, about="llm-6")], None, "", id="another-pod"),
     ],
 )
