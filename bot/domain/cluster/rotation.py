@@ -107,10 +107,20 @@ def pods_of_canary(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
 def in_order_of_leaving(pods: Iterable[Obj], snapshot: ClusterSnapshot) -> list[Obj]:
     """Sorts broken ones first, then those out of rotation, then the newest, as Kubernetes does, then by name.
 
-    What was added last has the coldest cache and the fewest requests, and a new plan equals the last one.
+    Of the broken ones, a ReplicaSet ends those without a node first, then those that have not started, whatever their
+    deletion costs. What was added last has the coldest cache and the fewest requests, and a new plan equals the last
+    one.
     """
     newest_first = sorted(sorted(pods, key=name_of), key=_created_at, reverse=True)
-    return sorted(newest_first, key=lambda pod: (is_ready(pod), is_in_rotation(pod, snapshot)))
+    return sorted(
+        newest_first,
+        key=lambda pod: (
+            is_ready(pod),
+            bool(dig(pod, "spec", "nodeName")),
+            dig(pod, "status", "phase") != "Pending",
+            is_in_rotation(pod, snapshot),
+        ),
+    )
 
 
 def _created_at(pod: Obj) -> str:

@@ -605,3 +605,22 @@ def test_an_undo_that_stopped_in_between_leaves_only_the_floor_to_put_back() -> 
     )
     again = planned("undo", {"of": "last"}, held, ledger)
     assert [each.target.kind for each in again.calls] == [HPA], "an earlier change stays"
+
+
+@pytest.mark.parametrize(
+    ("others", "chosen"),
+    [
+        pytest.param({}, "-1000", id="no-other-has-one"),
+        pytest.param({1: "100"}, "-1000", id="a-higher-one"),
+        pytest.param({1: "-1000", 2: "-5000"}, "-5001", id="a-lower-one"),
+        pytest.param({1: "a lot"}, "-1000", id="not-a-number"),
+    ],
+)
+def test_the_chosen_replica_has_the_lowest_deletion_cost(others: dict[int, str], chosen: str) -> None:
+    pods = [pod(number) for number in (1, 2, 3, 4)]
+    for number, cost in others.items():
+        pods[number - 1]["metadata"]["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": cost}
+    pods[3]["metadata"]["creationTimestamp"] = "2999-01-01T00:00:00Z"
+    plan = planned("scale", {"by": -1}, snapshot(pods=tuple(pods)))
+    assert plan.calls[0].target.name == "llm-4"
+    assert plan.calls[0].differences[0].text == f"llm-4: pod-deletion-cost (not set) → {chosen}"

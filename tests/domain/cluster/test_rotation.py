@@ -163,3 +163,16 @@ def test_what_was_added_last_leaves_first_and_what_is_broken_before_it() -> None
     pods[1]["metadata"]["creationTimestamp"] = "2999-01-01T00:00:00Z"
     seen = snapshot(pods=tuple(pods))
     assert [name_of(each) for each in in_order_of_leaving(pods, seen)] == ["llm-4", "llm-2", "llm-1", "llm-3"]
+
+
+def test_replicas_leave_in_the_order_in_which_their_controller_ends_them() -> None:
+    """Before it looks at any annotation, it ends those without a node, then those that have not started."""
+    crashed, pulling, waiting = (pod(number, is_ready=False) for number in (4, 3, 2))
+    crashed["metadata"]["creationTimestamp"] = "2999-01-02T00:00:00Z"
+    pulling["metadata"]["creationTimestamp"] = "2999-01-01T00:00:00Z"
+    del waiting["spec"]["nodeName"]
+    for one in (pulling, waiting):
+        one["status"]["phase"] = "Pending"
+    pods = [pod(1), crashed, pulling, waiting]
+    seen = snapshot(pods=tuple(pods))
+    assert [name_of(each) for each in in_order_of_leaving(pods, seen)] == ["llm-2", "llm-3", "llm-4", "llm-1"]

@@ -6,6 +6,7 @@ calls leaves nothing that cannot be repaired.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +48,8 @@ from bot.domain.kernel.errors import impossible, not_needed
 
 OUT_SECONDS = 120.0
 """A label change reaches every proxy within seconds; longer means that another cause keeps the pod in rotation."""
-DELETION_COST = "-1000"
+DELETION_COST = -1000
+LOWEST_DELETION_COST = -(2**31)
 
 
 def called(together: tuple[Obj, ...]) -> str:
@@ -201,9 +203,10 @@ def victim_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, *, ou
     """Mark the pod as the one to end in a scale-in, and take it out of rotation if that is needed."""
     if kind_of(snapshot.workload) in NUMBERED:
         return isolate_call(snapshot, pod, context)
-    edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, DELETION_COST)]
+    cost = _lowest_cost(snapshot, pod)
+    edits = [annotation_edit(pod, DELETION_COST_ANNOTATION, cost)]
     before = annotations_of(pod).get(DELETION_COST_ANNOTATION)
-    differences = [changed(f"{name_of(pod)}: pod-deletion-cost", edits[0].path, before, DELETION_COST)]
+    differences = [changed(f"{name_of(pod)}: pod-deletion-cost", edits[0].path, before, cost)]
     key = rotation_key(snapshot, labels_of(pod)) if out else None
     if isinstance(key, RotationKey) and ROTATION_ANNOTATION not in annotations_of(pod):
         edits += [_label_edit(pod, key), *_notes(pod, context, key)]
@@ -216,6 +219,17 @@ def victim_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext, *, ou
         differences=tuple(differences),
     )
     return patch_call(pod, "Pod", [edit for edit in edits if edit.before != edit.after], wording)
+
+
+def _lowest_cost(snapshot: ClusterSnapshot, pod: Obj) -> str:
+    """Returns a deletion cost below those that others have given to the other replicas."""
+    others = (
+        int(cost)
+        for other in pods_of_workload(snapshot)
+        if uid_of(other) != uid_of(pod)
+        and re.fullmatch(r"-?\d{1,10}", cost := annotations_of(other).get(DELETION_COST_ANNOTATION, ""))
+    )
+    return str(max(LOWEST_DELETION_COST, min(DELETION_COST, min(others, default=0) - 1)))
 
 
 def emptied_steps(pod: Obj, context: PlanContext, *, ends: bool = True) -> tuple[Step, ...]:
