@@ -209,6 +209,8 @@ def _with_new_flag(written: Written, flags: FlagsInSpec, edit: FlagEdit, pen: Pe
 def _appended(
     written: Written, flags: FlagsInSpec, on_line: Sequence[WrittenFlag], words: Sequence[str], pen: Pen
 ) -> Written:
+    if dashes := next((word.spot for word in flags.words if word.text == "--"), None):
+        return _inserted(written, flags, dashes, words)
     last = on_line[-1].words[-1] if on_line else None
     inner = last.inner if last is not None and on_line[-1].words[0].inner is not None else None
     if inner is not None and not (pen.only_template and inner.place.config_map):
@@ -222,6 +224,16 @@ def _appended(
         return _with_list(written, place, [*(held if isinstance(held, list) else []), *words])
     text = " ".join(_in_text(word, place, flags) for word in words)
     return written.with_text(place, f"{held[:end]} {text}{held[end:]}")
+
+
+def _inserted(written: Written, flags: FlagsInSpec, dashes: Spot, words: Sequence[str]) -> Written:
+    """Adds a flag before `--`: behind it the engine takes no more."""
+    place, at, held = dashes.place, dashes.start, written.text(dashes.place)
+    if isinstance(held, str):
+        text = " ".join(_in_text(word, place, flags) for word in words)
+        return written.with_text(place, f"{held[:at]}{text} {held[at:]}")
+    elements = held if isinstance(held, list) else []
+    return _with_list(written, place, [*elements[:at], *words, *elements[at:]])
 
 
 def _with_list(written: Written, place: Place, elements: list[str]) -> Written:

@@ -93,6 +93,24 @@ def seqs(value: Any) -> Obj:
 
 
 @pytest.mark.parametrize(
+    ("args", "more", "after"),
+    [
+        (["--seed", "1", "--", "m"], "", ["--seed", "1", "--max-num-seqs", "6", "--", "m"]),
+        (["--", "--max-num-seqs=64"], "", ["--max-num-seqs=6", "--", "--max-num-seqs=64"]),
+        (None, "--seed 1 -- m", ["--max-num-seqs", "6"]),
+    ],
+)
+def test_a_new_flag_stands_before_two_dashes(args: list[str] | None, more: str, after: list[str]) -> None:
+    """Behind them the engine takes no more flags."""
+    seen = made(None, args, env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": more}])
+    objects = Objects.of(seen)
+    plan = change(seen, seqs(6))
+    changed = objects.after(*plan.calls)
+    assert (changed.container["args"], changed.flags.values["--max-num-seqs"]) == (after, "6")
+    assert changed.after(*plan.calls[-1].undo) == objects
+
+
+@pytest.mark.parametrize(
     ("script", "edit", "after"),
     [
         pytest.param(
@@ -107,6 +125,7 @@ def seqs(value: Any) -> Obj:
             id="lines",
         ),
         pytest.param("vllm serve m --seed 1; echo", seqs(6), "vllm serve m --seed 1 --max-num-seqs 6; echo", id="new"),
+        pytest.param("vllm serve -- m", seqs(6), "vllm serve --max-num-seqs=6 -- m", id="new-before-two-dashes"),
         pytest.param("vllm serve m # m", seqs(6), "vllm serve m --max-num-seqs=6 # m", id="new-before-a-comment"),
         pytest.param(
             "vllm serve m \\\n  --max-num-seqs 64 \\\n  --seed 1",
