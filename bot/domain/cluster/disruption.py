@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.domain.cluster.objects import dig, is_ready, labels_of, name_of, selects
+from bot.domain.cluster.objects import condition, dig, is_ready, labels_of, name_of, selects
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 Verdict = Literal["allowed", "not_now", "never", "unknown"]
@@ -35,6 +35,10 @@ def budget_for(pod: Obj, snapshot: ClusterSnapshot) -> Budget:
     wanted, expected = status.get("desiredHealthy"), status.get("expectedPods")
     if not is_ready(pod) and int(healthy or 0) >= int(wanted or 0) > 0:
         return Budget("allowed", f"budget {names} is met without it ({healthy} healthy, {wanted} needed)")
+    synced = condition(found[0], "DisruptionAllowed")
+    if synced.get("reason") == "SyncFailed":
+        why = synced.get("message") or "without a reason"
+        return Budget("not_now", f"budget {names} allows none while Kubernetes cannot work it out ({why})")
     if wanted is not None and expected is not None and int(expected) > 0 and int(wanted) >= int(expected):
         return Budget("never", f"budget {names} wants {wanted} of {expected} pods healthy: it never allows an eviction")
     if allowed > 0:

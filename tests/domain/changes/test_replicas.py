@@ -459,3 +459,16 @@ def test_a_floor_that_was_not_raised_for_one_replacement_stays(
     context = added_one(snapshot(autoscalers=(scaler(2),)), at=ADDED_AT, undone_by=undone_by)
     plan = planned("replace_replica", ONE, grown_by_its_autoscaler(*later, least=least), context)
     assert [call.method for call in plan.calls] == ["evict"]
+
+
+def test_a_budget_that_kubernetes_cannot_work_out_says_why() -> None:
+    failed = budget(allowed=0, healthy=4, desired=4)
+    message = "rayclusters.ray.io does not implement the scale subresource"
+    failed["status"]["conditions"] = [
+        {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": message}
+    ]
+    plan = planned("replace_replica", ONE, snapshot(pdbs=(failed,)))
+    assert grade(plan, "disruption_budget") == "warning"
+    assert f"budget llm allows none while Kubernetes cannot work it out ({message})" in weighed(
+        plan, "disruption_budget"
+    )
