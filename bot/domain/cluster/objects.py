@@ -146,6 +146,8 @@ class Writer(NamedTuple):
     time: str
     subresource: str
     fields: Obj
+    operation: str
+    """`Apply` if the API server merged it (server-side apply), else `Update`."""
 
     @property
     def at(self) -> float | None:
@@ -157,7 +159,7 @@ def writers_of(obj: Obj) -> list[Writer]:
     return [
         Writer(
             str(each.get("manager") or ""), str(each.get("time") or ""), str(each.get("subresource") or ""),
-            each.get("fieldsV1") or {},
+            each.get("fieldsV1") or {}, str(each.get("operation") or ""),
         )
         for each in entries
     ]  # fmt: skip

@@ -25,7 +25,7 @@ from bot.domain.cluster.argo_cd import (
     respects_ignored,
 )
 from bot.domain.cluster.flux import flux_name, next_write_of_flux
-from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of
+from bot.domain.cluster.objects import annotations_of, controller_of, dig, labels_of, name_of, namespace_of, writers_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of
 
@@ -37,6 +37,7 @@ API_VERSIONS = {
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "ScaledObject": "keda.sh/v1alpha1",
 }
+FORCE = "--force-conflicts"
 UNLIMITED_BY_KEDA = 100
 AUTOSCALERS = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 ONLY_OUT = "paused-scale-out"
@@ -85,9 +86,17 @@ def owner_of(obj: Obj, snapshot: ClusterSnapshot) -> Owner | None:
         return Owner("Flux", f"Flux {flux}", how, next_write=next_write, unknown=unknown)
     if labels.get(MANAGED_BY) == "Helm" or "meta.helm.sh/release-name" in annotations:
         release = annotations.get("meta.helm.sh/release-name") or labels.get(INSTANCE, name_of(obj))
-        how = f"put it into the values of {release}, then: helm upgrade"
-        return Owner("Helm", f"Helm release {release}", how, next_write="the next helm upgrade")
+        how, next_write = f"put it into the values of {release}, then: helm upgrade", "the next helm upgrade"
+        if _is_applied_by_helm(obj):
+            how += f" {FORCE} (without the option it fails on the fields that the bot wrote)"
+            next_write += f" with {FORCE}"
+        return Owner("Helm", f"Helm release {release}", how, next_write=next_write)
     return None
+
+
+def _is_applied_by_helm(obj: Obj) -> bool:
+    """Whether Helm uses server-side apply, as Helm 4 does for its own releases."""
+    return any(one.manager == "helm" and one.operation == "Apply" for one in writers_of(obj))
 
 
 def owner_of_edit(obj: Obj, snapshot: ClusterSnapshot, spec: Mapping[str, Any], *, kind: str = "") -> Owner | None:

@@ -386,3 +386,14 @@ def test_ignored_replicas_let_no_flag_be_edited() -> None:
 
 def test_an_application_that_cannot_be_read_ignores_nothing() -> None:
     assert declined("scale", {"by": 1}, kept({}, TRACKED, unreadable={"applications": "403"})).outcome == "impossible"
+
+
+def test_a_release_that_helm_applies_on_the_server_is_upgraded_with_force() -> None:
+    """Helm 4 does, and its next plain upgrade would fail on each field that the bot wrote."""
+    seen = applied_by("helm")
+    assert seen.workload is not None
+    seen.workload["metadata"]["managedFields"][0]["operation"] = "Apply"
+    plan = planned("set_flags", {"edits": CAP}, seen)
+    assert "then: helm upgrade --force-conflicts" in plan.commit
+    assert "the next helm upgrade with --force-conflicts reverts it" in weighed(plan, "owner")
+    assert "without the option it fails on the fields that the bot wrote" in weighed(plan, "owner")
