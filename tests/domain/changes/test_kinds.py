@@ -486,3 +486,20 @@ def test_nodes_that_would_not_take_the_pod_are_named_with_the_reason() -> None:
         "gpu-node-2": "taint maintenance:NoSchedule",
         "gpu-node-3": "not Ready",
     }
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [("replace_replica", {"replica": "llm-1"}), ("drain_node", {"node": "gpu-node-2"})],
+)
+def test_a_numbered_replica_on_a_silent_node_is_never_gone_so_it_is_not_made_again(verb: str, arguments: Any) -> None:
+    lost = member(1)
+    lost["spec"]["nodeName"] = "gpu-node-2"
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    pods, silent = (member(0), lost, member(2)), node(2)
+    silent["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    seen = numbered_world(pods=pods, all_pods=pods, nodes=(node(1), silent, node(3)))
+    result = declined(verb, arguments, seen)
+    assert (result.outcome, "gpu-node-2 does not report" in result.reason) == ("impossible", True), result.reason
+    assert "node.kubernetes.io/out-of-service" in result.hint
+    assert planned(verb, arguments, replace(seen, nodes=(node(1), node(2, is_ready=False), node(3)))).calls

@@ -21,6 +21,7 @@ from bot.domain.cluster.objects import (
     ROTATION_ANNOTATION,
     TAKEN_FROM_LABEL,
     annotations_of,
+    condition,
     dig,
     is_going_away,
     is_ready,
@@ -111,6 +112,20 @@ def refuse_if_not_made_again(snapshot: ClusterSnapshot, pod: Obj, leaving: Seque
             f" {name_of(pod)} again (podManagementPolicy OrderedReady)",
             f"replace {waited_for[0]} first",
         )
+    if kind_of(snapshot.workload) in NUMBERED and (node := _silent_node(snapshot, pod)):
+        raise impossible(
+            f"{node} does not report to the API server, so {name_of(pod)} is never gone, and before that its controller"
+            " does not make it again",
+            f"make sure that {node} is off; then force the deletion of its pods, or give it the taint"
+            " node.kubernetes.io/out-of-service",
+        )
+
+
+def _silent_node(snapshot: ClusterSnapshot, pod: Obj) -> str:
+    """Returns the first node of this replica whose kubelet is not heard of; empty if there is none."""
+    silent = {name_of(node) for node in snapshot.nodes if condition(node, "Ready").get("status") == "Unknown"}
+    nodes = (dig(one, "spec", "nodeName") for one in whole_replica(snapshot, pod))
+    return next((f"node {node}" for node in nodes if node in silent), "")
 
 
 def isolate_call(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> Call:
