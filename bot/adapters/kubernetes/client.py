@@ -73,6 +73,11 @@ class Answer:
         return f"{text}: {NOT_KNOWN}" if self.status == UNAUTHORIZED else text
 
     @property
+    def retry_after(self) -> str:
+        """The header's value; empty without one."""
+        return next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
+
+    @property
     def reason(self) -> str:
         return str(self.body.get("reason") or "") if isinstance(self.body, dict) else ""
 

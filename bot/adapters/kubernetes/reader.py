@@ -27,11 +27,15 @@ from bot.domain.cluster.volumes import CLAIMS, claims_of
 from bot.domain.cluster.workload import KINDS, SET_NAME_LABEL, pod_templates
 from bot.domain.flags.flags_in_spec import config_maps_named
 from bot.domain.kernel.errors import ClusterError, RefusedError
+from bot.domain.kernel.retry_after import retry_after
 from bot.domain.kernel.target import Target
 
 SNAPSHOT_SECONDS = 10.0
 MAX_READS, READ_AGAIN_SECONDS = 10, 0.1
 """How often a workload is read until its controller has observed its last change, and the interval."""
+BUSY, BUSY_SECONDS, MAX_BUSY_SECONDS = 429, 1.0, 3.0
+"""The API server serves others first (priority and fairness): a read is tried once more, well within a snapshot's time.
+"""
 CLUSTER_WIDE_SECONDS = 2.0
 SHARED_SECONDS = 1.0
 """How old answers about a namespace and its workloads may be that incidents share."""
@@ -270,7 +274,12 @@ class KubernetesReader:
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None, **how: bool) -> Answer:
         try:
-            return await self._client.request("GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
+            answer = await self._client.request("GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
+            if answer.status == BUSY:
+                seconds = retry_after(answer.retry_after, otherwise=BUSY_SECONDS, at_most=MAX_BUSY_SECONDS)
+                await self._pause(seconds)
+                answer = await self._client.request("GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
+            return answer
         except (NotSentError, NoAnswerError) as error:
             raise ClusterError(str(error)) from error
 

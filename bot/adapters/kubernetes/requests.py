@@ -148,8 +148,7 @@ def outcome(call: Call, answer: Answer) -> Sent:
         case 404 if call.method in ("delete", "evict") and answer.is_of_server:
             return Sent("done", f"{call.target} was gone already")
         case 429:
-            asked = next((value for name, value in answer.headers.items() if name.lower() == "retry-after"), "")
-            rest = retry_after(asked, otherwise=RETRY_SECONDS, at_most=MAX_RETRY_SECONDS)
+            rest = retry_after(answer.retry_after, otherwise=RETRY_SECONDS, at_most=MAX_RETRY_SECONDS)
             return Sent("failed", _with_causes(answer), retry_after_seconds=rest)
         case 500 if call.method == "evict" and TWO_BUDGETS in answer.message:
             return Sent("failed", answer.message)

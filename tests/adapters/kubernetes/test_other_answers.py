@@ -28,13 +28,14 @@ class Proxy:
     url: str = ""
     says: tuple[int, str] = (302, "")
     asked: list[tuple[str, str]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
 
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append((request.method, request.path))
         if request.path.startswith("/login"):
             return web.Response(text="<h1>Log in</h1>", content_type="text/html")
         code, text = self.says
-        headers = {"Location": f"{self.url}/login?session=s3cret"} if 300 <= code < 400 else {}
+        headers = {"Location": f"{self.url}/login?session=s3cret"} if 300 <= code < 400 else self.headers
         kind = "application/json" if text.startswith(("{", "[", '"')) else "text/html"
         return web.Response(status=code, text=text, content_type=kind, headers=headers)
 
@@ -108,3 +109,35 @@ async def test_a_cluster_without_an_api_has_none_of_its_objects(proxy: Proxy) ->
         assert await reader.find("ScaledObject", "serving", "llm") is None
         assert await reader.listed_if_any("LeaderWorkerSet", "serving") == ()
         assert (await reader.part("InferencePool", "serving")).unreadable == ""
+
+
+BUSY = '{"kind": "Status", "reason": "TooManyRequests", "message": "too many requests, please try again later"}'
+NONE = '{"kind": "PodList", "items": []}'
+
+
+@pytest.mark.parametrize(("header", "seconds"), [({"Retry-After": "2"}, 2.0), ({"Retry-After": "600"}, 3.0), ({}, 1.0)])
+async def test_a_list_that_a_busy_server_refuses_is_asked_for_once_more(
+    proxy: Proxy, header: dict[str, str], seconds: float
+) -> None:
+    paused: list[float] = []
+
+    async def pause(for_seconds: float) -> None:
+        paused.append(for_seconds)
+        proxy.says = 200, NONE
+
+    proxy.says, proxy.headers = (429, BUSY), header
+    async with KubernetesClient(Connection(url=proxy.url)) as client:
+        assert (await KubernetesReader(client, pause=pause).part("Pod", "serving")).unreadable == ""
+    assert (paused, len(proxy.asked)) == ([seconds], 2)
+
+
+async def test_a_list_that_a_busy_server_refuses_twice_is_unreadable(proxy: Proxy) -> None:
+    async def pause(_: float) -> None:
+        pass
+
+    proxy.says = 429, BUSY
+    async with KubernetesClient(Connection(url=proxy.url)) as client:
+        assert (
+            "429 too many requests" in (await KubernetesReader(client, pause=pause).part("Pod", "serving")).unreadable
+        )
+    assert len(proxy.asked) == 2
