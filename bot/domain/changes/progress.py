@@ -21,7 +21,7 @@ from bot.domain.cluster.node_autoscaler import ANSWER_SECONDS, growth_of, scale_
 from bot.domain.cluster.objects import condition, dig, is_cordoned, is_going_away, is_ready, name_of, seconds_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.pod_state import first_broken, first_held, pod_state, room_made_for
-from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_replicas
+from bot.domain.cluster.refused_pods import not_created, refused_by_events, refused_by_kubelets, refused_replicas
 from bot.domain.cluster.rollout import (
     TEMPLATE,
     comparable,
@@ -248,6 +248,8 @@ def _rollout_text(
         parts.append(late)
     if coming := _node_coming(new, snapshot):
         parts.append(coming)
+    if ready < wanted and (turned_away := refused_by_kubelets(snapshot)):
+        parts.append(turned_away)
     return ", ".join(parts)
 
 
@@ -405,6 +407,7 @@ def _count_text(wait: Wait, snapshot: ClusterSnapshot) -> str:
         f"{scaler.text} wants {wanted} now, not {planned}" if scaler is not None and wanted < planned else "",
         f"{before} not Ready as before" if before else "",
         f"{refused} refused as before" if refused else "",
+        refused_by_kubelets(snapshot) if _ready_replicas(snapshot) < wanted else "",
     )
     return ", ".join(filter(None, parts))
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from bot.domain.cluster.node_autoscaler import scale_up_answer
 from bot.domain.cluster.objects import condition, dig, is_going_away, name_of
-from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, held_by_gates, is_loading, room_made_for
-from bot.domain.cluster.refused_pods import not_created
-from bot.domain.cluster.rotation import pods_of_workload
+from bot.domain.cluster.pod_state import NO_CONTAINER, NO_IMAGE, held_by_gates, is_loading, room_made_for, waiting_text
+from bot.domain.cluster.refused_pods import not_created, refused_by_kubelets
+from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rotation import pods_of_workload, ready_replicas
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 
 WaitsFor = Literal["", "image", "config", "quota", "gpu", "node", "start"]
@@ -33,6 +34,9 @@ def waits_for(snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
     found += [_of_pod(pod, snapshot) for pod in _pods(snapshot) if is_loading(pod)]
     if snapshot.workload is not None and (refused := not_created(snapshot.workload, snapshot)):
         found.append(("quota", refused))
+    is_missing = ready_replicas(snapshot) < replicas_of(snapshot.workload or {})
+    if is_missing and (turned_away := refused_by_kubelets(snapshot)):
+        found.append(("gpu", turned_away))
     return min(found, key=lambda one: PRECEDENCE.index(one[0]), default=("", ""))
 
 
@@ -56,7 +60,7 @@ def _of_pod(pod: Obj, snapshot: ClusterSnapshot) -> tuple[WaitsFor, str]:
             return "image", f"{name}: image {status.get('image', '')} cannot be pulled ({reason})"
         if reason in NO_CONTAINER:
             return "config", f"{name}: {reason}: {message}".rstrip(": ")
-    return "start", f"{name} is starting"
+    return "start", waiting_text(pod)
 
 
 def _statuses(pod: Obj) -> Sequence[Obj]:

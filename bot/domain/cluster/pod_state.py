@@ -32,7 +32,7 @@ def pod_state(pod: Obj, at: float, *, is_room_coming: bool = False) -> PodState:
     if is_ready(pod):
         return PodState("ready")
     reason = ("" if is_room_coming else _unschedulable(pod, at)) or _broken_container(pod)
-    return PodState("broken", f"{name_of(pod)}: {reason}") if reason else PodState("starting", _waiting_text(pod))
+    return PodState("broken", f"{name_of(pod)}: {reason}") if reason else PodState("starting", waiting_text(pod))
 
 
 def is_loading(pod: Obj) -> bool:
@@ -129,9 +129,13 @@ def first_held(pods: Iterable[Obj]) -> str:
     return next(filter(None, map(held_by_gates, pods)), "")
 
 
-def _waiting_text(pod: Obj) -> str:
+def waiting_text(pod: Obj) -> str:
+    """Describes what a pod that is not Ready, and not broken, waits for."""
     if held := held_by_gates(pod):
         return held
     if condition(pod, "PodScheduled").get("status") == "False":
         return room_made_for(pod) or f"{name_of(pod)} is not scheduled yet"
+    ready = condition(pod, "Ready")
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        return f"{name_of(pod)} is not Ready although its containers are: {ready.get('message')}"
     return f"{name_of(pod)} is starting"

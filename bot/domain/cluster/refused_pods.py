@@ -1,4 +1,8 @@
-"""Pods that a controller wants and the API server refuses, such as beyond a ResourceQuota: no pod shows the reason."""
+"""Pods that a controller wants and the API server refuses, such as beyond a ResourceQuota: no pod shows the reason.
+
+A kubelet refuses pods too, as for an accelerator that is broken or not free after all. Such a pod has failed for good,
+and its controller makes the next one at once, often for the same node.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,16 @@ from bot.domain.cluster.objects import condition, controller_of, dig, last_seen_
 from bot.domain.cluster.pod_state import PENDING_SECONDS
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import rollout_state
+from bot.domain.cluster.rotation import pods_ever_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of, pod_templates
 from bot.domain.kernel.quantity import parse_quantity
 
 RETRY_SECONDS = 1100.0
 """A refusal not repeated for this long is over: after many attempts a controller pauses for 1000 s (client-go)."""
+BY_KUBELET = re.compile("UnexpectedAdmissionError|OutOf.+")
+"""Why a kubelet refuses a pod for want of a resource."""
+BY_KUBELET_SECONDS = 600.0
 EXCEEDED = re.compile(r"exceeded quota: ([a-z0-9.-]+)(?:, requested: (\S+), used: )?")
 """The quota's name, and what exceeded it (`pods=1,requests.cpu=4`)."""
 
@@ -36,6 +44,30 @@ def refused_replicas(workload: Obj, snapshot: ClusterSnapshot) -> int:
     """Returns how many replicas do not run the workload's template while pods of it are refused."""
     state = rollout_state(workload)
     return state.wanted - min(state.updated, state.total) if not_created(workload, snapshot) else 0
+
+
+def refused_by_kubelets(snapshot: ClusterSnapshot) -> str:
+    """Describes the workload's pods that kubelets have refused lately; empty without any."""
+    since = snapshot.at - BY_KUBELET_SECONDS
+    refused = [
+        pod
+        for pod in pods_ever_of_workload(snapshot)
+        if dig(pod, "status", "phase") == "Failed"
+        and BY_KUBELET.fullmatch(dig(pod, "status", "reason") or "")
+        and _created_at(pod) >= since
+    ]
+    if not refused:
+        return ""
+    newest = max(refused, key=_created_at)
+    node, message = dig(newest, "spec", "nodeName"), dig(newest, "status", "message")
+    pods = "1 new pod was" if len(refused) == 1 else f"{len(refused)} new pods were"
+    last = "" if len(refused) == 1 else "the last one "
+    minutes = f"{BY_KUBELET_SECONDS / 60:.0f} minutes"
+    return f"{pods} refused by a kubelet in the last {minutes}, {last}by that of {node}: {message}"
+
+
+def _created_at(pod: Obj) -> float:
+    return seconds_of(dig(pod, "metadata", "creationTimestamp")) or 0.0
 
 
 def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
@@ -66,8 +98,7 @@ def _newest_pods(snapshot: ClusterSnapshot, makers: Collection[str]) -> dict[str
     newest: dict[str, float] = {}
     for pod in (*snapshot.pods, *snapshot.all_pods):
         if (maker := str((controller_of(pod) or {}).get("uid"))) in makers:
-            made_at = seconds_of(dig(pod, "metadata", "creationTimestamp")) or 0.0
-            newest[maker] = max(made_at, newest.get(maker, 0.0))
+            newest[maker] = max(_created_at(pod), newest.get(maker, 0.0))
     return newest
 
 

@@ -61,18 +61,22 @@ class Rotation:
 
 def pods_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     """Returns the workload's own pods: not our canary's, not relabelled strays, not ended ones."""
-    workload = snapshot.workload
+    return tuple(pod for pod in pods_ever_of_workload(snapshot) if not is_finished(pod))
+
+
+def pods_ever_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
+    """As `pods_of_workload`, with those that have ended and are still there."""
+    workload, pods = snapshot.workload, snapshot.pods
     if workload is None:
         return ()
-    present = (pod for pod in snapshot.pods if not is_finished(pod))
     match kind_of(workload):
         case "StatefulSet":
-            return tuple(pod for pod in present if is_owned_by(pod, workload))
+            return tuple(pod for pod in pods if is_owned_by(pod, workload))
         case "LeaderWorkerSet":
             # Leaders belong to one StatefulSet, workers to one per leader; this label is on all of them.
-            return tuple(pod for pod in present if labels_of(pod).get(SET_NAME_LABEL) == name_of(workload))
+            return tuple(pod for pod in pods if labels_of(pod).get(SET_NAME_LABEL) == name_of(workload))
     owned = {uid_of(rs) for rs in snapshot.replica_sets if is_owned_by(rs, workload)}
-    return tuple(pod for pod in present if (controller_of(pod) or {}).get("uid") in owned)
+    return tuple(pod for pod in pods if (controller_of(pod) or {}).get("uid") in owned)
 
 
 def replicas_present(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:

@@ -13,6 +13,7 @@ import pytest
 from bot.domain.changes.plan import Wait
 from bot.domain.changes.progress import CHECKS, COVERED, HANGS_SECONDS, OVERDUE_SECONDS, STICKY_SECONDS, progress
 from bot.domain.cluster.json_patch import applied
+from bot.domain.cluster.missing_pods import waits_for
 from bot.domain.cluster.objects import ObjectRef, is_ready
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.signals.scrape import ReplicaLoad
@@ -82,6 +83,14 @@ def with_conditions(seen: ClusterSnapshot, *conditions: Obj, **status: Any) -> C
     return replace(seen, workload=workload)
 
 
+def gated(number: int) -> Obj:
+    """A new pod whose containers are ready, and which a readiness gate holds back."""
+    made = new_pod(number)
+    message = 'the status of pod readiness gate "target-health" is not "True", but False'
+    gate = {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": message}
+    return {**made, "status": {**made["status"], "conditions": [gate]}}
+
+
 def test_everything_that_cannot_be_read_is_named_with_its_reason() -> None:
     seen = snapshot(unreadable={"replica_sets": "403", "pods": "timed out", "nodes": "403"})
     assert progress_of(SCALED, seen) == ("pending", "cannot be read now: replica sets (403), pods (timed out)")
@@ -147,6 +156,13 @@ DELETED, OVERWRITTEN = "Deployment serving/llm was deleted", "somebody else chan
             with_conditions(rolling(*OLD), STUCK | {"status": "True"}),
             "pending",
             "0 of 4 replicas run the new template",
+        ),
+        case(
+            "one-that-a-load-balancer-does-not-take",
+            rolling(*OLD[:3], gated(8)),
+            "pending",
+            "0 of 4 replicas run the new template, llm-8 is not Ready although its containers are:"
+            ' the status of pod readiness gate "target-health" is not "True", but False',
         ),
         case(
             "two-starting-and-two-ending",
@@ -936,3 +952,39 @@ def test_the_templates_of_these_tests_are_those_of_the_rollout() -> None:
     plan = planned("set_flags", EDIT, snapshot())
     edited = applied(plan.calls[0].body, deployment())["spec"]["template"]
     assert replica_set(3, edited)["spec"]["template"]["spec"] == rolling().replica_sets[-1]["spec"]["template"]["spec"]
+
+
+ALLOCATE = "Pod Allocate failed due to requested number of devices unavailable for nvidia.com/gpu"
+REFUSED_POD = (
+    f"2 new pods were refused by a kubelet in the last 10 minutes, the last one by that of gpu-node-2: {ALLOCATE}"
+)
+
+
+def turned_away(made: Obj, reason: str = "UnexpectedAdmissionError") -> Obj:
+    return {**made, "status": {"phase": "Failed", "reason": reason, "message": ALLOCATE}}
+
+
+def test_pods_that_a_kubelet_refuses_are_named_while_replicas_are_missing() -> None:
+    """Their controller makes the next one at once, and nothing that is there shows why none starts."""
+    refused = (turned_away(pod(5)), turned_away(pod(6)))
+    assert progress_of(REPLACED, sized(4, OLD[0], *OLD[2:], *refused)) == (
+        "pending",
+        f"3 of 4 replicas Ready, {REFUSED_POD}, llm-2 is gone",
+    )
+    assert progress_of(ROLLED_OUT, rolling(*OLD, turned_away(new_pod(5)), turned_away(new_pod(8)))) == (
+        "pending",
+        f"0 of 4 replicas run the new template, {REFUSED_POD}",
+    )
+    assert waits_for(sized(4, OLD[0], *OLD[2:], *refused)) == ("gpu", REFUSED_POD)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(sized(4, *OLD, turned_away(pod(5)), turned_away(pod(8))), id="enough-serve"),
+        pytest.param(sized(4, *OLD[:3], turned_away(pod(5), "Evicted")), id="evicted"),
+        pytest.param(replace(sized(4, *OLD[:3], turned_away(pod(5))), at=NOW + 3600), id="an-hour-ago"),
+    ],
+)
+def test_pods_that_were_refused_for_another_reason_or_before_are_not_named(seen: ClusterSnapshot) -> None:
+    assert waits_for(seen) == ("", "")
