@@ -221,3 +221,16 @@ def test_a_node_verb_without_a_clear_object_says_so(verb: str, arguments: dict[s
 
 def test_an_empty_node_needs_no_drain() -> None:
     assert declined("drain_node", {"node": "gpu-node-3"}, snapshot(pods=(pod(1), pod(2)))).outcome == "not_needed"
+
+
+@pytest.mark.parametrize("verb", ["cordon_node", "drain_node"])
+@pytest.mark.parametrize("label", ["app.kubernetes.io/name", "app"])
+def test_a_descheduler_may_evict_what_a_cordon_leaves_running(verb: str, label: str) -> None:
+    """A cordon is a taint to it. It may be a CronJob, of which only ended pods are there."""
+    runs = other("descheduler-1", "Job")
+    runs["metadata"]["labels"], runs["status"] = {label: "descheduler"}, {"phase": "Succeeded"}
+    seen = snapshot()
+    plan = planned(verb, NODE, replace(seen, all_pods=(*seen.all_pods, runs)))
+    assert grade(plan, "descheduler") == "warning"
+    assert "may evict every pod from a cordoned node" in weighed(plan, "descheduler")
+    assert all(each.name != "descheduler" for each in planned(verb, NODE, seen).circumstances)

@@ -19,6 +19,7 @@ from bot.domain.cluster.objects import (
     dig,
     is_cordoned,
     is_staying,
+    labels_of,
     name_of,
     namespace_of,
     ref_of,
@@ -29,6 +30,7 @@ from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.errors import impossible
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+DESCHEDULER_LABELS = ("app.kubernetes.io/name", "app")
 UNSCHEDULABLE = "/spec/unschedulable"
 CORDON_SECONDS = 30.0
 PODS_STAY = "none: pods that run there keep running"
@@ -91,6 +93,17 @@ def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
         out = stake.gpus + sum(stake.cordoned.values())
         text += f"; {out} of {stake.fleet_gpus} GPUs would be cordoned"
     return Circumstance(name="nodes", grade="warning" if already > 1 or left == 0 else "note", text=text)
+
+
+def descheduler_beside(snapshot: ClusterSnapshot) -> tuple[Circumstance, ...]:
+    """A cordon is a taint, and a descheduler may be set up to evict whatever does not tolerate one."""
+    if not any("descheduler" in map(labels_of(pod).get, DESCHEDULER_LABELS) for pod in snapshot.all_pods):
+        return ()
+    text = (
+        "a descheduler runs in this cluster: it may evict every pod from a cordoned node at once"
+        " (RemovePodsViolatingNodeTaints, unless node.kubernetes.io/unschedulable is excluded)"
+    )
+    return (Circumstance(name="descheduler", grade="warning", text=text),)
 
 
 def on_node(snapshot: ClusterSnapshot, node: Obj) -> tuple[list[Obj], list[Obj], str]:
