@@ -14,6 +14,7 @@ from bot.domain.cluster.json_patch import applied
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from tests.domain.changes.ledgers import entry, with_ledger
 from tests.domain.changes.snapshots import (
+    STAMP,
     declined,
     deployment,
     endpoint_slice,
@@ -624,3 +625,13 @@ def test_the_chosen_replica_has_the_lowest_deletion_cost(others: dict[int, str],
     plan = planned("scale", {"by": -1}, snapshot(pods=tuple(pods)))
     assert plan.calls[0].target.name == "llm-4"
     assert plan.calls[0].differences[0].text == f"llm-4: pod-deletion-cost (not set) → {chosen}"
+
+
+def test_nobody_chooses_who_ends_while_two_revisions_run() -> None:
+    """A deletion cost counts within one ReplicaSet: the Deployment decides which of them loses a replica."""
+    rolling = (pod(1, revision=1), *(pod(number) for number in (2, 3, 4)))
+    result = declined("scale", {"by": -1}, snapshot(pods=rolling))
+    assert (result.outcome, "replicas of two revisions run" in result.reason) == ("impossible", True), result.reason
+    ended = ({**rolling[0], "metadata": {**rolling[0]["metadata"], "deletionTimestamp": STAMP}}, *rolling[1:], pod(5))
+    assert planned("scale", {"by": -1}, snapshot(pods=ended)).calls
+    assert planned("scale", {"by": 1}, snapshot(pods=rolling)).calls

@@ -41,7 +41,7 @@ from bot.domain.changes.verb import (
     Stub,
     Verb,
 )
-from bot.domain.changes.verbs.scale import scaled
+from bot.domain.changes.verbs.scale import runs_two_revisions, scaled
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import applied, broken_tests
 from bot.domain.cluster.objects import dig, grace_seconds, name_of, ref_of, seconds_of, uid_of
@@ -164,7 +164,7 @@ def _end_released(situation: Situation, pod: Obj, *, cuts: bool) -> Plan:
 def _added(snapshot: ClusterSnapshot, context: PlanContext) -> LedgerEntry | None:
     """The call that added one replica, if the workload still has it and its controller lets the bot choose who ends."""
     workload = workload_of(snapshot)
-    if kind_of(workload) in NUMBERED:
+    if kind_of(workload) in NUMBERED or runs_two_revisions(snapshot):
         return None
     for entry in _scales(context):
         call = entry.undo[0]

@@ -24,7 +24,7 @@ from bot.domain.cluster.json_patch import ABSENT, FieldEdit, edit_of, pointer
 from bot.domain.cluster.objects import controller_of, dig, grace_seconds, is_going_away, name_of, ref_of, uid_of
 from bot.domain.cluster.owner import Autoscaler, autoscaler_of
 from bot.domain.cluster.pod_state import first_broken
-from bot.domain.cluster.rollout import replicas_of
+from bot.domain.cluster.rollout import new_and_old_pods, replicas_of
 from bot.domain.cluster.rotation import in_order_of_leaving, is_in_rotation, pods_of_workload, replicas_present
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import KINDS as WORKLOADS
@@ -69,6 +69,11 @@ def plan_scale(situation: Situation) -> Plan:
         victims: list[Obj] = []
     else:
         require_readable(snapshot, "pods", "replica_sets", "endpoint_slices", "services")
+        if runs_two_revisions(snapshot):
+            raise impossible(
+                f"replicas of two revisions run: {name_of(workload)}'s controller decides of which one fewer are left",
+                "wait for its rollout, or roll it back",
+            )
         victims = victims_of(snapshot, wanted)
         drain = drain_mode(snapshot)
         ends = tuple(uid_of(pod) for pod in victims)
@@ -89,6 +94,12 @@ def plan_scale(situation: Situation) -> Plan:
         undo_text=f"scale back to {now}",
         commit=owned.commit,
     )
+
+
+def runs_two_revisions(snapshot: ClusterSnapshot) -> bool:
+    """Whether a Deployment is between two: a deletion cost chooses only among the pods of one ReplicaSet."""
+    parted = new_and_old_pods(snapshot) if kind_of(snapshot.workload) == "Deployment" else None
+    return parted is not None and all(any(not is_going_away(pod) for pod in pods) for pods in parted)
 
 
 def _is_off(scaler: Autoscaler, now: int) -> bool:
