@@ -160,6 +160,14 @@ class Autoscaler:
         return self.least if idle is None else int(idle)
 
     @property
+    def idle(self) -> str:
+        """What it does below its floor, for people; empty if it never goes there."""
+        if self.lowest >= self.least:
+            return ""
+        what = f"it goes to {self.lowest} replicas all the same (idleReplicaCount)"
+        return f"while none of its triggers is active, {what}"
+
+    @property
     def floor_field(self) -> str:
         return "minReplicas" if self.kind == "HorizontalPodAutoscaler" else "minReplicaCount"
 

@@ -635,3 +635,18 @@ def test_nobody_chooses_who_ends_while_two_revisions_run() -> None:
     ended = ({**rolling[0], "metadata": {**rolling[0]["metadata"], "deletionTimestamp": STAMP}}, *rolling[1:], pod(5))
     assert planned("scale", {"by": -1}, snapshot(pods=ended)).calls
     assert planned("scale", {"by": 1}, snapshot(pods=rolling)).calls
+
+
+def idling(at: int) -> Obj:
+    made = scaled_object()
+    made["spec"] |= {"minReplicaCount": 2, "idleReplicaCount": at}
+    return made
+
+
+def test_keda_goes_to_its_idle_number_whatever_its_floor_is() -> None:
+    seen = snapshot(scaled_objects=(idling(0),))
+    text = "while none of its triggers is active, it goes to 0 replicas all the same (idleReplicaCount)"
+    more, rolled = planned("scale", {"by": 1}, seen), planned("set_flags", CAP, seen)
+    assert text in weighed(more, "autoscaler")
+    assert (grade(rolled, "scale_in"), text in weighed(rolled, "scale_in")) == ("note", True)
+    assert rolled.calls[0].target.kind == "ScaledObject", "its floor is held for the time with traffic"

@@ -42,6 +42,8 @@ def scale_in_note(snapshot: ClusterSnapshot) -> tuple[Circumstance, ...]:
         text = f"{scaler.text} may take replicas away meanwhile: {why}"
         return (Circumstance(name="scale_in", grade="note", text=text),)
     text = f"{scaler.text} takes no replica away meanwhile: its floor is raised, and put back when the rollout is over"
+    if scaler.idle:
+        return (Circumstance(name="scale_in", grade="note", text=f"{text}; {scaler.idle}"),)
     return (Circumstance(name="scale_in", grade="fine", text=text),)
 
 

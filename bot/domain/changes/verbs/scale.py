@@ -168,6 +168,7 @@ def _through_autoscaler(situation: Situation, scaler: Autoscaler, now: int, want
         note = f"{named} stays at exactly {wanted} replicas until its old bounds ({bounds}) are back"
     else:
         note = f"{scaler.text} owns the replica count: its floor is raised, and it may add even more"
+    note += f"; {scaler.idle}" if scaler.idle else ""
     room = _room_for_more(snapshot, wanted - now)
     return Plan(
         verb="scale",
