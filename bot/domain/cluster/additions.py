@@ -5,6 +5,7 @@ Reloaders, admission webhooks and platform controllers do. Where they leave alon
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from bot.domain.cluster.json_patch import ABSENT
 TEMPLATES = ("/spec/template", "/spec/leaderWorkerTemplate")
 COMMAND_LINE = frozenset({"command", "args"})
 """One of them where there was none changes what the other means."""
+DEFAULT_REGISTRY = re.compile(r"^(?:index\.)?docker\.io/(?:library/)?")
+TAG = re.compile(r":[^:/]+$")
 RELOADERS_PREFIX = "STAKATER_"
 """Stakater Reloader counts reloads in variables with such names, or in an annotation."""
 
@@ -20,8 +23,8 @@ RELOADERS_PREFIX = "STAKATER_"
 def is_kept(path: str, present: Any, written: Any, before: Any) -> bool:
     """Whether the field at `path` still is as it was written in place of `before`.
 
-    In a pod template, others may add fields and named elements, but not what was removed. They may also change
-    annotations and reloaders' variables that were not written.
+    In a pod template, others may add fields and named elements, but not what was removed, and the digest of an image.
+    They may also change annotations and reloaders' variables that were not written.
     """
     if present == written:
         return True
@@ -39,8 +42,18 @@ def _is_kept(present: Any, written: Any, before: Any, *, is_theirs: bool) -> boo
         return False
     return all(
         _is_kept(now.get(name, ABSENT), value, old.get(name, ABSENT), is_theirs=is_theirs or _is_theirs(name))
+        or (name == "image" and _is_pinned(now.get(name), value))
         for name, value in fields.items()
     )
+
+
+def _is_pinned(present: Any, written: Any) -> bool:
+    """Whether a webhook that verifies images put a digest to this one's tag, or in its place."""
+    if not isinstance(present, str) or not isinstance(written, str) or "@" in written:
+        return False
+    image, _, digest = DEFAULT_REGISTRY.sub("", present).partition("@")
+    wanted = DEFAULT_REGISTRY.sub("", written)
+    return bool(digest) and image in (wanted, TAG.sub("", wanted))
 
 
 def _is_theirs(name: str) -> bool:

@@ -84,10 +84,14 @@ ADDITIONS = [
     pytest.param(set_env("OTEL", "on"), id="variable"),
     pytest.param(set_field("terminationMessagePath", "/dev/termination-log"), id="default"),
     pytest.param(add_container, id="container"),
+    pytest.param(set_field("image", "vllm/vllm-openai:v0.32.0@sha256:0a1b"), id="digest"),
+    pytest.param(set_field("image", "index.docker.io/vllm/vllm-openai@sha256:0a1b"), id="digest-in-place-of-the-tag"),
 ]
 FOREIGN = [
     pytest.param(set_field("args", ["--max-num-seqs=64"]), id="flags"),
     pytest.param(set_field("image", "vllm/vllm-openai:v0.33.0"), id="image"),
+    pytest.param(set_field("image", "vllm/vllm-openai:v0.33.0@sha256:0a1b"), id="image-with-a-digest"),
+    pytest.param(set_field("image", "example.com/vllm/vllm-openai@sha256:0a1b"), id="image-of-another-registry"),
     pytest.param(set_env("VLLM_LOGGING_LEVEL", "INFO"), id="variable"),
     pytest.param(set_env("HF_HOME", "/other"), id="variable-of-others"),
 ]
