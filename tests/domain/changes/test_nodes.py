@@ -117,12 +117,13 @@ def test_a_cordon_and_its_undo_leave_the_node_as_it_was() -> None:
     assert applied(plan.calls[0].undo[0].body, after) == before.nodes[0]
 
 
-def test_the_undo_of_a_cordon_uncordons() -> None:
+def test_the_undo_of_a_cordon_uncordons_and_says_that_pods_may_come_back() -> None:
     call = planned("cordon_node", NODE, snapshot()).calls[0]
     entry = builders.ledger_entry(call_id="INC-42/R1/0", verb="cordon_node", target=call.target, undo=call.undo)
     seen = cordoned(**{"incident-bot/incident": "INC-42"})
     plan = planned("undo", {}, seen, replace(CONTEXT, ledger=(entry,)))
     assert applied(plan.calls[0].body, seen.nodes[0])["spec"] == {}
+    assert plan.expected == "new pods can start on gpu-node-1 again, whatever is wrong there"
 
 
 def test_the_undo_of_an_uncordon_says_what_a_cordon_says() -> None:
