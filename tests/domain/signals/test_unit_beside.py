@@ -4,6 +4,8 @@ import pytest
 
 from bot.domain.signals.signal import unit_beside
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize(
     ("label", "unit", "shown"),
