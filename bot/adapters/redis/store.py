@@ -24,6 +24,7 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.copies import copy_with
 from bot.domain.kernel.errors import NewerFormError, StaleRunError
 from bot.domain.kernel.last_kept import keep_last
+from bot.domain.kernel.listing import first_of
 from bot.domain.kernel.planned_window import PlannedWindow
 from bot.domain.kernel.target import Target
 from bot.domain.kernel.timeline import Chained, StoredHead
@@ -168,8 +169,7 @@ class RedisStore:
             what = f"this version of the bot cannot read {count} of the accepted alerts, so they open no incident"
             found["intake"] = f"{what}; Redis keeps them in {' and '.join(where)}"
         if self._newer:
-            more = f" and {len(self._newer) - NAMED} more" if len(self._newer) > NAMED else ""
-            what = f"a newer version of the bot has stored {', '.join(self._newer[:NAMED])}{more}"
+            what = f"a newer version of the bot has stored {first_of(self._newer, NAMED)}"
             found["incidents"] = f"{what}; without a replica of that version they stand still"
         return found
 

@@ -42,6 +42,7 @@ from bot.domain.changes.plan import request_of
 from bot.domain.incidents.run import NEXT_STATUS, Post, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.kernel.links import links_of
+from bot.domain.kernel.listing import first_of
 from bot.domain.reports.present import NOT_BEGUN
 from bot.domain.reports.statistics import ENDED
 
@@ -277,8 +278,7 @@ def _banners(run: Run) -> list[Block]:
 
 def _held(run: Run) -> list[str]:
     titles = [flags_as_code(line(title, 160)) for title in run.in_place]
-    more = f" and {len(titles) - HELD} more" if len(titles) > HELD else ""
-    return [f"*Changes in place:* {'; '.join(titles[:HELD])}{more}"] if titles else []
+    return [f"*Changes in place:* {first_of(titles, HELD, between='; ')}"] if titles else []
 
 
 # --- the foot ---------------------------------------------------------------------------------------------------------
@@ -306,12 +306,11 @@ def _alerts(run: Run) -> str:
         return ""
     firing = sum(1 for alert in run.alerts.values() if alert.status == "firing")
     names = sorted({line(alert.name, 60) for alert in run.alerts.values()})
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     sign = "🔔" if firing else "🔕"
     if len(run.alerts) == 1:
         return f"{sign} {names[0]} is {'firing' if firing else 'resolved'}"
     counts = (f"{firing} firing" * bool(firing), f"{len(run.alerts) - firing} resolved" * (firing < len(run.alerts)))
-    return f"{sign} {', '.join(names[:3])}{more}: {', '.join(filter(None, counts))}"
+    return f"{sign} {first_of(names, 3)}: {', '.join(filter(None, counts))}"
 
 
 def _links(run: Run) -> list[str]:

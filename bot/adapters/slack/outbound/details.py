@@ -14,6 +14,7 @@ from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
 from bot.domain.incidents.run import Looked, News, Post, Run
 from bot.domain.kernel.durations import lasting
+from bot.domain.kernel.listing import first_of
 from bot.domain.playbooks import text_sizes
 from bot.domain.signals.signal import READ_TOGETHER_SECONDS, Reading, unit_beside
 from bot.domain.signals.window import clock
@@ -116,8 +117,7 @@ def _unread(readings: Iterable[Reading]) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return ", ".join(line(capitalized(name), 80) for name in names[:NAMES]) + more
+    return first_of([line(capitalized(name), 80) for name in names], NAMES)
 
 
 def _by_source(run: Run, readings: Iterable[Reading], newest: float, unit_of: UnitOf) -> dict[str, list[str]]:

@@ -38,6 +38,7 @@ from bot.domain.changes.plan import Plan, change_of
 from bot.domain.incidents.handover import Matter
 from bot.domain.incidents.run import News, Post, Question, Run
 from bot.domain.kernel.durations import lasting
+from bot.domain.kernel.listing import first_of
 from bot.domain.playbooks import text_sizes
 from bot.domain.reports.statistics import ENDED, waited_seconds
 
@@ -97,11 +98,6 @@ def _diagnosis(run: Run, post: Post) -> Message:
     return Message(
         f"Diagnosis: {fallback or 'not clear yet'}"[: limits.TEXT], limits.fitted(body, _details(run, post.slot))
     )
-
-
-def _listed(names: list[str], between: str = ", ") -> str:
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return f"{between.join(names[:NAMES])}{more}"
 
 
 # --- requests and questions ------------------------------------------------------------------------------------------
@@ -287,12 +283,12 @@ def _closed(run: Run, post: Post) -> Message:
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
     # What was verified under load is calm: its alert follows, by the window of its rule.
     firing = [] if ending == "fixed" else [line(name, 80) for name in post.data.get("firing", ())]
-    names = _listed(firing, ", ")
+    names = first_of(firing, NAMES)
     bell = f"🔔 *Still firing:* {names}" if names else ""
     felt = [f"*{line(users, 400)}*{read}", _felt_before(run, users)] if users else []
     body = section([first, *felt, *news_lines(_news(post)), bell])
     held = [flags_as_code(line(title, 160)) for title in post.data.get("held", ())]
-    left = f"*Changes in place:* {_listed(held, '; ')}" if held else "The bot left no change in place."
+    left = f"*Changes in place:* {first_of(held, NAMES, between='; ')}" if held else "The bot left no change in place."
     body += section([" ".join(filter(None, (_done(run, until=closed_at), left)))])
     if to_commit := post.data.get("to_commit"):
         titles = [f"• {line(each, 300)}" for each in to_commit]
@@ -326,7 +322,7 @@ def _done(run: Run, *, until: float) -> str:
         if _ends_a_replica(each.plan)
         or (each.plan.disrupts != "nothing" and f"{run.incident_id}/{each.request_id}" not in revertible)
     ]
-    return f"*Done:* {_listed(titles, '; ')}." if titles else ""
+    return f"*Done:* {first_of(titles, NAMES, between='; ')}." if titles else ""
 
 
 def _ends_a_replica(plan: Plan) -> bool:
