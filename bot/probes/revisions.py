@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, condition, dig, seconds_of
+from bot.domain.cluster.objects import CALL_ANNOTATION, annotations_of, condition, created_at, seconds_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.flow.ports.readings import ProbeRequest
 
@@ -10,7 +10,7 @@ REUSED_ANNOTATION = "deployment.kubernetes.io/revision-history"
 
 
 def rolled_out_at(replica_set: Obj, snapshot: ClusterSnapshot, *, is_current: bool) -> float | None:
-    created = seconds_of(dig(replica_set, "metadata", "creationTimestamp"))
+    created = created_at(replica_set)
     if REUSED_ANNOTATION not in annotations_of(replica_set):
         return created
     # A rollback reuses an old ReplicaSet; only the Deployment has the time.
@@ -28,6 +28,6 @@ def is_ours(replica_set: Obj, before: Obj | None, request: ProbeRequest) -> bool
     stamp = annotations_of(replica_set).get(CALL_ANNOTATION)
     if not stamp or (before is not None and annotations_of(before).get(CALL_ANNOTATION) == stamp):
         return False
-    created = seconds_of(dig(replica_set, "metadata", "creationTimestamp")) or 0.0
+    created = created_at(replica_set) or 0.0
     was_there = created < request.context.opened_at and REUSED_ANNOTATION not in annotations_of(replica_set)
     return not (was_there and stamp.startswith(f"{request.context.incident_id}/"))

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from bot.domain.cluster.objects import (
     CALL_ANNOTATION,
     annotations_of,
+    created_at,
     dig,
     is_owned_by,
     labels_of,
     name_of,
-    seconds_of,
 )
 from bot.domain.cluster.rollout import bare
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -110,7 +110,3 @@ def _whose(
         return None
     stamp = annotations_of(revision).get(CALL_ANNOTATION)
     return bool(stamp) and (before is None or annotations_of(before).get(CALL_ANNOTATION) != stamp)
-
-
-def created_at(obj: Obj) -> float | None:
-    return seconds_of(dig(obj, "metadata", "creationTimestamp"))

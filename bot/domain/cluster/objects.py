@@ -170,6 +170,11 @@ def seconds_of(timestamp: str | None) -> float | None:
     return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
 
 
+def created_at(obj: Obj) -> float | None:
+    """Returns epoch seconds; None if the object does not say it."""
+    return seconds_of(dig(obj, "metadata", "creationTimestamp"))
+
+
 def selects_plainly(selector: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
     """Matches a Service's selector: every pair must be there; an empty one selects nothing."""
     return bool(selector) and all(labels.get(key) == value for key, value in (selector or {}).items())

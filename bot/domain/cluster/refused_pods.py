@@ -9,7 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from bot.domain.cluster.objects import condition, controller_of, dig, last_seen_of, name_of, seconds_of, uid_of
+from bot.domain.cluster.objects import (
+    condition,
+    controller_of,
+    created_at,
+    dig,
+    last_seen_of,
+    name_of,
+    seconds_of,
+    uid_of,
+)
 from bot.domain.cluster.pod_state import PENDING_SECONDS
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import rollout_state
@@ -54,20 +63,16 @@ def refused_by_kubelets(snapshot: ClusterSnapshot) -> str:
         for pod in pods_ever_of_workload(snapshot)
         if dig(pod, "status", "phase") == "Failed"
         and BY_KUBELET.fullmatch(dig(pod, "status", "reason") or "")
-        and _created_at(pod) >= since
+        and (created_at(pod) or 0.0) >= since
     ]
     if not refused:
         return ""
-    newest = max(refused, key=_created_at)
+    newest = max(refused, key=lambda pod: created_at(pod) or 0.0)
     node, message = dig(newest, "spec", "nodeName"), dig(newest, "status", "message")
     pods = "1 new pod was" if len(refused) == 1 else f"{len(refused)} new pods were"
     last = "" if len(refused) == 1 else "the last one "
     minutes = f"{BY_KUBELET_SECONDS / 60:.0f} minutes"
     return f"{pods} refused by a kubelet in the last {minutes}, {last}by that of {node}: {message}"
-
-
-def _created_at(pod: Obj) -> float:
-    return seconds_of(dig(pod, "metadata", "creationTimestamp")) or 0.0
 
 
 def refused_by_events(owner: Obj, snapshot: ClusterSnapshot) -> str:
@@ -98,7 +103,7 @@ def _newest_pods(snapshot: ClusterSnapshot, makers: Collection[str]) -> dict[str
     newest: dict[str, float] = {}
     for pod in (*snapshot.pods, *snapshot.all_pods):
         if (maker := str((controller_of(pod) or {}).get("uid"))) in makers:
-            newest[maker] = max(_created_at(pod), newest.get(maker, 0.0))
+            newest[maker] = max(created_at(pod) or 0.0, newest.get(maker, 0.0))
     return newest
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot.domain.changes.interference import OURS
-from bot.domain.cluster.objects import dig, seconds_of, writers_of
+from bot.domain.cluster.objects import created_at, dig, seconds_of, writers_of
 from bot.domain.cluster.owner import aims_at, autoscaler_of
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.kernel.durations import lasting
@@ -52,7 +52,7 @@ async def other_actors(request: ProbeRequest) -> Reading:
 
 
 def _writers(workload: Obj) -> Iterable[_Hand]:
-    created = seconds_of(dig(workload, "metadata", "creationTimestamp")) or 0.0
+    created = created_at(workload) or 0.0
     for one in writers_of(workload):
         if one.at is None or one.subresource == "status" or one.manager in (OURS, "kube-controller-manager"):
             continue

@@ -16,7 +16,7 @@ from bot.domain.changes.interference import OURS
 from bot.domain.changes.plan import Difference
 from bot.domain.changes.template_differences import template_differences
 from bot.domain.cluster.kept_revisions import RolledOut, came_before, rolled_out
-from bot.domain.cluster.objects import condition, dig, seconds_of, writers_of
+from bot.domain.cluster.objects import condition, created_at, dig, seconds_of, writers_of
 from bot.domain.cluster.rollout import TEMPLATE, replica_sets_of, revision_of
 from bot.domain.cluster.rotation import pods_of_workload
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
@@ -225,7 +225,7 @@ def _started_at(pod: Obj) -> float | None:
     """When its engine started, so when it last read its flags."""
     running = [seconds_of(dig(status, "state", "running", "startedAt")) for status in engine_statuses(pod)]
     known = [at for at in running if at is not None]
-    return max(known) if known else seconds_of(dig(pod, "metadata", "creationTimestamp"))
+    return max(known) if known else created_at(pod)
 
 
 def _ready_at(pod: Obj, since: float) -> float | None:
@@ -243,7 +243,7 @@ def _first_start(pod: Obj, since: float) -> float | None:
     engine = engine_statuses(pod)
     starts = [_started_at(pod), *(seconds_of(dig(one, "lastState", "terminated", "startedAt")) for one in engine)]
     if any((one.get("restartCount") or 0) > 1 for one in engine):
-        starts.append(seconds_of(dig(pod, "metadata", "creationTimestamp")))
+        starts.append(created_at(pod))
     return min((start for start in starts if start is not None and start >= since), default=None)
 
 
@@ -252,7 +252,7 @@ def _written_config_maps(snapshot: ClusterSnapshot, begin: _Begin) -> list[_Writ
     found: list[_Written] = []
     began = begin.at
     for name, config_map in sorted(snapshot.config_maps.items()):
-        created = seconds_of(dig(config_map, "metadata", "creationTimestamp")) or 0.0
+        created = created_at(config_map) or 0.0
         for one in writers_of(config_map):
             at, who = one.at, one.manager
             is_new = at is not None and at > created and began - BEFORE_SECONDS <= at <= began + AFTER_SECONDS

@@ -44,7 +44,7 @@ from bot.domain.changes.verb import (
 from bot.domain.changes.verbs.scale import runs_two_revisions, scaled
 from bot.domain.cluster.disruption import budget_for
 from bot.domain.cluster.json_patch import applied, broken_tests
-from bot.domain.cluster.objects import dig, grace_seconds, name_of, ref_of, seconds_of, uid_of
+from bot.domain.cluster.objects import created_at, dig, grace_seconds, name_of, ref_of, uid_of
 from bot.domain.cluster.owner import autoscaler_of
 from bot.domain.cluster.rollout import replicas_of
 from bot.domain.cluster.rotation import (
@@ -189,11 +189,7 @@ def _floor_back(snapshot: ClusterSnapshot, pod: Obj, context: PlanContext) -> tu
     if back.target.uid != uid_of(scaler.obj) or broken_tests(back.body, scaler.obj):
         return ()
     raised_at = entry.applied_at - RECORDED_WITHIN_SECONDS
-    created = [
-        seconds_of(dig(one, "metadata", "creationTimestamp")) or 0.0
-        for one in replicas_present(snapshot)
-        if uid_of(one) != uid_of(pod)
-    ]
+    created = [created_at(one) or 0.0 for one in replicas_present(snapshot) if uid_of(one) != uid_of(pod)]
     if sum(at >= raised_at for at in created) != 1:
         return ()
     why = "the replica that it was raised for has replaced the other one"
