@@ -80,7 +80,12 @@ def node_seen(node: Obj, *, cordoned: bool) -> Wait:
     )
 
 
-def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
+def cordon_circumstances(snapshot: ClusterSnapshot, node: Obj) -> tuple[Circumstance, ...]:
+    """What a cordon of this node means for the cluster."""
+    return _schedulable_without(snapshot, node), *_descheduler(snapshot)
+
+
+def _schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     """A second or third cordoned node points to a problem of the facility or the bot, not of one node."""
     others = [one for one in snapshot.nodes if uid_of(one) != uid_of(node)]
     left = sum(not is_cordoned(one) for one in others)
@@ -95,7 +100,7 @@ def schedulable_without(snapshot: ClusterSnapshot, node: Obj) -> Circumstance:
     return Circumstance(name="nodes", grade="warning" if already > 1 or left == 0 else "note", text=text)
 
 
-def descheduler_beside(snapshot: ClusterSnapshot) -> tuple[Circumstance, ...]:
+def _descheduler(snapshot: ClusterSnapshot) -> tuple[Circumstance, ...]:
     """A cordon is a taint, and a descheduler may be set up to evict whatever does not tolerate one."""
     if not any("descheduler" in map(labels_of(pod).get, DESCHEDULER_LABELS) for pod in snapshot.all_pods):
         return ()

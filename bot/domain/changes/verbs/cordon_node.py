@@ -8,12 +8,11 @@ from bot.domain.changes.steps.node_steps import (
     PODS_STAY,
     by_us,
     cordon_call,
-    descheduler_beside,
+    cordon_circumstances,
     listed,
     node_of,
     node_seen,
     on_node,
-    schedulable_without,
 )
 from bot.domain.changes.verb import CORDON, NODE, ChangeKind, Stub, Verb, everywhere
 from bot.domain.cluster.objects import is_cordoned, name_of, uid_of
@@ -31,11 +30,7 @@ def plan_cordon(situation: Situation) -> Plan:
         title=f"Cordon node {name_of(node)}: no new pods there",
         choices={"node": name_of(node), "uid": uid_of(node)},
         steps=(cordon_call(node, situation.context), node_seen(node, cordoned=True)),
-        circumstances=(
-            schedulable_without(situation.snapshot, node),
-            *descheduler_beside(situation.snapshot),
-            _passengers(situation.snapshot, node),
-        ),
+        circumstances=(*cordon_circumstances(situation.snapshot, node), _passengers(situation.snapshot, node)),
         risk=VERB.risk,
         expected=PODS_STAY,
         undo_text="uncordon the node",

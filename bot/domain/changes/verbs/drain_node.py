@@ -13,15 +13,7 @@ from bot.domain.changes.circumstances import budget_circumstance, drain_circumst
 from bot.domain.changes.context import MARGIN_SECONDS, PlanContext, Situation, require_readable
 from bot.domain.changes.drain import drain_mode
 from bot.domain.changes.plan import Circumstance, Plan, Step, Wait
-from bot.domain.changes.steps.node_steps import (
-    cordon_call,
-    descheduler_beside,
-    listed,
-    node_of,
-    node_seen,
-    on_node,
-    schedulable_without,
-)
+from bot.domain.changes.steps.node_steps import cordon_call, cordon_circumstances, listed, node_of, node_seen, on_node
 from bot.domain.changes.steps.replica_steps import (
     emptied_steps,
     evict_call,
@@ -75,7 +67,7 @@ def plan_drain_node(situation: Situation) -> Plan:
         choices={"node": name_of(node), "uid": uid_of(node), "pods": [uid_of(pod) for pod in (*ours, *moved)]},
         steps=tuple(steps),
         circumstances=(
-            *([] if cordoned else [schedulable_without(snapshot, node), *descheduler_beside(snapshot)]),
+            *(() if cordoned else cordon_circumstances(snapshot, node)),
             *_ours_weighed(snapshot, node, ours),
             _others_weighed(others, evicts=evicts_others),
             *([Circumstance(name="staying", grade="note", text=staying)] if staying else []),
