@@ -8,7 +8,7 @@ from bot.adapters.slack import limits
 from bot.adapters.slack.escape import code, code_block, line
 from bot.adapters.slack.limits import Block
 from bot.adapters.slack.outbound.blocks import context, section
-from bot.adapters.slack.outbound.request_message import COMMIT_CHARACTERS, difference
+from bot.adapters.slack.outbound.request_message import difference, text_to_commit
 from bot.adapters.slack.outbound.words import GRADES, capitalized, moment, reasons_of, value
 from bot.domain.approvals.grant import Request
 from bot.domain.changes.plan import Call
@@ -54,9 +54,7 @@ def _of_request(request: Request) -> list[Block]:
         if isinstance(step, Call) and step.differences:
             body += section([code_block(map(difference, step.differences), limits.SECTION)])
     if request.plan.commit and request.status == "open":
-        body += section(
-            ["*To commit after it is applied*", code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)]
-        )
+        body += section(text_to_commit(request.plan, is_applied=False))
     weighed = sorted(request.plan.circumstances, key=lambda each: WORST_FIRST.index(each.grade))
     body += section([f"{GRADES[each.grade]} {line(each.text, 400)}" for each in weighed])
     for heading, options in _options(request):

@@ -60,7 +60,7 @@ from bot.domain.approvals.grant import (
     silent_teams,
     still_missing,
 )
-from bot.domain.changes.plan import Call, Difference, Step
+from bot.domain.changes.plan import Call, Difference, Plan, Step
 from bot.domain.incidents.run import News, Run
 from bot.domain.kernel.durations import lasting
 from bot.domain.playbooks import text_sizes
@@ -271,8 +271,12 @@ def _to_commit(request: Request) -> list[str]:
     may_be_applied = request.status == "advised" or (request.status == "granted" and not request.outcome)
     if not request.plan.commit or not (is_applied or may_be_applied):
         return []
+    return text_to_commit(request.plan, is_applied=is_applied)
+
+
+def text_to_commit(plan: Plan, *, is_applied: bool) -> list[str]:
     heading = "*To commit*" if is_applied else "*To commit after it is applied*"
-    return [heading, code_block(request.plan.commit.split("\n"), COMMIT_CHARACTERS)]
+    return [heading, code_block(plan.commit.split("\n"), COMMIT_CHARACTERS)]
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
