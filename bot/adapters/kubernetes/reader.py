@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from bot.adapters.kubernetes.client import FORBIDDEN, Answer, KubernetesClient, NoAnswerError
@@ -273,12 +274,12 @@ class KubernetesReader:
         return await self._get(path, query, passed_on=True)
 
     async def _get(self, path: str, query: Mapping[str, str] | None = None, **how: bool) -> Answer:
+        ask = partial(self._client.request, "GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
         try:
-            answer = await self._client.request("GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
+            answer = await ask()
             if answer.status == BUSY:
-                seconds = retry_after(answer.retry_after, otherwise=BUSY_SECONDS, at_most=MAX_BUSY_SECONDS)
-                await self._pause(seconds)
-                answer = await self._client.request("GET", path, query=query, deadline_seconds=SNAPSHOT_SECONDS, **how)
+                await self._pause(retry_after(answer.retry_after, otherwise=BUSY_SECONDS, at_most=MAX_BUSY_SECONDS))
+                answer = await ask()
             return answer
         except (NotSentError, NoAnswerError) as error:
             raise ClusterError(str(error)) from error
