@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from bot.adapters import alertmanager_api, pagers
+from bot.adapters.http_client import tls
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.doctor import access
 from bot.adapters.prometheus.doctor import reachable
@@ -145,19 +146,19 @@ def options_of(settings: ClusterSettings, *, reads_only: bool = False) -> list[s
 
 
 async def _alertmanager(settings: Settings) -> Sequence[Finding]:
-    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS, verify=tls()) as client:
         return [await alertmanager_api.reachable(client, settings.alertmanager.url)]
 
 
 async def _prometheus(settings: ClusterSettings) -> Sequence[Finding]:
     token = settings.prometheus.bearer_token
     headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    async with httpx.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS) as client:
+    async with httpx.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS, verify=tls()) as client:
         return [await reachable(client, settings.prometheus.url)]
 
 
 async def _pager(name: str, url: str) -> Sequence[Finding]:
-    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS, verify=tls()) as client:
         return [await pagers.reachable(client, name, url)]
 
 
