@@ -1,6 +1,6 @@
 """An HTTP client for one dependency: once the dependency has stopped answering, requests fail at once.
 
-All HTTP clients of the bot share one set of the system's CA certificates: 0.7 MB each otherwise.
+The clients share one set of CA certificates, which takes 0.7 MB.
 """
 
 from __future__ import annotations

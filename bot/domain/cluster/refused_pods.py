@@ -22,7 +22,7 @@ from bot.domain.cluster.objects import (
 from bot.domain.cluster.pod_state import PENDING_SECONDS
 from bot.domain.cluster.quota import QuotaRoom, quota_room
 from bot.domain.cluster.rollout import rollout_state
-from bot.domain.cluster.rotation import pods_ever_of_workload
+from bot.domain.cluster.rotation import pods_of_workload_with_finished
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
 from bot.domain.cluster.workload import kind_of, pod_templates
 from bot.domain.kernel.quantity import parse_quantity
@@ -60,7 +60,7 @@ def refused_by_kubelets(snapshot: ClusterSnapshot) -> str:
     since = snapshot.at - BY_KUBELET_SECONDS
     refused = [
         pod
-        for pod in pods_ever_of_workload(snapshot)
+        for pod in pods_of_workload_with_finished(snapshot)
         if dig(pod, "status", "phase") == "Failed"
         and BY_KUBELET.fullmatch(dig(pod, "status", "reason") or "")
         and (created_at(pod) or 0.0) >= since

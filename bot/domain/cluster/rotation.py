@@ -61,11 +61,11 @@ class Rotation:
 
 def pods_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
     """Returns the workload's own pods: not our canary's, not relabelled strays, not ended ones."""
-    return tuple(pod for pod in pods_ever_of_workload(snapshot) if not is_finished(pod))
+    return tuple(pod for pod in pods_of_workload_with_finished(snapshot) if not is_finished(pod))
 
 
-def pods_ever_of_workload(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
-    """As `pods_of_workload`, with those that have ended and are still there."""
+def pods_of_workload_with_finished(snapshot: ClusterSnapshot) -> tuple[Obj, ...]:
+    """As `pods_of_workload`, and pods that have finished but are not deleted yet."""
     workload, pods = snapshot.workload, snapshot.pods
     if workload is None:
         return ()

@@ -28,7 +28,7 @@ from bot.probes.gpu.node_events import about_nodes, xids_in
 from bot.probes.gpu.nodes import judge_node
 from bot.probes.gpu.remediators import marks_of, remediators_of
 from bot.probes.gpu.verdict import SOURCE, rose
-from bot.probes.gpu.xids import class_of, new_xids, telling, xid_of
+from bot.probes.gpu.xids import class_of, new_xids, primary_xids, xid_of
 
 SEVERITY = ("none", "stale", "application", "contained", "", "fatal")
 """The mildest first. Unknown is next to fatal: it might be fatal, so only a certain fatal fault is worse."""
@@ -154,7 +154,7 @@ def judge_gpu(
     recent = _recent_xids(now, before, dated, record, old)
     found = [
         Fault(class_of(xid) or "", f"XID {xid} since the incident began ({xid_of(xid).meaning})")
-        for xid in telling(recent)
+        for xid in primary_xids(recent)
     ]
     if now.get("row_remap_failure", 0.0) >= 1:
         found.append(Fault("fatal", "a memory row could not be remapped"))
@@ -223,7 +223,7 @@ def _node_fault(node: str, snapshot: ClusterSnapshot, dated: Dated, since: float
 
 
 def _gravest(xids: Iterable[int]) -> int:
-    return max(telling(xids), key=lambda xid: SEVERITY.index(class_of(xid) or ""))
+    return max(primary_xids(xids), key=lambda xid: SEVERITY.index(class_of(xid) or ""))
 
 
 def _reading_of(request: ProbeRequest, snapshot: ClusterSnapshot, worst: Fault, faults: Sequence[Fault]) -> Reading:

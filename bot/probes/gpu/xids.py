@@ -37,12 +37,12 @@ XIDS: dict[int, Xid] = {
     140: Xid("fatal", "unrecovered memory error"),
 }
 UNLISTED = Xid("fatal", "not in the bot's table")
-FOLLOWS = 154
-"""Logged after another XID, which it overwrites in the register. Only the driver's log says what it asks for."""
+RECOVERY_ACTION = 154
+"""Logged after another XID, which it overwrites in the register. Only the driver's log says which action is due."""
 
 
 def xid_of(number: int) -> Xid:
-    if number == FOLLOWS:
+    if number == RECOVERY_ACTION:
         return Xid("fatal", "the driver asks for a reset, a reboot or a drain")
     return XIDS.get(number, UNLISTED)
 
@@ -52,10 +52,10 @@ def class_of(number: int) -> XidClass | None:
     return XIDS[number].kind if number in XIDS else None
 
 
-def telling(numbers: Iterable[int]) -> list[int]:
-    """Those that have a class of their own, if there are any."""
+def primary_xids(numbers: Iterable[int]) -> list[int]:
+    """Returns the XIDs without 154, which only follows another one; 154 if it is the only one."""
     every = list(numbers)
-    return [number for number in every if number != FOLLOWS] or every
+    return [number for number in every if number != RECOVERY_ACTION] or every
 
 
 def new_xids(readings: Iterable[Mapping[str, float]]) -> list[int]:
