@@ -60,7 +60,7 @@ class Answer:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the API server wrote the answer. A proxy in front of it may send its own page or JSON, without `kind`."""
+        """Whether the API server wrote it. A proxy in front of it may send its own page, or JSON without `kind`."""
         return isinstance(self.body, dict) and "kind" in self.body
 
     @property
