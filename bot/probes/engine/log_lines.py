@@ -186,7 +186,8 @@ class LastWords:
     fits_seqs: float | None = None
     """How many sequences the engine has room for, according to itself."""
     uncaught: str = ""
-    """The last exception, if nothing was served after it. Only an exit code shows that it ended the process."""
+    """If `why` is none: the last exception, with nothing served after it. Only an exit code shows that it ended the
+    process."""
 
 
 def plain(text: str) -> str:
@@ -239,7 +240,7 @@ def last_words(log: str) -> LastWords:
         collective=any(_COLLECTIVE.search(line) for line in evidence),
         fits_tokens=float(fits[1] or fits[2]) if fits else None,
         fits_seqs=float(fits_seqs[1]) if fits_seqs else None,
-        uncaught=redacted(_uncaught(troubles, log)),
+        uncaught=redacted(_uncaught(troubles, log)) if why == "none" else "",
     )
 
 
