@@ -18,7 +18,7 @@ from bot.adapters import logs
 from bot.adapters import pagers as paging
 from bot.adapters.alertmanager import read_listed
 from bot.adapters.alertmanager_api import AlertmanagerApi
-from bot.adapters.http_client import TRUSTS_NOBODY, CircuitClient, tls
+from bot.adapters.http_client import CircuitClient, tls
 from bot.adapters.kubernetes.client import KubernetesClient
 from bot.adapters.kubernetes.cluster import KubernetesCluster, SharedSnapshots
 from bot.adapters.kubernetes.credentials import Connection as ClusterConnection
@@ -403,7 +403,9 @@ def chart_svg(chart: Chart) -> bytes:
 def open_pagers(settings: Settings, stack: contextlib.AsyncExitStack) -> Pagers:
     urls = settings.paging.model_dump()
     pagers = {name: paging.pager_of(team, **urls) for name, team in settings.approvals.pagers().items()}
-    http = httpx.AsyncClient(timeout=paging.TIMEOUT_SECONDS, verify=tls() if pagers else TRUSTS_NOBODY)
+    if not pagers:
+        return Pagers(None, {})
+    http = httpx.AsyncClient(timeout=paging.TIMEOUT_SECONDS, verify=tls())
     stack.push_async_callback(http.aclose)
     return Pagers(http, pagers)
 

@@ -13,9 +13,6 @@ import httpx
 
 from bot.flow.circuit import Circuit
 
-TRUSTS_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For a client that is not used: it has no certificates, so it refuses every HTTPS server."""
-
 
 @cache
 def tls() -> ssl.SSLContext:

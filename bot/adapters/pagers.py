@@ -40,13 +40,14 @@ class _Pager(Protocol):
 class Pagers:
     """Sends each page through its team's pager."""
 
-    def __init__(self, http: httpx.AsyncClient, pagers: Mapping[str, _Pager]) -> None:
+    def __init__(self, http: httpx.AsyncClient | None, pagers: Mapping[str, _Pager]) -> None:
+        """`http`: None where nobody is paged."""
         self._http, self._pagers = http, pagers
 
     async def send(self, team: str, call: PageCall) -> str:
         """Returns the name of the pager that accepted it. Raises `PagerError`."""
         pager = self._pagers.get(team)
-        if pager is None:
+        if pager is None or self._http is None:
             raise PagerError(f"the settings have no pager for '{team}' any more", lasting=True)
         try:
             response = await self._http.send(pager.request(self._http, call))

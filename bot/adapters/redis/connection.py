@@ -11,6 +11,7 @@ from typing import Any
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 
 from bot.adapters.redis.primary import client_of
@@ -65,6 +66,7 @@ class Connection:
         client = client_of(
             address, tag=tag, decode_responses=True, max_connections=500,
             socket_timeout=None if is_server else silent_seconds, socket_connect_timeout=CONNECT_SECONDS, retry=retry,
+            driver_info=DriverInfo(),  # else each connection reads its version from the installed package
         )  # fmt: skip
         if is_server:
             return cls(client, tag=tag, silent_seconds=silent_seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
+import inspect
 import json
 import re
 import time
@@ -16,6 +17,7 @@ import pytest
 from slack_sdk.signature import SignatureVerifier
 from structlog.testing import capture_logs
 
+from bot.adapters.slack.inbound.app import bolt_app
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.command_table import NOTHING, WORDS
 from bot.adapters.slack.inbound.commands import Commands
@@ -25,7 +27,17 @@ from bot.domain.kernel.alert import Alert
 from bot.domain.kernel.timeline import GENESIS, Entry, chain
 from bot.flow.receive_input import OPEN_READ
 from bot.sandbox.plain_http import async_http
-from tests.adapters.slack.conftest import CHANNEL, SECRET, Bench, Counter, services_of, until, view_of, whispered
+from tests.adapters.slack.conftest import (
+    CHANNEL,
+    SECRET,
+    Bench,
+    Counter,
+    behind,
+    services_of,
+    until,
+    view_of,
+    whispered,
+)
 from tests.adapters.slack.runs import BEGAN, ledger_entry, post, question, request, run, waiting
 from tests.adapters.slack.test_playbook_commands import playbooks
 from tests.builders import in_visit
@@ -42,6 +54,17 @@ async def pressed(
 
 def presses(counter: Counter) -> list[Press]:
     return [press for _, press in counter.inbound.presses.values()]
+
+
+async def test_a_start_does_not_look_through_the_stack_for_a_name(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(*_: object) -> None:
+        raise AssertionError("Bolt looked through the stack, which takes a twentieth of the bot's start")
+
+    monkeypatch.setattr(inspect, "stack", looked)
+    services = services_of(bench)
+    assert bolt_app(bench.client, services, behind(services, bench).homes).name == "SlackApp"
 
 
 # --- presses ---------------------------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ class SlackApp(AsyncApp):
     """Bolt's app. `answering` is entered while Slack waits for the answer to a request, over HTTP or Socket Mode."""
 
     def __init__(self, answering: Callable[[], AbstractContextManager[None]], **options: Any) -> None:
-        super().__init__(**options)
+        # Without a name Bolt looks through the stack for the calling file: a twentieth of the bot's start.
+        super().__init__(name=type(self).__name__, **options)
         self._answering = answering
 
     async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse:
