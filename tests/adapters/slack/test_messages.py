@@ -942,6 +942,15 @@ def test_the_end_says_what_still_fires_and_how_old_its_reading_is(
     assert ("Still firing: VllmKVCacheThrash" in message.text) is (ending != "fixed")
 
 
+def test_the_end_says_who_has_it_now() -> None:
+    end = closed().with_(
+        posts=(post("closed", "closed", "handed_over", ending="handed_over", text="A person took it."),)
+    )
+    assert "*Handed over to people*: A person took it. <@U0ANA> leads." in str(last(end).blocks)
+    assert "leads" not in str(last(end.with_(lead="")).blocks)
+    assert "leads" not in str(last(closed()).blocks)
+
+
 @pytest.mark.parametrize(
     ("status", "outcome", "heading"),
     [

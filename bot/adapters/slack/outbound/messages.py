@@ -278,6 +278,8 @@ def _closed(run: Run, post: Post) -> Message:
     text, users = str(post.data.get("text", "")), str(post.data.get("users", ""))
     sign = "✅" if ending in ENDED else "⚪"
     first = f"{sign} *{line(called, 80)}*" + (f": {prose(text)}" if text else ".")
+    if ending == "handed_over" and run.lead:
+        first += f" {mention(run.lead)} leads."
     # What was read long before the end may not be so any more.
     users_at = float(post.data.get("users_at") or closed_at)
     read = f" · read {time_of_day(users_at)}" if closed_at - users_at > LATELY_SECONDS else ""
