@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 
 import structlog
 from starlette.applications import Starlette
@@ -42,6 +42,7 @@ from bot.dependencies import (
     signing_secret,
 )
 from bot.domain.incidents.machine import Rules
+from bot.flow.compare_clocks import CompareClocks
 from bot.flow.handlers.draw_path import DrawForChannel
 from bot.flow.health import Health
 from bot.flow.keep_epoch import KeepEpoch
@@ -52,7 +53,6 @@ from bot.flow.plan_windows import PlanWindows
 from bot.flow.playbook_service import PlaybookService
 from bot.flow.reconcile import logged
 from bot.flow.restrictions import Restrictions
-from bot.flow.route_alerts import RouteAlerts
 from bot.flow.sweep_storage import SweepStorage
 from bot.flow.weekly_summary import WeeklySummary
 from bot.probes.catalogue import PROBES
@@ -80,6 +80,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         for_homes = dataclasses.replace(services, people=people_of_homes(settings, on.storage, on.slack))
         homes = Homes(on.slack.outgoing, for_homes, RedisViewers(on.storage.connection), on.slack.pace, changed)
         epoch = keep_epoch(settings, on, runtime, notify_once)
+        clocks = CompareClocks(on.storage.store.now, time.time)
         reconcile = runtime.reconcile(
             look=epoch.once,
             besides={
@@ -87,6 +88,7 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
                 "homes.not_refreshed": homes.once,
             },
             seldom={
+                "clocks.not_compared": clocks.once,
                 "incidents.not_looked_at": on.storage.store.look_for_newer,
                 "observed.not_told": WeeklySummary(on.storage.store, notify_once).once,
                 "storage.not_swept": SweepStorage(on.storage.store, RedisSweep(on.storage.connection)).once,
@@ -100,7 +102,8 @@ async def running(settings: Settings, facts: logs.Facts) -> AsyncIterator[Starle
         if settings.slack.app_token is not None:
             token = settings.slack.app_token.get_secret_value()
             disconnected = await stack.enter_async_context(listening(app, on.slack.client, token))
-        health = health_of(on, epoch, playbooks, runtime.route, disconnected, facts)
+        noticing = (each.notices for each in (epoch, playbooks, runtime.route, on.storage.store, clocks))
+        health = health_of(on, tuple(noticing), disconnected, facts)
         endpoints = Endpoints(
             read=read_webhook,
             accept=runtime.accept(reconcile),
@@ -200,9 +203,7 @@ async def _never() -> str:
 
 def health_of(
     on: Dependencies,
-    epoch: KeepEpoch,
-    playbooks: LivePlaybooks,
-    route: RouteAlerts,
+    noticing: Sequence[Callable[[], Mapping[str, str]]],
     disconnected: Callable[[], Awaitable[str]],
     facts: logs.Facts,
 ) -> Health:
@@ -212,19 +213,13 @@ def health_of(
         slack=lambda: on.slack.messenger.refused,
         slack_silent=lambda: on.slack.client.circuits.reason,
         slack_disconnected=disconnected,
-        notices=lambda: {
-            **epoch.notices(),
-            **playbooks.notices(),
-            **route.notices(),
-            **on.storage.store.notices(),
-            **left_out(on),
-        },
+        notices=lambda: dict(notice for each in noticing for notice in each().items()) | left_out(on),
         unsampled=lambda: sum(one.fleet.left_out.count for one in on.clusters.values()),
         page=facts.page,
     )
 
 
-def left_out(on: Dependencies) -> Mapping[str, str]:
+def left_out(on: Dependencies) -> dict[str, str]:
     """By cluster, if there are several."""
     each = ((one.among, one.fleet.left_out.notices()) for one in on.clusters.values())
     return {one_of(name, among): text for among, notices in each for name, text in notices.items()}
