@@ -135,7 +135,9 @@ async def _accept(request: Request, endpoints: Endpoints) -> Response:
     except StorageUnavailableError as away:
         log.error("webhook.postponed", status=503, reason=str(away))
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        return _error(503, "the storage does not answer, so this may not be stored; send it again", headers)
+        return _error(
+            503, "the storage does not answer or takes no writes, so this may not be stored; send it again", headers
+        )
     log.debug("webhook.accepted", alerts=len(alerts), new=new, truncated=truncated)
     return JSONResponse({"accepted": len(alerts), "new": new})
 
