@@ -74,6 +74,7 @@ from bot.probes.declaration import Sources
 from bot.settings import Settings, StorageSettings
 from bot.settings.model import ClusterSettings
 from bot.settings.model import Kubernetes as KubernetesSettings
+from bot.settings.model import Prometheus as PrometheusSettings
 from bot.settings.model import Slack as SlackSettings
 
 log = structlog.get_logger()
@@ -306,18 +307,10 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
     scraper, loads = VllmScraper(pages, clock.now), RedisLoads(storage.connection)
     scraped = SampledHistory(replicas=replicas, scraper=scraper, store=samples, now=clock.now, loads=loads)
     history: History = scraped
-    prometheus: httpx.AsyncClient | None = None
-    day: PrometheusMemory | None = None
-    registers: PrometheusRegisters | None = None
+    prometheus = open_prometheus(settings.prometheus, circuit, stack)
     url, labels = settings.prometheus.url, settings.prometheus.labels
-    if url:
-        token = settings.prometheus.bearer_token
-        headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-        prometheus = CircuitClient(circuit, timeout=5.0, headers=headers, verify=tls())
-        stack.push_async_callback(prometheus.aclose)
+    if prometheus is not None:
         history = PrometheusHistory(prometheus, url, replicas=replicas, engine=vllm_metrics, labels=labels)
-        day = PrometheusMemory(prometheus, url, labels)
-        registers = PrometheusRegisters(prometheus, url, labels)
     router = PrometheusRouter(
         prometheus,
         url,
@@ -334,8 +327,8 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         runs=storage.store,
         router=router,
         loads=loads if history is scraped else None,
-        memory=day,
-        registers=registers,
+        memory=None if prometheus is None else PrometheusMemory(prometheus, url, labels),
+        registers=None if prometheus is None else PrometheusRegisters(prometheus, url, labels),
         gpu_shell=PodExec(cluster.client) if settings.gpu.exec else None,
         only_reads=only_reads,
         dcgm_labels=settings.gpu.dcgm_exporter,
@@ -352,6 +345,19 @@ def open_fleet(  # noqa: PLR0913 - what one cluster's readers are opened with
         why_unsampled=left_out.why,
     )
     return Fleet(signals, history, scraped, scraper, open_generations(settings, among, stack), left_out)
+
+
+def open_prometheus(
+    settings: PrometheusSettings, circuit: Circuit, stack: contextlib.AsyncExitStack
+) -> httpx.AsyncClient | None:
+    """None if its address is not set."""
+    if not settings.url:
+        return None
+    token = settings.bearer_token
+    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    http = CircuitClient(circuit, timeout=5.0, headers=headers, verify=tls())
+    stack.push_async_callback(http.aclose)
+    return http
 
 
 def open_generations(settings: ClusterSettings, among: str, stack: contextlib.AsyncExitStack) -> Generations:
