@@ -80,8 +80,7 @@ class TargetFinder:
                 # The StatefulSets of a LeaderWorkerSet are only parts of it.
                 return (await self._topmost(namespace, kind, workload)) if workload else None
         for key in POD_LABELS:
-            pod = await self._reader.shared_find("Pod", namespace, name) if (name := name_in(labels, key)) else None
-            if pod is not None and (found := await self._topmost(namespace, "Pod", pod)):
+            if (name := name_in(labels, key)) and (found := await self._of_pod(namespace, name)):
                 return found
         for key in SERVICE_LABELS:
             if name := name_in(labels, key):
@@ -89,6 +88,16 @@ class TargetFinder:
                 if found is not None:
                     return found
         return None
+
+    async def _of_pod(self, namespace: str, name: str) -> Found | None:
+        """The workload of a pod; of one that is gone, that of the set whose name and a suffix it had."""
+        pod = await self._reader.shared_find("Pod", namespace, name)
+        if pod is not None:
+            return await self._topmost(namespace, "Pod", pod)
+        of_set, _, suffix = name.rpartition("-")
+        kind = "StatefulSet" if suffix.isdecimal() else "ReplicaSet"
+        found = await self._reader.shared_find(kind, namespace, of_set) if of_set else None
+        return await self._topmost(namespace, kind, found) if found is not None else None
 
     async def _topmost(self, namespace: str, kind: str, obj: Obj) -> Found | None:
         """The highest workload in the chain of owners; it may itself have an owner that is not a workload."""

@@ -158,6 +158,13 @@ async def test_an_alert_leads_to_its_workload(lab: Lab, labels: dict[str, str]) 
     assert await lab.cluster.resolve(labelled(given)) == TARGET
 
 
+async def test_an_alert_about_a_pod_that_has_been_replaced_leads_to_its_workload(lab: Lab) -> None:
+    replaced = f"{(await pod_name(lab)).rpartition('-')[0]}-gone1"
+    assert (
+        await lab.cluster.resolve(labelled({"deployment": "", "exported_pod": replaced, "pod": "exporter-0"})) == TARGET
+    )
+
+
 @pytest.mark.parametrize(
     "labels",
     [

@@ -165,13 +165,15 @@ async def test_a_group_is_isolated_and_replaced_as_one(grouped: Lab) -> None:
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [{"pod": "big-1-1"}, {"pod": "big-0"}, {"statefulset": "big-0"}, {"service": "big"}])
+@pytest.mark.parametrize(
+    "labels", [{"pod": "big-1-1"}, {"pod": "big-0"}, {"pod": "big-7"}, {"statefulset": "big-0"}, {"service": "big"}]
+)
 async def test_an_alert_about_any_part_of_a_group_leads_to_its_set(grouped: Lab, labels: dict[str, str]) -> None:
     assert await grouped.cluster.resolve(bare(**labels)) == grouped.target
     assert await grouped.cluster.workload(grouped.target.namespace, grouped.target.name) == grouped.target
 
 
-@pytest.mark.parametrize("labels", [{"pod": "chat-1"}, {"statefulset": "chat"}, {"job": "chat"}])
+@pytest.mark.parametrize("labels", [{"pod": "chat-1"}, {"pod": "chat-7"}, {"statefulset": "chat"}, {"job": "chat"}])
 async def test_an_alert_about_a_numbered_replica_leads_to_its_stateful_set(
     numbered: Lab, labels: dict[str, str]
 ) -> None:
