@@ -79,7 +79,7 @@ def _about(draft: Draft) -> dict[str, Any]:
 def _say_what_is_unresolved(draft: Draft) -> None:
     target = draft.run.target
     if not target.resolved:
-        why = "the alert's labels name no workload, or the cluster did not answer in time"
+        why = "the alert's labels lead to no workload, or the cluster did not answer in time"
         why = why if target.namespace else "the alert's labels name no namespace"
         draft.record("failed", f"the workload is not certain: {why}; the labels say '{target}'")
 

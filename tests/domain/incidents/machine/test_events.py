@@ -102,7 +102,7 @@ def test_an_alert_that_ends_offers_nothing() -> None:
 @pytest.mark.parametrize(
     ("namespace", "why", "named"),
     [
-        ("serving", "the alert's labels name no workload, or the cluster did not answer in time", "serving/llm"),
+        ("serving", "the alert's labels lead to no workload, or the cluster did not answer in time", "serving/llm"),
         ("", "the alert's labels name no namespace", "llm"),
     ],
 )
