@@ -485,7 +485,7 @@ def test_a_kubeconfig_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
             "https://wiki.example.com/r",
             "(reports.webhook_secret in the file): is needed with a webhook",
         ),
-        ("REPORTS_STORE", "/var/lib/reports", "INCIDENT_BOT_REPORTS_STORE: is not of the right form"),
+        ("REPORTS_STORE", "/srv", "INCIDENT_BOT_REPORTS_STORE: is not of the right form; example: file:///var/lib"),
         ("KUBERNETES_CONTEXT", "prod", "kubernetes: has a context without a kubeconfig"),
         ("KUBERNETES_TOKEN", "t", "kubernetes: has a token without a url"),
         ("ALERTMANAGER_OPEN", "true", "alertmanager: has more than one way to prove a sender"),

@@ -351,11 +351,12 @@ class Reports(Section):
     store: str = Field(
         "",
         pattern=r"^((file:///|s3://|gs://|az://)\S+)?$",
-        examples=["s3://incidents/reports", "file:///var/lib/incident-bot/reports"],
+        examples=["file:///var/lib/incident-bot/reports", "s3://incidents/reports"],
     )
-    """A directory or a bucket. A bucket's credentials come from the cloud's own variables: `AWS_…`, or the pod's role.
+    """A directory (`file:///…`) or a bucket (`s3://…`, `gs://…`, `az://…`).
 
-    An S3-compatible store also needs `AWS_ENDPOINT_URL`.
+    A bucket's credentials come from the cloud's own variables: `AWS_…`, or the pod's role. An S3-compatible store also
+    needs `AWS_ENDPOINT_URL`.
     """
     webhook: Address = Field("", pattern=r"^(https?://\S+)?$", examples=["https://wiki.example.com/incident-reports"])
     """Gets each report as JSON in a signed POST."""
