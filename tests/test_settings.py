@@ -505,6 +505,18 @@ def test_a_window_that_never_ends_is_reported_with_an_example(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("empty", "setting"),
+    [
+        ('prometheus: {url: "http://p", bearer_token: ""}', "prometheus.bearer_token"),
+        ("approvals: {approvers: [{targets: [], users: U0ANA}]}", "approvals.approvers.0.targets"),
+    ],
+)
+def test_an_empty_value_of_the_file_is_said_to_be_empty(tmp_path: Path, empty: str, setting: str) -> None:
+    (only,) = faults(ENOUGH, written(tmp_path, empty))
+    assert f"({setting}): must not be empty" in only
+
+
 def test_the_prefix_of_all_settings_makes_none_of_them_alike() -> None:
     assert faults(ENOUGH | {"INCIDENT_BOT_X": "1"}) == ("INCIDENT_BOT_X is not a setting",)
 

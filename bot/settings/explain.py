@@ -107,6 +107,7 @@ _IN_PLAIN_WORDS = (
     (r"^Value error, ", ""),
     (r"^String should match pattern.*", "is not of the right form"),
     (r"^(Input|Value|Tuple|List) should (be|have)\b", r"must \2"),
+    (r"\bhave at least 1 (item|character)\b.*", "not be empty"),
     (r"\ba valid integer\b.*", "a whole number"),
     (r"\ba valid number\b.*", "a number"),
     (r"\ba valid boolean\b.*", "true or false"),
