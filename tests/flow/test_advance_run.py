@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -193,10 +193,26 @@ def in_another_language(bundle: Mapping[str, str]) -> Bundle:
     return StoredPlaybooks()({**bundle, "playbooks": json.dumps(kept)})
 
 
-async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed(scene: Scene, bot: Bot) -> None:
+def in_another_form(bundle: Mapping[str, str]) -> Bundle:
+    """Of a version of the bot from before fragments had their name."""
+    kept = json.loads(bundle["playbooks"])
+    kept["drill"]["pieces"] = kept["drill"].pop("fragments")
+    return StoredPlaybooks()({**bundle, "playbooks": json.dumps(kept)})
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        (in_another_language, "drill.yaml:1:1: unknown key 'at_most'."),
+        (in_another_form, "drill: this version of the bot cannot read how it is stored: 'fragments' is missing"),
+    ],
+)
+async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed(
+    scene: Scene, bot: Bot, stored: Callable[[Mapping[str, str]], Bundle], why: str
+) -> None:
     """Another version of the bot took over, which reads the language otherwise."""
     await asked(scene, bot)
-    newer = AdvanceRun(scene.eyes, in_another_language, RULES)
+    newer = AdvanceRun(scene.eyes, stored, RULES)
     for number in range(3):
         note = Commanded(event_id=f"note/{number}", command="note", user="U0ANA", text="anybody?")
         await scene.eyes.append("INC-1", [note])
@@ -208,7 +224,7 @@ async def test_a_run_whose_playbook_no_longer_compiles_says_so_and_can_be_closed
     assert run.deadlines == {}
     texts = [post.data.get("text", "") for post in run.posts]
     (notice,) = [text for text in texts if "cannot continue by itself" in text]
-    assert notice.startswith("INC-1 cannot continue by itself: drill.yaml:1:1: unknown key 'at_most'.")
+    assert notice.startswith(f"INC-1 cannot continue by itself: {why}")
     assert notice.endswith(
         "Nothing more will be decided or changed. Let the version of the bot that opened it finish it, or close it "
         "with `/incident resolve INC-1`."

@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.adapters.yaml_playbooks.fragments import fragment_in
 from bot.adapters.yaml_playbooks.source import read_source
+from bot.domain.kernel.errors import Fault, PlaybookError
 from bot.domain.playbooks.bundle import Bundle
 from bot.domain.playbooks.compiled import CompiledPlaybook
 from bot.domain.playbooks.loading.check import recompile
@@ -39,10 +40,10 @@ class _WhenNeeded(Mapping[str, CompiledPlaybook]):
     def __getitem__(self, name: str) -> CompiledPlaybook:
         if name not in self._compiled:
             kept, current = self._kept[name], self._in_force().get(name)
-            if current is not None and {**current.texts(), "settings": kept["settings"]} == kept:
+            if current is not None and {**current.texts(), "settings": kept.get("settings")} == kept:
                 self._compiled[name] = current.with_settings(kept["settings"])
             else:
-                self._compiled[name] = _from_stored(kept)
+                self._compiled[name] = _from_stored(name, kept)
         return self._compiled[name]
 
     def __contains__(self, name: object) -> bool:
@@ -55,8 +56,11 @@ class _WhenNeeded(Mapping[str, CompiledPlaybook]):
         return len(self._kept)
 
 
-def _from_stored(kept: Mapping[str, Any]) -> CompiledPlaybook:
-    fragments = {
-        name: fragment_in(name, fragment["source"], fragment["file"]) for name, fragment in kept["fragments"].items()
-    }
-    return recompile(read_source(kept["source"], kept["file"]), fragments, kept["settings"], PROBES)
+def _from_stored(name: str, kept: Mapping[str, Any]) -> CompiledPlaybook:
+    try:
+        source, settings = read_source(kept["source"], kept["file"]), kept["settings"]
+        fragments = {each: fragment_in(each, it["source"], it["file"]) for each, it in kept["fragments"].items()}
+    except KeyError as missing:
+        what = f"this version of the bot cannot read how it is stored: {missing} is missing"
+        raise PlaybookError((Fault(name, what),)) from missing
+    return recompile(source, fragments, settings, PROBES)
