@@ -107,7 +107,6 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
     every = (rules, *(own for _, own in rules.of_targets))
     demands = [each for one in every for level in (one.low, one.medium, one.high) for each in level.demands]
     people = [source for each in (*demands, *rules.teams.values(), operators_of(settings)) for source in each.sources]
-    groups, channels = {each.user_group for each in people}, {each.channel for each in people}
     async with web_session() as session:
         token = settings.slack.bot_token.get_secret_value()
         client = web_client(token, session, base_url=settings.slack.base_url)
@@ -115,8 +114,7 @@ async def _slack(settings: Settings) -> Sequence[Finding]:
             client,
             channel=settings.slack.channel,
             others=[channel for _, channel in settings.channels],
-            user_groups=groups - {""},
-            channels=channels - {""},
+            deciders=people,
             incident_channels=settings.slack.incident_channels,
         )
         if settings.slack.app_token is None:

@@ -38,6 +38,7 @@ from bot.cli.doctor import (
 from bot.cli.who_approves import who_approves
 from bot.domain.approvals.advice import ObserveRule, Observing
 from bot.domain.approvals.configuration import TargetApprovers
+from bot.domain.approvals.grant import Demand
 from bot.domain.kernel.finding import Finding, broken, fine, weak
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.sandbox import valkey
@@ -444,6 +445,25 @@ async def test_a_wrong_channel_and_an_unknown_group_are_reported(world: Settings
     assert faults[1].startswith("user group S0NOBODY: ")
 
 
+@pytest.mark.parametrize(
+    ("user", "grade", "what"),
+    [
+        ("U0ANA", "fine", "1 person named by id may decide"),
+        ("U0NOBODY", "broken", "user U0NOBODY: user_not_found"),
+        ("U0OLD", "broken", "user U0OLD may never decide: this account is deactivated"),
+        ("U0GUE", "broken", "user U0GUE may never decide: guests do not decide"),
+        ("U0BOT", "broken", "user U0BOT may never decide: bots never decide"),
+        ("U0EXT", "broken", "user U0EXT may never decide: people of another workspace do not decide here"),
+    ],
+)
+async def test_a_person_whom_the_settings_name_in_vain_is_reported(
+    world: Settings, user: str, grade: str, what: str
+) -> None:
+    approvals = world.approvals.model_copy(update={"users": (user,)})
+    findings = about(await examine(world.model_copy(update={"approvals": approvals})), "slack")
+    assert (grade, what) in [(finding.grade, finding.what) for finding in findings]
+
+
 async def test_a_public_channel_whose_members_may_approve_is_reported(world: Settings) -> None:
     approvals = world.approvals.model_copy(update={"channel": "C0GEN"})
     findings = about(await examine(world.model_copy(update={"approvals": approvals})), "slack")
@@ -482,7 +502,7 @@ class InstalledInTheOrganization(AsyncWebClient):
 
 @pytest.mark.fast
 async def test_an_app_that_is_installed_in_a_whole_organization_is_told_where_it_has_to_be() -> None:
-    found = await installation(InstalledInTheOrganization(), channel="C1", user_groups=["S1"])
+    found = await installation(InstalledInTheOrganization(), channel="C1", deciders=[Demand(user_group="S1")])
     assert ("broken", "the app is installed in an organization, not in a workspace") in [
         (finding.grade, finding.what) for finding in found
     ]

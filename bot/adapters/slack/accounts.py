@@ -34,6 +34,11 @@ class Home:
     team: str
     enterprise: str
 
+    @classmethod
+    def of(cls, me: Mapping[str, Any]) -> Home:
+        """From the answer of `auth.test`."""
+        return cls(str(me.get("team_id", "")), str(me.get("enterprise_id") or ""))
+
 
 class Memory(Protocol):
     """The last successful reads. Raise `StorageUnavailableError` on no answer."""
@@ -102,7 +107,7 @@ class SlackAccounts:
             answer = await ask(self._client.auth_test())
             if isinstance(answer, Refusal):
                 return answer
-            self._home = Home(str(answer.get("team_id", "")), str(answer.get("enterprise_id") or ""))
+            self._home = Home.of(answer)
         return self._home
 
     async def _in_group(self, group: str) -> frozenset[str] | Refusal:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.adapters.slack.accounts import Home, reason_against
 from bot.adapters.slack.client import Refusal, ask
+from bot.domain.approvals.grant import Demand
 from bot.domain.kernel.finding import Finding, broken, fine, weak
 
 ABOUT = "slack"
@@ -25,11 +27,10 @@ async def installation(
     *,
     channel: str,
     others: Iterable[str] = (),
-    user_groups: Iterable[str],
-    channels: Iterable[str] = (),
+    deciders: Iterable[Demand],
     incident_channels: bool = False,
 ) -> tuple[Finding, ...]:
-    """`others`: channels of some targets' incidents. `channels`: those whose members may decide.
+    """`others`: channels of some targets' incidents. `deciders`: those whom the settings name.
 
     `incident_channels`: whether incidents have one each.
     """
@@ -60,9 +61,11 @@ async def installation(
         )
     placed, is_private = await _channel(client, channel)
     placed_too = [(await _channel(client, each))[0] for each in sorted(set(others) - {channel})]
-    groups = [await _group(client, group) for group in sorted(set(user_groups))]
-    members = [await _members(client, each) for each in sorted(set(channels))]
-    return (known, _scoped(scopes, is_private, incident_channels), placed, *placed_too, *groups, *members)
+    named = tuple(deciders)
+    groups = [await _group(client, each) for each in sorted({one.user_group for one in named} - {""})]
+    members = [await _members(client, each) for each in sorted({one.channel for one in named} - {""})]
+    people = await _people(client, sorted({user for one in named for user in one.users}), Home.of(answer))
+    return (known, _scoped(scopes, is_private, incident_channels), placed, *placed_too, *groups, *members, *people)
 
 
 async def socket_mode(client: AsyncWebClient, app_token: str) -> Finding:
@@ -110,6 +113,20 @@ async def _group(client: AsyncWebClient, group: str) -> Finding:
     if not count:
         return broken(ABOUT, f"user group {group} is empty: nobody in it can approve", "Add people to it in Slack.")
     return fine(ABOUT, f"user group {group} has {count} member{'s' if count > 1 else ''}")
+
+
+async def _people(client: AsyncWebClient, users: Sequence[str], home: Home) -> list[Finding]:
+    """Those who cannot decide; if all can, one finding that says so."""
+    found: list[Finding] = []
+    for user in users:
+        answer = await ask(client.users_info(user=user))
+        if isinstance(answer, Refusal):
+            remedy = "Correct the user's id; until this account can be read, its presses are refused."
+            found.append(broken(ABOUT, f"user {user}: {answer.error}", remedy))
+        elif against := reason_against(answer.get("user"), home):
+            found.append(broken(ABOUT, f"user {user} may never decide: {against}", "Name somebody else."))
+    named = f"{len(users)} {'people' if len(users) > 1 else 'person'} named by id may decide"
+    return found or ([fine(ABOUT, named)] if users else [])
 
 
 async def _members(client: AsyncWebClient, channel: str) -> Finding:
