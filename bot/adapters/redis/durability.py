@@ -110,7 +110,10 @@ def judge(server: Server, *, replicas_wanted: int) -> tuple[Finding, ...]:
         what = f"its role is '{server.role}': it takes no writes"
         findings.append(broken(ABOUT, what, "Point REDIS_URL at the primary."))
     elif server.refusal:
-        remedy = "Raise maxmemory, free its disk, or let its user write; until then alerts are answered with 503."
+        remedy = (
+            "Raise maxmemory, free its disk, let its user write, or correct REDIS_URL; until then alerts are answered "
+            "with 503."
+        )
         findings.append(broken(ABOUT, f"it takes no writes: {server.refusal}", remedy))
     if not server.role:
         remedy = (

@@ -69,6 +69,14 @@ async def test_the_doctor_says_why_a_storage_takes_no_writes(connection: Connect
     assert replica.remedy == "Point REDIS_URL at the primary."
 
 
+async def test_the_doctor_says_that_an_address_may_name_a_wrong_database(redis_server: valkey.Embedded) -> None:
+    elsewhere = Connection.open(redis_server.url.replace("/0", "/9999"), tag="t")
+    (wrong,) = await broken(elsewhere)
+    await elsewhere.close()
+    assert "DB index is out of range" in wrong.what
+    assert "correct REDIS_URL" in wrong.remedy
+
+
 async def test_a_user_that_may_not_ask_about_the_server_can_keep_everything(
     redis_server: valkey.Embedded, server: aioredis.Redis
 ) -> None:
