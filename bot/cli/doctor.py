@@ -127,10 +127,9 @@ async def _kubernetes(
 ) -> Sequence[Finding]:
     async with KubernetesClient(cluster_connection(settings.kubernetes)) as client:
         namespaces = [one.strip() for one in namespace.split(",") if one.strip()]
-        sampled = sorted({workload.split("/")[0] for workload in settings.sampling.workloads})
         return await access(
             client, verbs=verbs, options=options_of(settings, reads_only=reads_only), namespaces=namespaces,
-            known=sampled, reads_only=reads_only,
+            sampled=settings.sampling.named, reads_only=reads_only,
         )  # fmt: skip
 
 

@@ -416,7 +416,7 @@ def world(redis_server: valkey.Embedded) -> Iterator[Settings]:
         slack = stack.enter_context(
             running("bot.sandbox.slack", "--port", "0", "--bot-url", CLOSED_PORT, "--signing-secret", "s")
         )
-        cluster = stack.enter_context(running("bot.sandbox.kubernetes", "--port", "0"))
+        cluster = stack.enter_context(running("bot.sandbox.kubernetes", "--port", "0", "--seed-world", "demo"))
         yield load_settings(
             {
                 **ENOUGH,
@@ -462,6 +462,14 @@ async def test_a_person_whom_the_settings_name_in_vain_is_reported(
     approvals = world.approvals.model_copy(update={"users": (user,)})
     findings = about(await examine(world.model_copy(update={"approvals": approvals})), "slack")
     assert (grade, what) in [(finding.grade, finding.what) for finding in findings]
+
+
+async def test_a_workload_to_sample_that_is_not_there_is_reported(world: Settings) -> None:
+    sampling = world.sampling.model_copy(update={"workloads": ("serving/llm", "serving/StatefulSet/llm")})
+    findings = about(await examine(world.model_copy(update={"sampling": sampling})), "kubernetes")
+    assert [finding.what for finding in findings if finding.grade == "weak"] == [
+        "sampling.workloads names workloads that are not there, so they have no history: serving/StatefulSet/llm"
+    ]
 
 
 async def test_a_public_channel_whose_members_may_approve_is_reported(world: Settings) -> None:

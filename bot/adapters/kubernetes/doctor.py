@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from bot.adapters.kubernetes.client import KubernetesClient, NoAnswerError
 from bot.adapters.kubernetes.credentials import NotSentError
+from bot.adapters.kubernetes.paths import path_of
 from bot.adapters.kubernetes.permissions import Checked, Permission, check, needed
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.finding import Finding, broken, fine, weak
@@ -23,13 +24,14 @@ async def access(
     verbs: Iterable[str],
     options: Iterable[str] = (),
     namespaces: Sequence[str] = (),
-    known: Sequence[str] = (),
+    sampled: Sequence[tuple[str, str, str]] = (),
     reads_only: bool = False,
 ) -> tuple[Finding, ...]:
     """`verbs` are the changes that the playbooks use, `options` the additions from the settings.
 
-    `reads_only`: the bot only observes, and needs no permission to change. `namespaces` are checked; without any, all
-    of them at once; if that is refused, `known` are checked.
+    `sampled`: the workloads to scrape all the time, as namespace, kind and name. `reads_only`: the bot only observes,
+    and needs no permission to change. `namespaces` are checked; without any, all of them at once; if that is refused,
+    those of `sampled`.
     """
     wanted = [each for each in needed(verbs, options=options) if not (reads_only and each.changes)]
     inside = [each for each in wanted if not each.is_cluster_wide]
@@ -40,12 +42,21 @@ async def access(
         body = version.body if isinstance(version.body, dict) else {}
         reached = fine(ABOUT, f"answers, version {body.get('gitVersion', 'unknown')}")
         outside = await check(client, [each for each in wanted if each.is_cluster_wide], namespace="")
-        asked = namespaces or await _where(client, inside, known)
+        asked = namespaces or await _where(client, inside, sorted({each[0] for each in sampled}))
         judged = [judge(await check(client, inside, namespace=one), namespace=one) for one in asked]
+        judged += await _absent(client, sampled)
     except (NotSentError, NoAnswerError, ClusterError) as error:
         return (broken(ABOUT, str(error), "Correct the kubernetes settings, or reach the API server from here."),)
     nowhere = () if asked else (weak(ABOUT, NOT_EVERYWHERE, "Ask about each with --namespace, separated by commas."),)
     return (reached, *judged, *nowhere, *of_cluster(outside))
+
+
+async def _absent(client: KubernetesClient, sampled: Sequence[tuple[str, str, str]]) -> list[Finding]:
+    paths = {each: path_of(each[1], each[0], each[2]) for each in sampled}
+    # What may not be read is a missing permission, which is reported as such.
+    absent = ["/".join(each) for each, path in paths.items() if (await client.request("GET", path)).status == 404]
+    what = f"sampling.workloads names workloads that are not there, so they have no history: {', '.join(absent)}"
+    return [weak(ABOUT, what, "Correct them; what is no Deployment is NAMESPACE/KIND/NAME.")] if absent else []
 
 
 NOT_EVERYWHERE = "may not work in all namespaces, and which ones it serves is not known"

@@ -139,7 +139,7 @@ async def test_an_answer_holds_for_a_minute_and_no_longer() -> None:
 async def test_roles_in_single_namespaces_are_enough_for_the_doctor() -> None:
     with start("bot.sandbox.kubernetes", "--seed-world", "demo", "--only-in", "serving") as running:
         async with KubernetesClient(Connection(url=running.url)) as client:
-            sampled = await access(client, verbs=VERBS, known=["serving"])
+            sampled = await access(client, verbs=VERBS, sampled=[("serving", "Deployment", "llm")])
             asked = await access(client, verbs=VERBS, namespaces=["serving", "batch"])
             unknown = await access(client, verbs=VERBS)
             snapshot = await KubernetesCluster(client, name="sandbox").snapshot(TARGET, incident_id="INC-42")
