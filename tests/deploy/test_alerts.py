@@ -160,9 +160,8 @@ def test_the_alerts_of_the_runbooks_open_a_playbook(name: str, playbook: str, se
 @pytest.mark.fast
 def test_every_name_that_the_shipped_route_spells_out_opens_a_playbook() -> None:
     (route,) = [each for each in document(SNIPPET.name)["route"]["routes"] if each["receiver"] == "incident-bot"]
-    (pattern,) = [
-        each.value for line in route["matchers"] for each in parse_matchers(line) if each.label == "alertname"
-    ]
+    matchers = [each for line in route["matchers"] for each in parse_matchers(line)]
+    (pattern,) = [each.value for each in matchers if each.label == "alertname" and each.operator == "=~"]
     alternatives = re.findall(r"(?:\([^)]*\)|[^|(])+", pattern)
     assert ANY_OF_THE_ENGINES in alternatives
     names = [name for each in alternatives if each != ANY_OF_THE_ENGINES for name in names_in(f'alertname=~"{each}"')]
@@ -181,6 +180,18 @@ def test_the_shipped_route_groups_by_every_label_that_names_a_workload() -> None
     assert {"cluster", "namespace", *(label for label, _kind in WORKLOAD_LABELS)} <= set(route["group_by"])
 
 
+@pytest.mark.fast
+def test_the_budget_of_the_api_server_opens_no_incident() -> None:
+    """kube-prometheus brings the alert, with the severity `critical`: it would page the team that serves models."""
+    assert packaged_library().match({"alertname": "KubeAPIErrorBudgetBurn", "severity": "critical"}) == []
+
+
+@pytest.mark.needs_server("amtool")
+def test_the_budget_of_the_api_server_is_not_sent_to_the_bot() -> None:
+    labels = {"alertname": "KubeAPIErrorBudgetBurn", "severity": "critical"}
+    assert receiver_of(labels) == "everybody-else"
+
+
 def receiver_of(labels: dict[str, str]) -> str:
     """The receivers that Alertmanager would send an alert with these labels to, by the shipped file."""
     command = ["amtool", "config", "routes", "test", f"--config.file={SNIPPET}"]
@@ -191,7 +202,7 @@ def receiver_of(labels: dict[str, str]) -> str:
 
 def names_in(line: str) -> list[str]:
     """An alert name for each alternative of a matcher such as `alertname=~".*(Thermal|Overheat).*"`."""
-    (pattern,) = [each.value for each in parse_matchers(line) if each.label == "alertname"]
+    (pattern,) = [each.value for each in parse_matchers(line) if each.label == "alertname" and each.operator == "=~"]
     parts = [part.strip("()").split("|") for part in re.findall(r"\([^)]*\)|[^(]+", pattern.replace(".*", "Some"))]
     return ["".join(chosen) for chosen in itertools.product(*parts)]
 
