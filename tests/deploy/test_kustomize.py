@@ -130,10 +130,12 @@ def test_in_socket_mode_the_signing_secret_may_be_empty() -> None:
 
 @pytest.mark.fast
 def test_the_command_of_the_readme_reaches_the_pod() -> None:
-    (found,) = re.findall(r"`kubectl -n (\S+) exec deploy/(\S+) -- (\S+) doctor`", (ROOT / "README.md").read_text())
+    command = r"`kubectl -n (\S+) exec deploy/(\S+) -- (\S+) doctor --namespace (\S+)`"
+    (found,) = re.findall(command, (ROOT / "README.md").read_text())
     namespace = document(f"{BASE}/kustomization.yaml")["namespace"]
     (entry,) = re.findall(r'ENTRYPOINT \["(.+)"\]', (DEPLOY / "Dockerfile").read_text())
-    assert found == (namespace, document(f"{BASE}/deployment.yaml")["metadata"]["name"], entry)
+    served = document("kustomize/observe/kustomization.yaml")["namespace"]
+    assert found == (namespace, document(f"{BASE}/deployment.yaml")["metadata"]["name"], entry, served)
 
 
 @pytest.mark.fast
