@@ -190,6 +190,14 @@ THREADS = {
     "request-edited": waiting(
         status="superseded", decided_by="U0BEN", decided_at=BEGAN + 9, decision_reason="--max-num-seqs 8"
     ),
+    "request-edited-after-an-approval": waiting(
+        policy=policy(needed=2),
+        status="superseded",
+        decided_by="U0BEN",
+        decided_at=BEGAN + 9,
+        decision_reason="--max-num-seqs 8",
+        presses=(approval(),),
+    ),
     "note-glass-broken": waiting(policy=GLASS, decided_by="U0LEA").with_(
         posts=(post("note", "glass:R3", "R3", text="<@U0LEA> broke the glass for R3: no answer", user="", ping="all"),)
     ),
@@ -519,6 +527,12 @@ def test_the_end_names_a_replica_that_another_one_of_the_incident_replaced() -> 
     assert "Done" not in end(disrupts="workload"), "a rollout that was undone"
 
 
+def test_an_edit_after_an_approval_is_not_shown_as_a_change_that_was_approved() -> None:
+    shown = str(last(THREADS["request-edited-after-an-approval"]).blocks)
+    assert "📝 *Edited* by <@U0BEN>: --max-num-seqs 8" in shown
+    assert "approved" not in shown
+
+
 def test_nobody_is_asked_to_break_the_glass_of_their_own_silence() -> None:
     only_lead_is_missing = waiting(policy=GLASS, presses=(approval(teams=("serving",)),), half_passed=True)
     assert "glass" not in str(last(only_lead_is_missing).blocks)
@@ -529,7 +543,12 @@ CUT = "117 streams are open on 4 pods; any that needs longer than 20 s is cut"
 
 
 @pytest.mark.parametrize(
-    ("expected", "impact"), [pytest.param("4 replicas stay", f"4 replicas stay; {CUT}"), pytest.param("none", CUT)]
+    ("expected", "impact"),
+    [
+        pytest.param("4 replicas stay", f"4 replicas stay; {CUT}"),
+        pytest.param("none", CUT),
+        pytest.param("none: the replicas are not touched", f"the replicas are not touched; {CUT}"),
+    ],
 )
 def test_the_impact_names_the_streams_that_may_be_cut_whatever_their_grade(expected: str, impact: str) -> None:
     drain = Circumstance(name="drain", grade="fine", text=f"{CUT}: native drain, preStop 10 s")

@@ -227,7 +227,9 @@ def impact_word(request: Request) -> str:
 def _felt(request: Request) -> str:
     streams = [_streams(each.text) for each in request.plan.circumstances if each.name == "drain"]
     # "none" is not the word beside streams that may be cut.
-    expected = "" if any(streams) and request.plan.expected == "none" else request.plan.expected
+    none, _, rest = request.plan.expected.partition(": ")
+    is_none = none == "none" and any(each and not each.startswith(NONE_OPEN) for each in streams)
+    expected = rest if is_none else request.plan.expected
     return "; ".join(filter(None, (expected, *streams)))
 
 
@@ -558,6 +560,12 @@ def _approvers(request: Request) -> str:
     return ", ".join(dict.fromkeys(mention(judged.press.user) for judged in request.presses[:10]))
 
 
+def _was_edited(request: Request) -> bool:
+    """Whether the person who decided edited its values: the approvals so far were not enough."""
+    is_broken = any(judged.press.action == "break_glass" for judged in request.presses)
+    return bool(request.decided_by) and not is_broken and bool(still_missing(request.policy, request.presses))
+
+
 def _decision(run: Run, request: Request) -> str:
     at = f" at {time_of_day(request.decided_at)}" if request.decided_at is not None else ""
     because = f": {line(request.decision_reason, 500)}" if request.decision_reason else ""
@@ -586,7 +594,7 @@ def _decision(run: Run, request: Request) -> str:
         case "superseded" if request.decided_by and request.decision_reason.endswith(INSTEAD):
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."
-        case "superseded" if request.presses:
+        case "superseded" if request.presses and not _was_edited(request):
             return f"🔁 *Not applied*, though {_approvers(request)} approved it{at}{because}. A newer request follows."
         case "superseded" if request.decided_by:
             by = mention(request.decided_by)
