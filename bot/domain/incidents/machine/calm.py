@@ -123,9 +123,9 @@ def _end(draft: Draft, seconds: float) -> None:
     run = draft.run
     held = ", ".join(run.in_place)
     asked = run.open_request.request_id if run.open_request is not None else run.question
-    without = "no change is in place" if run.held else "nothing was changed"
-    after = f"after this change, and under load: {held}" if held else f"by itself; {without}"
-    why = f"The alerts are resolved and the signals were calm for {lasting(seconds)}, {after}."
+    without = "no change is in place" if run.ledger else "nothing was changed"
+    after = f", after this change, and under load: {held}" if held else f"; {without}"
+    why = f"The alerts are resolved and the signals were calm for {lasting(seconds)}{after}."
     draft.set(parked=None)
     events.withdraw_what_waits(draft, f"{asked} is not needed any more")
     entering.close(draft, entering.RESOLVED_AFTER_A_CHANGE if held else RESOLVED_BY_ITSELF, why)

@@ -72,7 +72,16 @@ def test_it_ends_by_itself_with_the_report_while_people_are_waited_for(story: ty
     closed = went.run.posts[-1]
     assert closed.kind == "closed"
     assert "the signals were calm for" in closed.data["text"]
-    assert "nothing was changed" in closed.data["text"]
+    assert closed.data["text"].endswith("; nothing was changed.")
+
+
+def test_an_end_after_an_undo_does_not_say_that_nothing_was_changed() -> None:
+    story = with_a_change()
+    undone = tuple(entry.model_copy(update={"undone_by": "INC-1/R9/0"}) for entry in story.run.ledger)
+    story.run = story.run.with_(ledger=undone)
+    went = checked(resolved(story), 0.5, 0.5)
+    assert went.run.ending == "resolved_by_itself"
+    assert went.run.posts[-1].data["text"].endswith("; no change is in place.")
 
 
 def test_an_undo_that_a_person_asked_for_is_not_closed_away() -> None:
