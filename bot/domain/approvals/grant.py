@@ -237,6 +237,11 @@ class Request(BaseModel):
         return STATUS_TEXTS.get(self.status, self.status)
 
     @property
+    def became(self) -> str:
+        """Its status in a sentence about a press that came too late: `was already approved`, `has expired`."""
+        return "has expired" if self.status == "expired" else f"was already {self.status_text}"
+
+    @property
     def called(self) -> str:
         """What people call it: the option that it carries out, else what its plan does, also with edited values."""
         if not self.option or self.edited_by:
@@ -292,7 +297,7 @@ def grant(request: Request, presses: tuple[JudgedPress, ...]) -> Approved:
 
 def _must_be_enough(request: Request, presses: tuple[JudgedPress, ...]) -> None:
     if missing := still_missing(request.policy, presses):
-        raise ApprovalError(" and ".join(map(_more_needed, missing)))
+        raise ApprovalError(" and ".join(map(more_needed, missing)))
 
 
 def silent_teams(policy: Policy, presses: Sequence[JudgedPress]) -> tuple[Demand, ...]:
@@ -341,7 +346,8 @@ def _seated(seats: Sequence[str], people: Mapping[str, Collection[str]]) -> Mapp
     return taken
 
 
-def _more_needed(demand: Demand) -> str:
+def more_needed(demand: Demand) -> str:
+    """`1 more approval needed from platform`."""
     more = f"{demand.needed} more approval{'s' if demand.needed > 1 else ''} needed"
     return more if demand.team == APPROVERS else f"{more} from {demand.team}"
 

@@ -8,12 +8,14 @@ import pytest
 
 from bot.adapters.slack.inbound.command import Command
 from bot.adapters.slack.inbound.commands import Commands
+from bot.adapters.slack.inbound.operator_commands import PRETENDED
 from bot.adapters.slack.inbound.silencing import _covered
 from bot.adapters.slack.outbound.message import Message
 from bot.adapters.yaml_playbooks import load_text
 from bot.domain.incidents.event import Commanded
 from bot.domain.incidents.run import Halt
 from bot.domain.kernel.silence import matchers_of
+from bot.domain.playbooks.edges import CHANGE_OUTCOMES
 from bot.domain.playbooks.library import Library
 from bot.flow.receive_input import OPEN_READ
 from tests import builders
@@ -203,6 +205,13 @@ async def test_a_skip_is_chosen_among_the_written_exits(counter: Counter) -> Non
     assert sorted(options) == ["calm", "choose"]
     assert (await send_in(counter, view, to="choose", text="seen enough"))["ok"]
     assert (stored(counter).command, stored(counter).to, stored(counter).text) == ("skip", "choose", "seen enough")
+
+
+@pytest.mark.parametrize(
+    "outcome", [*CHANGE_OUTCOMES, "none_possible", "held", "not_held", "unknown", "taken", "beyond"]
+)
+def test_each_outcome_that_a_skip_assumes_is_in_words(outcome: str) -> None:
+    assert outcome in PRETENDED
 
 
 async def test_exits_with_one_title_are_distinguished_by_their_names(counter: Counter) -> None:

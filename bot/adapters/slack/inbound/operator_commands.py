@@ -57,6 +57,10 @@ PRETENDED = {
     "failed": "it failed",
     "unclear": "it is not clear whether it was done",
     "beyond": "it took too long",
+    "taken": "somebody took it",
+    "done": "it was done",
+    "not_needed": "it was not needed",
+    "none_possible": "nothing was possible",
 }
 """The outcomes of a state in words; anything else is a condition."""
 STATUS: Form = {

@@ -143,7 +143,7 @@ class Presses:
         if request is None:
             raise NotDoneError(f"{value.about} of {value.incident_id} does not exist (any more).")
         if request.status != "open" or request.digest != value.digest:
-            raise NotDoneError(f"{value.about} was already {request.status_text}; it can no longer be edited.")
+            raise NotDoneError(f"{value.about} {request.became}; it can no longer be edited.")
         if not editable_values(request.plan):
             raise NotDoneError(f"Nothing in {value.about} can be edited.")
         return request

@@ -10,6 +10,7 @@ from bot.domain.approvals.grant import (
     Request,
     RequestStatus,
     grant,
+    more_needed,
     must_count,
     still_missing,
 )
@@ -129,21 +130,23 @@ def _judged_on_request(draft: Draft, event: Judged) -> None:
 
 def _already(draft: Draft, request: Request, press: Press) -> str:
     if press.action == "approve" and any(judged.press.user == press.user for judged in request.presses):
-        return f"you have approved {request.request_id} already, and it was {request.status_text}"
+        became = request.became.replace("was already", "was")
+        return f"you have approved {request.request_id} already, and it {became}"
     if request.advice is not None and draft.run.advised == request:
         return f"this change is only advised: {request.advice.text}"
     by = f" by <@{request.decided_by}>" if request.decided_by else ""
     newer = draft.run.open_request
     see = f"; {newer.request_id} is the one that is waiting" if newer is not None else ""
-    return f"request {request.request_id} was already {request.status_text}{by}{see}"
+    see = "; the newest question in the thread waits for an answer" if draft.run.open_question is not None else see
+    return f"request {request.request_id} {request.became}{by}{see}"
 
 
 def _count(draft: Draft, request: Request, judged_press: JudgedPress) -> None:
     """Count one more valid approval; when there are enough, decide the request, once."""
     press, is_breaking = judged_press.press, judged_press.press.action == "break_glass"
     if not is_breaking and any(earlier.press.user == press.user for earlier in request.presses):
-        waits = " and ".join(f"{d.needed} more of {d.team}" for d in still_missing(request.policy, request.presses))
-        raise ApprovalError(f"you have approved this already; it waits for {waits or 'somebody else'}")
+        more = " and ".join(map(more_needed, still_missing(request.policy, request.presses)))
+        raise ApprovalError(f"you have approved this already; {more or 'it waits for somebody else'}")
     presses = (*request.presses, judged_press)
     request = request.model_copy(update={"presses": presses})
     try:
@@ -239,7 +242,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
         became = "withdrawn" if question.status == "open" else question.status
-        return _reject(draft, press, f"question {press.about} was already {became}{by}")
+        became = "has expired" if became == "expired" else f"was already {became}"
+        return _reject(draft, press, f"question {press.about} {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)
     if press.value not in question.choices:

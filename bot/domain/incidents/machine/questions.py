@@ -176,7 +176,7 @@ def _label(text: str) -> str:
 def _choices_to_leave(draft: Draft) -> dict[str, str]:
     """Returns the choices that lead away from this path of the playbook."""
     # The undo is named: it is not always the change that was last discussed.
-    undo = {"undo": _label(f"Undo: {draft.run.held[-1].title}")} if draft.run.held else {}
+    undo = {"undo": _label(f"Undo “{draft.run.held[-1].title}”")} if draft.run.held else {}
     offers = {f"divert:{offer.playbook}": f"Switch to '{offer.title}'" for offer in draft.run.offers.values()}
     return undo | offers | {"hand_over": "Hand over to me", "close": "Close the incident"}
 

@@ -157,7 +157,7 @@ def test_two_people_are_needed_where_the_policy_says_so() -> None:
     story.asked().presses("approve", user="ana")
     assert story.run.visit.machine_state == "grow/awaiting"
     story.presses("approve", user="ana")
-    assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Notify).text
+    assert "you have approved this already; 1 more approval needed" in story.wanted(Notify).text
     story.presses("approve", user="ben")
     assert story.run.visit.machine_state == "grow/applying"
 
@@ -183,6 +183,16 @@ def test_a_request_is_decided_once() -> None:
     story.happens(Posted(event_id="late", slot="request:R2", ts="1", channel="C1"))
     story.presses("approve", user="ana")
     assert "was already refused by <@ben>" in story.wanted(Notify).text
+
+
+def test_a_press_on_an_expired_request_says_so_and_what_waits_now() -> None:
+    story = Story().asked()
+    request = story.request
+    story.due(f"request:{request}:expiry")
+    assert story.run.open_question is not None
+    story.judged(builders.press(press_id="late", about=request, user="ana"))
+    told = story.wanted(Notify).text
+    assert f"request {request} has expired; the newest question in the thread waits for an answer" in told
 
 
 def test_a_refusal_needs_authority_too() -> None:
@@ -324,7 +334,7 @@ def test_a_change_that_a_breaker_holds_back_is_neither_failed_nor_undone() -> No
     story.settles("withheld", detail="the breaker is open")
     assert story.run.open_question is not None
     assert "was not started: the breaker is open. Nothing was changed." in story.run.open_question.text
-    assert story.run.open_question.choices["undo"] == "Undo: scale llm from 4 to 5"
+    assert story.run.open_question.choices["undo"] == "Undo “scale llm from 4 to 5”"
     assert story.run.requests[second].status == "withdrawn"
     assert [entry.undone_by for entry in story.run.ledger] == [""]
 

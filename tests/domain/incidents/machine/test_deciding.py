@@ -278,7 +278,7 @@ def test_a_second_press_says_what_it_waits_for_and_is_counted_once_on_the_timeli
     story = asked(demands=(Demand(needed=2, users=("ana", "ben")),))
     for _ in range(4):
         story.presses("approve", user="ben")
-    assert "you have approved this already; it waits for 1 more of approvers" in story.wanted(Notify).text
+    assert "you have approved this already; 1 more approval needed" in story.wanted(Notify).text
     assert len([text for text in story.texts("press") if "does not count" in text]) == 1
     assert len(story.run.requests["R2"].presses) == 1
 
