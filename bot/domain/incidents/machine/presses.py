@@ -241,8 +241,8 @@ def _judged_on_question(draft: Draft, event: Judged) -> None:
         return _reject(draft, press, copied)
     if question.status != "open" or draft.run.question != question.question_id:
         by = f" by <@{question.answered_by}>" if question.answered_by else ""
-        became = "withdrawn" if question.status == "open" else question.status
-        became = "has expired" if became == "expired" else f"was already {became}"
+        status = "withdrawn" if question.status == "open" else question.status
+        became = "has expired" if status == "expired" else f"was already {status}"
         return _reject(draft, press, f"question {press.about} {became}{by}")
     if not event.authority.allowed:
         return _reject(draft, press, event.authority.reason)

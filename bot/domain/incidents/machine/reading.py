@@ -152,13 +152,21 @@ def watched(draft: Draft, event: Watched) -> None:
     data = {"verdict": event.verdict, "parts": event.parts, "text": event.detail, "title": title}
     draft.record("verdict", f"{title}: {event.verdict.replace('_', ' ')} — {event.detail}", data=data)
     said = draft.text("say")
-    text = said if said and said != NOT_KNOWN else _why_not(draft, event)
+    text = f"{_missing(event)}{said}" if said and said != NOT_KNOWN else _why_not(draft, event)
     news = News(title=title, result=event.verdict, text=text, at=draft.at, parts=dict(event.parts))
     if news.text or event.verdict != "held":
         # That replicas are ready as expected is no news.
         draft.set(news=(*draft.run.news, news)[-NEWS:])
     outcome = f"broke:{event.broke}" if event.verdict == "broke" else event.verdict
     entering.go(draft, outcome, because=event.detail)
+
+
+def _missing(event: Watched) -> str:
+    """Names what did not hold beside what held: a sentence of numbers may show only the latter."""
+    lacking = [part.replace("_", " ") for part, status in event.parts.items() if status != "held"]
+    if event.verdict != "not_held" or not 0 < len(lacking) < len(event.parts):
+        return ""
+    return f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; "
 
 
 def _why_not(draft: Draft, event: Watched) -> str:

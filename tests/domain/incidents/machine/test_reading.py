@@ -322,6 +322,20 @@ def test_a_verdict_without_a_sentence_says_what_was_read(verdict: dict[str, Any]
     assert news["text"] == why
 
 
+@pytest.mark.parametrize(
+    ("parts", "missing"),
+    [
+        ({"recovered": "held", "enough_load": "not held"}, "enough load is missing; "),
+        ({"recovered": "not held", "enough_load": "not held"}, ""),
+    ],
+)
+def test_a_sentence_of_good_numbers_says_what_was_missing(parts: dict[str, str], missing: str) -> None:
+    story = Story(Bundle.of(load_text(WITH_SAY, file="small.yaml"))).applied()
+    usage = {"usage": Reading(name="usage", value=0.26, at=story.at)}
+    (news,) = story.watched("not_held", parts=parts, readings=usage).run.posts[-1].data["news"]
+    assert news["text"] == f"{missing}usage 0.26"
+
+
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 KNOWN = Series(signal="usage", points=((builders.START, 0.95), (builders.START + 60, 0.5)))
