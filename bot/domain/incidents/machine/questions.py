@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bot.domain.approvals.contacts import Contact
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.incidents.effect import ReadSeries
 from bot.domain.incidents.machine import calling, residual
 from bot.domain.incidents.machine.draft import Draft
@@ -122,6 +123,9 @@ def leads_to(draft: Draft, to: str, *, by: str = "") -> str:
     """
     state = draft.playbook.playbook.states.get(to)
     match state:
+        case ChangeState() if VERBS[state.change].cleans_up:
+            # It is announced, unless something warns of it or the settings ask for an approval.
+            return f"Cleans up: {draft.playbook.called(to)}."
         case ChangeState():
             # Where it is not needed, another change may follow, so its title may not be what is proposed.
             may_be_another = isinstance(draft.playbook.playbook.states.get(state.not_needed), ChangeState)

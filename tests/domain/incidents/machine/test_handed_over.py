@@ -61,6 +61,14 @@ def test_another_team_is_not_taken_for_the_people_on_call(text: str, note: dict[
     assert story.run.questions["Q1"].notes == OF_OTHERS | note
 
 
+def test_a_change_that_only_cleans_up_is_not_called_a_proposal() -> None:
+    text = OFFERED.replace(
+        "  watch:\n", "  tidy: {change: remove_canary, why: It is over., done: calm, failed: left}\n  watch:\n", 1
+    )
+    text = text.replace(CHOICE, f"{CHOICE}\n      tidy: {{label: Back out, to: tidy}}", 1)
+    assert asking(text).run.questions["Q1"].notes["tidy"] == "Cleans up: tidy."
+
+
 def test_a_change_that_another_one_may_replace_is_not_named() -> None:
     text = OFFERED.replace(
         "  watch:\n", "  again: {change: restart, why: It hangs., done: calm, failed: left}\n  watch:\n", 1
