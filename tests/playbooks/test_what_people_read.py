@@ -10,7 +10,7 @@ import pytest
 from bot.adapters.slack import limits
 from bot.adapters.yaml_playbooks import load_playbook, load_table
 from bot.domain.incidents.run import News, Question, Run
-from bot.domain.playbooks.language import RecommendState
+from bot.domain.playbooks.language import AskState, EndState, RecommendState
 from bot.domain.playbooks.loading.other_playbook import with_stand_ins
 from bot.domain.playbooks.packaged import packaged_playbooks
 from bot.domain.playbooks.testing.cases import Table, table_of
@@ -191,3 +191,25 @@ async def test_a_scale_back_says_that_a_person_called_the_cause_gone() -> None:
     run = await played("kv-cache-oom", "added replicas go again when the cause is gone")
     whys = [each.why for each in run.requests.values() if each.state.startswith("restore")]
     assert whys == ["A person says that the cause is gone, so the fleet needs no more than before."]
+
+
+@pytest.mark.parametrize("playbook", ["kv-cache-oom", "inference-slo-breach", "thermal-emergency"])
+def test_an_end_without_a_fix_does_not_claim_that_nothing_was_changed(playbook: str) -> None:
+    """A canary may have run and be gone again; what is in place is said beside it."""
+    states = load_playbook(packaged_playbooks() / f"{playbook}.yaml").playbook.states.values()
+    ends = [state.say for state in states if isinstance(state, EndState) and state.end == "self_cleared"]
+    assert ends
+    assert not [text for text in ends if "changed" in text]
+
+
+def test_who_waits_for_room_reads_that_a_replica_may_be_proposed_at_once() -> None:
+    states = load_playbook(packaged_playbooks() / "kv-cache-oom.yaml").playbook.states
+    waits = [
+        choice.note
+        for state in states.values()
+        if isinstance(state, AskState)
+        for choice in state.choices.values()
+        if choice.label == "Add one when there is room"
+    ]
+    assert waits
+    assert set(waits) == {"Asks again to add one, at once if one fits."}
