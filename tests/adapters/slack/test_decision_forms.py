@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from bot.adapters.slack.press_value import ButtonValue
 from bot.adapters.yaml_playbooks import load_text
-from bot.domain.approvals.grant import Covered
+from bot.domain.approvals.grant import Alternative, Covered
 from bot.domain.incidents.run import Post, Run
 from bot.domain.playbooks.library import Library
 from tests.adapters.slack.conftest import CHANNEL, Counter, view_of, whispered
@@ -40,6 +42,36 @@ async def from_menu(counter: Counter, word: str, *, shown: Run | None = None) ->
     run = shown or waiting()
     value = ButtonValue(run.incident_id, "R3", run.requests["R3"].digest, word).packed()
     return await pressed(counter, "more", shown=run, value=value)
+
+
+@pytest.mark.parametrize(
+    ("refused", "follows"),
+    [
+        ("refused: choose", "goes on with: choose"),
+        ("refused: calm", "closes the incident"),
+        ("refused: again", "proposes: again"),
+        ("refused: tidy", "cleans up: tidy"),
+        ("", "asks what to do next"),
+    ],
+)
+async def test_a_refusal_says_what_follows(counter: Counter, refused: str, follows: str) -> None:
+    others = "".join(
+        f"  {name}: {{change: {verb}, why: It hangs., done: calm, failed: left}}\n"
+        for name, verb in (("again", "restart"), ("tidy", "remove_canary"))
+    )
+    text = TEXT.replace("grow", "cap").replace("    refused: choose\n", f"    {refused}\n", 1)
+    text = text.replace("  watch:\n", f"{others}  watch:\n", 1)
+    text = text.replace(
+        "{label: Stop, to: calm}",
+        "{label: Stop, to: calm}\n      a: {label: A, to: again}\n      t: {label: T, to: tidy}",
+    )
+    counter.shelf.library = Library({"kv-cache-oom": load_text(text)})
+    shown = waiting(alternatives=(Alternative(key="scale", label="Add a replica", effect="restarts nothing"),))
+    counter.inbound.runs[shown.incident_id] = shown
+    await pressed(counter, "refuse", shown=shown)
+    about = str((await view_of(counter))["blocks"])
+    assert f"If you refuse, this is not done, and the bot {follows}." in about
+    assert "For another option, use *Other options…* on its message." in about
 
 
 async def test_the_details_have_the_diff_the_readings_and_the_reasons(counter: Counter) -> None:

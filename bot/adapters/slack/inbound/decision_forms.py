@@ -13,8 +13,12 @@ from bot.adapters.slack.outbound.blocks import context, section
 from bot.adapters.slack.outbound.request_message import approve_label, called, consequence, covered, impact_word
 from bot.adapters.slack.press_value import APPROVE_WITH_REASON, BREAK_GLASS, DO_ELSE, REFUSE, ButtonValue
 from bot.domain.approvals.edits import EditableValue
+from bot.domain.approvals.grant import Request
+from bot.domain.changes.catalogue import VERBS
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.form import Answer, Form, FormField
+from bot.domain.playbooks.compiled import CompiledPlaybook
+from bot.domain.playbooks.language import ChangeState, DivertState, EndState, RecommendState
 
 REASON = "reason"
 REASON_CHARACTERS = 500
@@ -49,8 +53,14 @@ ELSE_FORM = ReasonForm(DO_ELSE, "carried_out", "Do something else", "Record", "W
 REASON_FORMS = (REFUSE_FORM, APPROVE_FORM, GLASS_FORM, ELSE_FORM)
 
 
-def reason_form(form: ReasonForm, run: Run | None, value: ButtonValue, kept: Mapping[str, str]) -> Modal:
-    """What is decided, and for an approval its impact and its undo, above the field for the reason."""
+def reason_form(
+    form: ReasonForm,
+    run: Run | None,
+    value: ButtonValue,
+    kept: Mapping[str, str],
+    playbook: CompiledPlaybook | None = None,
+) -> Modal:
+    """What is decided, and its impact and undo or what a refusal leads to, above the field for the reason."""
     request = run.requests.get(value.about) if run is not None else None
     title, submit, about = form.title, form.submit, [f"*{value.incident_id}*"]
     if run is not None and request is not None:
@@ -60,10 +70,36 @@ def reason_form(form: ReasonForm, run: Run | None, value: ButtonValue, kept: Map
             word = impact_word(request)
             about += [f"*{word}:* {line(impact, 500)}", f"*Undo:* {line(undo, 300)}"]
             about += covered(request)
+        if form.action == "refuse" and playbook is not None:
+            about.append(
+                f"If you refuse, this is not done, and the bot {line(_after_refusal(run, request, playbook), 300)}."
+            )
+            about += ["For another option, use *Other options…* on its message."] if request.alternatives else []
         if form.action == "approve":
             title = submit = approve_label(request)
     field = FormField(label=form.label, why=form.hint, max_length=REASON_CHARACTERS, optional=form.is_optional)
     return Modal(form.callback_id, title, submit, [*section(about), *forms.inputs({REASON: field})], kept)
+
+
+def _after_refusal(run: Run, request: Request, playbook: CompiledPlaybook) -> str:
+    """What the bot does next, by the exit that the playbook has for a refusal."""
+    states = playbook.playbook.states
+    asked = None if run.is_undoing else states.get(request.state)
+    to = asked.refused if isinstance(asked, ChangeState) else ""
+    match states.get(to):
+        case ChangeState() as following:
+            does = "cleans up" if VERBS[following.change].cleans_up else "proposes"
+            return f"{does}: {playbook.called(to)}"
+        case RecommendState():
+            return "proposes another option, if one is possible, or asks what to do"
+        case EndState():
+            return "closes the incident"
+        case DivertState(divert="people"):
+            return "asks who takes over"
+        case None:
+            return "asks what to do next"
+        case _:
+            return f"goes on with: {playbook.called(to)}"
 
 
 def edit_form(value: ButtonValue, values: Sequence[EditableValue], kept: Mapping[str, str]) -> Modal:

@@ -27,6 +27,7 @@ from bot.domain.approvals.grant import Press, Request
 from bot.domain.incidents.run import Run
 from bot.domain.kernel.errors import ApprovalError, PlaybookError
 from bot.domain.kernel.form import Form, answers, problems
+from bot.domain.playbooks.compiled import CompiledPlaybook
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +53,9 @@ class Presses:
 
         async def pressed(click: Click) -> forms.Modal:
             value = value_of(click)
-            return reason_form(form, await self._incidents.load(value.incident_id), value, click.kept)
+            run = await self._incidents.load(value.incident_id)
+            playbook = await self._playbook(run) if form.action == "refuse" else None
+            return reason_form(form, run, value, click.kept, playbook)
 
         return pressed
 
@@ -124,17 +127,19 @@ class Presses:
 
     async def _details(self, click: Click, value: ButtonValue) -> forms.Modal:
         run = await self._incidents.load(value.incident_id)
-        blocks = details(run, value.about, await self._units(run)) if run is not None else ()
+        playbook = await self._playbook(run)
+        units: UnitOf = playbook.unit_of_part if playbook is not None else lambda _: ""
+        blocks = details(run, value.about, units) if run is not None else ()
         if not blocks:
             raise NotDoneError(f"{value.about} of {value.incident_id} does not exist (any more).")
         return forms.Modal("details", f"{value.incident_id} details", "", blocks, click.kept, "Close")
 
-    async def _units(self, run: Run) -> UnitOf:
+    async def _playbook(self, run: Run | None) -> CompiledPlaybook | None:
+        """None if it is gone: the details and the forms are of use without it too."""
         try:
-            return (await self._playbooks.playbook_of(run)).unit_of_part
+            return await self._playbooks.playbook_of(run) if run is not None else None
         except PlaybookError:
-            # The details are of use without units too.
-            return lambda _: ""
+            return None
 
     async def _open_request(self, value: ButtonValue) -> Request:
         """The request as it is stored. Raise `NotDoneError` when it cannot be edited."""
