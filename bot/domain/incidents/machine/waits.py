@@ -8,8 +8,9 @@ from __future__ import annotations
 from bot.domain.approvals.grant import Request
 from bot.domain.incidents.machine import calling, entering, parking
 from bot.domain.incidents.machine.draft import Draft
-from bot.domain.incidents.run import Run
+from bot.domain.incidents.run import News, Post, Run
 from bot.domain.kernel.durations import lasting
+from bot.domain.kernel.redaction import redacted
 
 UNPOSTED_SECONDS = 600.0
 """A request's time starts at most this long after its creation, even if Slack does not accept its message."""
@@ -83,9 +84,8 @@ def request_expired(draft: Draft, ref: str) -> None:
     draft.record(
         "decided", f"{ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
-    waited = lasting(draft.at - request.asked_at)
-    calling.call_lead(draft, f"Nobody decided within {waited}, so nothing was changed: {request.called}")
-    entering.go(draft, "expired", because=f"request {ref} expired without a decision; nothing was changed")
+    why = f"Nobody decided within {lasting(draft.at - request.asked_at)}, so nothing was changed"
+    _go_on_without(draft, request.called, why, because=f"request {ref} expired without a decision; nothing was changed")
 
 
 def _unanswered_advice(draft: Draft, request: Request) -> str:
@@ -130,8 +130,30 @@ def question_expired(draft: Draft, ref: str) -> None:
     draft.keep_question(question, status="expired")
     draft.set(question="")
     draft.record("answered", f"question {ref} expired without an answer", data={"question": ref})
-    calling.call_lead(draft, f"Nobody answered in time: {question.text}")
-    return entering.go(draft, "expired", because=f"nobody answered {ref} in time")
+    return _go_on_without(draft, question.text, "Nobody answered in time", because=f"nobody answered {ref} in time")
+
+
+def _go_on_without(draft: Draft, asked: str, why: str, *, because: str) -> None:
+    """Take the exit for what expired and call the lead, in the question that follows at once if there is one."""
+    before, text = len(draft.run.posts), f"{why}: {asked}"
+    calling.call_lead(draft, text)
+    entering.go(draft, "expired", because=because)
+    new = draft.run.posts[before:]
+    if [post.kind for post in new] == ["note", "question"]:
+        _join(draft, *new, title=redacted(asked), text=f"{why}.{new[0].data['text'].removeprefix(redacted(text))}")
+
+
+def _join(draft: Draft, note: Post, question: Post, *, title: str, text: str) -> None:
+    """Show a note at the head of the question after it, to the people of both. One to another team stays alone."""
+    mentions = question.data.get("mentions", ())
+    if mentions != calling.mentioned(draft).get("mentions"):
+        return
+    news = News(title=title, result="expired", text=text, at=draft.at).model_dump(mode="json")
+    data = question.data | {
+        "news": [*question.data.get("news", ()), news],
+        "mentions": list(dict.fromkeys((*note.data["mentions"], *mentions))),
+    }
+    draft.set(posts=(*draft.run.posts[:-2], question.model_copy(update={"data": data})))
 
 
 def question_unanswered(draft: Draft, ref: str) -> None:

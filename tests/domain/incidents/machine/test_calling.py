@@ -162,8 +162,23 @@ def test_after_an_expiry_the_lead_is_called(of: str) -> None:
     else:
         asked.due("question:Q1:expiry")
     called = next(post.data for post in asked.run.posts if "S0LEAD" in post.data.get("mentions", ()))
-    assert called["text"].startswith("Nobody decided within" if of == "request" else "Nobody answered in time")
-    assert asked.run.pages["lead"].text.endswith(called["text"])
+    if of == "request":
+        [news] = called["news"]
+        text = f"{news['text'].removesuffix('.')}: {news['title']}"
+    else:
+        text = called["text"]
+    assert text.startswith("Nobody decided within" if of == "request" else "Nobody answered in time")
+    assert asked.run.pages["lead"].text.endswith(text)
+
+
+def test_an_expiry_and_the_question_that_follows_are_one_message() -> None:
+    asked = story(SERVING, LEAD).opened().reads(0.95).chooses("grow").planned().posted()
+    before = len(asked.run.posts)
+    asked.due("request:R2:expiry")
+    [post] = asked.run.posts[before:]
+    assert (post.kind, post.data["mentions"]) == ("question", ["S0LEAD", "S0SERVING"])
+    assert [news["result"] for news in post.data["news"]] == ["expired"]
+    assert any("Nobody decided within" in text for text in asked.texts("note")), "the timeline has it as before"
 
 
 def test_a_question_that_parks_unanswered_calls_the_lead() -> None:
