@@ -7,6 +7,7 @@ any team that a playbook hands over to.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bot.domain.approvals.contacts import LEAD, Contact
@@ -34,15 +35,21 @@ def follow(draft: Draft, before: Run, event: Event) -> None:
 
 
 def mentioned(draft: Draft, team: Contact | None = None) -> dict[str, Any]:
-    """Returns a message's `mentions`: the Slack ids of this team, else of the one on call for the target."""
+    """Returns a message's `mentions`: the Slack ids of this team, else of who leads and of the team on call."""
     contact = team or draft.rules.contacts.on_call_for(draft.run.target)
-    return {"mentions": list(contact.mentions)} if contact.mentions and draft.run.severity != "info" else {}
+    people = contact.mentions if team is not None else _with_the_lead(draft, contact.mentions)
+    return {"mentions": list(people)} if people and draft.run.severity != "info" else {}
+
+
+def _with_the_lead(draft: Draft, people: Iterable[str]) -> tuple[str, ...]:
+    """A person who took the lead, or was named for it, is not always a member of the team on call."""
+    return tuple(dict.fromkeys((*filter(None, [draft.run.lead]), *people)))
 
 
 def mentioned_in(draft: Draft, slot: str) -> dict[str, Any]:
     """Returns the `mentions` of an earlier message, to mention the same people again, else those of `mentioned`."""
     data = next((post.data for post in draft.run.posts if post.slot == slot), {})
-    return {"mentions": data["mentions"]} if "mentions" in data else mentioned(draft)
+    return {"mentions": list(_with_the_lead(draft, data["mentions"]))} if "mentions" in data else mentioned(draft)
 
 
 def called(draft: Draft, team: str) -> Contact:

@@ -171,6 +171,14 @@ def test_after_an_expiry_the_lead_is_called(of: str) -> None:
     assert asked.run.pages["lead"].text.endswith(text)
 
 
+def test_who_leads_is_mentioned_beside_the_team_on_call() -> None:
+    led = story(SERVING).opened().reads(0.95).says("lead", user="dee", to="dee")
+    led.due(f"question:{led.run.question}:half")
+    assert led.run.posts[-1].data["mentions"] == ["dee", "S0SERVING"]
+    led.chooses("grow").planned().posted()
+    assert led.run.posts[-1].data["mentions"] == ["dee", "S0SERVING"]
+
+
 def test_an_expiry_and_the_question_that_follows_are_one_message() -> None:
     asked = story(SERVING, LEAD).opened().reads(0.95).chooses("grow").planned().posted()
     before = len(asked.run.posts)
