@@ -527,6 +527,12 @@ def test_the_end_names_a_replica_that_another_one_of_the_incident_replaced() -> 
     assert "Done" not in end(disrupts="workload"), "a rollout that was undone"
 
 
+def test_the_card_counts_the_approvals_that_are_missing() -> None:
+    several = waiting(policy=policy(needed=2), presses=(approval(),))
+    assert "⏳ Needs 1 more approval by" in now_line(several, {})
+    assert "⏳ Needs approval by" in now_line(waiting(policy=policy(needed=2)), {})
+
+
 def test_an_edit_after_an_approval_is_not_shown_as_a_change_that_was_approved() -> None:
     shown = str(last(THREADS["request-edited-after-an-approval"]).blocks)
     assert "📝 *Edited* by <@U0BEN>: --max-num-seqs 8" in shown

@@ -38,6 +38,7 @@ from bot.adapters.slack.outbound.words import (
     time_of_day,
 )
 from bot.adapters.slack.press_value import SAY, SEE, ButtonValue
+from bot.domain.approvals.grant import still_missing
 from bot.domain.changes.plan import request_of
 from bot.domain.incidents.run import NEXT_STATUS, Post, Run
 from bot.domain.kernel.durations import lasting
@@ -179,7 +180,9 @@ def _waits_for(run: Run, links: Mapping[str, str]) -> str:
     if (request := run.open_request) is not None:
         what = linked(line(called(run, request), 200), links.get(request.slot))
         of = f" of {teams}" if (teams := missing_teams(request)) else ""
-        return f"⏳ Needs approval{of}{_by(request.expires_at, request.asked_at)}: {what}"
+        more = sum(each.needed for each in still_missing(request.policy, request.presses))
+        needs = "approval" if of or not request.presses else f"{more} more approval{'s' * (more > 1)}"
+        return f"⏳ Needs {needs}{of}{_by(request.expires_at, request.asked_at)}: {what}"
     if (advised := run.advised) is not None:
         what = linked(line(called(run, advised), 200), links.get(advised.slot))
         until = f" until {time_beside(run.watch.until, run.watch.started_at)}" if run.watch is not None else ""
