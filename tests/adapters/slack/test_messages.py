@@ -533,6 +533,12 @@ def test_the_card_counts_the_approvals_that_are_missing() -> None:
     assert "⏳ Needs approval by" in now_line(waiting(policy=policy(needed=2)), {})
 
 
+def test_an_expired_request_names_who_approved_it() -> None:
+    shown = str(last(waiting(policy=policy(needed=2), status="expired", presses=(approval(),))).blocks)
+    assert "⌛ *Expired*: only <@U0ANA> approved it in time, so nothing was changed" in shown
+    assert "nobody decided" not in shown
+
+
 def test_an_edit_after_an_approval_is_not_shown_as_a_change_that_was_approved() -> None:
     shown = str(last(THREADS["request-edited-after-an-approval"]).blocks)
     assert "📝 *Edited* by <@U0BEN>: --max-num-seqs 8" in shown

@@ -590,7 +590,8 @@ def _decision(run: Run, request: Request) -> str:
         case "refused":
             return f"🚫 *Refused* by {mention(request.decided_by)}{at}{because}"
         case "expired":
-            return f"⌛ *Expired*: nobody decided in time, so nothing was changed{because}"
+            few = f"only {_approvers(request)} approved it" if request.presses else "nobody decided"
+            return f"⌛ *Expired*: {few} in time, so nothing was changed{because}"
         case "superseded" if request.decided_by and request.decision_reason.endswith(INSTEAD):
             other = line(request.decision_reason.removesuffix(INSTEAD), 200)
             return f"🔁 {mention(request.decided_by)} chose *{other}* instead{at}."

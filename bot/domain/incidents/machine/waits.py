@@ -84,7 +84,8 @@ def request_expired(draft: Draft, ref: str) -> None:
     draft.record(
         "decided", f"{ref} expired: nobody decided in time; it will not be applied later", data={"request": ref}
     )
-    why = f"Nobody decided within {lasting(draft.at - request.asked_at)}, so nothing was changed"
+    who = "Not enough people approved" if request.presses else "Nobody decided"
+    why = f"{who} within {lasting(draft.at - request.asked_at)}, so nothing was changed"
     _go_on_without(draft, request.called, why, because=f"request {ref} expired without a decision; nothing was changed")
 
 

@@ -171,6 +171,14 @@ def test_after_an_expiry_the_lead_is_called(of: str) -> None:
     assert asked.run.pages["lead"].text.endswith(text)
 
 
+def test_an_expiry_after_an_approval_does_not_say_that_nobody_decided() -> None:
+    asked = story(SERVING, LEAD)
+    asked.rules = builders.four_eyes(asked.rules)
+    asked.opened().reads(0.95).chooses("grow").planned().posted().presses("approve", user="ana")
+    asked.due(f"request:{asked.request}:expiry")
+    assert asked.run.posts[-1].data["news"][-1]["text"].startswith("Not enough people approved within")
+
+
 def test_who_leads_is_mentioned_beside_the_team_on_call() -> None:
     led = story(SERVING).opened().reads(0.95).says("lead", user="dee", to="dee")
     led.due(f"question:{led.run.question}:half")
