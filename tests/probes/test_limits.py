@@ -91,6 +91,13 @@ async def test_which_of_the_two_engines_runs_is_configured_or_read_from_its_log(
     assert (await ask(made, log=log)).fields["v0"] is v0
 
 
+@pytest.mark.parametrize("arguments", [[], ["--enable-prefix-caching"]])
+async def test_a_model_without_a_prefix_cache_has_none_whatever_the_default(arguments: list[str]) -> None:
+    """A hybrid model switches it off itself: its counters stand still, so no hit rate is ever known."""
+    line = "INFO Initializing a V1 LLM engine (v0.12.0) with config: seed=0, enable_prefix_caching=False, more"
+    assert (await ask(pod("llm-0", *arguments), log=line)).fields["prefix_caching"] is False
+
+
 async def test_an_engine_on_the_cpu_does_not_size_its_pool_by_utilization() -> None:
     reading = await ask(pod("llm-0"), log="INFO Initializing a V1 LLM engine (v0.32.0) with config: device_config=cpu")
     assert reading.fields["sizes_by_utilization"] is False

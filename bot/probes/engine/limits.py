@@ -141,7 +141,7 @@ def limits_of(live: Live, pod: Obj) -> Limits:
         utilization=_known(_utilization, live),
         sizes_by_utilization=_known(_sizes_by_utilization, live),
         max_model_len=_known(lambda one: one.number("max-model-len"), live),
-        prefix_caching=_known(lambda one: _switch(one, "enable-prefix-caching"), live),
+        prefix_caching=_known(_prefix_caching, live),
         chunked_prefill=_known(lambda one: _switch(one, "enable-chunked-prefill"), live),
         output_cap=_known(lambda one: _generation(one).get("max_new_tokens", 0.0), live),
         generation_config=_known(lambda one: bool(_generation(one)), live),
@@ -186,6 +186,10 @@ def _switch(live: Live, name: str) -> bool | None:
         return written.lower() == "true"
     # In V1 both are on for every model that can; in V0 both were off.
     return None if live.is_v0 is None else not live.is_v0
+
+
+def _prefix_caching(live: Live) -> bool | None:
+    return _switch(live, "enable-prefix-caching") if live.log.prefix_caching is None else live.log.prefix_caching
 
 
 def _generation(live: Live) -> dict[str, float]:

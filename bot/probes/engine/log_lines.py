@@ -150,6 +150,7 @@ _BACKEND = re.compile(
 )
 _NON_DEFAULT = re.compile(r"non-default args: (\{.*\})")
 _DEVICE = re.compile(r"device_config=(\w+)")
+_PREFIX_CACHING = re.compile(r"Initializing a V[01] LLM engine .*\benable_prefix_caching=(True|False)")
 _PLAIN_ARGUMENT = re.compile(r"'(\w+)': ('[^']*'|-?[\d.]+|True|False|None)[,}]")
 
 
@@ -166,6 +167,8 @@ class StartLines:
     backend: str | None = None
     device: str | None = None
     """`cuda` or `cpu`, from the engine's log."""
+    prefix_caching: bool | None = None
+    """Whether it is on: hybrid models leave it off, whatever the default."""
     arguments: dict[str, object] | None = None
     """The arguments that differ from the defaults; None if the line was not found."""
 
@@ -197,7 +200,7 @@ def plain(text: str) -> str:
 def start_lines(log: str) -> StartLines:
     log = plain(log)
     version, tokens, backend = _VERSION.search(log), _KV_TOKENS.search(log), _BACKEND.search(log)
-    gib, device = _KV_GIB.search(log), _DEVICE.search(log)
+    gib, device, prefix_caching = _KV_GIB.search(log), _DEVICE.search(log), _PREFIX_CACHING.search(log)
     return StartLines(
         version=version[2] if version and not _NO_RELEASE.match(version[2]) else None,
         generation=version[1] if version else None,
@@ -205,6 +208,7 @@ def start_lines(log: str) -> StartLines:
         kv_gib=float(gib[1]) if gib else None,
         backend=backend[1] if backend else None,
         device=device[1] if device else None,
+        prefix_caching=prefix_caching[1] == "True" if prefix_caching else None,
         arguments=_arguments(log),
     )
 
