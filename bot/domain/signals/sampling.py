@@ -64,6 +64,9 @@ from bot.domain.signals.window import (
 
 SampledSpec = MetricSignal | RatioSignal | MeanSignal | QuantileSignal | ShareSignal | StallSignal
 
+_Rise = tuple[float, float]
+"""How much one counter rose, and how much the other."""
+
 MADE = ("request_success", "generation_tokens")
 """What an engine gets done. A long answer finishes late, but makes tokens all the time."""
 MOVED = (*MADE, "kv_cache_usage_perc")
@@ -303,15 +306,16 @@ def _join_ranks(values: Sequence[float], spec: MetricSignal) -> float:
 
 def _ratio(name: str, spec: RatioSignal, history: History) -> Reading:
     above, below = spec.ratio
-    pairs, missing = _pairs(history, (above, reader_of(above)), (below, reader_of(below)))
-    each = {replica: share for replica, pair in pairs.items() if (share := _share(*pair)) is not None}
-    whole = _share(sum(pair[0] for pair in pairs.values()), sum(pair[1] for pair in pairs.values()))
+    rises, missing = _rises(history, (above, reader_of(above)), (below, reader_of(below)))
+    pairs = {replica: _compared_parts(rises[replica], spec.across) for replica in rises}
+    each = {replica: share for replica, parts in pairs.items() if (share := _share_of(parts, spec.across)) is not None}
+    whole = _share(*_added([_added(ranks) for ranks in rises.values()]))
     if pairs and (whole is None or not each):
         return unknown(name, _nothing(below, history), at=history.newest)
     reading = _answer(name, _joined(each, whole, spec.across), each, missing, unit_of(spec), readable=len(pairs))
     if not reading.is_known:
         return reading
-    silent = sorted(replica for replica, (risen, per) in pairs.items() if risen > 0 and per == 0)
+    silent = sorted(replica for replica, parts in pairs.items() if any(risen > 0 and per == 0 for risen, per in parts))
     idle = sorted(pairs.keys() - each.keys())
     notes = [
         reading.detail,
@@ -319,6 +323,20 @@ def _ratio(name: str, spec: RatioSignal, history: History) -> Reading:
         f"nothing to compare on {', '.join(idle)}" if idle else "",
     ]
     return reading.model_copy(update={"detail": "; ".join(filter(None, notes))})
+
+
+def _compared_parts(ranks: Sequence[_Rise], across: Across) -> Sequence[_Rise]:
+    """The replica's ranks, where the worst of something is asked for: a pod may have eight of them, and one is bad."""
+    return [_added(ranks)] if across == "sum" else ranks
+
+
+def _share_of(parts: Sequence[_Rise], across: Across) -> float | None:
+    shares = [share for part in parts if (share := _share(*part)) is not None]
+    return across_all(shares, "max" if across == "sum" else across) if shares else None
+
+
+def _added(parts: Sequence[_Rise]) -> _Rise:
+    return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
 def _share(risen: float, per: float) -> float | None:
@@ -405,33 +423,41 @@ def median_request(several: Iterable[MeanRequest]) -> MeanRequest:
     return MeanRequest(*map(median, zip(*several, strict=True)))
 
 
-def _means(pairs: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+def _means(pairs: Mapping[str, _Rise]) -> dict[str, float]:
     return {replica: risen / observed for replica, (risen, observed) in pairs.items() if observed > 0}
 
 
-def _mean_pairs(history: History, metric: str) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
+def _mean_pairs(history: History, metric: str) -> tuple[dict[str, _Rise], dict[str, str]]:
     total, count = histogram_reader(metric, "sum"), histogram_reader(metric, "count")
     return _pairs(history, (metric, total), (metric, count))
 
 
 def _pairs(
     history: History, above: tuple[str, Reader], below: tuple[str, Reader]
-) -> tuple[dict[str, tuple[float, float]], dict[str, str]]:
+) -> tuple[dict[str, _Rise], dict[str, str]]:
     """Returns for each replica how much the two rose, all its ranks together."""
+    rises, missing = _rises(history, above, below)
+    return {replica: _added(ranks) for replica, ranks in rises.items()}, missing
 
-    def rises(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
+
+def _rises(
+    history: History, above: tuple[str, Reader], below: tuple[str, Reader]
+) -> tuple[dict[str, Sequence[_Rise]], dict[str, str]]:
+    """Returns for each replica how much the two rose on each rank, or on all together if not each rank has both."""
+
+    def of_ranks(what: str, read: Reader) -> tuple[dict[str, list[tuple[float, float]]], dict[str, str]]:
         may_fall = METRICS[what].may_fall
         return measured(
             history, what, read, lambda scrapes, rank: rise(scrapes, rank, history.window, read, may_fall=may_fall)
         )
 
-    (tops, no_top), (bottoms, no_bottom) = rises(*above), rises(*below)
-    both = tops.keys() & bottoms.keys()
-    pairs = {
-        replica: (sum(part[0] for part in tops[replica]), sum(part[0] for part in bottoms[replica]))
-        for replica in sorted(both)
-    }
-    return pairs, no_bottom | no_top
+    (tops, no_top), (bottoms, no_bottom) = of_ranks(*above), of_ranks(*below)
+    rises: dict[str, Sequence[_Rise]] = {}
+    for replica in sorted(tops.keys() & bottoms.keys()):
+        risen, per = [part[0] for part in tops[replica]], [part[0] for part in bottoms[replica]]
+        has_both = len(risen) == len(per)
+        rises[replica] = list(zip(risen, per, strict=True)) if has_both else [(sum(risen), sum(per))]
+    return rises, no_bottom | no_top
 
 
 # --- quantile, stall --------------------------------------------------------------------------------------------------

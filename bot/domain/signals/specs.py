@@ -51,7 +51,7 @@ class RatioSignal(_Signal):
     over: str = "5m"
     ending: str = ""
     across: Across = "sum"
-    """`sum`: both sides summed over replicas first; `each`: one ratio a replica; `max`: the worst of those."""
+    """`sum`: both sides summed over replicas first; `each`: of each replica its worst engine; `max`: the worst."""
     of: str = "target"
     unit: str = ""
 

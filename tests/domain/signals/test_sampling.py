@@ -404,6 +404,21 @@ def test_a_ratio_of_each_leaves_out_a_replica_on_which_nothing_happened() -> Non
     assert reading.detail == "nothing to compare on b"
 
 
+def test_a_ratio_of_a_replica_is_that_of_its_worst_rank() -> None:
+    """One engine of eight that thrashes must not hide behind the seven others of its pod."""
+
+    def page(at: float, preempted: float, finished: float) -> Scrape:
+        well = {str(rank): {"num_preemptions": 0.0, "request_success": 100.0 * finished} for rank in range(7)}
+        return Scrape(
+            replica="a", at=at, ranks=well | {"7": {"num_preemptions": preempted, "request_success": finished}}
+        )
+
+    samples = [page(NOW - 60, 0, 0), page(NOW, 20, 10)]
+    for across, expected in (("max", 2.0), ("each", {"a": 2.0}), ("min", 0.0), ("sum", 20 / 7010)):
+        reading = read(THRASH.model_copy(update={"across": across}), samples)
+        assert reading.value == pytest.approx(expected), across
+
+
 def observed(buckets: dict[str, float], total: float) -> Histogram:
     return Histogram(buckets=buckets, sum=total, count=buckets["+Inf"])
 
