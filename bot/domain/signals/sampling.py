@@ -32,7 +32,7 @@ from bot.domain.signals.history import (
     short_history,
 )
 from bot.domain.signals.metric import METRICS, TAKES, metric_fault, value_of
-from bot.domain.signals.scrape import OF_REQUESTS, WHOLE, ReplicaLoad, Scrape
+from bot.domain.signals.scrape import ANSWER, OF_REQUESTS, WHOLE, ReplicaLoad, Scrape
 from bot.domain.signals.signal import Reading, unknown
 from bot.domain.signals.specs import (
     Across,
@@ -71,6 +71,7 @@ MADE = ("request_success", "generation_tokens")
 """What an engine gets done. A long answer finishes late, but makes tokens all the time."""
 MOVED = (*MADE, "kv_cache_usage_perc")
 """One of them changes while an engine works; the last while it reads a long prompt, which is counted at its end."""
+INTERVAL = "inter_token_latency_seconds"
 MAX_NAMED = 3
 """How many replicas a reason names."""
 MIN_SAMPLES = 3
@@ -174,7 +175,8 @@ def metrics_of(spec: SampledSpec) -> frozenset[str]:
             means = OF_REQUESTS if spec.at_equal_lengths else (spec.mean,)
             return frozenset(f"{mean}_{part}" for mean in means for part in ("sum", "count"))
         case QuantileSignal() | ShareSignal():
-            return frozenset({spec.histogram})
+            lengths = {f"{ANSWER}_sum", f"{ANSWER}_count"} if spec.histogram == INTERVAL else set[str]()
+            return frozenset({spec.histogram, *lengths})
         case StallSignal():
             return METRICS["arrivals"].inputs
 
@@ -469,6 +471,8 @@ def _quantile(name: str, spec: QuantileSignal, history: History) -> Reading:
     together = _add_buckets(list(buckets.values()))
     value = histogram_quantile(together, spec.quantile)
     if buckets and value is None:
+        if _has_no_intervals(spec.histogram, together, history):
+            return _no_token_is_late(name, missing, unit_of(spec), readable=len(buckets))
         nothing = f"no {spec.histogram} observed in {lasting(history.window.seconds)}"
         no_bound = f"the replicas' {spec.histogram} have no bound in common"
         reason = no_bound if any(count > 0 for count in together.values()) else nothing
@@ -483,11 +487,30 @@ def _share_above(name: str, spec: ShareSignal, history: History) -> Reading:
     together = _add_buckets(list(buckets.values()))
     value = share_above(together, target)
     if buckets and value is None:
+        if _has_no_intervals(spec.histogram, together, history):
+            return _no_token_is_late(name, missing, unit_of(spec), readable=len(buckets))
         observed = together.get("+Inf", 0.0) > 0
         nothing = f"no {spec.histogram} observed in {lasting(history.window.seconds)}"
         beyond = f"{target:g} lies beyond the highest bound of {spec.histogram}"
         return unknown(name, beyond if observed else nothing, at=history.newest)
     return _answer(name, value, each, missing, unit_of(spec), readable=len(buckets))
+
+
+def _has_no_intervals(histogram: str, counts: Mapping[str, float], history: History) -> bool:
+    """Whether its observations are missing because all finished answers had one token or none.
+
+    Those of prefill replicas have one, those of embedding, ranking and other pooling models none.
+    """
+    if histogram != INTERVAL or any(count > 0 for count in counts.values()):
+        return False
+    tokens, finished = _added(list(_mean_pairs(history, ANSWER)[0].values()))
+    return finished > 0 and tokens <= finished
+
+
+def _no_token_is_late(name: str, missing: Mapping[str, str], unit: str, *, readable: int) -> Reading:
+    reading = _answer(name, 0.0, {}, missing, unit, readable=readable)
+    detail = "; ".join(filter(None, ("no answer had a second token", reading.detail)))
+    return reading.model_copy(update={"detail": detail}) if reading.is_known else reading
 
 
 def _buckets(history: History, histogram: str) -> tuple[dict[str, dict[str, float]], dict[str, str]]:

@@ -518,6 +518,41 @@ def test_replicas_without_a_bound_in_common_have_no_quantile_together() -> None:
     assert (reading.value, reading.unknown) == (None, f"the replicas' {name} have no bound in common")
 
 
+INTERVAL = "inter_token_latency_seconds"
+NO_INTERVALS = observed({"0.1": 0, "+Inf": 0}, 0)
+ABOVE = ShareSignal(share_above=0.05, histogram=INTERVAL)
+P99 = QuantileSignal(quantile=0.99, histogram=INTERVAL)
+
+
+def answers_of(tokens: float, count: float) -> list[Scrape]:
+    """So many answers of so many tokens each, without any time between two tokens."""
+    lengths = observed({"+Inf": count}, tokens * count)
+    pages = [{INTERVAL: NO_INTERVALS, "request_generation_tokens": observed({"+Inf": 0}, 0)}]
+    pages.append({INTERVAL: NO_INTERVALS, "request_generation_tokens": lengths})
+    return [scrape(at, histograms=page) for at, page in zip((NOW - 60, NOW), pages, strict=True)]
+
+
+@pytest.mark.parametrize("spec", [P99, ABOVE])
+@pytest.mark.parametrize("tokens", [pytest.param(1, id="prefill-only"), pytest.param(0, id="embeddings")])
+def test_where_answers_have_one_token_or_none_no_further_token_is_late(spec: SampledSpec, tokens: int) -> None:
+    reading = read(spec, answers_of(tokens, 40))
+    assert (reading.value, reading.unknown) == (0.0, "")
+    assert reading.detail == "no answer had a second token"
+
+
+@pytest.mark.parametrize("spec", [P99, ABOVE])
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param(answers_of(0, 0), id="nothing-finished"),
+        pytest.param(answers_of(200, 40), id="long-answers-whose-intervals-are-missing"),
+        pytest.param([*answers_of(1, 40), failed(NOW, "b"), failed(NOW, "c")], id="unread"),
+    ],
+)
+def test_else_no_time_between_tokens_is_unknown(spec: SampledSpec, samples: list[Scrape]) -> None:
+    assert read(spec, samples).unknown
+
+
 @pytest.mark.parametrize(
     ("q", "expected"),
     [(0.25, 0.05), (0.5, 0.1), (0.75, 0.55), (0.99, 1.0)],
