@@ -6,6 +6,7 @@ A replica that does not answer becomes a scrape with its reason, so that its sil
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from bot.flow.ports.readings import PodPage, PodPages
 DEADLINE_SECONDS = 2.0
 AT_ONCE = 256
 """Few enough for the open files of a container; hanging replicas of a large fleet do not block the others."""
+
+OTHER_ENGINES = {"SGLang": "sglang[:_]", "TGI": "tgi_", "TensorRT-LLM": "trtllm[:_]", "Triton": "nv_inference_"}
+"""How the names of their metrics begin."""
 
 
 class VllmScraper:
@@ -60,6 +64,9 @@ class VllmScraper:
 def _why_no_metrics(text: str) -> str:
     if text.lstrip()[:1] == "<":
         return "/metrics is a web page, not metrics: something in front of the engine answers"
+    for engine, prefix in OTHER_ENGINES.items():
+        if re.search(rf"^{prefix}", text, re.MULTILINE):
+            return f"its page has {engine}'s metrics, and the bot reads only vLLM's"
     return "no vLLM metrics on its page (is --disable-log-stats set?)"
 
 

@@ -63,6 +63,12 @@ async def test_a_page_becomes_values(pages: dict[str, str], captures: Path) -> N
         pytest.param("503", "/metrics answered HTTP 503", id="error"),
         pytest.param("<!doctype html>\n<title>Sign in</title>", "a web page, not metrics", id="html"),
         pytest.param("process_start_time_seconds 1.0\n", "no vLLM metrics", id="log-stats-disabled"),
+        pytest.param(
+            'sglang:num_running_reqs{model_name="m"} 3.0\n', "SGLang's metrics, and the bot reads", id="sglang"
+        ),
+        pytest.param("# HELP tgi_queue_size Queue\ntgi_queue_size 0\n", "TGI's metrics, and the bot reads", id="tgi"),
+        pytest.param('nv_inference_count{model="m"} 3\n', "Triton's metrics, and the bot reads", id="triton"),
+        pytest.param("trtllm_request_success_total 3\n", "TensorRT-LLM's metrics, and the bot reads", id="trtllm"),
         pytest.param("vllm:num_requests_running{ 1.0\n", "not in the text format", id="broken"),
     ],
 )
