@@ -13,9 +13,9 @@ from typing import Protocol
 import structlog
 
 from bot.domain.cluster.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
-from bot.domain.cluster.rotation import is_in_rotation
-from bot.domain.cluster.snapshot import ClusterSnapshot
-from bot.domain.cluster.workload import metrics_port, serves
+from bot.domain.cluster.rotation import is_in_rotation, whole_replica
+from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
+from bot.domain.cluster.workload import metrics_port, serves, workers_serve
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import last_slot, load_point
@@ -246,6 +246,7 @@ def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
             in_rotation=is_in_rotation(pod, snapshot) if is_read else None,
             node=dig(pod, "spec", "nodeName") or "",
             namespace=namespace_of(pod),
+            workers=_workers_that_serve(pod, snapshot),
         )
         for pod in snapshot.pods
         if serves(pod)
@@ -253,3 +254,10 @@ def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
         and dig(pod, "status", "podIP")
         and not is_going_away(pod)
     )
+
+
+def _workers_that_serve(pod: Obj, snapshot: ClusterSnapshot) -> tuple[tuple[str, str], ...]:
+    group = whole_replica(snapshot, pod)
+    if len(group) == 1 or not workers_serve(pod):
+        return ()
+    return tuple((name_of(one), dig(one, "status", "podIP") or "") for one in group if not serves(one))

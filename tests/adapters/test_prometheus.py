@@ -319,6 +319,31 @@ async def test_the_fleet_of_a_past_window_is_the_pods_that_were_there_then(serve
     assert [scrape.error != "" for scrape in await between(server, end=100, now=100)] == [True, False, False]
 
 
+GROUP = Replica(name="llm-0", uid="u0", address="10.0.0.1", workers=(("llm-0-1", "10.0.0.2"),))
+
+
+@pytest.mark.fast
+async def test_the_engines_of_a_groups_workers_are_read_with_their_leaders(server: Answer) -> None:
+    running = "vllm:num_requests_running"
+    leader = series(running, (70, 3), (85, 4), (100, 5), engine="0")
+    worker = series(running, (77, 6), (92, 7), pod="llm-0-1", engine="8", instance="10.0.0.2:8000")
+    server.body = found(leader, worker)
+    scrapes = await between(server, GROUP, end=100, now=100)
+    assert 'pod=~"llm\\\\-0|llm\\\\-0\\\\-1' in server.asked
+    assert [
+        (one.replica, one.at, {rank: values["num_requests_running"] for rank, values in one.ranks.items()})
+        for one in scrapes
+    ] == [("llm-0", 85, {"0": 4, "8": 6}), ("llm-0", 100, {"0": 5, "8": 7})]
+
+
+@pytest.mark.fast
+async def test_a_group_without_a_fresh_sample_of_a_worker_cannot_be_read(server: Answer) -> None:
+    server.body = found(series("vllm:num_requests_running", (85, 4), (100, 5), engine="0"))
+    assert [one.error for one in await between(server, GROUP, end=100, now=100)] == [
+        "Prometheus has no fresh sample of it"
+    ]
+
+
 # --- a real Prometheus ------------------------------------------------------------------------------------------------
 
 

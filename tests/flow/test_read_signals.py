@@ -648,6 +648,41 @@ def test_a_pod_without_named_ports_is_asked_on_the_engines_own() -> None:
     assert replicas_in(ClusterSnapshot(at=0.0, workload=None, pods=(bare,)))[0].port == 8000
 
 
+LWS = "leaderworkerset.sigs.k8s.io/"
+
+
+def group(*command: str) -> ClusterSnapshot:
+    """A LeaderWorkerSet's only group: a leader and a worker with this command line."""
+    labels = [{LWS + "name": "llm", LWS + "group-index": "0", LWS + "worker-index": str(index)} for index in (0, 1)]
+    container = {"name": "vllm", "command": ["bash", "-c", " ".join(command)]}
+    pods = [
+        pod(
+            name,
+            metadata={"name": name, "uid": f"uid-{name}", "labels": own},
+            spec={"nodeName": name, "containers": [container]},
+            status={"phase": "Running", "podIP": f"10.0.0.{index}"},
+        )
+        for index, (name, own) in enumerate(zip(("llm-0", "llm-0-1"), labels, strict=True))
+    ]
+    workload = {"kind": "LeaderWorkerSet", "metadata": {"name": "llm"}, "spec": {"leaderWorkerTemplate": {"size": 2}}}
+    return ClusterSnapshot(at=0.0, workload=workload, pods=tuple(reversed(pods)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "workers"),
+    [
+        pytest.param("--data-parallel-size 16 --data-parallel-hybrid-lb", (("llm-0-1", "10.0.0.1"),), id="hybrid"),
+        pytest.param("--data_parallel_external_lb=true", (("llm-0-1", "10.0.0.1"),), id="external"),
+        pytest.param("-dp 16 -dph", (("llm-0-1", "10.0.0.1"),), id="short"),
+        pytest.param("--tensor-parallel-size 16 --nnodes 2", (), id="one-engine-over-both"),
+        pytest.param("--data-parallel-size 16 --data-parallel-size-local 8", (), id="headless-workers"),
+    ],
+)
+def test_workers_with_engines_of_their_own_are_read_with_their_leader(flags: str, workers: object) -> None:
+    (found,) = replicas_in(group("vllm serve m", flags))
+    assert (found.name, found.address, found.workers) == ("llm-0", "10.0.0.0", workers)
+
+
 async def _silent(request: ProbeRequest) -> Reading:
     return Reading(name=request.name, unknown="nobody knows")
 

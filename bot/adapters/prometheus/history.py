@@ -9,6 +9,7 @@ import asyncio
 import math
 import re
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from bot.adapters.prometheus.queries import NO_LABELS, PrometheusQueries, also, 
 from bot.domain.cluster.workload import NUMBERED
 from bot.domain.kernel.target import Target
 from bot.domain.signals.metric import Series
-from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.scrape import Scrape, of_group
 from bot.domain.signals.window import STALE_SECONDS
 from bot.flow.ports.cluster import Replica
 from bot.flow.ports.readings import ReadContext, Replicas
@@ -75,7 +76,7 @@ class PrometheusHistory:
         self, context: ReadContext, metrics: frozenset[str], start: float, end: float, *, step: float = 0.0
     ) -> Sequence[Scrape]:
         replicas = await self._replicas.replicas(context.target, incident_id=context.incident_id)
-        pods = [replica.name for replica in replicas]
+        pods = [page.name for replica in replicas for page in replica.pages]
         pattern = self._engine.series_pattern(metrics)
         selector = selector_of(pattern, context.target.namespace, pods, of=context.target, labels=self._labels)
         bodies = await asyncio.gather(*self._asked(selector, start, end, step))
@@ -102,7 +103,7 @@ class PrometheusHistory:
         last = [{**one, "values": one.get("values", ())[-1:]} for series in newest for one in series]
         pages = _by_target([*found, *last])
         # Pods that are gone by now were the fleet of a past window; a window that ends now leaves them out itself.
-        gone = sorted(pages.keys() - {replica.name for replica in replicas} - {""})
+        gone = sorted(pages.keys() - {page.name for replica in replicas for page in replica.pages} - {""})
         fleet = [*replicas, *(Replica(name=name, uid="", address="") for name in gone)]
         return [scrape for replica in fleet for scrape in self._scrapes(replica, pages, end)]
 
@@ -111,10 +112,7 @@ class PrometheusHistory:
 
         For a past moment that is unknown: the replica may not have existed then.
         """
-        targets = [
-            self._engine.scrapes_of(series, replica) for _, series in sorted(pages.get(replica.name, {}).items())
-        ]
-        found = _one_at_a_time([target for target in targets if target])
+        found = _together([self._scrapes_of_pod(one, pages) for one in replica.pages])
         is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
         if is_live and (not found or end - found[-1].at > STALE_SECONDS):
             reason = "Prometheus has no fresh sample of it"
@@ -129,6 +127,10 @@ class PrometheusHistory:
                 )
             )
         return found
+
+    def _scrapes_of_pod(self, pod: Replica, pages: Pages) -> list[Scrape]:
+        targets = [self._engine.scrapes_of(series, pod) for _, series in sorted(pages.get(pod.name, {}).items())]
+        return _one_at_a_time([target for target in targets if target])
 
 
 # --- queries and answers ----------------------------------------------------------------------------------------------
@@ -181,6 +183,17 @@ def _one_at_a_time(targets: Sequence[list[Scrape]]) -> list[Scrape]:
     present = [target for target in targets if target is newest or _is_scraped_beside(target, newest)]
     best = max(present, key=len)
     return [*_one_at_a_time([target for target in targets if target[-1].at < best[0].at]), *best]
+
+
+def _together(pods: Sequence[list[Scrape]]) -> list[Scrape]:
+    """Each scrape of the leader with the last ones of its workers; none where one of these is missing or old."""
+    leader, *workers = pods
+    together = []
+    for scrape in leader:
+        seen = [(one, bisect_right(one, scrape.at, key=lambda each: each.at)) for one in workers]
+        last = [one[count - 1] for one, count in seen if count and scrape.at - one[count - 1].at <= STALE_SECONDS]
+        together += [of_group([scrape, *last])] if len(last) == len(workers) else []
+    return together
 
 
 def _is_scraped_beside(target: Sequence[Scrape], newest: Sequence[Scrape]) -> bool:

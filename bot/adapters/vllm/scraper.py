@@ -12,7 +12,7 @@ from typing import Any
 
 from bot.adapters.vllm.metrics import parse, scrape_of
 from bot.domain.kernel.errors import SourceError
-from bot.domain.signals.scrape import Scrape
+from bot.domain.signals.scrape import Scrape, of_group
 from bot.flow.parse_in_turn import ParseInTurn
 from bot.flow.ports.cluster import Replica
 from bot.flow.ports.readings import PodPage, PodPages
@@ -45,6 +45,9 @@ class VllmScraper:
         return await asyncio.gather(*(self._one(replica, until) for replica in replicas))
 
     async def _one(self, replica: Replica, until: float) -> Scrape:
+        return of_group(await asyncio.gather(*(self._page(one, until) for one in replica.pages)))
+
+    async def _page(self, replica: Replica, until: float) -> Scrape:
         try:
             async with asyncio.timeout_at(until), self._slots:
                 page = PodPage(replica.namespace, replica.name, replica.address, replica.port)

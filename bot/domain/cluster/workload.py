@@ -6,6 +6,7 @@ leader serves; they start and end together.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from bot.domain.cluster.objects import dig, labels_of
@@ -25,6 +26,8 @@ STATEFUL_SET_LABELS = frozenset({POD_INDEX_LABEL, REVISION_HASH_LABEL, "stateful
 LEADER = "0"
 METRICS_PORT_NAMES = ("http", "metrics")
 DEFAULT_PORT = 8000
+_SERVES_ON_EACH_POD = re.compile(r"--data[-_]parallel[-_](?:hybrid|external)[-_]lb\b|(?<!\S)-dp[he](?!\S)")
+"""Flags of an engine that leaves the balance between nodes to the router. Else only the leader has an API server."""
 _IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
 
 
@@ -92,6 +95,13 @@ def number_of(pod: Obj) -> int:
 def serves(pod: Obj) -> bool:
     """Whether the pod answers requests itself: any pod but the workers of a group."""
     return labels_of(pod).get(WORKER_LABEL, LEADER) == LEADER
+
+
+def workers_serve(leader: Obj) -> bool:
+    """Whether each pod of the group serves requests with engines of its own, as its command line says."""
+    containers = dig(leader, "spec", "containers") or []
+    words = [word for one in containers for part in ("command", "args") for word in one.get(part) or []]
+    return any(_SERVES_ON_EACH_POD.search(str(word)) for word in words)
 
 
 def metrics_port(pod: Obj) -> int:

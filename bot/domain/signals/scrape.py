@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
@@ -44,6 +45,23 @@ class Scrape(BaseModel):
     """Labels of `vllm:cache_config_info`."""
     error: str = ""
     """Why this replica could not be scraped."""
+
+
+def of_group(pages: Sequence[Scrape]) -> Scrape:
+    """Returns the scrape of a replica whose pods each have a page of their own engines, the leader's first.
+
+    Without one of the pages it is a failed one: the engines that are not seen may be those that hang.
+    """
+    leader, *others = pages
+    for one in pages:
+        if one.error:
+            error = one.error if one is leader else f"{one.replica}: {one.error}"
+            return leader.model_copy(update={"error": error, "ranks": {}, "histograms": {}, "by_model": {}})
+    ranks, histograms = dict(leader.ranks), dict(leader.histograms)
+    for one in others:
+        ranks |= one.ranks
+        histograms |= one.histograms
+    return leader.model_copy(update={"ranks": ranks, "histograms": histograms})
 
 
 @dataclass(frozen=True)

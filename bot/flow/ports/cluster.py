@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from bot.domain.approvals.grant import Approved
@@ -25,6 +25,13 @@ class Replica:
     in_rotation: bool | None = None
     node: str = ""
     namespace: str = ""
+    workers: tuple[tuple[str, str], ...] = ()
+    """Name and address of the pods of its group that serve too, each with a page of its own at the same port."""
+
+    @property
+    def pages(self) -> tuple[Replica, ...]:
+        """Itself, and each of its workers as if it were a replica."""
+        return (self, *(replace(self, name=name, address=address, workers=()) for name, address in self.workers))
 
 
 class Workloads(Protocol):

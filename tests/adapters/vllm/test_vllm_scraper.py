@@ -9,8 +9,11 @@ from aiohttp import web
 
 from bot.adapters.pod_pages import AddressPages
 from bot.adapters.vllm.scraper import VllmScraper
+from bot.domain.kernel.errors import SourceError
+from bot.domain.signals.scrape import Scrape
 from bot.flow.parse_in_turn import LARGE_LETTERS, ParseInTurn
 from bot.flow.ports.cluster import Replica
+from bot.flow.ports.readings import PodPage
 from tests.adapters.vllm.many_servers import Page, many_servers
 from tests.kit.loop_turns import ReadyPages, turns_of_the_loop_while
 
@@ -152,3 +155,36 @@ async def test_a_small_page_needs_no_thread() -> None:
     scraper = VllmScraper(ReadyPages(running(4)), lambda: 7.0, aside=aside)
     (found,) = await scraper.scrape([Replica(name="llm-0", uid="u", address="127.0.0.1")])
     assert found.ranks == {"0": {"num_requests_running": 4.0}}
+
+
+class GroupPages:
+    """The pages of a leader and of its worker, by address."""
+
+    def __init__(self, **pages: str) -> None:
+        self._pages = pages
+
+    async def read(self, page: PodPage) -> str:
+        if (text := self._pages[page.address]) == "503":
+            raise SourceError("/metrics answered HTTP 503")
+        return text
+
+
+def engine(rank: int, running: int) -> str:
+    return f'vllm:num_requests_running{{engine="{rank}"}} {running}\n'
+
+
+async def scrape_of_group(leader: str, worker: str) -> Scrape:
+    replica = Replica(name="llm-0", uid="u0", address="leader", workers=(("llm-0-1", "worker"),))
+    (found,) = await VllmScraper(GroupPages(leader=leader, worker=worker), lambda: 7.0).scrape([replica])
+    return found
+
+
+async def test_a_replica_has_the_engines_of_all_pods_of_its_group_that_serve() -> None:
+    found = await scrape_of_group(engine(0, 3), engine(8, 5))
+    assert (found.replica, found.error) == ("llm-0", "")
+    assert {rank: values["num_requests_running"] for rank, values in found.ranks.items()} == {"0": 3, "8": 5}
+
+
+async def test_a_worker_that_cannot_be_read_hides_no_load_behind_its_leader() -> None:
+    found = await scrape_of_group(engine(0, 0), "503")
+    assert (found.replica, found.error, found.ranks) == ("llm-0", "llm-0-1: /metrics answered HTTP 503", {})
