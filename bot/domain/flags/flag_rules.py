@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,9 +231,33 @@ def broken_rule(flags: FlagsInSpec, edited: set[str], engine: Engine) -> str:
         if value is not None:
             known[flag] = value
     numbers = {flag: float(value) for flag, value in known.items() if not isinstance(value, str)}
-    rules = (_order, _chunking, _queue, _ineffective)
-    found = next((reason for rule in rules if (reason := rule(numbers, edited))), "")
-    return found or _dotted(flags, edited)
+    engines = engines_of_server(
+        flags.values, numbers.get("--data-parallel-size", 1), numbers.get("--data-parallel-size-local")
+    )
+    return (
+        _order(numbers, edited)
+        or _chunking(numbers, edited)
+        or _queue(numbers, edited, engines)
+        or _ineffective(numbers, edited)
+        or _dotted(flags, edited)
+    )
+
+
+EXTERNAL_BALANCE = (
+    "--data-parallel-external-lb",
+    "--data-parallel-rank",  # implies the first
+    "--data-parallel-multi-port-external-lb",
+)
+
+
+def engines_of_server(flags: Container[str], total: float, local: float | None) -> float:
+    """Returns how many engines one API server has: all, those of its node, or one, as a router balances between them.
+
+    `flags`: those that are set. `total`, `local`: `--data-parallel-size` and `--data-parallel-size-local`.
+    """
+    if any(flag in flags for flag in EXTERNAL_BALANCE):
+        return 1.0
+    return local or total if "--data-parallel-hybrid-lb" in flags else total
 
 
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -307,16 +331,15 @@ def _chunking(numbers: Numbers, edited: set[str]) -> str:
     return ""
 
 
-def _queue(numbers: Numbers, edited: set[str]) -> str:
+def _queue(numbers: Numbers, edited: set[str], engines: float) -> str:
     queue = numbers.get("--max-num-queued-reqs")
     # The lower of both caps applies.
     caps = [numbers[cap] for cap in ("--max-num-seqs", "--max-num-active-seqs") if cap in numbers]
     running = min(caps, default=None)
-    ranks = numbers.get("--data-parallel-size", 1)
-    if "--max-num-queued-reqs" in edited and queue is not None and running is not None and queue < running * ranks:
+    if "--max-num-queued-reqs" in edited and queue is not None and running is not None and queue < running * engines:
         return (
             f"--max-num-queued-reqs counts running requests too: {queue:.0f} is less than the"
-            f" {running * ranks:.0f} that may run, which sheds load of a healthy engine"
+            f" {running * engines:.0f} that may run, which sheds load of a healthy engine"
         )
     return ""
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 from bot.domain.cluster.objects import dig
 from bot.domain.cluster.snapshot import Obj
 from bot.domain.flags.flag_history import is_v0, release
+from bot.domain.flags.flag_rules import engines_of_server
 from bot.domain.flags.flag_table import newest_table, parse_value
 from bot.domain.flags.flags_in_spec import FlagsInSpec, engine_container, flags_of_template
 from bot.domain.kernel.quantity import parse_quantity
@@ -147,7 +148,7 @@ def limits_of(live: Live, pod: Obj) -> Limits:
         generation_config=_known(lambda one: bool(_generation(one)), live),
         offloading=_known(lambda one: one.number("kv-offloading-size") or 0.0, live),
         swap=_known(_swap, live),
-        ranks=_known(lambda one: one.number("data-parallel-size") or 1.0, live),
+        ranks=_known(_ranks, live),
         active_cap=_known(lambda one: one.number("max-num-active-seqs") or 0.0, live),
         v0=live.is_v0,
         host_room=_host_room(pod),
@@ -186,6 +187,13 @@ def _switch(live: Live, name: str) -> bool | None:
         return written.lower() == "true"
     # In V1 both are on for every model that can; in V0 both were off.
     return None if live.is_v0 is None else not live.is_v0
+
+
+def _ranks(live: Live) -> float:
+    """Of one API server."""
+    flags = live.spec.values.keys() | {f"--{name.replace('_', '-')}" for name in live.log.arguments or {}}
+    local = live.number("data-parallel-size-local") if "--data-parallel-hybrid-lb" in flags else None
+    return engines_of_server(flags, live.number("data-parallel-size") or 1.0, local)
 
 
 def _prefix_caching(live: Live) -> bool | None:

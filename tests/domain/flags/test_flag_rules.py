@@ -326,6 +326,24 @@ IGNORED = "--gpu-memory-utilization is ignored while --kv-cache-memory-bytes is 
             id="queue-of-all-ranks",
         ),
         pytest.param(
+            running(max_num_queued_reqs="8", max_num_seqs="8", data_parallel_size="2", data_parallel_rank="1"),
+            "--max-num-queued-reqs",
+            "",
+            id="queue-of-the-only-rank",
+        ),
+        pytest.param(
+            running(
+                max_num_queued_reqs="15",
+                max_num_seqs="8",
+                data_parallel_size="16",
+                data_parallel_size_local="2",
+                data_parallel_hybrid_lb=True,
+            ),
+            "--max-num-queued-reqs",
+            QUEUE.format(15, 16),
+            id="queue-of-the-nodes-ranks",
+        ),
+        pytest.param(
             running(max_num_queued_reqs="8", max_num_seqs="8"), "--max-num-queued-reqs", "", id="queue-of-as-many"
         ),
         pytest.param(running(max_num_queued_reqs="7"), "--max-num-queued-reqs", "", id="queue-cap-not-known"),
