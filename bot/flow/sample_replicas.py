@@ -15,7 +15,7 @@ import structlog
 from bot.domain.cluster.objects import CANARY_LABEL, dig, is_going_away, labels_of, name_of, namespace_of, uid_of
 from bot.domain.cluster.rotation import is_in_rotation, whole_replica
 from bot.domain.cluster.snapshot import ClusterSnapshot, Obj
-from bot.domain.cluster.workload import metrics_port, serves, workers_serve
+from bot.domain.cluster.workload import has_a_page_for_each_engine, metrics_port, serves, workers_serve
 from bot.domain.kernel.errors import ClusterError
 from bot.domain.kernel.target import Target
 from bot.domain.signals.load_log import last_slot, load_point
@@ -233,6 +233,9 @@ class SnapshotReplicas:
         return replicas_in(snapshot)
 
 
+PAGE_EACH = "each engine has its own page (--data-parallel-multi-port-external-lb), and the bot reads one page of a pod"
+
+
 def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
     """Every running pod of the workload and of our canary that serves, has an address and is not terminating."""
     is_read = "endpoint_slices" not in snapshot.unreadable
@@ -247,6 +250,7 @@ def replicas_in(snapshot: ClusterSnapshot) -> tuple[Replica, ...]:
             node=dig(pod, "spec", "nodeName") or "",
             namespace=namespace_of(pod),
             workers=_workers_that_serve(pod, snapshot),
+            unread=PAGE_EACH if has_a_page_for_each_engine(pod) else "",
         )
         for pod in snapshot.pods
         if serves(pod)

@@ -344,6 +344,14 @@ async def test_a_group_without_a_fresh_sample_of_a_worker_cannot_be_read(server:
     ]
 
 
+@pytest.mark.fast
+async def test_one_of_several_pages_of_a_pod_does_not_stand_for_all(server: Answer) -> None:
+    server.body = found(series("vllm:num_requests_running", (85, 4), (100, 5), engine="0"))
+    replica = replace(REPLICA, unread="each engine has a page")
+    assert [one.error for one in await between(server, replica, end=100, now=100)] == ["each engine has a page"]
+    assert await between(server, replica, end=100, now=5000) == []
+
+
 # --- a real Prometheus ------------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from bot.domain.signals.specs import (
 from bot.flow.ports.cluster import Replica
 from bot.flow.ports.readings import ProbeReader, ProbeRequest, ReadContext
 from bot.flow.read_signals import ReadSignals
-from bot.flow.sample_replicas import KeepSampling, LeftOut, SampledHistory, replicas_in
+from bot.flow.sample_replicas import PAGE_EACH, KeepSampling, LeftOut, SampledHistory, replicas_in
 from tests.fakes.samples import FakeLoadLog, FakeSampleStore
 
 pytestmark = pytest.mark.fast
@@ -681,6 +681,12 @@ def group(*command: str) -> ClusterSnapshot:
 def test_workers_with_engines_of_their_own_are_read_with_their_leader(flags: str, workers: object) -> None:
     (found,) = replicas_in(group("vllm serve m", flags))
     assert (found.name, found.address, found.workers) == ("llm-0", "10.0.0.0", workers)
+
+
+@pytest.mark.parametrize("flag", ["--data-parallel-multi-port-external-lb", "-dpm"])
+def test_a_pod_with_a_page_for_each_engine_is_not_judged_by_the_first(flag: str) -> None:
+    (found,) = replicas_in(group("vllm serve m -dp 16 -dpl 8", flag))
+    assert (found.unread, found.workers) == (PAGE_EACH, ())
 
 
 async def _silent(request: ProbeRequest) -> Reading:

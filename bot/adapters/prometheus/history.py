@@ -112,10 +112,10 @@ class PrometheusHistory:
 
         For a past moment that is unknown: the replica may not have existed then.
         """
-        found = _together([self._scrapes_of_pod(one, pages) for one in replica.pages])
+        found = [] if replica.unread else _together([self._scrapes_of_pod(one, pages) for one in replica.pages])
         is_live = bool(replica.address) and self._now() - end <= STALE_SECONDS
         if is_live and (not found or end - found[-1].at > STALE_SECONDS):
-            reason = "Prometheus has no fresh sample of it"
+            reason = replica.unread or "Prometheus has no fresh sample of it"
             found.append(
                 Scrape(
                     replica=replica.name,

@@ -45,6 +45,8 @@ class VllmScraper:
         return await asyncio.gather(*(self._one(replica, until) for replica in replicas))
 
     async def _one(self, replica: Replica, until: float) -> Scrape:
+        if replica.unread:
+            return _failed(replica, replica.unread, self._now())
         return of_group(await asyncio.gather(*(self._page(one, until) for one in replica.pages)))
 
     async def _page(self, replica: Replica, until: float) -> Scrape:

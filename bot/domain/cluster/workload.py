@@ -28,6 +28,7 @@ METRICS_PORT_NAMES = ("http", "metrics")
 DEFAULT_PORT = 8000
 _SERVES_ON_EACH_POD = re.compile(r"--data[-_]parallel[-_](?:hybrid|external)[-_]lb\b|(?<!\S)-dp[he](?!\S)")
 """Flags of an engine that leaves the balance between nodes to the router. Else only the leader has an API server."""
+_SERVES_ON_EACH_PORT = re.compile(r"--data[-_]parallel[-_]multi[-_]port[-_]external[-_]lb\b|(?<!\S)-dpm(?!\S)")
 _IN_LEADER_WORKER_SET = ("spec", "leaderWorkerTemplate")
 
 
@@ -99,9 +100,18 @@ def serves(pod: Obj) -> bool:
 
 def workers_serve(leader: Obj) -> bool:
     """Whether each pod of the group serves requests with engines of its own, as its command line says."""
-    containers = dig(leader, "spec", "containers") or []
+    return _says(leader, _SERVES_ON_EACH_POD)
+
+
+def has_a_page_for_each_engine(pod: Obj) -> bool:
+    """Whether each engine of the pod has an API server of its own, at the next port."""
+    return _says(pod, _SERVES_ON_EACH_PORT)
+
+
+def _says(pod: Obj, flag: re.Pattern[str]) -> bool:
+    containers = dig(pod, "spec", "containers") or []
     words = [word for one in containers for part in ("command", "args") for word in one.get(part) or []]
-    return any(_SERVES_ON_EACH_POD.search(str(word)) for word in words)
+    return any(flag.search(str(word)) for word in words)
 
 
 def metrics_port(pod: Obj) -> int:

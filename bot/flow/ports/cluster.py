@@ -27,6 +27,8 @@ class Replica:
     namespace: str = ""
     workers: tuple[tuple[str, str], ...] = ()
     """Name and address of the pods of its group that serve too, each with a page of its own at the same port."""
+    unread: str = ""
+    """Why its engines cannot be read."""
 
     @property
     def pages(self) -> tuple[Replica, ...]:

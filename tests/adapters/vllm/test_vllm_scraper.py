@@ -188,3 +188,9 @@ async def test_a_replica_has_the_engines_of_all_pods_of_its_group_that_serve() -
 async def test_a_worker_that_cannot_be_read_hides_no_load_behind_its_leader() -> None:
     found = await scrape_of_group(engine(0, 0), "503")
     assert (found.replica, found.error, found.ranks) == ("llm-0", "llm-0-1: /metrics answered HTTP 503", {})
+
+
+async def test_what_has_more_pages_than_are_read_is_a_failed_scrape() -> None:
+    replica = Replica(name="llm-0", uid="u0", address="leader", unread="each engine has a page")
+    (found,) = await VllmScraper(GroupPages(leader=engine(0, 3)), lambda: 7.0).scrape([replica])
+    assert (found.error, found.ranks) == ("each engine has a page", {})
