@@ -213,7 +213,8 @@ def take(draft: Draft, offer: Offer, *, because: str) -> None:
     """Continue for good in another playbook of this incident, at its start. What was changed keeps its undo."""
     others = {name: other for name, other in draft.run.offers.items() if name != offer.playbook}
     bundle = draft.bundle.offered[offer.playbook]
-    draft.set(frames=(), offers=others, digest=offer.digest)
+    # What the other playbook had found is in the thread. It is not what this one is about.
+    draft.set(frames=(), offers=others, digest=offer.digest, title=offer.title, diagnosis="", cause="")
     draft.bundle = replace(bundle, offered={name: b for name, b in draft.bundle.offered.items() if name in others})
     begin(draft, offer.playbook, because=because)
 

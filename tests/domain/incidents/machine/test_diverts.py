@@ -255,6 +255,13 @@ def test_a_more_urgent_alert_takes_over_at_once_and_says_so() -> None:
     assert "continues in urgent — 'The urgent one' took over, which is more urgent" in went.texts("diverted")
 
 
+def test_what_takes_over_is_not_titled_by_what_was_found_before() -> None:
+    went = Story(BUNDLE).opened().reads(0.95).chooses("not_it")
+    went.run = went.run.with_(diagnosis="KV cache full", cause="The KV cache is full.")
+    run = receives_urgent(went).run
+    assert (run.title, run.diagnosis, run.cause) == ("The urgent one", "", "")
+
+
 @pytest.mark.parametrize(
     ("priority", "status"), [(50, "firing"), (30, "firing"), (90, "resolved")], ids=["equal", "less", "resolved"]
 )
