@@ -26,14 +26,15 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], PLAI
 pytest_plugins = ["tests.redis_server"]
 
 SLOWEST_FIRST = (
-    f"{WORLDS}test_scaling.py",
     f"{WORLDS}test_serving_playbooks.py",
+    f"{WORLDS}test_scaling.py",
     f"{WORLDS}test_full_clusters.py",
     f"{WORLDS}test_kv_cache_mitigations.py",
     f"{WORLDS}test_kv_cache_branches.py",
     f"{WORLDS}test_owned_fleets.py",
     f"{WORLDS}test_observe_only.py",
     f"{WORLDS}test_replicas.py",
+    f"{WORLDS}test_routers.py",
     f"{WORLDS}test_kv_compression_branches.py",
     WORLDS,
     "tests/playbooks/test_shipped.py",
