@@ -30,7 +30,7 @@ async def installation(
     deciders: Iterable[Demand],
     incident_channels: bool = False,
 ) -> tuple[Finding, ...]:
-    """`others`: channels of some targets' incidents. `deciders`: those whom the settings name.
+    """`others`: channels of some targets' incidents. `deciders`: the people and groups in the settings.
 
     `incident_channels`: whether incidents have one each.
     """

@@ -99,12 +99,12 @@ def serves(pod: Obj) -> bool:
 
 
 def workers_serve(leader: Obj) -> bool:
-    """Whether each pod of the group serves requests with engines of its own, as its command line says."""
+    """Whether each pod of the group has its own engines and serves requests, according to the command line."""
     return _says(leader, _SERVES_ON_EACH_POD)
 
 
 def has_a_page_for_each_engine(pod: Obj) -> bool:
-    """Whether each engine of the pod has an API server of its own, at the next port."""
+    """Whether each engine of the pod has its own API server, each at the next port."""
     return _says(pod, _SERVES_ON_EACH_PORT)
 
 

@@ -26,7 +26,7 @@ class Replica:
     node: str = ""
     namespace: str = ""
     workers: tuple[tuple[str, str], ...] = ()
-    """Name and address of the pods of its group that serve too, each with a page of its own at the same port."""
+    """Name and address of the other pods of its group that serve requests; each has its own page, at the same port."""
     unread: str = ""
     """Why its engines cannot be read."""
 
