@@ -334,7 +334,7 @@ def _compared_parts(ranks: Sequence[_Rise], across: Across) -> Sequence[_Rise]:
 
 def _share_of(parts: Sequence[_Rise], across: Across) -> float | None:
     shares = [share for part in parts if (share := _share(*part)) is not None]
-    return across_all(shares, "max" if across == "sum" else across) if shares else None
+    return across_all(shares, across) if shares else None
 
 
 def _added(parts: Sequence[_Rise]) -> _Rise:
