@@ -353,9 +353,7 @@ def open_prometheus(
     """None if its address is not set."""
     if not settings.url:
         return None
-    token = settings.bearer_token
-    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    http = CircuitClient(circuit, timeout=5.0, headers=headers, verify=tls())
+    http = CircuitClient(circuit, timeout=5.0, headers=settings.headers, verify=tls())
     stack.push_async_callback(http.aclose)
     return http
 

@@ -148,10 +148,9 @@ async def _alertmanager(settings: Settings) -> Sequence[Finding]:
 
 
 async def _prometheus(settings: ClusterSettings) -> Sequence[Finding]:
-    token = settings.prometheus.bearer_token
-    headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    async with httpx.AsyncClient(headers=headers, timeout=DEADLINE_SECONDS, verify=tls()) as client:
-        return [await reachable(client, settings.prometheus.url)]
+    wanted = settings.prometheus
+    async with httpx.AsyncClient(headers=wanted.headers, timeout=DEADLINE_SECONDS, verify=tls()) as client:
+        return [await reachable(client, wanted.url)]
 
 
 async def _pager(name: str, url: str) -> Sequence[Finding]:

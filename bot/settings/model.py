@@ -240,6 +240,11 @@ class Prometheus(Section):
     )
     """A PromQL query for the gateway's p99 latency in seconds."""
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Sent with each request."""
+        return {"Authorization": f"Bearer {self.bearer_token.get_secret_value()}"} if self.bearer_token else {}
+
 
 class Sampling(Section):
     """What is scraped all the time, so that an incident finds a history from before it opened."""
