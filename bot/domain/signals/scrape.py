@@ -53,6 +53,8 @@ def of_group(pages: Sequence[Scrape]) -> Scrape:
     Without one of the pages it is a failed one: the engines that are not seen may be those that hang.
     """
     leader, *others = pages
+    if not others:
+        return leader  # nearly every replica is one pod
     for one in pages:
         if one.error:
             error = one.error if one is leader else f"{one.replica}: {one.error}"
