@@ -2,7 +2,8 @@
 
 The number of advances and effects that run at once is limited, so that accepting alerts is never starved. Each lane has
 its own limit: incidents that read a frozen API server leave room for presses, cards, calls and rollouts. Routing alerts
-and showing the cards of new incidents goes before readings and later messages. While people wait for the answer to a
+and showing the cards of new incidents goes before readings and later messages. An incident's first reading follows its
+card. While people wait for the answer to a
 press or a command, incidents advance and presses are judged one after the other: a flood of presses is stored first.
 
 An effect whose lease came with the decision begins without another step, unless it had to wait for room.
@@ -23,6 +24,7 @@ from typing import Protocol
 import structlog
 
 from bot.domain.incidents.effect import LANES, Lane
+from bot.domain.incidents.machine.draft import SHOW
 from bot.domain.kernel.errors import BotError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
@@ -43,6 +45,9 @@ MAX_REST_SECONDS = 4.0
 MAX_NOTED = 1000
 EFFECTS_AT_ONCE: Mapping[Lane, int] = {"people": 8, "cards": 8, "reads": 8, "waits": 32, "pages": 8}
 """Waits sleep most of the time between two checks."""
+HEAD_START_SECONDS = 0.25
+"""How long the first reading of an incident waits for its card at most, as while Slack does not answer."""
+READINGS: frozenset[Lane] = frozenset({"reads", "waits"})
 GIVE_WAY: frozenset[Lane] = frozenset({"cards", "reads"})
 """What gives way to new alerts. Presses, calls of people and approved changes never do."""
 Timer = Callable[[float, Callable[[], None]], None]
@@ -245,6 +250,8 @@ class Wake:
     async def _perform_one(self, incident_id: str, effect_id: str, lane: Lane, *, is_first: bool) -> None:
         performed, key = Performed(), (incident_id, effect_id)
         try:
+            if is_first and lane in READINGS:
+                await self._card_is_shown(incident_id)
             if lane == "people":
                 async with self._lanes[lane], self._answers.other(lane):
                     performed = await self._begin(incident_id, effect_id)
@@ -274,6 +281,15 @@ class Wake:
             self._later(performed.again_after, incident_id, effect_id, lane)
         if performed.is_news:
             self.incident(incident_id, performed.waiting)
+
+    async def _card_is_shown(self, incident_id: str) -> None:
+        """Returns when the incident's card is no longer being shown, or after `HEAD_START_SECONDS`."""
+        if (card := self._performing.get((incident_id, SHOW.effect_id))) is None:
+            return
+        is_over = asyncio.Event()
+        card.add_done_callback(lambda _: is_over.set())
+        self.call_later(HEAD_START_SECONDS, is_over.set)
+        await is_over.wait()
 
     def _note_end(self, incident_id: str, effect_id: str, performed: Performed) -> None:
         """Keep what was taken at the end of the effect, and which lease it may have given back."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.domain.incidents.effect import ShowInSlack
+from bot.domain.incidents.effect import Lane, ShowInSlack
 from bot.domain.kernel.errors import StorageUnavailableError
 from bot.flow.advance_run import Advanced
 from bot.flow.perform_effect import Performed
 from bot.flow.ports.storage import Owed, Waiting
-from bot.flow.wake import AT_ONCE, FRESH_SECONDS, MAX_REST_SECONDS, REST_SECONDS, Wake
+from bot.flow.wake import AT_ONCE, FRESH_SECONDS, HEAD_START_SECONDS, MAX_REST_SECONDS, REST_SECONDS, Wake
 from tests import builders
 
 pytestmark = pytest.mark.fast
@@ -451,6 +451,46 @@ async def test_the_card_of_a_new_incident_goes_before_the_readings_and_messages_
     work.may_end.set()
     await wake.settled()
     assert len(work.performed) == 9, "nothing is urgent any more"
+
+
+async def test_the_first_readings_of_an_incident_follow_its_card() -> None:
+    work = Work(is_news=False)
+    wake = work.waker()
+    lanes: dict[str, Lane] = {"watch": "waits", "read": "reads", SHOW.effect_id: "cards", "page": "pages"}
+    for effect, lane in lanes.items():
+        wake.effect("INC-1", effect, lane, is_first=True)
+    await begun()
+    assert work.performed == [SHOW.effect_id, "page"], "people are called at once"
+    work.may_end.set()
+    await wake.settled()
+    assert sorted(work.performed[2:]) == ["read", "watch"]
+
+
+async def test_the_first_readings_do_not_wait_long_for_a_card() -> None:
+    work = Work(is_news=False)
+    wake = work.waker()
+    wake.effect("INC-1", SHOW.effect_id, "cards", is_first=True)
+    wake.effect("INC-1", "watch", "waits", is_first=True)
+    await begun()
+    assert work.performed == [SHOW.effect_id], "it is being posted"
+    ((seconds, call),) = work.later
+    assert seconds == HEAD_START_SECONDS
+    call()
+    await begun()
+    assert work.performed == [SHOW.effect_id, "watch"]
+    work.may_end.set()
+    await wake.settled()
+
+
+async def test_later_readings_do_not_wait_for_the_card() -> None:
+    work = Work(is_news=False)
+    wake = work.waker()
+    wake.effect("INC-1", SHOW.effect_id, "cards")
+    wake.effect("INC-1", "watch", "waits")
+    await begun()
+    assert work.performed == [SHOW.effect_id, "watch"]
+    work.may_end.set()
+    await wake.settled()
 
 
 async def test_what_waited_behind_urgent_work_and_was_dropped_leaves_its_room() -> None:
