@@ -132,6 +132,7 @@ class AlertStore(Protocol):
     async def intake(self, limit: int) -> Sequence[Intake]:
         """The oldest accepted alerts that are not routed yet, in order. Reading removes nothing.
 
+        Right after an `accept` it may list what another process has routed since, without what that one accepted.
         Those that cannot be read are passed over, and stay.
         """
         ...

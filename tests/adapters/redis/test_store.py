@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -58,6 +59,36 @@ async def test_an_accepted_alert_waits_in_the_intake_with_the_storages_time(
     assert entry.alert.name == "VllmKVCacheThrash"
     assert entry.alert.received_at == time.now()
     assert entry.truncated == 3
+
+
+async def test_what_was_just_accepted_is_read_without_asking_again(redis: Connection, store: RedisStore) -> None:
+    await store.accept([builders.alert(fingerprint="f1"), builders.alert(fingerprint="f2")], truncated=0)
+    await redis.client.delete(redis.key("intake"))
+    assert [entry.alert.fingerprint for entry in await store.intake(10)] == ["f1", "f2"]
+    assert await store.intake(10) == [], "it is known once"
+
+
+async def test_what_others_accepted_before_is_not_overlooked(redis: Connection, store: RedisStore) -> None:
+    await RedisStore(redis, owner="other").accept([builders.alert(fingerprint="f1")], truncated=0)
+    await store.accept([builders.alert(fingerprint="f2")], truncated=0)
+    assert [entry.alert.fingerprint for entry in await store.intake(10)] == ["f1", "f2"]
+
+
+async def test_alerts_that_are_accepted_before_the_intake_is_read_are_all_in_it(store: RedisStore) -> None:
+    await store.accept([builders.alert(fingerprint="f1")], truncated=0)
+    at_once = (store.accept([builders.alert(fingerprint=f"f{number}")], truncated=0) for number in range(2, 9))
+    await asyncio.gather(*at_once)
+    assert {entry.alert.fingerprint for entry in await store.intake(10)} == {f"f{number}" for number in range(1, 9)}
+
+
+async def test_alerts_that_are_accepted_at_once_are_all_in_the_intake(store: RedisStore) -> None:
+    await asyncio.gather(*(store.accept([builders.alert(fingerprint=f"f{number}")], truncated=0) for number in "12"))
+    assert len(await store.intake(10)) == 2
+
+
+async def test_no_more_than_the_wanted_alerts_are_read(store: RedisStore) -> None:
+    await store.accept([builders.alert(fingerprint=f"f{number}") for number in range(3)], truncated=0)
+    assert [entry.alert.fingerprint for entry in await store.intake(2)] == ["f0", "f1"]
 
 
 async def test_a_repeat_is_accepted_once_within_the_hour_and_again_after_it(

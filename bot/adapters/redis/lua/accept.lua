@@ -1,4 +1,5 @@
--- Stores accepted alerts, all or none, each dedupe key once an hour. Returns how many were new.
+-- Stores accepted alerts, all or none, each dedupe key once an hour. Returns how many were new, and the intake if it has
+-- no other entries.
 -- The two states of an alert end each other: fires, resolved and fires again are three alerts, whatever their startsAt.
 -- KEYS: intake, seen, sequence. ARGV: remember_seconds, truncated, then (dedupe key, alert JSON) pairs.
 local now = TIME()
@@ -19,4 +20,5 @@ for i = 3, #ARGV, 2 do
     stored = stored + 1
   end
 end
-return stored
+local is_all = stored > 0 and redis.call('LLEN', KEYS[1]) == stored
+return {stored, is_all and redis.call('LRANGE', KEYS[1], 0, -1) or {}}
